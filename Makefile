@@ -1,0 +1,34 @@
+# The two commands of the README are `make demo` and `make test`; both set up a virtual environment first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.trimtab-ready
+
+.PHONY: setup demo test lint bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints-dev.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt --editable '.[dev]'
+	@touch $@
+
+demo: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m trimtab.training.demo
+
+test: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup
+	$(BIN)/python benchmarks/measure.py --json
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/overhead.py --json
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,34 @@
+"""Every error trimtab raises on purpose.
+
+    TrimtabError              base; the command line prints it as one line and exits with code 2
+    ├── BatchError            a TokenBatch that cannot be right: names the field, the shapes and what to do
+    ├── RunError              a run folder that is not one, cannot be read, or comes from a newer trimtab
+    ├── SummaryError          two summaries with different parameters, or bytes that are not a summary
+    └── UnsupportedError      a trainer feature trimtab cannot watch; names the feature
+
+A message says what is wrong, where, and what to do, in one line.
+"""
+
+from __future__ import annotations
+
+__all__ = ["BatchError", "RunError", "SummaryError", "TrimtabError", "UnsupportedError"]
+
+
+class TrimtabError(Exception):
+    """Base of all errors raised on purpose; catch this to catch them all."""
+
+
+class BatchError(TrimtabError, ValueError):
+    """A batch of tokens is malformed: mismatched shapes, a mask that is not boolean, a log-probability above zero."""
+
+
+class RunError(TrimtabError):
+    """A run folder is missing, not a run, unreadable, or written by a newer version of trimtab."""
+
+
+class SummaryError(TrimtabError, ValueError):
+    """Two mergeable summaries do not fit together, or bytes do not hold the summary they should."""
+
+
+class UnsupportedError(TrimtabError):
+    """A trainer or a feature of it that trimtab cannot watch, refused by name instead of watched badly."""

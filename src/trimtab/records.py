@@ -1,0 +1,213 @@
+"""The records that cross trimtab's boxes. A newcomer reads this file first.
+
+    trainer -> [capture] TokenBatch -> [measure] Reading -> [detect] Alarm -> [guard] Action -> Controls -> trainer
+
+Shape letters: B sequences, N tokens of a batch, packed one sequence after the other.
+Log-probabilities are natural logarithms (nats), never above zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "LOGPROB_COLUMNS",
+    "PHASES",
+    "Action",
+    "Alarm",
+    "Convention",
+    "Float32",
+    "RaiseKL",
+    "Reading",
+    "Reweight",
+    "Rollback",
+    "ScaleLR",
+    "Severity",
+    "Status",
+    "Stop",
+    "TightenSlice",
+    "TokenBatch",
+    "Window",
+]
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+UInt8 = npt.NDArray[np.uint8]
+Bool = npt.NDArray[np.bool_]
+
+LOGPROB_COLUMNS = ("rollout_logprobs", "old_logprobs", "logprobs", "prox_logprobs", "ref_logprobs")
+"""The five log-probability columns: mu, pi_old, pi_theta, proximal policy, frozen reference."""
+
+PHASES = ("text", "near", "later")
+"""Value of `TokenBatch.phase`: before the first tool result; within k tokens after one; later after one."""
+
+Severity = Literal["info", "warning", "critical"]
+Status = Literal["ok", "not judged yet", "not observed"]
+
+
+@dataclass(frozen=True)
+class Convention:
+    """How a log-probability column was computed: were temperature and top-p applied before the logarithm?
+
+    Two columns may be subtracted only when their conventions are equal. 1.0 and 1.0 are the raw model.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class TokenBatch:
+    """One batch as it was trained on; build it with `trimtab.capture.token_batch`, which validates.
+
+    Per token (N,), packed: `loss_mask` marks tokens that receive gradient; a tool's own tokens are present with
+    `loss_mask` False. Per sequence (B,): `lengths` sums to N. A column that is None is absent, and `absent` may say why.
+    """
+
+    lengths: Int64  # (B,)
+    loss_mask: Bool  # (N,)
+    phase: UInt8  # (N,) index into PHASES
+    tool: UInt8  # (N,) 0: none yet; i: tool_names[i - 1]; len(tool_names) + 1: other
+    turn: Int64  # (N,) 1 before the first tool result, then counted up at each result
+    source: UInt8  # (N,) 0: none declared; i: source_names[i - 1]; len(source_names) + 1: other
+    episode_id: Int64  # (B,) the same number whenever the same trajectory is seen again
+    rollout_logprobs: Float32 | None = None  # (N,) mu: the engine that sampled the token
+    old_logprobs: Float32 | None = None  # (N,) pi_old: the trainer's engine at the sampling weights
+    logprobs: Float32 | None = None  # (N,) pi_theta: the trainer's engine now
+    prox_logprobs: Float32 | None = None  # (N,) the proximal policy
+    ref_logprobs: Float32 | None = None  # (N,) the frozen reference
+    ref_scored: Bool | None = None  # (B,) sequences the reference scored; None: all of them
+    advantages: Float32 | None = None  # (N,)
+    entropy: Float32 | None = None  # (N,) nats, of pi_theta's next-token distribution
+    token_ids: Int64 | None = None  # (N,)
+    policy_version: Int64 | None = None  # (N,) version of the weights that sampled the token
+    reward: Float64 | None = None  # (B,)
+    reward_parts: Mapping[str, Float64] = field(default_factory=dict)  # each (B,)
+    group: Int64 | None = None  # (B,)
+    stop_reason: tuple[str, ...] | None = None  # (B,)
+    tool_names: tuple[str, ...] = ()
+    source_names: tuple[str, ...] = ()
+    convention: Convention = Convention()
+    same: frozenset[frozenset[str]] = frozenset()  # pairs of columns that are one policy object: ratio zero by construction
+    absent: Mapping[str, str] = field(default_factory=dict)  # column -> why it is not there
+
+    @property
+    def num_sequences(self) -> int:
+        """B."""
+        return int(self.lengths.size)
+
+    @property
+    def num_tokens(self) -> int:
+        """N, the tool's own tokens included."""
+        return int(self.loss_mask.size)
+
+
+class Window(NamedTuple):
+    """Steps first..last, both included."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One measured quantity of one slice over one window of steps.
+
+    `key` is a row of `trimtab.catalog`. `value` is nan unless `status` is "ok" (and then nan only if the state holds
+    nothing). `low`, `high`: 95 % interval bootstrapped by trajectory, nan where none is computed. `excluded` counts
+    what was left out, by reason. `reference` names the policy in the denominator and where it came from.
+    """
+
+    key: str
+    step: int
+    window: Window
+    slice: str
+    value: float
+    n_tokens: int
+    n_trajectories: int
+    low: float = float("nan")
+    high: float = float("nan")
+    reference: str = ""
+    excluded: Mapping[str, int] = field(default_factory=dict)
+    status: Status = "ok"
+    reason: str = ""
+    state: Any = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """Something changed that should not have: what, where, since when, why it matters, what to do, on whose word.
+
+    `step` is when the rule fired, `since` the first step of the evidence, `bound` what the reading had to stay under
+    (or over), `readings` the evidence. `hidden` is True when no aggregate rule of the same budget had fired.
+    """
+
+    rule: str
+    step: int
+    since: int
+    severity: Severity
+    slice: str
+    readings: tuple[Reading, ...]
+    bound: float
+    why: str
+    advice: str
+    reference: str
+    hidden: bool = False
+    cleared: int | None = None
+
+
+@dataclass(frozen=True)
+class ScaleLR:
+    """Multiply the learning rate by `factor` from the next step on."""
+
+    factor: float
+    because: Alarm
+
+
+@dataclass(frozen=True)
+class RaiseKL:
+    """Set the KL coefficient to `beta` from the next step on."""
+
+    beta: float
+    because: Alarm
+
+
+@dataclass(frozen=True)
+class TightenSlice:
+    """Clip, truncate or reject more strictly in one slice from the next step on: |log-ratio| at most `bound` nats."""
+
+    slice: str
+    bound: float
+    because: Alarm
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """Return to the weights and optimizer state of `to_step`."""
+
+    to_step: int
+    because: Alarm
+
+
+@dataclass(frozen=True)
+class Reweight:
+    """Change the sampling weights of task sources from the next generation on."""
+
+    weights: Mapping[str, float]
+    because: Alarm
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End the run."""
+
+    because: Alarm
+
+
+Action = ScaleLR | RaiseKL | TightenSlice | Rollback | Reweight | Stop
