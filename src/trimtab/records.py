@@ -93,8 +93,13 @@ class TokenBatch:
     stop_reason: tuple[str, ...] | None = None  # (B,)
     tool_names: tuple[str, ...] = ()
     source_names: tuple[str, ...] = ()
-    convention: Convention = Convention()
-    same: frozenset[frozenset[str]] = frozenset()  # pairs of columns that are one policy object: ratio zero by construction
+    conventions: Mapping[str, Convention] = field(
+        default_factory=dict
+    )  # column -> how its log-probs were computed
+    reference: str = ""  # which policy ref_logprobs are of, in words
+    same: frozenset[frozenset[str]] = (
+        frozenset()
+    )  # pairs of columns that are one policy object: ratio zero by construction
     absent: Mapping[str, str] = field(default_factory=dict)  # column -> why it is not there
 
     @property

@@ -1,0 +1,223 @@
+"""From a trainer's arrays to a validated TokenBatch.
+
+The mistake it prevents: columns that are shifted, padded differently or of another policy, subtracted all the same.
+B sequences, T padded length, N packed tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.capture.segments import MAX_NAMES, NEAR_TOKENS, segment_tokens, tool_codes
+from trimtab.errors import BatchError
+from trimtab.records import LOGPROB_COLUMNS, Convention, TokenBatch
+
+__all__ = ["POSITIVE_TOLERANCE", "token_batch"]
+
+POSITIVE_TOLERANCE = 1e-3
+"""A log-probability may exceed zero by this much: rounding of half-precision log-softmax."""
+
+TOKEN_COLUMNS = (*LOGPROB_COLUMNS, "advantages", "entropy", "token_ids", "policy_version")
+SEQUENCE_COLUMNS = ("reward", "group", "episode_id", "ref_scored")
+
+
+def token_batch(
+    loss_mask: Any,
+    *,
+    lengths: Any = None,
+    exists: Any = None,
+    tool_tokens: Any = None,
+    tools: Sequence[Sequence[str]] | None = None,
+    tool_names: Sequence[str] = (),
+    source: Sequence[str] | None = None,
+    source_names: Sequence[str] = (),
+    near: int = NEAR_TOKENS,
+    reward_parts: Mapping[str, Any] | None = None,
+    stop_reason: Sequence[str] | None = None,
+    conventions: Mapping[str, Convention] | None = None,
+    reference: str = "",
+    same: Sequence[tuple[str, str]] = (),
+    absent: Mapping[str, str] | None = None,
+    **columns: Any,
+) -> TokenBatch:
+    """Build a `TokenBatch` from padded (B, T) arrays, or packed (N,) arrays with `lengths` (B,).
+
+    `loss_mask`: boolean, True on tokens that receive gradient. `exists`: boolean (B, T), False on padding; by default a
+    row ends at its last True of `loss_mask`. `tool_tokens`: boolean, True on tokens a tool wrote; by default every
+    existing token outside `loss_mask`. `tools`: for each sequence the tool names in the order of their results.
+    `tool_names`: the declared table, at most 16 (others count as `other`). `source`: a data source name a sequence.
+    `columns`: rollout_logprobs, old_logprobs, logprobs, prox_logprobs, ref_logprobs (nats, <= 0), advantages (a token
+    or a sequence), entropy (nats), token_ids, policy_version; reward, group, episode_id, ref_scored a sequence.
+    `same`: pairs of columns that are one policy, so that their ratio is one by construction.
+
+    Raises BatchError naming the field: unknown column, shapes that differ, a mask that is not boolean, a
+    log-probability above zero. NaN and infinity pass: they are measured, and alarmed, not hidden.
+
+    >>> batch = token_batch(np.array([[True, False, True]]), logprobs=np.array([[-1.0, 0.0, -2.0]]))
+    >>> batch.num_tokens, batch.phase.tolist()
+    (3, [0, 1, 1])
+    """
+    mask = _boolean("loss_mask", loss_mask)
+    unknown = sorted(set(columns) - set(TOKEN_COLUMNS) - set(SEQUENCE_COLUMNS))
+    if unknown:
+        known = ", ".join((*TOKEN_COLUMNS, *SEQUENCE_COLUMNS))
+        raise BatchError(f"unknown column {unknown[0]!r}; known columns: {known}")
+    keep, size = _existing(mask, lengths, exists)
+    shape, num_sequences = mask.shape, int(size.size)
+    packed_mask = mask[keep]
+    if tool_tokens is None:
+        packed_tools = ~packed_mask
+    else:
+        packed_tools = _boolean("tool_tokens", tool_tokens, shape)[keep]
+    segments = segment_tokens(size, packed_tools, near)
+    values: dict[str, Any] = {}
+    for name in TOKEN_COLUMNS:
+        raw = columns.get(name)
+        if raw is not None:
+            values[name] = _token_column(name, raw, shape, keep, size, packed_mask)
+    for name in SEQUENCE_COLUMNS:
+        raw = columns.get(name)
+        if raw is not None:
+            values[name] = _sequence_column(name, raw, num_sequences)
+    values.setdefault("episode_id", np.arange(num_sequences, dtype=np.int64))
+    table, sources = tuple(tool_names)[:MAX_NAMES], tuple(source_names)[:MAX_NAMES]
+    return TokenBatch(
+        lengths=size,
+        loss_mask=packed_mask,
+        phase=segments.phase,
+        turn=segments.turn,
+        tool=_last_tool(segments.last_token, segments.turn, size, tools, table),
+        source=_sources(source, size, sources),
+        tool_names=table,
+        source_names=sources,
+        reward_parts={
+            k: _sequence_column(k, v, num_sequences, np.float64) for k, v in (reward_parts or {}).items()
+        },
+        stop_reason=None if stop_reason is None else _named("stop_reason", stop_reason, num_sequences),
+        conventions=dict(conventions or {}),
+        reference=reference,
+        same=frozenset(frozenset(pair) for pair in same),
+        absent=dict(absent or {}),
+        **values,
+    )
+
+
+def _boolean(name: str, raw: Any, shape: tuple[int, ...] | None = None) -> npt.NDArray[np.bool_]:
+    array = np.asarray(raw)
+    if array.dtype != np.bool_:
+        raise BatchError(f"{name} must be boolean, got {array.dtype}; convert with .astype(bool)")
+    if shape is None and array.ndim not in (1, 2):
+        raise BatchError(f"{name} must have shape (B, T) or (N,), got {array.shape}")
+    if shape is not None and array.shape != shape:
+        raise BatchError(f"{name} has shape {array.shape}, loss_mask has {shape}; they must be equal")
+    return array
+
+
+def _existing(
+    mask: npt.NDArray[np.bool_], lengths: Any, exists: Any
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """Which positions are tokens, and how many each sequence has."""
+    if mask.ndim == 1:
+        if lengths is None:
+            raise BatchError("loss_mask is packed (N,): give lengths (B,) that sum to N")
+        size = np.asarray(lengths)
+        if size.ndim != 1 or size.dtype.kind not in "iu" or (size < 0).any() or int(size.sum()) != mask.size:
+            raise BatchError(f"lengths {size.shape} sum to {size.sum()}, loss_mask holds {mask.size} tokens")
+        return np.ones(mask.size, bool), size.astype(np.int64)
+    if exists is not None:
+        keep = _boolean("exists", exists, mask.shape)
+        if (mask & ~keep).any():
+            raise BatchError(
+                "loss_mask is True where exists is False: a padded token cannot receive gradient"
+            )
+        return keep, keep.sum(axis=1).astype(np.int64)
+    width = mask.shape[1]
+    last = (
+        np.where(mask.any(axis=1), width - np.argmax(mask[:, ::-1], axis=1), 0)
+        if width
+        else np.zeros(len(mask))
+    )
+    return np.arange(width)[None, :] < last[:, None], last.astype(np.int64)
+
+
+def _token_column(
+    name: str,
+    raw: Any,
+    shape: tuple[int, ...],
+    keep: npt.NDArray[np.bool_],
+    lengths: npt.NDArray[np.int64],
+    mask: npt.NDArray[np.bool_],
+) -> npt.NDArray[Any]:
+    array = np.asarray(raw)
+    if name == "advantages" and array.shape == lengths.shape and array.shape != shape:
+        array = np.repeat(array, lengths)
+    elif array.shape != shape:
+        raise BatchError(f"{name} has shape {array.shape}, loss_mask has {shape}; they must be equal")
+    else:
+        array = array[keep]
+    if array.dtype.kind not in "fiu":
+        raise BatchError(f"{name} must be numeric, got {array.dtype}")
+    if name in ("token_ids", "policy_version"):
+        return array.astype(np.int64, copy=False)
+    array = array.astype(np.float32, copy=False)
+    if name in LOGPROB_COLUMNS and mask.any():
+        worst = float(np.fmax.reduce(array[mask]))  # ignores NaN: counted later, not an error of shape
+        if POSITIVE_TOLERANCE < worst < np.inf:
+            raise BatchError(
+                f"{name} holds {worst:.6g}, above zero: give natural-log probabilities (log_softmax), not probabilities"
+            )
+    return array
+
+
+def _sequence_column(name: str, raw: Any, num_sequences: int, dtype: Any = None) -> npt.NDArray[Any]:
+    array = np.asarray(raw)
+    if array.shape != (num_sequences,):
+        raise BatchError(f"{name} has shape {array.shape}, expected one value a sequence: ({num_sequences},)")
+    if name == "ref_scored":
+        return _boolean(name, array)
+    kind = dtype or (np.float64 if name == "reward" else np.int64)
+    if array.dtype.kind not in "fiub":
+        raise BatchError(f"{name} must be numeric, got {array.dtype}")
+    return array.astype(kind, copy=False)
+
+
+def _named(name: str, raw: Sequence[str], num_sequences: int) -> tuple[str, ...]:
+    if len(raw) != num_sequences:
+        raise BatchError(f"{name} has {len(raw)} entries, expected one a sequence: {num_sequences}")
+    return tuple(str(item) for item in raw)
+
+
+def _last_tool(
+    last_token: npt.NDArray[np.int64],
+    turn: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    tools: Sequence[Sequence[str]] | None,
+    table: tuple[str, ...],
+) -> npt.NDArray[np.uint8]:
+    """Code of the tool whose result came last before each token: by its ordinal in the sequence's list of results."""
+    codes = np.zeros(turn.size, np.uint8)
+    if tools is None:
+        return codes
+    _named("tools", ["" for _ in tools], int(lengths.size))
+    counts = np.array([len(names) for names in tools], dtype=np.int64)
+    flat = tool_codes([str(name) for names in tools for name in names], table)
+    offset = np.repeat(np.cumsum(counts) - counts, lengths)
+    ordinal = turn - 2  # the first result opens turn 2
+    available = np.repeat(counts, lengths)
+    after = last_token >= 0
+    known = after & (ordinal < available)
+    codes[after & ~known] = len(table) + 1
+    codes[known] = flat[(offset + ordinal)[known]]
+    return codes
+
+
+def _sources(
+    source: Sequence[str] | None, lengths: npt.NDArray[np.int64], table: tuple[str, ...]
+) -> npt.NDArray[np.uint8]:
+    if source is None:
+        return np.zeros(int(lengths.sum()), np.uint8)
+    return np.repeat(tool_codes(_named("source", source, int(lengths.size)), table), lengths)

@@ -1,0 +1,75 @@
+"""Slices are sums of disjoint cells, so one pass over the tokens serves them all.
+
+A cell is one combination of phase, last tool, turn bucket and data source. N tokens with gradient, C occupied cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.capture.segments import OTHER
+from trimtab.records import TokenBatch
+
+__all__ = ["TURN_BUCKETS", "Cells", "cells_of"]
+
+TURN_BUCKETS = ("1", "2-3", "4-7", "8+")
+_TURN_EDGES = np.array([2, 4, 8])
+_PHASES, _TOOLS, _TURNS, _SOURCES = 3, 18, 4, 18
+
+
+@dataclass(frozen=True)
+class Cells:
+    """`index` (N,) cell of each token with gradient; `sequence` (N,) its row; `slices` name -> cells that sum to it."""
+
+    index: npt.NDArray[np.int64]
+    sequence: npt.NDArray[np.int64]
+    num_cells: int
+    slices: dict[str, tuple[int, ...]]
+
+
+def cells_of(batch: TokenBatch) -> Cells:
+    """Group the tokens that receive gradient by cell.
+
+    Slices: `all`; `text` (before any tool result); `post_tool` (after one), split into `phase/near` and
+    `phase/later` and by tool as `post_tool/<tool>`; `turn/<bucket>` from the second turn on (the first is `text`);
+    `source/<name>` where sources are declared. A slice without tokens is absent from the result.
+    """
+    mask = batch.loss_mask
+    bucket = np.searchsorted(_TURN_EDGES, batch.turn[mask], side="right")
+    phase, tool, source = batch.phase[mask], batch.tool[mask], batch.source[mask]
+    code = phase + _PHASES * (tool + _TOOLS * (bucket + _TURNS * source.astype(np.int64)))
+    occupied = np.flatnonzero(np.bincount(code, minlength=1))
+    lookup = np.zeros(_PHASES * _TOOLS * _TURNS * _SOURCES, np.int64)
+    lookup[occupied] = np.arange(occupied.size)
+    sequence = np.repeat(np.arange(batch.num_sequences, dtype=np.int64), batch.lengths)[mask]
+    if code.size == 0:
+        return Cells(code.astype(np.int64), sequence, 0, {})
+    slices: dict[str, list[int]] = {}
+    for row, cell in enumerate(occupied.tolist()):
+        for name in _slices_of(cell, batch):
+            slices.setdefault(name, []).append(row)
+    return Cells(lookup[code], sequence, int(occupied.size), {k: tuple(v) for k, v in sorted(slices.items())})
+
+
+def _slices_of(cell: int, batch: TokenBatch) -> list[str]:
+    rest, phase = divmod(cell, _PHASES)
+    rest, tool = divmod(rest, _TOOLS)
+    source, bucket = divmod(rest, _TURNS)
+    names = ["all"]
+    if phase == 0:
+        names.append("text")
+    else:
+        names += ["post_tool", "phase/near" if phase == 1 else "phase/later"]
+        if tool:
+            names.append(f"post_tool/{_name(tool, batch.tool_names)}")
+        names.append(f"turn/{TURN_BUCKETS[bucket]}")
+    if source:
+        names.append(f"source/{_name(source, batch.source_names)}")
+    return names
+
+
+def _name(code: int, table: tuple[str, ...]) -> str:
+    return table[code - 1] if code <= len(table) else OTHER

@@ -1,0 +1,82 @@
+"""Growth over a run's own baseline, with a stated false-alarm budget.
+
+The first `baseline` values give a mean and a scale; a later value is over the bound when it exceeds the one-sided
+Student-t prediction limit at level 1/arl, and the smallest effect worth attention. `confirm` values in a row fire.
+A stationary run with independent values therefore fires at most once in `arl` values on average (in fact less often,
+because `confirm` earns no credit in the derivation: it is the margin for autocorrelation and heavy tails).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from trimtab.catalog import bound
+from trimtab.detect.detector import Decision, Hysteresis
+from trimtab.detect.student import t_quantile
+
+__all__ = ["SustainedGrowth"]
+
+
+@dataclass
+class SustainedGrowth:
+    """Fires when values leave their own baseline upwards (`sign` +1) or downwards (-1) by at least `min_effect`.
+
+    `min_effect` is in the unit of the values (log units for a log-transformed reading).
+
+    >>> d = SustainedGrowth(arl=1000.0, baseline=4, confirm=2, min_effect=0.1)
+    >>> [d.update(i, x).fired for i, x in enumerate([0.0, 0.01, -0.01, 0.0, 0.0, 1.0, 1.0])]
+    [False, False, False, False, False, False, True]
+    """
+
+    arl: float = field(default_factory=lambda: bound("arl"))
+    baseline: int = field(default_factory=lambda: int(bound("baseline")))
+    confirm: int = field(default_factory=lambda: int(bound("confirm")))
+    min_effect: float = 0.0
+    sign: int = 1
+    values: list[float] = field(default_factory=list)
+    errors: list[float] = field(default_factory=list)
+    num_skipped: int = 0
+    edge: Hysteresis = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.edge = Hysteresis(self.confirm)
+        self._t = t_quantile(1.0 / self.arl, self.baseline - 1)
+
+    def update(self, step: int, value: float, se: float = math.nan) -> Decision:
+        """Take one value; `se` is its measurement error, which widens the bound when it exceeds the baseline's scatter."""
+        if not math.isfinite(value):
+            self.num_skipped += 1
+            return Decision(len(self.values) >= self.baseline, self.edge.active, since=self.edge.since)
+        if len(self.values) < self.baseline:
+            self.values.append(value)
+            self.errors.append(se)
+            return Decision(False)
+        mean = math.fsum(self.values) / self.baseline
+        excess = self.excess(se)
+        distance = self.sign * (value - mean)
+        back = distance < bound("clear_frac") * excess
+        return self.edge.update(step, distance > excess, back, mean + self.sign * excess)
+
+    def excess(self, se: float = math.nan) -> float:
+        """How far a value may lie from the baseline's mean."""
+        mean = math.fsum(self.values) / self.baseline
+        variance = math.fsum((v - mean) ** 2 for v in self.values) / (self.baseline - 1)
+        known = [e for e in (*self.errors, se) if math.isfinite(e)]
+        scale = max(math.sqrt(variance), sorted(known)[len(known) // 2] if known else 0.0)
+        return max(self.min_effect, self._t * scale * math.sqrt(1.0 + 1.0 / self.baseline))
+
+    def state(self) -> dict[str, Any]:
+        """Everything `restore` needs, as JSON types."""
+        return {
+            "values": list(self.values),
+            "errors": list(self.errors),
+            "num_skipped": self.num_skipped,
+            "edge": asdict(self.edge),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue where `state` was taken."""
+        self.values, self.errors = list(state["values"]), list(state["errors"])
+        self.num_skipped, self.edge = int(state["num_skipped"]), Hysteresis(**state["edge"])

@@ -1,0 +1,62 @@
+"""The averages every dashboard has, from the same tokens: so that the calm view and the tail view stand side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from trimtab.measure.state import SliceState
+from trimtab.measure.value import Value
+
+__all__ = ["AGGREGATES", "aggregates", "trainer_aggregates"]
+
+AGGREGATES = ("reward", "kl", "entropy", "grad_norm", "loss", "length")
+"""Names of the aggregates, in the order views show them."""
+
+_TRAINER_KEYS = {
+    "reward": ("reward", "rewards/mean", "critic/rewards/mean"),
+    "kl": ("kl", "actor/ppo_kl", "actor/kl_loss", "objective/kl"),
+    "entropy": ("entropy", "actor/entropy", "policy/entropy"),
+    "grad_norm": ("grad_norm", "actor/grad_norm"),
+    "loss": ("loss", "actor/pg_loss", "train_loss"),
+    "length": ("completions/mean_length", "response_length/mean"),
+}
+
+
+def aggregates(state: SliceState) -> Iterator[Value]:
+    """Reward, entropy, KL to the reference (k3) and length over the slice `all`, and alpha, its post-tool share."""
+    after_tool = state.parts.get("alpha/values")
+    if after_tool is not None:
+        yield Value("alpha/frac", after_tool.mean(), after_tool.count)
+    reward = state.parts.get("reward/values")
+    if reward is not None:
+        yield Value("aggregate/reward", reward.mean(), reward.count)
+    values = state.parts.get("entropy/values")
+    if values is not None:
+        yield Value("aggregate/entropy", values.mean(), values.count)
+    drift = state.parts.get("drift/sketch")
+    if drift is not None and drift.count:
+        log_mean = drift.log_mean_exp(-1)
+        yield Value(
+            "aggregate/kl",
+            (math.exp(log_mean) if log_mean < 709 else math.inf) - 1.0 + drift.mean(),
+            drift.count,
+        )
+    if state.n_sequences:
+        yield Value("aggregate/length", state.n_tokens / state.n_sequences, state.n_sequences)
+
+
+def trainer_aggregates(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The aggregates a trainer logged, under our names.
+
+    >>> trainer_aggregates({"actor/grad_norm": 0.5, "lr": 1.0})
+    {'grad_norm': 0.5}
+    """
+    found: dict[str, float] = {}
+    for name, keys in _TRAINER_KEYS.items():
+        for key in keys:
+            value = metrics.get(key)
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                found[name] = float(value)
+                break
+    return found

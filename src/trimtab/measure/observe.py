@@ -1,0 +1,212 @@
+"""One pass over a batch: TokenBatch -> the state of every slice.
+
+B sequences, N tokens with gradient, C occupied cells. Token sums are made per cell; slices add cells up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.capture.slices import Cells, cells_of
+from trimtab.measure.ratios import RATIOS, Ratio, log_ratio, why_not
+from trimtab.measure.state import SliceState
+from trimtab.records import Float32, TokenBatch
+from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, TopK
+
+__all__ = ["MASS_EXPONENT", "nonfinite_columns", "observe"]
+
+MASS_EXPONENT = 24
+"""|A w| is histogrammed up to 2^24; the tail beyond shares one bucket."""
+
+_COLUMNS = (
+    "rollout_logprobs",
+    "old_logprobs",
+    "logprobs",
+    "prox_logprobs",
+    "ref_logprobs",
+    "advantages",
+    "entropy",
+)
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Pass:
+    batch: TokenBatch
+    cells: Cells
+    fresh: npt.NDArray[np.bool_]  # (B,) trajectories not seen before
+
+    def by_sequence(self, values: Float64) -> Float64:
+        """(N,) -> sums (B, C)."""
+        shape = (self.batch.num_sequences, self.cells.num_cells)
+        flat = np.bincount(
+            self.cells.sequence * shape[1] + self.cells.index, weights=values, minlength=shape[0] * shape[1]
+        )
+        return flat.reshape(shape)
+
+
+def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> dict[str, SliceState]:
+    """State of every slice that has tokens, `{}` when all are masked.
+
+    `fresh` (B,) marks trajectories counted for the first time (default: all); a trajectory trained on twice is one.
+    """
+    cells = cells_of(batch)
+    if cells.num_cells == 0:
+        return {}
+    new = np.ones(batch.num_sequences, bool) if fresh is None else fresh
+    run = _Pass(batch, cells, new)
+    counts = run.by_sequence(np.ones(cells.index.size))
+    states = {name: _counts(counts[:, list(rows)].sum(axis=1), new) for name, rows in cells.slices.items()}
+    weights: Float32 | None = None
+    for ratio in RATIOS.values():
+        reason = why_not(batch, ratio)
+        if reason:
+            for state in states.values():
+                state.notes[f"not {ratio.name}"] = reason
+            continue
+        values = log_ratio(batch, ratio)
+        _add_ratio(run, ratio, values, states, counts)
+        if ratio.name in ("total", "staleness"):
+            weights = values
+    _add_plain(run, states)
+    _add_mass(run, weights, states)
+    return states
+
+
+def nonfinite_columns(batch: TokenBatch) -> dict[str, int]:
+    """Column -> number of NaN and infinities among tokens with gradient (of the scored sequences, for the reference)."""
+    found: dict[str, int] = {}
+    for name in _COLUMNS:
+        values = getattr(batch, name)
+        if values is None:
+            continue
+        mask = batch.loss_mask
+        if name == "ref_logprobs" and batch.ref_scored is not None:
+            mask = mask & np.repeat(batch.ref_scored, batch.lengths)
+        bad = int(mask.sum() - np.isfinite(values[mask]).sum())
+        if bad:
+            found[name] = bad
+    if batch.reward is not None and not np.isfinite(batch.reward).all():
+        found["reward"] = int((~np.isfinite(batch.reward)).sum())
+    return found
+
+
+def _counts(tokens: Float64, fresh: npt.NDArray[np.bool_]) -> SliceState:
+    return SliceState(int(tokens.sum()), int(((tokens > 0) & fresh).sum()), int((tokens > 0).sum()))
+
+
+def _scored(run: _Pass, ratio: Ratio) -> npt.NDArray[np.bool_] | None:
+    """(N,) tokens of sequences the reference scored; None when that is all of them."""
+    scored = run.batch.ref_scored
+    if ratio.denominator != "ref_logprobs" or scored is None or scored.all():
+        return None
+    chosen: npt.NDArray[np.bool_] = scored[run.cells.sequence]
+    return chosen
+
+
+def _add_ratio(
+    run: _Pass, ratio: Ratio, values: Float32, states: dict[str, SliceState], counts: Float64
+) -> None:
+    index, sequence = run.cells.index, run.cells.sequence
+    keep = _scored(run, ratio)
+    if keep is not None:
+        values, index, sequence = values[keep], index[keep], sequence[keep]
+    rows = run.cells.num_cells
+    sketch, clusters = LogSketch(rows=rows), ClusterTail(rows=rows)
+    sketch.update(values, index)
+    clusters.update(values, index, run.batch.episode_id[sequence])
+    upper, lower = TopK(rows=rows), TopK(rows=rows)
+    if "khat" in ratio.valid:
+        upper.update(values, index)
+        lower.update(-values, index)
+    shape = (run.batch.num_sequences, rows)
+    sums = _sequence_sums(values, index, sequence, shape)
+    gaps = (
+        _sequence_sums(np.expm1(values.astype(np.float64)), index, sequence, shape)
+        if "first_order" in ratio.valid
+        else None
+    )
+    for name, cells in run.cells.slices.items():
+        state, chosen = states[name], list(cells)
+        here = counts[:, chosen].sum(axis=1) > 0
+        state.parts[f"{ratio.name}/sketch"] = sketch.select(chosen)
+        state.parts[f"{ratio.name}/clusters"] = clusters.select(chosen)
+        if "khat" in ratio.valid:
+            state.parts[f"{ratio.name}/upper"] = upper.select(chosen)
+            state.parts[f"{ratio.name}/lower"] = lower.select(chosen)
+        if "sequence_ess" in ratio.valid:
+            state.parts[f"{ratio.name}/sequence"] = _moments(LogMoments(), sums[:, chosen].sum(axis=1)[here])
+        if gaps is not None:
+            product = np.exp(sums[:, chosen].sum(axis=1)[here])
+            gap = np.abs(product - 1.0 - gaps[:, chosen].sum(axis=1)[here])
+            state.parts[f"{ratio.name}/gap"] = _moments(LogSketch(highest_exponent=MASS_EXPONENT), gap)
+        if keep is not None:
+            state.excluded[f"{ratio.name}: sequence not sampled for the reference"] = state.n_tokens - int(
+                np.isin(index, chosen).sum()
+            )
+        if ratio.denominator == "ref_logprobs" and run.batch.reference:
+            state.notes["drift"] = run.batch.reference
+
+
+def _sequence_sums(
+    values: npt.NDArray[np.floating],
+    index: npt.NDArray[np.int64],
+    sequence: npt.NDArray[np.int64],
+    shape: tuple[int, int],
+) -> Float64:
+    with np.errstate(invalid="ignore", over="ignore"):
+        flat = np.bincount(sequence * shape[1] + index, weights=values, minlength=shape[0] * shape[1])
+    return flat.reshape(shape)
+
+
+def _moments(
+    summary: LogMoments | LogSketch | Moments, values: npt.NDArray[np.floating]
+) -> LogMoments | LogSketch | Moments:
+    summary.update(values)
+    return summary
+
+
+def _add_plain(run: _Pass, states: dict[str, SliceState]) -> None:
+    """Entropy and reference support a token, reward and length a sequence."""
+    batch, mask = run.batch, run.batch.loss_mask
+    for name, cells in run.cells.slices.items():
+        state = states[name]
+        rows = (
+            np.isin(run.cells.index, cells)
+            if len(cells) < run.cells.num_cells
+            else np.ones(run.cells.index.size, bool)
+        )
+        if batch.entropy is not None:
+            state.parts["entropy/values"] = _moments(Moments(), batch.entropy[mask][rows])
+        if batch.ref_logprobs is not None:
+            scored = _scored(run, RATIOS["drift"])
+            chosen = rows if scored is None else rows & scored
+            state.parts["ref_logprob/sketch"] = _moments(LogSketch(), batch.ref_logprobs[mask][chosen])
+    if "all" in states:
+        states["all"].parts["alpha/values"] = _moments(Moments(), (batch.phase[mask] > 0).astype(np.float64))
+    if batch.reward is not None and "all" in states:
+        states["all"].parts["reward/values"] = _moments(Moments(), batch.reward)
+
+
+def _add_mass(run: _Pass, log_weights: Float32 | None, states: dict[str, SliceState]) -> None:
+    """|A w| a token; w is one where no ratio is observed (on-policy by construction), which the note says."""
+    if run.batch.advantages is None:
+        return
+    advantage = np.abs(run.batch.advantages[run.batch.loss_mask].astype(np.float64))
+    with np.errstate(over="ignore"):
+        mass = advantage if log_weights is None else advantage * np.exp(log_weights.astype(np.float64))
+    finite = np.where(np.isfinite(mass), mass, 0.0)  # excluded from the totals; the sketch counts them
+    table = run.by_sequence(finite)
+    rows = run.cells.num_cells
+    sketch = LogSketch(rows=rows, highest_exponent=MASS_EXPONENT)
+    sketch.update(mass, run.cells.index)
+    for name, cells in run.cells.slices.items():
+        state, per_sequence = states[name], table[:, list(cells)].sum(axis=1)
+        state.parts["weight/mass"] = sketch.select(list(cells))
+        state.top_mass, state.sum_mass = float(per_sequence.max(initial=0.0)), float(per_sequence.sum())
+        state.notes["weight"] = (
+            "w = 1: on policy, no ratio observed" if log_weights is None else "w = pi_theta / behaviour"
+        )

@@ -1,0 +1,137 @@
+"""What one slice has seen, as mergeable sums: the state every reading is derived from.
+
+A `SliceState` is a fixed list of named parts, each of which obeys the merge laws, so merging, bytes and equality are
+one line each. B sequences, N tokens with gradient, C cells.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from trimtab.errors import SummaryError
+from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, TopK
+
+__all__ = ["PARTS", "SliceState", "Summary"]
+
+
+class Summary(Protocol):
+    """Anything mergeable: `merge` returns a new object, `to_bytes` and `from_bytes` are inverse."""
+
+    def merge(self, other: Any) -> Any: ...
+    def to_bytes(self) -> bytes: ...
+
+
+PARTS: dict[str, type[Any]] = {
+    "sketch": LogSketch,  # token log-ratios x: histogram, sums of x, e^x, e^2x, e^-x
+    "clusters": ClusterTail,  # |x| by trajectory, for intervals
+    "upper": TopK,  # largest x, exact; not kept on disk
+    "lower": TopK,  # largest -x
+    "sequence": LogMoments,  # sequence log-weights
+    "gap": LogSketch,  # first-order gap a sequence
+    "values": Moments,  # a plain per-token or per-sequence quantity
+    "mass": LogSketch,  # |A w| a token
+}
+"""Part name -> class. A state's key is `<what>/<part>`, e.g. `drift/sketch`."""
+
+NOT_STORED = frozenset({"upper", "lower"})
+
+
+@dataclass
+class SliceState:
+    """Parts by key, token and trajectory counts, what was excluded, and which sequences dominate.
+
+    `top_mass` is the largest |A w| mass of one trajectory and `sum_mass` the total, so their share merges exactly.
+    """
+
+    n_tokens: int = 0
+    n_trajectories: int = 0
+    n_sequences: int = 0
+    top_mass: float = 0.0
+    sum_mass: float = 0.0
+    parts: dict[str, Any] = field(default_factory=dict)
+    excluded: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, str] = field(
+        default_factory=dict
+    )  # ratio -> name of the reference, or why it was not observed
+
+    def merge(self, other: SliceState) -> SliceState:
+        """The state of both streams; neither is changed."""
+        parts = dict(self.parts)
+        for key, part in other.parts.items():
+            parts[key] = parts[key].merge(part) if key in parts else part
+        excluded = dict(self.excluded)
+        for key, count in other.excluded.items():
+            excluded[key] = excluded.get(key, 0) + count
+        return SliceState(
+            self.n_tokens + other.n_tokens,
+            self.n_trajectories + other.n_trajectories,
+            self.n_sequences + other.n_sequences,
+            max(self.top_mass, other.top_mass),
+            self.sum_mass + other.sum_mass,
+            parts,
+            excluded,
+            _join_notes(self.notes, other.notes),
+        )
+
+    def to_bytes(self) -> bytes:
+        """Compact bytes without the exact top-k parts, which live in memory only."""
+        head = struct.pack(
+            "<qqqdd", self.n_tokens, self.n_trajectories, self.n_sequences, self.top_mass, self.sum_mass
+        )
+        body = [_pack_text(_dump(self.excluded)), _pack_text(_dump(self.notes))]
+        for key, part in sorted(self.parts.items()):
+            if key.rsplit("/", 1)[1] not in NOT_STORED:
+                body += [_pack_text(key), _pack(part.to_bytes())]
+        return head + b"".join(body)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SliceState:
+        """Inverse of `to_bytes`; SummaryError when the bytes are not a slice state."""
+        try:
+            head = struct.unpack_from("<qqqdd", data)
+            chunks = list(_unpack(data, struct.calcsize("<qqqdd")))
+            excluded, notes = _load(chunks[0]), _load(chunks[1])
+            state = cls(*head, excluded={k: int(v) for k, v in excluded.items()}, notes=notes)
+            for key, blob in zip(chunks[2::2], chunks[3::2], strict=True):
+                name = key.decode()
+                state.parts[name] = PARTS[name.rsplit("/", 1)[1]].from_bytes(blob)
+        except (struct.error, IndexError, KeyError, ValueError, UnicodeDecodeError) as error:
+            raise SummaryError(f"not the bytes of a slice state: {error}") from error
+        return state
+
+
+def _join_notes(one: dict[str, str], two: dict[str, str]) -> dict[str, str]:
+    joined = dict(one)
+    for key, text in two.items():
+        known = joined.get(key, "")
+        joined[key] = text if not known or known == text else known if text in known else f"{known}; {text}"
+    return joined
+
+
+def _dump(mapping: dict[str, Any]) -> str:
+    return "\x1e".join(f"{key}\x1f{value}" for key, value in sorted(mapping.items()))
+
+
+def _load(data: bytes) -> dict[str, str]:
+    text = data.decode()
+    return dict(item.split("\x1f", 1) for item in text.split("\x1e")) if text else {}  # type: ignore[misc]
+
+
+def _pack(data: bytes) -> bytes:
+    return struct.pack("<I", len(data)) + data
+
+
+def _pack_text(text: str) -> bytes:
+    return _pack(text.encode())
+
+
+def _unpack(data: bytes, offset: int) -> Any:
+    while offset < len(data):
+        (size,) = struct.unpack_from("<I", data, offset)
+        offset += 4
+        if offset + size > len(data):
+            raise SummaryError("not the bytes of a slice state: cut short")
+        yield data[offset : offset + size]
+        offset += size

@@ -1,0 +1,55 @@
+"""Step-level bookkeeping: which columns arrived, and the trainer's own aggregates averaged over a window's steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trimtab.measure.aggregates import trainer_aggregates
+from trimtab.records import LOGPROB_COLUMNS, Reading, TokenBatch, Window
+
+__all__ = ["StepAggregates", "observed_columns"]
+
+
+def observed_columns(batch: TokenBatch) -> set[str]:
+    """Names of the token columns a batch brought; a reference that scored no sequence of it did not arrive."""
+    found = {name for name in (*LOGPROB_COLUMNS, "advantages", "entropy") if getattr(batch, name) is not None}
+    if batch.ref_scored is not None and not batch.ref_scored.any():
+        found.discard("ref_logprobs")
+    if batch.reward is not None:
+        found.add("reward")
+    return found
+
+
+@dataclass
+class StepAggregates:
+    """Keeps the trainer's aggregates of the steps of the open `all` window; they override the token-based ones."""
+
+    steps: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+
+    def add(self, step: int, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Take a step's metrics; returns the aggregates found among them."""
+        found = trainer_aggregates(metrics)
+        self.steps.append((step, found))
+        return found
+
+    def apply(self, readings: list[Reading], window: Window) -> list[Reading]:
+        """Replace or add `aggregate/*` readings of the window by the trainer's mean over its steps; drops those steps.
+
+        Values that are not finite are left out of the mean and counted in `excluded`; they alarm on their own.
+        """
+        inside = [found for step, found in self.steps if window.first <= step <= window.last]
+        self.steps = [(step, found) for step, found in self.steps if step > window.last]
+        template = readings[0]
+        table = {reading.key: reading for reading in readings}
+        for name in sorted({name for found in inside for name in found}):
+            values = [found[name] for found in inside if name in found]
+            finite = [value for value in values if math.isfinite(value)]
+            mean = math.fsum(finite) / len(finite) if finite else math.nan
+            skipped = {"not finite": len(values) - len(finite)} if len(finite) < len(values) else {}
+            table[f"aggregate/{name}"] = Reading(
+                f"aggregate/{name}", window.last, window, "all", mean, len(finite), template.n_trajectories,
+                reference="the trainer's own, mean over the window's steps", excluded=skipped,
+            )  # fmt: skip
+        return list(table.values())

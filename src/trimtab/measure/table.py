@@ -1,0 +1,89 @@
+"""All measures, and how a slice's state becomes readings. To add a measure: one file, one line in MEASURES, one
+catalog row a key."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from trimtab.measure.aggregates import aggregates
+from trimtab.measure.clip import clip
+from trimtab.measure.concentration import concentration
+from trimtab.measure.entropy import entropy
+from trimtab.measure.ess import ess
+from trimtab.measure.first_order import first_order
+from trimtab.measure.growth import tail_ratio
+from trimtab.measure.khat import khat
+from trimtab.measure.kl import kl
+from trimtab.measure.ratios import RATIOS
+from trimtab.measure.state import SliceState
+from trimtab.measure.support import support
+from trimtab.measure.tails import tails
+from trimtab.measure.value import Measure, Value
+from trimtab.records import Reading, Window
+
+__all__ = ["MEASURES", "not_observed", "pair_readings", "readings_of"]
+
+MEASURES: dict[str, Measure] = {
+    "tails": tails,
+    "ess": ess,
+    "khat": khat,
+    "kl": kl,
+    "concentration": concentration,
+    "clip": clip,
+    "first_order": first_order,
+    "support": support,
+    "entropy": entropy,
+}
+
+
+def readings_of(name: str, window: Window, state: SliceState) -> list[Reading]:
+    """Every reading the state of slice `name` supports over `window`."""
+    values = [value for measure in MEASURES.values() for value in measure(state)]
+    if name == "all":
+        values += list(aggregates(state))
+    return [_reading(value, name, window, state) for value in values]
+
+
+def pair_readings(window: Window, states: Mapping[str, SliceState]) -> list[Reading]:
+    """Readings that compare text and post_tool over the same steps."""
+    text, post = states["text"], states["post_tool"]
+    return [_reading(value, "post_tool", window, post) for value in tail_ratio(text, post)]
+
+
+def not_observed(states: Mapping[str, SliceState]) -> dict[str, str]:
+    """Ratio -> why it was not observed, from the states of a step; an observed ratio is absent."""
+    reasons: dict[str, str] = {}
+    for state in states.values():
+        for ratio in RATIOS:
+            if f"{ratio}/sketch" not in state.parts and f"not {ratio}" in state.notes:
+                reasons[ratio] = state.notes[f"not {ratio}"]
+    return reasons
+
+
+def _reading(value: Value, name: str, window: Window, state: SliceState) -> Reading:
+    family = value.key.split("/", 1)[0]
+    excluded = {k: v for k, v in state.excluded.items() if k.startswith(f"{family}:") and v}
+    sketch = state.parts.get(f"{family}/sketch")
+    if sketch is not None:
+        counts = {"nan": sketch.num_nan, "+inf": sketch.num_posinf, "-inf": sketch.num_neginf}
+        excluded |= {k: v for k, v in counts.items() if v}
+    reference = state.notes.get("drift", "") if family in ("drift", "tail_ratio", "ref_logprob") else ""
+    if family == "weight_mass":
+        reference = state.notes.get("weight", "")
+    return Reading(
+        key=value.key,
+        step=window.last,
+        window=window,
+        slice=name,
+        value=value.value,
+        n_tokens=value.n,
+        n_trajectories=state.n_trajectories,
+        low=value.low,
+        high=value.high,
+        reference=reference,
+        excluded=excluded,
+        status="not observed" if value.reason and math.isnan(value.value) else "ok",
+        reason=value.reason,
+        state=state,
+    )

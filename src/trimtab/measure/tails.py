@@ -1,0 +1,38 @@
+"""Tails of |log-ratio|: quantiles with intervals, and F(tau).
+
+Question: how far do the most surprising tokens lie, where the mean says nothing? Intervals are bootstrapped by
+trajectory, because tokens of one episode are not independent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from trimtab.catalog import TAUS
+from trimtab.measure.ratios import RATIOS
+from trimtab.measure.state import SliceState
+from trimtab.measure.value import Value
+
+__all__ = ["QUANTILES", "tails"]
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+_WITH_INTERVAL = ("p95", "p99")
+
+
+def tails(state: SliceState) -> Iterator[Value]:
+    """`<ratio>/p50 .. p999`, `<ratio>/max`, `<ratio>/exceed_<tau>` for every ratio observed. nats; shares for exceed."""
+    for name in RATIOS:
+        sketch = state.parts.get(f"{name}/sketch")
+        if sketch is None:
+            continue
+        n = sketch.count
+        for label, q in QUANTILES.items():
+            value, low, high = sketch.abs_quantile(q), math.nan, math.nan
+            if label in _WITH_INTERVAL:
+                below, above = state.parts[f"{name}/clusters"].abs_quantile_interval(q)
+                low, high = value * below, value * above
+            yield Value(f"{name}/{label}", value, n, low, high)
+        yield Value(f"{name}/max", sketch.abs_max, n)
+        for tau in TAUS:
+            yield Value(f"{name}/exceed_{tau:g}", sketch.abs_exceedance(math.log(tau)), n)

@@ -1,0 +1,124 @@
+"""The run store's reader: any folder, finished, killed or still being written.
+
+A torn last line and a malformed one are counted, never fatal. A resume supersedes: when a later session of a rank
+starts at step s, its earlier sessions count up to s - 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trimtab.errors import RunError
+from trimtab.runs.schema import KINDS, parse_name
+from trimtab.runs.writer import read_header
+
+__all__ = ["RunReader"]
+
+Row = dict[str, Any]
+
+
+@dataclass
+class _File:
+    offset: int = 0
+    rows: list[Row] = field(default_factory=list)
+    torn: bool = False
+    malformed: int = 0
+
+
+class RunReader:
+    """Reads a run folder and follows it: `poll` picks up what was appended since the last call.
+
+    Raises RunError when the folder is not a run or comes from a newer format.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.header = read_header(folder)
+        self._files: dict[tuple[str, int, int], _File] = {}
+        self.poll()
+
+    def poll(self) -> int:
+        """Read what is new; the number of new rows."""
+        new = 0
+        try:
+            names = sorted(os.listdir(self.folder))
+        except OSError as error:
+            raise RunError(f"{self.folder} cannot be read: {error}") from error
+        for name in names:
+            key = parse_name(name)
+            if key is not None:
+                new += self._read(self.folder / name, self._files.setdefault(key, _File()))
+        return new
+
+    def _read(self, path: Path, file: _File) -> int:
+        try:
+            with path.open("rb") as handle:
+                handle.seek(file.offset)
+                data = handle.read()
+        except OSError as error:
+            raise RunError(f"{path} cannot be read: {error}") from error
+        end = data.rfind(b"\n") + 1
+        file.torn = end < len(data)
+        file.offset += end
+        before = len(file.rows)
+        for line in data[:end].splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                row = None
+            if isinstance(row, dict):
+                file.rows.append(row)
+            else:
+                file.malformed += 1
+        return len(file.rows) - before
+
+    @property
+    def ranks(self) -> list[int]:
+        """Ranks that have written."""
+        return sorted({rank for _, rank, _ in self._files})
+
+    @property
+    def num_sessions(self) -> int:
+        """Lives of the run: the most sessions any rank has."""
+        return 1 + max((session for _, _, session in self._files), default=-1)
+
+    @property
+    def num_torn(self) -> int:
+        """Files whose last line is incomplete: a write was cut, or is under way."""
+        return sum(file.torn for file in self._files.values())
+
+    @property
+    def num_malformed(self) -> int:
+        """Complete lines that are not JSON objects; skipped."""
+        return sum(file.malformed for file in self._files.values())
+
+    def rows(self, kind: str, rank: int | None = None) -> list[Row]:
+        """Rows of a kind in the order of sessions, without what a resume superseded; of all ranks, or of one."""
+        if kind not in KINDS:
+            raise RunError(f"unknown kind of row {kind!r}; one of {', '.join(KINDS)}")
+        found: list[Row] = []
+        for (name, owner, session), file in sorted(self._files.items()):
+            if name == kind and (rank is None or owner == rank):
+                limit = self._superseded_from(owner, session)
+                found += [
+                    row for row in file.rows if limit is None or row.get("last", row.get("step", -1)) < limit
+                ]
+        return found
+
+    def last_step(self, rank: int) -> int | None:
+        """The last step a rank has flushed in its latest session that flushed any."""
+        rows = self.rows("steps", rank)
+        return int(rows[-1]["step"]) if rows else None
+
+    def _superseded_from(self, rank: int, session: int) -> int | None:
+        """First step of the later sessions of a rank, None when there is none."""
+        starts = [
+            int(file.rows[0]["step"])
+            for (kind, owner, later), file in self._files.items()
+            if kind == "steps" and owner == rank and later > session and file.rows
+        ]
+        return min(starts, default=None)

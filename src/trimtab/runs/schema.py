@@ -1,0 +1,80 @@
+"""The run folder on disk. `docs/run-format.md` explains it to a reader; this file is what code relies on.
+
+    run.json                      {"trimtab_run": 1, "run_id", "created", "trimtab_version", "config"}
+    <kind>.r<rank>.s<session>.jsonl
+
+One JSON object a line, append-only, one writer a file. A session is one life of one process: a resume opens new files
+and never touches the old ones, so no lock is needed, on network file systems too. NaN and infinities are written as
+the literals NaN, Infinity, -Infinity, which Python, DuckDB and pandas read.
+
+kind        one row is                                                 written
+states      the mergeable state of every slice over steps first..last  at the cadence of `state_block`
+readings    all readings of one slice over one closed window           when a window closes
+alarms      an alarm fired or cleared                                  when it does
+tools       one tool call                                              at flush
+errors      one failure inside the monitor, with its traceback         when it happens
+steps       one flushed step; written last: it commits the others      at flush
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+__all__ = ["FORMAT", "KINDS", "compact", "dumps", "file_name", "parse_name", "state_block"]
+
+FORMAT = 1
+KINDS = ("states", "readings", "alarms", "tools", "errors", "steps")
+_NAME = re.compile(r"^(states|readings|alarms|tools|errors|steps)\.r(\d+)\.s(\d+)\.jsonl$")
+
+
+def file_name(kind: str, rank: int, session: int) -> str:
+    """
+    >>> file_name("steps", 0, 2)
+    'steps.r0.s2.jsonl'
+    """
+    return f"{kind}.r{rank}.s{session}.jsonl"
+
+
+def parse_name(name: str) -> tuple[str, int, int] | None:
+    """(kind, rank, session) of a data file's name, None for any other file.
+
+    >>> parse_name("steps.r0.s2.jsonl"), parse_name("notes.txt")
+    (('steps', 0, 2), None)
+    """
+    match = _NAME.match(name)
+    return (match[1], int(match[2]), int(match[3])) if match else None
+
+
+def state_block(step: int, every: int = 1) -> int:
+    """Steps a stored state covers at `step`: `every` up to step 2,000, then doubling with each doubling of the step.
+
+    So the resolution is always a thousandth of the run's age, the size grows with its logarithm, and the cadence is a
+    function of the step alone, equal on all ranks and after a resume.
+
+    >>> [state_block(s) for s in (0, 1999, 2000, 4000, 100_000)]
+    [1, 1, 2, 4, 64]
+    """
+    return every * (2 ** int(math.log2(step / 1000)) if step >= 2000 else 1)
+
+
+def compact(value: Any) -> Any:
+    """Floats to seven significant digits (float32's), so that files stay small; NaN and infinities stay what they are.
+
+    >>> compact({"x": [0.1234567891, float("inf")]})
+    {'x': [0.1234568, inf]}
+    """
+    if isinstance(value, float):
+        return float(f"{value:.7g}") if math.isfinite(value) else value
+    if isinstance(value, dict):
+        return {key: compact(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [compact(item) for item in value]
+    return value
+
+
+def dumps(row: dict[str, Any]) -> str:
+    """One line of JSON without the newline; any text is kept, control characters escaped."""
+    return json.dumps(compact(row), separators=(",", ":"), ensure_ascii=True, default=str)

@@ -1,0 +1,315 @@
+"""The composition root: capture -> measure -> detect -> store. No maths here.
+
+House rule 9 lives here and nowhere else: the user's training never dies of our bug. A failure is counted, logged with
+its traceback, written to the run and shown by every view; with `strict=True` it is raised. A dead monitor must never
+look like "all clear".
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from trimtab.capture import token_batch
+from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
+from trimtab.detect.pipeline import Pipeline
+from trimtab.errors import RunError
+from trimtab.measure.observe import nonfinite_columns, observe
+from trimtab.measure.pack import pack_states
+from trimtab.measure.probes import Probes
+from trimtab.measure.state import SliceState
+from trimtab.measure.steps import StepAggregates, observed_columns
+from trimtab.measure.table import not_observed, pair_readings, readings_of
+from trimtab.measure.windows import WindowSet
+from trimtab.records import Alarm, Reading, TokenBatch
+from trimtab.runs import RunReader, RunWriter, state_block
+from trimtab.runs.rows import alarm_row, reading_rows, readings_from_row
+from trimtab.traces.tool_call import ToolCall
+
+__all__ = ["Run", "open_run"]
+
+log = logging.getLogger("trimtab")
+
+_MAX_EPISODES = 65_536  # trajectories remembered to count each once
+_MAX_ERROR_ROWS = 100
+
+
+def open_run(
+    folder: str | os.PathLike[str],
+    *,
+    rank: int = 0,
+    config: Mapping[str, Any] | None = None,
+    strict: bool = False,
+    state_every: int = 1,
+    min_tokens: int = WINDOW_TOKENS,
+    min_trajectories: int = WINDOW_TRAJECTORIES,
+) -> Run:
+    """Open a run folder, new or to be resumed, for one rank's writing.
+
+    `state_every`: steps a stored histogram covers at first (it doubles with the run's age). `min_tokens` and
+    `min_trajectories`: what a slice needs before a window is judged. `strict` re-raises the monitor's own failures.
+    Raises RunError when the folder is something else, or of a newer format.
+    """
+    return Run(
+        RunWriter(folder, rank, config),
+        WindowSet(min_tokens, min_trajectories),
+        strict=strict,
+        state_every=state_every,
+    )
+
+
+class Run:
+    """One rank's view of a run. `observe` as often as there are batches, then `flush` closes the step.
+
+    Use as a context manager, or call `close`. `alarms` holds what fired so far in this process.
+    """
+
+    def __init__(self, writer: RunWriter, windows: WindowSet, *, strict: bool, state_every: int) -> None:
+        self.writer, self.windows, self.strict, self.state_every = writer, windows, strict, state_every
+        self.pipeline = Pipeline()
+        self.probes = Probes()
+        self.num_failures = 0
+        self.last_step: int | None = None
+        self._failed_now = False
+        self._episodes: OrderedDict[int, None] = OrderedDict()
+        self._block: dict[str, SliceState] = {}
+        self._block_first = -1
+        self._aggregates = StepAggregates()
+        self._new_step()
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """Alarms fired so far, cleared ones included."""
+        return self.pipeline.alarms
+
+    def observe(self, batch: TokenBatch | None = None, **arrays: Any) -> None:
+        """Add one batch to the open step: a `TokenBatch`, or the arguments of `trimtab.token_batch` by name.
+
+        Building the batch here keeps even a malformed one from stopping training: it is counted and reported.
+        """
+        with self._isolated("observe"):
+            made = token_batch(**arrays) if batch is None else batch
+            for column, count in nonfinite_columns(made).items():
+                self._nonfinite[column] = self._nonfinite.get(column, 0) + count
+            self._columns |= observed_columns(made)
+            for name, state in observe(made, self._fresh(made)).items():
+                known = self._states.get(name)
+                self._states[name] = state if known is None else known.merge(state)
+
+    def probe(self, step: int, batch: TokenBatch) -> None:
+        """Add a scoring of the fixed probe transcripts by the policy as it is at `step`; see `measure.probes`."""
+        with self._isolated("probe"):
+            self._probe_readings += self.probes.update(step, batch)
+
+    def tool_call(self, call: ToolCall) -> None:
+        """Record one tool call; written at the next flush."""
+        self._tools.append(call)
+
+    def charge(self, name: str, seconds: float) -> None:
+        """Book time spent for the monitor outside of it, e.g. a reference pass; kept apart from the watch's own time."""
+        self._costs[name] = self._costs.get(name, 0.0) + seconds
+
+    def failure(self, where: str, error: BaseException) -> None:
+        """Book a failure of monitoring code outside this object (an adapter's), as if it had happened here."""
+        self._book(where, error)
+
+    def flush(
+        self,
+        step: int,
+        metrics: Mapping[str, float] | None = None,
+        absent: Mapping[str, str] | None = None,
+        duration_s: float | None = None,
+    ) -> list[Alarm]:
+        """Close the step: measure, detect, write. Returns the alarms that fired at it.
+
+        `metrics`: the trainer's own numbers. `absent`: columns the trainer cannot give, with the reason. `duration_s`:
+        wall seconds of the whole step, so that the monitor's cost can be shown as a share of it.
+        """
+        fired: list[Alarm] = []
+        with self._isolated("flush"):
+            fired = self._flush(int(step), dict(metrics or {}), dict(absent or {}), duration_s)
+        self._new_step()
+        return fired
+
+    def close(self) -> None:
+        """Write what is still in memory and close the files."""
+        with self._isolated("close"):
+            self._write_block()
+            self.writer.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _new_step(self) -> None:
+        self._states: dict[str, SliceState] = {}
+        self._nonfinite: dict[str, int] = {}
+        self._columns: set[str] = set()
+        self._probe_readings: list[Reading] = []
+        self._tools: list[ToolCall] = []
+        self._costs: dict[str, float] = {}
+        self._failed_now = False
+
+    def _flush(
+        self, step: int, metrics: dict[str, float], absent: dict[str, str], duration_s: float | None
+    ) -> list[Alarm]:
+        if self.last_step is None:
+            self._restore(step)
+        elif step <= self.last_step:
+            raise RunError(f"flush(step={step}) after step {self.last_step}: steps must increase")
+        self.last_step = step
+        states = self._states
+        before = len(self.pipeline.alarms)
+        known = list(self.pipeline.alarms)
+        numbers = self._aggregates.add(step, metrics)
+        for name, value in numbers.items():
+            if not np.isfinite(value):
+                self._nonfinite[f"metrics/{name}"] = 1
+        readings = self._close_windows(step, states) + self._probe_readings
+        self.pipeline.on_step(step, self._nonfinite, self._columns)
+        self.pipeline.on_readings(readings)
+        fired = self.pipeline.alarms[before:]
+        self._store_states(step, states)
+        self.writer.write("readings", reading_rows(readings))
+        changes = [
+            alarm_row(new, "cleared", step)
+            for old, new in zip(known, self.pipeline.alarms, strict=False)
+            if old != new
+        ]
+        self.writer.write("alarms", [*changes, *(alarm_row(alarm, "fired", step) for alarm in fired)])
+        self.writer.write("tools", [{**asdict(call), "step": step} for call in self._tools])
+        self.writer.commit(
+            self._step_row(step, states, metrics, {**not_observed(states), **absent}, duration_s)
+        )
+        return fired
+
+    def _close_windows(self, step: int, states: dict[str, SliceState]) -> list[Reading]:
+        readings: list[Reading] = []
+        closed, pair = self.windows.add(step, step, states)
+        for name, done in closed:
+            found = readings_of(name, done.window, done.states[name])
+            readings += self._aggregates.apply(found, done.window) if name == "all" else found
+        if pair is not None:
+            readings += pair_readings(pair.window, pair.states)
+        return readings
+
+    def _step_row(
+        self,
+        step: int,
+        states: dict[str, SliceState],
+        metrics: dict[str, float],
+        absent: dict[str, str],
+        duration_s: float | None,
+    ) -> dict[str, Any]:
+        slices = {}
+        for name, state in states.items():
+            drift = state.parts.get("drift/sketch")
+            p99 = drift.abs_quantile(0.99) if drift is not None else float("nan")
+            slices[name] = {
+                "n_tokens": state.n_tokens,
+                "n_trajectories": state.n_trajectories,
+                "drift_p99": p99,
+            }
+        return {
+            "step": step,
+            "session": self.writer.session,
+            "rank": self.writer.rank,
+            "time": time.time(),
+            "metrics": metrics,
+            "slices": slices,
+            "columns": sorted(self._columns),
+            "not_observed": absent,
+            "nonfinite": self._nonfinite,
+            "costs_s": self._costs,
+            "duration_s": duration_s,
+            "num_failures": self.num_failures,
+            "failed": self._failed_now,
+        }
+
+    def _store_states(self, step: int, states: dict[str, SliceState]) -> None:
+        if self._block_first < 0:
+            self._block_first = step
+        for name, state in states.items():
+            known = self._block.get(name)
+            self._block[name] = state if known is None else known.merge(state)
+        length = state_block(step, self.state_every)
+        if (step + 1) % length == 0:
+            self._write_block()
+
+    def _write_block(self) -> None:
+        if self._block and self.last_step is not None:
+            row = {"first": self._block_first, "last": self.last_step, "states": pack_states(self._block)}
+            self.writer.write("states", [row])
+        self._block, self._block_first = {}, -1
+
+    def _restore(self, step: int) -> None:
+        """Feed the detectors what the run knew before `step`, so that a resume continues with its baseline."""
+        reader = RunReader(self.writer.folder)
+        rank = self.writer.rank
+        if reader.last_step(rank) is None:
+            return
+        closed: dict[int, list[Reading]] = {}
+        for row in reader.rows("readings", rank):
+            closed.setdefault(int(row["step"]), []).extend(readings_from_row(row))
+        for row in reader.rows("steps", rank):
+            if row["step"] >= step:
+                break
+            self.pipeline.on_step(row["step"], row["nonfinite"], row["columns"])
+            self.pipeline.on_readings(closed.get(row["step"], []))
+
+    def _fresh(self, batch: TokenBatch) -> Any:
+        """(B,) True for trajectories not counted before, so that a second epoch does not count them twice."""
+        fresh = np.ones(batch.num_sequences, bool)
+        for i, episode in enumerate(batch.episode_id.tolist()):
+            if episode in self._episodes:
+                fresh[i] = False
+            else:
+                self._episodes[episode] = None
+        while len(self._episodes) > _MAX_EPISODES:
+            self._episodes.popitem(last=False)
+        return fresh
+
+    @contextmanager
+    def _isolated(self, where: str) -> Any:
+        """The one catch-all: time the block, book any failure, let training go on."""
+        start = time.perf_counter()
+        try:
+            yield
+        except Exception as error:
+            self._book(where, error)
+            if self.strict:
+                raise
+        finally:
+            self.charge("watch", time.perf_counter() - start)
+
+    def _book(self, where: str, error: BaseException) -> None:
+        self.num_failures += 1
+        self._failed_now = True
+        text = f"{type(error).__name__}: {error}"
+        if self.num_failures <= _MAX_ERROR_ROWS:
+            log.error("trimtab could not %s (failure %d): %s", where, self.num_failures, text)
+            trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            row = {
+                "where": where,
+                "error": text,
+                "traceback": trace,
+                "step": self.last_step if self.last_step is not None else -1,
+            }
+            try:
+                self.writer.write("errors", [{**row, "time": time.time()}])
+            except OSError as second:
+                log.error("trimtab could not write its error either: %s", second)
