@@ -205,6 +205,8 @@ class Run:
             readings += self._aggregates.apply(found, done.window) if name == "all" else found
         if pair is not None:
             readings += pair_readings(pair.window, pair.states)
+        if "all" not in self.windows.clocks:
+            readings += self._aggregates.without_tokens()
         return readings
 
     def _step_row(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES, bound
 from trimtab.records import Alarm
 
 __all__ = ["Evidence", "Verdict", "judge"]
@@ -62,11 +63,19 @@ def judge(alarms: Iterable[Alarm], evidence: Evidence) -> Verdict:
         why = "; ".join(f"{name}: {reason}" for name, reason in evidence.not_observed.items())
         return Verdict("blind", f"no log-ratio was observed ({why or 'no batch reached the monitor'})")
     if evidence.num_windows == 0:
-        return Verdict("not judged yet", "no slice has reached 2,000 tokens from 30 trajectories")
+        return Verdict(
+            "not judged yet",
+            f"no slice has reached {WINDOW_TOKENS:,} tokens from {WINDOW_TRAJECTORIES} trajectories",
+        )
     if evidence.post_tool_tokens and not evidence.tail_ready:
-        return Verdict("not judged yet", "the tail rules are still collecting their baseline of 10 windows")
+        return Verdict(
+            "not judged yet",
+            f"the tail rules are still collecting their baseline of {bound('baseline'):.0f} windows",
+        )
     if not (evidence.tail_ready or evidence.aggregate_ready):
-        return Verdict("not judged yet", "no rule has finished its baseline of 10 windows")
+        return Verdict(
+            "not judged yet", f"no rule has finished its baseline of {bound('baseline'):.0f} windows"
+        )
     if not evidence.tail_ready:
         return Verdict("healthy", "no token was written after a tool result; the aggregate rules are calm")
     return Verdict("healthy", "tail and aggregate rules are judged and calm")

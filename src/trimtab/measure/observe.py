@@ -59,7 +59,10 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
     new = np.ones(batch.num_sequences, bool) if fresh is None else fresh
     run = _Pass(batch, cells, new)
     counts = run.by_sequence(np.ones(cells.index.size))
-    states = {name: _counts(counts[:, list(rows)].sum(axis=1), new) for name, rows in cells.slices.items()}
+    scored = np.ones(batch.num_sequences, bool) if batch.ref_scored is None else batch.ref_scored
+    states = {
+        name: _counts(counts[:, list(rows)].sum(axis=1), new, scored) for name, rows in cells.slices.items()
+    }
     weights: Float32 | None = None
     for ratio in RATIOS.values():
         reason = why_not(batch, ratio)
@@ -94,8 +97,15 @@ def nonfinite_columns(batch: TokenBatch) -> dict[str, int]:
     return found
 
 
-def _counts(tokens: Float64, fresh: npt.NDArray[np.bool_]) -> SliceState:
-    return SliceState(int(tokens.sum()), int(((tokens > 0) & fresh).sum()), int((tokens > 0).sum()))
+def _counts(tokens: Float64, fresh: npt.NDArray[np.bool_], scored: npt.NDArray[np.bool_]) -> SliceState:
+    here = tokens > 0
+    return SliceState(
+        n_tokens=int(tokens.sum()),
+        n_trajectories=int((here & fresh).sum()),
+        n_sequences=int(here.sum()),
+        scored_tokens=int(tokens[scored].sum()),
+        scored_trajectories=int((here & fresh & scored).sum()),
+    )
 
 
 def _scored(run: _Pass, ratio: Ratio) -> npt.NDArray[np.bool_] | None:

@@ -36,18 +36,22 @@ PARTS: dict[str, type[Any]] = {
 """Part name -> class. A state's key is `<what>/<part>`, e.g. `drift/sketch`."""
 
 NOT_STORED = frozenset({"upper", "lower"})
+_HEAD = "<qqqqqdd"
 
 
 @dataclass
 class SliceState:
     """Parts by key, token and trajectory counts, what was excluded, and which sequences dominate.
 
+    `scored_*` count what the reference scored, where it scores a sample: windows close on what their readings rest on.
     `top_mass` is the largest |A w| mass of one trajectory and `sum_mass` the total, so their share merges exactly.
     """
 
     n_tokens: int = 0
     n_trajectories: int = 0
     n_sequences: int = 0
+    scored_tokens: int = 0
+    scored_trajectories: int = 0
     top_mass: float = 0.0
     sum_mass: float = 0.0
     parts: dict[str, Any] = field(default_factory=dict)
@@ -68,6 +72,8 @@ class SliceState:
             self.n_tokens + other.n_tokens,
             self.n_trajectories + other.n_trajectories,
             self.n_sequences + other.n_sequences,
+            self.scored_tokens + other.scored_tokens,
+            self.scored_trajectories + other.scored_trajectories,
             max(self.top_mass, other.top_mass),
             self.sum_mass + other.sum_mass,
             parts,
@@ -90,8 +96,8 @@ class SliceState:
     def from_bytes(cls, data: bytes) -> SliceState:
         """Inverse of `to_bytes`; SummaryError when the bytes are not a slice state."""
         try:
-            head = struct.unpack_from("<qqqdd", data)
-            chunks = list(_unpack(data, struct.calcsize("<qqqdd")))
+            head = struct.unpack_from(_HEAD, data)
+            chunks = list(_unpack(data, struct.calcsize(_HEAD)))
             excluded, notes = _load(chunks[0]), _load(chunks[1])
             state = cls(*head, excluded={k: int(v) for k, v in excluded.items()}, notes=notes)
             for key, blob in zip(chunks[2::2], chunks[3::2], strict=True):

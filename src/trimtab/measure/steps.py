@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from trimtab.measure.aggregates import trainer_aggregates
 from trimtab.records import LOGPROB_COLUMNS, Reading, TokenBatch, Window
 
-__all__ = ["StepAggregates", "observed_columns"]
+__all__ = ["STEP_WINDOW", "StepAggregates", "observed_columns"]
+
+STEP_WINDOW = 10
+"""Steps of an aggregate window where no tokens are observed (house default)."""
+
+_MAX_STEPS = 4_096  # a window longer than this averages its last steps only
 
 
 def observed_columns(batch: TokenBatch) -> set[str]:
@@ -32,7 +37,14 @@ class StepAggregates:
         """Take a step's metrics; returns the aggregates found among them."""
         found = trainer_aggregates(metrics)
         self.steps.append((step, found))
+        del self.steps[:-_MAX_STEPS]
         return found
+
+    def without_tokens(self) -> list[Reading]:
+        """Aggregate readings of a trainer that brings no tokens: a window is then `STEP_WINDOW` steps."""
+        if len(self.steps) < STEP_WINDOW:
+            return []
+        return self.apply([], Window(self.steps[0][0], self.steps[-1][0]))
 
     def apply(self, readings: list[Reading], window: Window) -> list[Reading]:
         """Replace or add `aggregate/*` readings of the window by the trainer's mean over its steps; drops those steps.
@@ -41,7 +53,7 @@ class StepAggregates:
         """
         inside = [found for step, found in self.steps if window.first <= step <= window.last]
         self.steps = [(step, found) for step, found in self.steps if step > window.last]
-        template = readings[0]
+        trajectories = readings[0].n_trajectories if readings else 0
         table = {reading.key: reading for reading in readings}
         for name in sorted({name for found in inside for name in found}):
             values = [found[name] for found in inside if name in found]
@@ -49,7 +61,7 @@ class StepAggregates:
             mean = math.fsum(finite) / len(finite) if finite else math.nan
             skipped = {"not finite": len(values) - len(finite)} if len(finite) < len(values) else {}
             table[f"aggregate/{name}"] = Reading(
-                f"aggregate/{name}", window.last, window, "all", mean, len(finite), template.n_trajectories,
+                f"aggregate/{name}", window.last, window, "all", mean, len(finite), trajectories,
                 reference="the trainer's own, mean over the window's steps", excluded=skipped,
             )  # fmt: skip
         return list(table.values())

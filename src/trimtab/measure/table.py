@@ -78,7 +78,7 @@ def _reading(value: Value, name: str, window: Window, state: SliceState) -> Read
         slice=name,
         value=value.value,
         n_tokens=value.n,
-        n_trajectories=state.n_trajectories,
+        n_trajectories=state.scored_trajectories if reference else state.n_trajectories,
         low=value.low,
         high=value.high,
         reference=reference,

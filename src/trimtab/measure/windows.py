@@ -48,9 +48,9 @@ class WindowClock:
         return closed
 
     def progress(self, name: str) -> tuple[int, int]:
-        """(tokens, trajectories) of a slice in the open window."""
+        """(tokens, trajectories) of a slice in the open window, of those its readings rest on."""
         state = self.states.get(name)
-        return (state.n_tokens, state.n_trajectories) if state is not None else (0, 0)
+        return (state.scored_tokens, state.scored_trajectories) if state is not None else (0, 0)
 
     def _enough(self, name: str) -> bool:
         tokens, trajectories = self.progress(name)

@@ -1,0 +1,117 @@
+"""The diagnosis of a run: verdict, alarms, what was not observed; as JSON types and as lines for a terminal."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
+from trimtab.report.inert import inert
+from trimtab.report.payload import alarm_payload
+from trimtab.report.tools_table import tools_table
+from trimtab.report.view import RunView
+
+__all__ = ["diagnosis", "diagnosis_lines"]
+
+_LATEST = (
+    "drift/p95",
+    "drift/p99",
+    "mismatch/p99",
+    "mismatch/token_ess_frac",
+    "total/p99",
+    "ref_logprob/below_5_frac",
+)
+
+
+def diagnosis(view: RunView) -> dict[str, Any]:
+    """Verdict with its exit code, alarms, latest readings by slice, what was not observed or not judged yet, failures."""
+    steps = view.steps
+    return {
+        "run": str(view.folder),
+        "verdict": view.verdict.word,
+        "reason": view.verdict.reason,
+        "exit_code": view.verdict.exit_code,
+        "first_step": steps[0]["step"] if steps else None,
+        "last_step": steps[-1]["step"] if steps else None,
+        "num_steps": len(steps),
+        "ranks": len(view.reader.ranks),
+        "sessions": view.reader.num_sessions,
+        "alarms": [alarm_payload(alarm) for alarm in view.alarms],
+        "not_observed": view.not_observed,
+        "slices": [_slice(view, name) for name in view.slices],
+        "tools": tools_table(view.tools),
+        "num_failures": len(view.errors),
+        "last_failure": view.errors[-1]["error"] if view.errors else None,
+        "num_torn": view.reader.num_torn,
+        "num_malformed": view.reader.num_malformed,
+    }
+
+
+def _slice(view: RunView, name: str) -> dict[str, Any]:
+    tokens = sum(row["slices"].get(name, {}).get("n_tokens", 0) for row in view.steps)
+    trajectories = sum(row["slices"].get(name, {}).get("n_trajectories", 0) for row in view.steps)
+    latest: dict[str, Any] = {}
+    for reading in view.readings:
+        if reading.slice == name and reading.key in _LATEST and reading.status == "ok":
+            latest[reading.key] = {
+                "value": reading.value,
+                "low": reading.low,
+                "high": reading.high,
+                "n_tokens": reading.n_tokens,
+                "first": reading.window.first,
+                "last": reading.window.last,
+            }
+    status = "judged" if any(r.slice == name for r in view.readings) else "not judged yet"
+    return {
+        "slice": name,
+        "status": status,
+        "n_tokens": tokens,
+        "n_trajectories": trajectories,
+        "latest": latest,
+    }
+
+
+def diagnosis_lines(found: dict[str, Any]) -> list[str]:
+    """The same for a person: plain text, safe to print whatever the run holds."""
+    where = (
+        f"steps {found['first_step']} to {found['last_step']}" if found["num_steps"] else "no step flushed"
+    )
+    lines = [
+        f"{found['run']}: {found['verdict'].upper()}",
+        f"  {found['reason']}",
+        f"  {where}, {found['ranks']} rank(s), {found['sessions']} session(s)",
+    ]
+    for alarm in found["alarms"]:
+        state = f"cleared at step {alarm['cleared']}" if alarm["cleared"] is not None else "active"
+        hidden = ", hidden" if alarm["hidden"] else ""
+        lines += [
+            "",
+            f"  [{alarm['severity']}{hidden}] {alarm['rule']} in {alarm['slice']}, fired at step {alarm['step']}, since {alarm['since']}, {state}",
+            f"    what   {alarm['what']}",
+            f"    why    {alarm['why']}",
+            f"    do     {alarm['advice']}",
+            f"    source {alarm['reference']}",
+        ]
+    lines += ["", "  slice                  tokens  trajectories  p95 |drift|  p99 |drift| (95 % interval)"]
+    lines += [_slice_line(row) for row in found["slices"]]
+    lines += [f"  not observed: {what}: {why}" for what, why in sorted(found["not_observed"].items())]
+    if found["num_failures"]:
+        lines.append(f"  MONITOR FAILURES: {found['num_failures']}, last: {found['last_failure']}")
+    for count, what in (
+        (found["num_torn"], "torn last lines"),
+        (found["num_malformed"], "malformed lines skipped"),
+    ):
+        if count:
+            lines.append(f"  {what}: {count}")
+    return [inert(line) for line in lines]
+
+
+def _slice_line(row: dict[str, Any]) -> str:
+    p95, p99 = row["latest"].get("drift/p95"), row["latest"].get("drift/p99")
+    head = f"  {row['slice']:<20} {row['n_tokens']:>8}  {row['n_trajectories']:>12}"
+    if row["status"] != "judged":
+        return f"{head}  not judged yet (needs {WINDOW_TOKENS} tokens from {WINDOW_TRAJECTORIES} trajectories in one window)"
+    if p99 is None:
+        return f"{head}  drift not observed"
+    interval = f"({p99['low']:.3g} to {p99['high']:.3g})" if math.isfinite(p99["low"]) else ""
+    return f"{head}  {p95['value']:>11.4g}  {p99['value']:.4g} {interval}"

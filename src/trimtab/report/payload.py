@@ -1,0 +1,246 @@
+"""The data of the HTML report, as plain JSON types: what is drawn, separate from how."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from trimtab._version import __version__
+from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
+from trimtab.detect.rules import RULES, STREAM_RULES
+from trimtab.measure.aggregates import AGGREGATES
+from trimtab.measure.state import SliceState
+from trimtab.measure.table import readings_of
+from trimtab.records import Alarm, Reading, Window
+from trimtab.report.tools_table import tools_table
+from trimtab.report.view import RunView
+
+__all__ = ["alarm_payload", "build_payload"]
+
+Json = dict[str, Any]
+Blocks = Sequence[tuple[Window, dict[str, SliceState]]]
+
+_MAX_POINTS = 240
+_MAX_CDF_POINTS = 160
+_WEIGHTS = (
+    ("drift/concentration", "concentration (drift)"),
+    ("mismatch/token_ess_frac", "token ESS fraction (mismatch)"),
+    ("total/token_ess_frac", "token ESS fraction (total)"),
+    ("mismatch/sequence_ess_frac", "sequence ESS fraction (mismatch)"),
+)
+_SUPPORT = (
+    ("ref_logprob/below_5_frac", "share of tokens below -5 nats"),
+    ("ref_logprob/below_10_frac", "share of tokens below -10 nats"),
+    ("ref_logprob/p01", "log pi_ref p01"),
+)
+
+
+def build_payload(views: Sequence[RunView], title: str = "trimtab report") -> Json:
+    """Everything the page shows of one or more runs; schema in `docs/report-payload.md`."""
+    return {
+        "title": title,
+        "generated": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "trimtab_version": __version__,
+        "runs": [_run(view) for view in views],
+    }
+
+
+def _run(view: RunView) -> Json:
+    steps = view.steps
+    main = [name for name in ("text", "post_tool") if name in view.slices]
+    return {
+        "name": view.name,
+        "path": str(view.folder),
+        "verdict": view.verdict.word,
+        "verdict_reason": view.verdict.reason,
+        "first_step": steps[0]["step"] if steps else 0,
+        "last_step": steps[-1]["step"] if steps else 0,
+        "num_steps": len(steps),
+        "num_tokens": sum(row["slices"].get("all", {}).get("n_tokens", 0) for row in steps),
+        "num_trajectories": sum(row["slices"].get("all", {}).get("n_trajectories", 0) for row in steps),
+        "ranks": len(view.reader.ranks),
+        "sessions": view.reader.num_sessions,
+        "facts": _facts(view),
+        "not_observed": [{"what": what, "why": why} for what, why in sorted(view.not_observed.items())],
+        "notes": _notes(view),
+        "alarms": [alarm_payload(alarm) for alarm in view.alarms],
+        "tail": [
+            _lines(view.series(f"drift/{q}", name), name, f"drift {q}")
+            for name in main
+            for q in ("p99", "p95")
+        ]
+        + [_lines(view.series("lagged_drift/p99", name), name, "lagged drift p99") for name in main],
+        "cdf": _cdfs(view.blocks, main),
+        "weights": _sliding(view.blocks, main, _WEIGHTS, supporting=True),
+        "aggregates": _aggregates(view),
+        "support": _sliding(view.blocks, main, _SUPPORT),
+        "tools": tools_table(view.tools),
+        "judged": [_judged(view, name) for name in view.slices],
+    }
+
+
+def _lines(readings: Iterable[Reading], name: str, quantity: str) -> Json:
+    kept = list(readings)
+    return {
+        "slice": name,
+        "quantity": quantity,
+        "step": [r.step for r in kept],
+        "value": [r.value for r in kept],
+        "low": [r.low for r in kept],
+        "high": [r.high for r in kept],
+        "n_tokens": [r.n_tokens for r in kept],
+        "n_trajectories": [r.n_trajectories for r in kept],
+    }
+
+
+def alarm_payload(alarm: Alarm) -> Json:
+    """One alarm in words: what happened, since when, where, why it matters, what to do, on whose word."""
+    texts = {rule.name: rule.what for rule in RULES} | {
+        rule.name: rule.what for rule in STREAM_RULES.values()
+    }
+    what = texts.get(alarm.rule, alarm.rule).replace("{column}", alarm.slice)
+    if alarm.readings:
+        reading = alarm.readings[0]
+        what += f": {reading.value:.3g}, bound {alarm.bound:.3g}"
+        if math.isfinite(reading.low):
+            what += f" (95 % interval {reading.low:.3g} to {reading.high:.3g}, {reading.n_tokens} tokens)"
+    return {
+        "rule": alarm.rule, "severity": alarm.severity, "step": alarm.step, "since": alarm.since, "cleared": alarm.cleared,
+        "slice": alarm.slice, "what": what, "why": alarm.why, "advice": alarm.advice, "reference": alarm.reference,
+        "hidden": alarm.hidden,
+    }  # fmt: skip
+
+
+def _facts(view: RunView) -> list[list[str]]:
+    steps, header = view.steps, view.reader.header
+    facts = [["run id", str(header.get("run_id", ""))], ["trimtab", str(header.get("trimtab_version", ""))]]
+    references = sorted({r.reference for r in view.readings if r.key.startswith("drift/") and r.reference})
+    facts.append(["reference of drift", "; ".join(references) or "none observed"])
+    spent = {name: sum(row["costs_s"].get(name, 0.0) for row in steps) for name in _costs(steps)}
+    total = sum(row["duration_s"] or 0.0 for row in steps)
+    for name, seconds in spent.items():
+        share = f", {seconds / total:.1%} of step time" if total else ""
+        facts.append([f"time spent: {name}", f"{seconds:.2f} s{share}"])
+    facts.append(["torn last lines", str(view.reader.num_torn)])
+    facts.append(["malformed lines skipped", str(view.reader.num_malformed)])
+    facts += [[str(key), str(value)] for key, value in sorted(dict(header.get("config", {})).items())]
+    return facts
+
+
+def _costs(steps: list[Json]) -> list[str]:
+    return sorted({name for row in steps for name in row["costs_s"]})
+
+
+def _notes(view: RunView) -> list[str]:
+    notes = []
+    if view.errors:
+        last = view.errors[-1]
+        notes.append(
+            f"The monitor failed {len(view.errors)} times (last in {last['where']} after step {last['step']}: {last['error']}); "
+            "what it measured in those steps is missing here."
+        )
+    if view.reader.num_malformed:
+        notes.append(
+            f"{view.reader.num_malformed} lines of the run folder could not be read and were skipped."
+        )
+    return notes
+
+
+def _thirds(blocks: Blocks) -> list[tuple[str, int, int]]:
+    """Early, middle and late: a fifth of the blocks each, at least one."""
+    count = len(blocks)
+    if not count:
+        return []
+    size = max(1, count // 5)
+    middle = (count - size) // 2
+    return [("early", 0, size), ("middle", middle, middle + size), ("late", count - size, count)]
+
+
+def _cdfs(blocks: Blocks, slices: Sequence[str]) -> list[Json]:
+    found: list[Json] = []
+    for label, start, stop in _thirds(blocks):
+        for name in slices:
+            merged = _merge(blocks[start:stop], name)
+            sketch = merged.parts.get("drift/sketch") if merged else None
+            if sketch is None or not sketch.count:
+                continue
+            x, y = sketch.abs_cdf()
+            stride = max(1, -(-len(x) // _MAX_CDF_POINTS))
+            pick = sorted({*range(0, len(x), stride), len(x) - 1}) if len(x) else []
+            found.append({
+                "slice": name, "window": label, "first": blocks[start][0].first, "last": blocks[stop - 1][0].last,
+                "n_tokens": sketch.count, "x": [float(x[i]) for i in pick], "y": [float(y[i]) for i in pick],
+            })  # fmt: skip
+    return found
+
+
+def _merge(blocks: Blocks, name: str) -> SliceState | None:
+    merged: SliceState | None = None
+    for _, states in blocks:
+        if name in states:
+            merged = states[name] if merged is None else merged.merge(states[name])
+    return merged
+
+
+def _sliding(
+    blocks: Blocks, slices: Sequence[str], wanted: Sequence[tuple[str, str]], supporting: bool = False
+) -> list[Json]:
+    """Readings over the shortest trailing window that may be judged, at up to 240 steps."""
+    found: dict[tuple[str, str], Json] = {}
+    for end in range(0, len(blocks), max(1, -(-len(blocks) // _MAX_POINTS))):
+        for name in slices:
+            window, state = _trailing(blocks, end, name)
+            if state is None:
+                continue
+            values = {r.key: r.value for r in readings_of(name, window, state) if r.status == "ok"}
+            for key, label in wanted:
+                if key in values:
+                    line = found.setdefault(
+                        (name, key), {"slice": name, "quantity": label, "step": [], "value": []}
+                    )
+                    line["step"].append(window.last)
+                    line["value"].append(values[key])
+    return [{**line, "supporting": True} if supporting else line for line in found.values()]
+
+
+def _trailing(blocks: Blocks, end: int, name: str) -> tuple[Window, SliceState | None]:
+    merged: SliceState | None = None
+    for i in range(end, -1, -1):
+        state = blocks[i][1].get(name)
+        if state is not None:
+            merged = state if merged is None else merged.merge(state)
+        if (
+            merged
+            and merged.scored_tokens >= WINDOW_TOKENS
+            and merged.scored_trajectories >= WINDOW_TRAJECTORIES
+        ):
+            return Window(blocks[i][0].first, blocks[end][0].last), merged
+    return Window(0, blocks[end][0].last), None
+
+
+def _aggregates(view: RunView) -> list[Json]:
+    found = []
+    for name in AGGREGATES:
+        readings = view.series(f"aggregate/{name}", "all")
+        if readings:
+            found.append(
+                {"name": name, "step": [r.step for r in readings], "value": [r.value for r in readings]}
+            )
+    alpha = view.series("alpha/frac", "all")
+    if alpha:
+        found.append({"name": "alpha", "step": [r.step for r in alpha], "value": [r.value for r in alpha]})
+    return found
+
+
+def _judged(view: RunView, name: str) -> Json:
+    tokens = sum(row["slices"].get(name, {}).get("n_tokens", 0) for row in view.steps)
+    trajectories = sum(row["slices"].get(name, {}).get("n_trajectories", 0) for row in view.steps)
+    judged = any(reading.slice == name for reading in view.readings)
+    return {
+        "slice": name,
+        "status": "ok" if judged else "not judged yet",
+        "n_tokens": tokens,
+        "n_trajectories": trajectories,
+    }

@@ -1,0 +1,189 @@
+"""What a run folder says: alarms, verdict and readings, of one rank or merged over all.
+
+One rank's readings and alarms are taken as recorded. Several ranks' states are merged step by step, and windows,
+readings and alarms are made from the merged states by the same code that made them live.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from trimtab.detect.pipeline import Pipeline
+from trimtab.detect.verdict import Evidence, Verdict, judge
+from trimtab.measure.pack import unpack_states
+from trimtab.measure.state import SliceState
+from trimtab.measure.steps import StepAggregates
+from trimtab.measure.table import pair_readings, readings_of
+from trimtab.measure.windows import WindowSet
+from trimtab.records import Alarm, Reading, Window
+from trimtab.runs import RunReader
+from trimtab.runs.rows import alarm_from_row, readings_from_row
+
+__all__ = ["RunView", "load_view"]
+
+Row = dict[str, Any]
+
+
+class RunView:
+    """A run as it stands on disk now; call `refresh` to see what was added since."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.reader = RunReader(folder)
+        self.folder = Path(folder)
+        self.name = self.folder.name or str(self.folder)
+        self._blocks: list[tuple[Window, dict[str, SliceState]]] | None = None
+        self._load()
+
+    def refresh(self) -> bool:
+        """Read what was appended; True when there was anything."""
+        if not self.reader.poll():
+            return False
+        self._blocks = None
+        self._load()
+        return True
+
+    def _load(self) -> None:
+        self.steps = _merge_steps(self.reader.rows("steps"))
+        self.errors = self.reader.rows("errors")
+        self.tools = self.reader.rows("tools")
+        self.pipeline = Pipeline()
+        if len(self.reader.ranks) <= 1:
+            self.readings = [r for row in self.reader.rows("readings") for r in readings_from_row(row)]
+            self._replay(self.readings)
+            self.alarms = _recorded_alarms(self.reader.rows("alarms"))
+        else:
+            self.readings = self._merged_readings()
+            self._replay(self.readings)
+            self.alarms = list(self.pipeline.alarms)
+        self.evidence = self._evidence()
+        self.verdict: Verdict = judge(self.alarms, self.evidence)
+
+    def series(self, key: str, name: str) -> list[Reading]:
+        """Readings of one key and slice in the order of steps."""
+        return [reading for reading in self.readings if reading.key == key and reading.slice == name]
+
+    @property
+    def slices(self) -> list[str]:
+        """Slices that have had tokens, `text` and `post_tool` first."""
+        seen: Counter[str] = Counter()
+        for row in self.steps:
+            for name, counts in row["slices"].items():
+                seen[name] += counts["n_tokens"]
+        order = {"all": 0, "text": 1, "post_tool": 2}
+        return sorted(seen, key=lambda name: (order.get(name, 3), name))
+
+    @property
+    def blocks(self) -> list[tuple[Window, dict[str, SliceState]]]:
+        """Stored states in the order of steps, merged over ranks, read on first use."""
+        if self._blocks is None:
+            merged: dict[Window, dict[str, SliceState]] = {}
+            for row in self.reader.rows("states"):
+                into = merged.setdefault(Window(int(row["first"]), int(row["last"])), {})
+                for name, state in unpack_states(row["states"]).items():
+                    into[name] = into[name].merge(state) if name in into else state
+            self._blocks = sorted(merged.items(), key=lambda item: item[0].last)
+        return self._blocks
+
+    def _merged_readings(self) -> list[Reading]:
+        windows, aggregates, found = WindowSet(), StepAggregates(), list[Reading]()
+        metrics = {int(row["step"]): row["metrics"] for row in self.steps}
+        for window, states in self.blocks:
+            for step in range(window.first, window.last + 1):
+                aggregates.add(step, metrics.get(step, {}))
+            closed, pair = windows.add(window.first, window.last, states)
+            for name, done in closed:
+                readings = readings_of(name, done.window, done.states[name])
+                found += aggregates.apply(readings, done.window) if name == "all" else readings
+            if pair is not None:
+                found += pair_readings(pair.window, pair.states)
+        lagged = [
+            r for row in self.reader.rows("readings", self.reader.ranks[0]) for r in readings_from_row(row)
+        ]
+        found += [reading for reading in lagged if reading.key.startswith("lagged_drift/")]
+        return sorted((replace(reading, state=None) for reading in found), key=lambda reading: reading.step)
+
+    def _replay(self, readings: list[Reading]) -> None:
+        by_step: dict[int, list[Reading]] = {}
+        for reading in readings:
+            by_step.setdefault(reading.step, []).append(reading)
+        for row in self.steps:
+            self.pipeline.on_step(row["step"], row["nonfinite"], row["columns"])
+            self.pipeline.on_readings(by_step.get(row["step"], []))
+
+    def _evidence(self) -> Evidence:
+        observed = {key.split("/")[0] for key in {r.key for r in self.readings if r.status == "ok"}}
+        families = {"mismatch", "staleness", "total", "drift", "lagged_drift"}
+        seen = {c for row in self.steps for c in row["columns"]}
+        pairs = {"drift": {"logprobs", "ref_logprobs"}, "total": {"logprobs", "rollout_logprobs"},
+                 "mismatch": {"old_logprobs", "rollout_logprobs"}, "staleness": {"logprobs", "old_logprobs"}}  # fmt: skip
+        why = self.not_observed
+        arrived = {name for name, columns in pairs.items() if columns <= seen and name not in why}
+        last = self.steps[-1] if self.steps else {}
+        return Evidence(
+            num_steps=len(self.steps),
+            observed=frozenset((observed & families) | arrived),
+            not_observed=why,
+            num_windows=len({(r.slice, r.window) for r in self.readings if r.key.split("/")[0] in families}),
+            tail_ready=self.pipeline.ready("tail"),
+            aggregate_ready=self.pipeline.ready("aggregate"),
+            post_tool_tokens=sum(row["slices"].get("post_tool", {}).get("n_tokens", 0) for row in self.steps),
+            num_failures=len(self.errors),
+            last_failed=bool(last.get("failed", False)),
+        )
+
+    @property
+    def not_observed(self) -> dict[str, str]:
+        """Ratio or column -> why it was never observed, from all steps."""
+        reasons: dict[str, str] = {}
+        count: Counter[str] = Counter()
+        for row in self.steps:
+            for what, why in row["not_observed"].items():
+                reasons[what] = why
+                count[what] += 1
+        return {what: why for what, why in reasons.items() if count[what] == len(self.steps)}
+
+
+def load_view(folder: str | os.PathLike[str]) -> RunView:
+    """Read a run folder; RunError with one clear line when it is not one."""
+    return RunView(folder)
+
+
+def _merge_steps(rows: list[Row]) -> list[Row]:
+    """One row a step: rank 0's (or the lowest rank's) numbers, counts added over ranks, the worst news of any rank."""
+    merged: dict[int, Row] = {}
+    for row in rows:
+        known = merged.get(row["step"])
+        if known is None:
+            merged[row["step"]] = {**row, "slices": dict(row["slices"]), "nonfinite": dict(row["nonfinite"])}
+            continue
+        for name, counts in row["slices"].items():
+            mine = known["slices"].get(
+                name, {"n_tokens": 0, "n_trajectories": 0, "drift_p99": counts["drift_p99"]}
+            )
+            known["slices"][name] = {
+                "n_tokens": mine["n_tokens"] + counts["n_tokens"],
+                "n_trajectories": mine["n_trajectories"] + counts["n_trajectories"],
+                "drift_p99": max(mine["drift_p99"], counts["drift_p99"]),
+            }
+        for column, count in row["nonfinite"].items():
+            known["nonfinite"][column] = known["nonfinite"].get(column, 0) + count
+        known["columns"] = sorted(set(known["columns"]) & set(row["columns"]))
+        known["failed"] = known["failed"] or row["failed"]
+        known["time"] = max(known["time"], row["time"])
+    return [merged[step] for step in sorted(merged)]
+
+
+def _recorded_alarms(rows: list[Row]) -> list[Alarm]:
+    alarms: list[Alarm] = []
+    for row in rows:
+        if row["event"] == "fired":
+            alarms.append(alarm_from_row(row))
+            continue
+        for i, alarm in enumerate(alarms):
+            if (alarm.rule, alarm.slice, alarm.step) == (row["rule"], row["slice"], row["fired"]):
+                alarms[i] = replace(alarm, cleared=int(row["step"]))
+    return alarms
