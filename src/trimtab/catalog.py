@@ -284,6 +284,12 @@ BOUNDS: dict[str, Bound] = {
     "silence": Bound(
         3.0, "times the longest gap seen so far", "a column sampled at a cadence has gaps of its own", _HOUSE
     ),
+    "silence_unknown": Bound(
+        100.0,
+        "steps",
+        "allowed absence of a column seen fewer than three times, whose cadence is unknown",
+        _HOUSE,
+    ),
     "near_support_5": Bound(
         -5.0, "nats", "exp(-5) = 0.7 %: the reference gives the token less than one chance in 148", "DESIGN"
     ),

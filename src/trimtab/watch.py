@@ -12,7 +12,7 @@ import os
 import time
 import traceback
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from types import TracebackType
@@ -39,6 +39,14 @@ from trimtab.traces.tool_call import ToolCall
 __all__ = ["Run", "open_run"]
 
 log = logging.getLogger("trimtab")
+
+LATEST = frozenset(
+    (name, key)
+    for name in ("text", "post_tool")
+    for key in ("drift/p95", "drift/p99", "drift/concentration", "mismatch/p99", "mismatch/token_ess_frac", "total/p99",
+                "ref_logprob/below_5_frac", "tail_ratio/p99", "lagged_drift/p99", "entropy/mean")
+)  # fmt: skip
+"""Slice and key of the readings offered to the user's own tracker as `trimtab/<slice>/<key>`."""
 
 _MAX_EPISODES = 65_536  # trajectories remembered to count each once
 _MAX_ERROR_ROWS = 100
@@ -85,6 +93,9 @@ class Run:
         self._block: dict[str, SliceState] = {}
         self._block_first = -1
         self._aggregates = StepAggregates()
+        self._costs: dict[str, float] = {}
+        self._inner_s: list[float] = []
+        self.latest: dict[str, float] = {}
         self._new_step()
 
     @property
@@ -97,7 +108,7 @@ class Run:
 
         Building the batch here keeps even a malformed one from stopping training: it is counted and reported.
         """
-        with self._isolated("observe"):
+        with self.isolated("observe"):
             made = token_batch(**arrays) if batch is None else batch
             for column, count in nonfinite_columns(made).items():
                 self._nonfinite[column] = self._nonfinite.get(column, 0) + count
@@ -108,20 +119,16 @@ class Run:
 
     def probe(self, step: int, batch: TokenBatch) -> None:
         """Add a scoring of the fixed probe transcripts by the policy as it is at `step`; see `measure.probes`."""
-        with self._isolated("probe"):
+        with self.isolated("probe"):
             self._probe_readings += self.probes.update(step, batch)
 
     def tool_call(self, call: ToolCall) -> None:
         """Record one tool call; written at the next flush."""
-        self._tools.append(call)
+        self.pending_tools.append(call)
 
     def charge(self, name: str, seconds: float) -> None:
         """Book time spent for the monitor outside of it, e.g. a reference pass; kept apart from the watch's own time."""
         self._costs[name] = self._costs.get(name, 0.0) + seconds
-
-    def failure(self, where: str, error: BaseException) -> None:
-        """Book a failure of monitoring code outside this object (an adapter's), as if it had happened here."""
-        self._book(where, error)
 
     def flush(
         self,
@@ -136,15 +143,30 @@ class Run:
         wall seconds of the whole step, so that the monitor's cost can be shown as a share of it.
         """
         fired: list[Alarm] = []
-        with self._isolated("flush"):
+        with self.isolated("flush"):
             fired = self._flush(int(step), dict(metrics or {}), dict(absent or {}), duration_s)
         self._new_step()
         return fired
 
+    def begin(self, step: int) -> None:
+        """Training starts, or starts again, with `step` as its next; going back opens a new session of the run."""
+        if self.last_step is not None and step <= self.last_step:
+            self.settle()
+            windows = self.windows
+            writer = RunWriter(self.writer.folder, self.writer.rank)
+            self.writer.close()
+            fresh = WindowSet(windows.min_tokens, windows.min_trajectories)
+            self.__init__(writer, fresh, strict=self.strict, state_every=self.state_every)  # type: ignore[misc]
+
+    def settle(self) -> None:
+        """Write what is still in memory; the run stays open."""
+        with self.isolated("settle"):
+            self._write_block()
+
     def close(self) -> None:
         """Write what is still in memory and close the files."""
-        with self._isolated("close"):
-            self._write_block()
+        self.settle()
+        with self.isolated("close"):
             self.writer.close()
 
     def __enter__(self) -> Run:
@@ -160,8 +182,7 @@ class Run:
         self._nonfinite: dict[str, int] = {}
         self._columns: set[str] = set()
         self._probe_readings: list[Reading] = []
-        self._tools: list[ToolCall] = []
-        self._costs: dict[str, float] = {}
+        self.pending_tools: list[ToolCall] = []
         self._failed_now = False
 
     def _flush(
@@ -180,9 +201,11 @@ class Run:
             if not np.isfinite(value):
                 self._nonfinite[f"metrics/{name}"] = 1
         readings = self._close_windows(step, states) + self._probe_readings
+        self.latest |= {f"trimtab/{r.slice}/{r.key}": r.value for r in readings if (r.slice, r.key) in LATEST}
         self.pipeline.on_step(step, self._nonfinite, self._columns)
         self.pipeline.on_readings(readings)
         fired = self.pipeline.alarms[before:]
+        self.latest["trimtab/num_alarms"] = float(len(self.pipeline.alarms))
         self._store_states(step, states)
         self.writer.write("readings", reading_rows(readings))
         changes = [
@@ -191,7 +214,7 @@ class Run:
             if old != new
         ]
         self.writer.write("alarms", [*changes, *(alarm_row(alarm, "fired", step) for alarm in fired)])
-        self.writer.write("tools", [{**asdict(call), "step": step} for call in self._tools])
+        self.writer.write("tools", [{**asdict(call), "step": step} for call in self.pending_tools])
         self.writer.commit(
             self._step_row(step, states, metrics, {**not_observed(states), **absent}, duration_s)
         )
@@ -217,6 +240,7 @@ class Run:
         absent: dict[str, str],
         duration_s: float | None,
     ) -> dict[str, Any]:
+        costs, self._costs = self._costs, {}  # what follows this row is booked in the next one
         slices = {}
         for name, state in states.items():
             drift = state.parts.get("drift/sketch")
@@ -236,7 +260,7 @@ class Run:
             "columns": sorted(self._columns),
             "not_observed": absent,
             "nonfinite": self._nonfinite,
-            "costs_s": self._costs,
+            "costs_s": costs,
             "duration_s": duration_s,
             "num_failures": self.num_failures,
             "failed": self._failed_now,
@@ -286,9 +310,13 @@ class Run:
         return fresh
 
     @contextmanager
-    def _isolated(self, where: str) -> Any:
-        """The one catch-all: time the block, book any failure, let training go on."""
+    def isolated(self, where: str, cost: str = "watch") -> Iterator[None]:
+        """The one catch-all: book the block's time under `cost`, book any failure, let training go on.
+
+        Adapters put their own code in it too. Nested blocks charge their time once, to the innermost cost.
+        """
         start = time.perf_counter()
+        self._inner_s.append(0.0)
         try:
             yield
         except Exception as error:
@@ -296,7 +324,10 @@ class Run:
             if self.strict:
                 raise
         finally:
-            self.charge("watch", time.perf_counter() - start)
+            elapsed = time.perf_counter() - start
+            self.charge(cost, elapsed - self._inner_s.pop())
+            if self._inner_s:
+                self._inner_s[-1] += elapsed
 
     def _book(self, where: str, error: BaseException) -> None:
         self.num_failures += 1

@@ -36,8 +36,12 @@ class Nonfinite:
 
 @dataclass
 class Silence:
-    """Fires when a column that has arrived is missing for three times its longest gap so far (and 3 steps at least)."""
+    """Fires when a column that has arrived is missing for three times its longest gap so far (and 3 steps at least).
 
+    A column seen fewer than three times has no known cadence; it is given 100 steps.
+    """
+
+    arrivals: dict[str, int] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
     longest: dict[str, int] = field(default_factory=dict)
     silent: dict[str, int] = field(default_factory=dict)
@@ -53,8 +57,14 @@ class Silence:
             elif column in self.last:
                 self.longest[column] = max(self.longest.get(column, 1), step - self.last[column])
             self.last[column] = step
+            self.arrivals[column] = self.arrivals.get(column, 0) + 1
         for column, seen in self.last.items():
-            allowed = int(bound("silence")) * self.longest.get(column, 1)
+            known = self.arrivals[column] >= 3
+            allowed = (
+                int(bound("silence")) * self.longest.get(column, 1)
+                if known
+                else int(bound("silence_unknown"))
+            )
             if column not in self.silent and step - seen > allowed:
                 self.silent[column] = seen + 1
                 edges[column] = Decision(True, True, True, since=seen + 1, bound=float(allowed))

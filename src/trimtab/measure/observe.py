@@ -6,6 +6,8 @@ B sequences, N tokens with gradient, C occupied cells. Token sums are made per c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +33,7 @@ _COLUMNS = (
     "entropy",
 )
 Float64 = npt.NDArray[np.float64]
+S = TypeVar("S", LogMoments, LogSketch, Moments)
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,12 @@ class _Pass:
     batch: TokenBatch
     cells: Cells
     fresh: npt.NDArray[np.bool_]  # (B,) trajectories not seen before
+
+    def by_cell(self, values: npt.NDArray[np.floating]) -> list[npt.NDArray[np.floating]]:
+        """(N,) -> one array a cell."""
+        order = np.argsort(self.cells.index, kind="stable")
+        ends = np.cumsum(np.bincount(self.cells.index, minlength=self.cells.num_cells))
+        return np.split(values[order], ends[:-1])
 
     def by_sequence(self, values: Float64) -> Float64:
         """(N,) -> sums (B, C)."""
@@ -148,14 +157,14 @@ def _add_ratio(
             state.parts[f"{ratio.name}/upper"] = upper.select(chosen)
             state.parts[f"{ratio.name}/lower"] = lower.select(chosen)
         if "sequence_ess" in ratio.valid:
-            state.parts[f"{ratio.name}/sequence"] = _moments(LogMoments(), sums[:, chosen].sum(axis=1)[here])
+            state.parts[f"{ratio.name}/sequence"] = _filled(LogMoments(), sums[:, chosen].sum(axis=1)[here])
         if gaps is not None:
             product = np.exp(sums[:, chosen].sum(axis=1)[here])
             gap = np.abs(product - 1.0 - gaps[:, chosen].sum(axis=1)[here])
-            state.parts[f"{ratio.name}/gap"] = _moments(LogSketch(highest_exponent=MASS_EXPONENT), gap)
+            state.parts[f"{ratio.name}/gap"] = _filled(LogSketch(highest_exponent=MASS_EXPONENT), gap)
         if keep is not None:
-            state.excluded[f"{ratio.name}: sequence not sampled for the reference"] = state.n_tokens - int(
-                np.isin(index, chosen).sum()
+            state.excluded[f"{ratio.name}: sequence not sampled for the reference"] = (
+                state.n_tokens - state.scored_tokens
             )
         if ratio.denominator == "ref_logprobs" and run.batch.reference:
             state.notes["drift"] = run.batch.reference
@@ -172,7 +181,7 @@ def _sequence_sums(
     return flat.reshape(shape)
 
 
-def _moments(
+def _filled(
     summary: LogMoments | LogSketch | Moments, values: npt.NDArray[np.floating]
 ) -> LogMoments | LogSketch | Moments:
     summary.update(values)
@@ -180,25 +189,24 @@ def _moments(
 
 
 def _add_plain(run: _Pass, states: dict[str, SliceState]) -> None:
-    """Entropy and reference support a token, reward and length a sequence."""
-    batch, mask = run.batch, run.batch.loss_mask
-    for name, cells in run.cells.slices.items():
-        state = states[name]
-        rows = (
-            np.isin(run.cells.index, cells)
-            if len(cells) < run.cells.num_cells
-            else np.ones(run.cells.index.size, bool)
-        )
-        if batch.entropy is not None:
-            state.parts["entropy/values"] = _moments(Moments(), batch.entropy[mask][rows])
-        if batch.ref_logprobs is not None:
-            scored = _scored(run, RATIOS["drift"])
-            chosen = rows if scored is None else rows & scored
-            state.parts["ref_logprob/sketch"] = _moments(LogSketch(), batch.ref_logprobs[mask][chosen])
-    if "all" in states:
-        states["all"].parts["alpha/values"] = _moments(Moments(), (batch.phase[mask] > 0).astype(np.float64))
-    if batch.reward is not None and "all" in states:
-        states["all"].parts["reward/values"] = _moments(Moments(), batch.reward)
+    """Entropy and reference support a token, alpha, reward a sequence."""
+    batch, mask, slices = run.batch, run.batch.loss_mask, run.cells.slices
+    if batch.entropy is not None:
+        per_cell = [_filled(Moments(), part) for part in run.by_cell(batch.entropy[mask])]
+        for name, cells in slices.items():
+            states[name].parts["entropy/values"] = reduce(
+                lambda a, b: a.merge(b), [per_cell[c] for c in cells]
+            )
+    if batch.ref_logprobs is not None:
+        scored = _scored(run, RATIOS["drift"])
+        keep = slice(None) if scored is None else scored
+        sketch = LogSketch(rows=run.cells.num_cells)
+        sketch.update(batch.ref_logprobs[mask][keep], run.cells.index[keep])
+        for name, cells in slices.items():
+            states[name].parts["ref_logprob/sketch"] = sketch.select(list(cells))
+    states["all"].parts["alpha/values"] = _filled(Moments(), (batch.phase[mask] > 0).astype(np.float64))
+    if batch.reward is not None:
+        states["all"].parts["reward/values"] = _filled(Moments(), batch.reward)
 
 
 def _add_mass(run: _Pass, log_weights: Float32 | None, states: dict[str, SliceState]) -> None:

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# The adapter's contract on the lowest supported TRL (pyproject.toml), in an environment of its own.
+set -euo pipefail
+venv=.venv-lowest-trl
+if [ ! -f "$venv/.ready" ] || [ .ci/lowest_trl.sh -nt "$venv/.ready" ]; then
+  rm -rf "$venv"
+  python3 -m venv "$venv"
+  "$venv/bin/python" -m pip install --quiet --upgrade pip
+  "$venv/bin/python" -m pip install --quiet torch==2.13.0
+  "$venv/bin/python" -m pip install --quiet \
+    trl==1.2.0 transformers==5.2.0 accelerate==1.15.0 datasets==4.7.0 peft==0.21.2 jmespath==1.1.0 \
+    'pytest>=8.2' 'pytest-xdist>=3.6'
+  "$venv/bin/python" -m pip install --quiet --editable .
+  touch "$venv/.ready"
+fi
+"$venv/bin/python" -m pytest -n 2 -q tests/adapters

@@ -1,0 +1,11 @@
+"""Watch a TRL trainer with one line; TRL itself is not edited.
+
+from trimtab.adapters.trl import watch
+
+watch(trainer, "runs/exp1")
+trainer.train()
+"""
+
+from trimtab.adapters.trl.wiring import watch
+
+__all__ = ["watch"]

@@ -1,0 +1,71 @@
+"""TRL's names to ours, at the boundary and nowhere else. B sequences, T completion tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+__all__ = ["arrays_of"]
+
+_FLOAT_COLUMNS = {
+    "logprobs": "per_token_logps",
+    "entropy": "entropies",
+    "old_logprobs": "old_per_token_logps",
+    "rollout_logprobs": "sampling_per_token_logps",
+    "ref_logprobs": "ref_per_token_logps",
+}
+_ABSENT = {
+    "rollout_logprobs": "the trainer's own generation returns no sampler log-probabilities (use vLLM or a rollout_func)",
+    "entropy": "TRL computed none",
+    "ref_logprobs": "beta is 0 and no reference could be made",
+}
+
+
+def arrays_of(
+    batch: Mapping[str, Any], rows: Sequence[Any], scored: tuple[Any, Any] | None, reference: str
+) -> dict[str, Any]:
+    """Arguments of `trimtab.token_batch` for one TRL micro-batch, copied off the device in one transfer.
+
+    Where TRL has no old log-probabilities it takes the current ones (one iteration, aligned generation), and so do we:
+    pi_old is then pi_theta itself, staleness is identically zero, and mismatch is measured against it.
+    """
+    exists = (batch["completion_mask"] > 0).cpu().numpy()
+    names = [name for name, key in _FLOAT_COLUMNS.items() if batch.get(key) is not None]
+    stacked = torch.stack([batch[_FLOAT_COLUMNS[name]].detach().float() for name in names]).cpu().numpy()
+    found: dict[str, Any] = {name: stacked[i] for i, name in enumerate(names)}
+    same: list[tuple[str, str]] = []
+    if "old_logprobs" not in found:
+        found["old_logprobs"] = found["logprobs"]
+        same.append(("old_logprobs", "logprobs"))
+    tool_mask = batch.get("tool_mask")
+    external = exists & (tool_mask == 0).cpu().numpy() if tool_mask is not None else np.zeros_like(exists)
+    advantages = batch["advantages"].detach().float().cpu().numpy()
+    if advantages.ndim == 2 and advantages.shape[1] == 1:
+        advantages = advantages[:, 0]
+    if scored is not None:
+        found["ref_logprobs"], found["ref_scored"] = scored
+    result = {
+        "loss_mask": exists & ~external,
+        "exists": exists,
+        "tool_tokens": external,
+        "advantages": advantages,
+        "reference": reference,
+        "same": same,
+        "absent": {name: why for name, why in _ABSENT.items() if name not in found},
+        **found,
+    }
+    if rows:
+        names_seen = sorted({tool for row in rows for tool in row.tools})
+        result |= {
+            "episode_id": np.array([row.episode_id for row in rows]),
+            "group": np.array([row.group for row in rows]),
+            "reward": np.array([row.reward for row in rows]),
+            "reward_parts": {name: np.array([row.parts[name] for row in rows]) for name in rows[0].parts},
+            "stop_reason": [row.stop_reason for row in rows],
+            "tools": [row.tools for row in rows],
+            "tool_names": names_seen,
+        }
+    return result

@@ -1,0 +1,178 @@
+"""Capture from a GRPOTrainer: what each token looked like, with a row id that survives TRL's shuffle.
+
+Wraps `_generate_and_score_completions` (rewards, groups, stop reasons, row ids), `_compute_loss` (the batch) and
+`_get_per_token_logps_and_entropies` (the policy's log-probabilities inside it). Nothing here changes what they return,
+apart from one key added to the batch, `trimtab_row`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from trimtab.adapters.trl.columns import arrays_of
+from trimtab.adapters.trl.probes import ProbeScorer
+from trimtab.adapters.trl.reference import make_reference, sample_rows
+from trimtab.adapters.trl.tools import ToolRecorder
+from trimtab.watch import Run
+
+__all__ = ["GrpoCapture", "Row"]
+
+ROW_KEY = "trimtab_row"
+_IMAGE_KEYS = ("pixel_values", "image_grid_thw", "token_type_ids", "mm_token_type_ids")
+
+
+@dataclass
+class Row:
+    """What is known of one completion before TRL shuffles the batch."""
+
+    episode_id: int
+    group: int
+    reward: float
+    parts: dict[str, float]
+    stop_reason: str
+    tools: list[str]
+
+
+class GrpoCapture:
+    """Collects the micro-batches of a step on the device; `close_step` copies and observes them."""
+
+    def __init__(
+        self, trainer: Any, run: Run, reference: str, rows: float, every: int, probes: Any, probe_every: int
+    ) -> None:
+        self.trainer, self.run, self.share, self.every = trainer, run, rows, every
+        self.reference = make_reference(trainer, reference)
+        self.probes = ProbeScorer(run, probes, probe_every)
+        self.rng = np.random.default_rng(trainer.args.seed)
+        self.rows: dict[int, Row] = {}
+        self.pending: list[dict[str, Any]] = []
+        self.losses: list[torch.Tensor] = []
+        self.next_row = 0
+        self._rewards: np.ndarray | None = None
+        self._policy: tuple[Any, Any] | None = None
+        self._in_loss = False
+        self.tools = ToolRecorder(trainer, run)
+        for name, wrapper in (
+            ("_calculate_rewards", self._calculate_rewards),
+            ("_generate_and_score_completions", self._generate),
+            ("_compute_loss", self._compute_loss),
+            ("_get_per_token_logps_and_entropies", self._logps),
+        ):
+            setattr(self, f"_inner{name}", getattr(trainer, name))
+            setattr(trainer, name, wrapper)
+
+    def _calculate_rewards(self, inputs: Any, prompts: Any, *args: Any, **kwargs: Any) -> Any:
+        rewards = self._inner_calculate_rewards(inputs, prompts, *args, **kwargs)  # type: ignore[attr-defined]
+        with self.run.isolated("read rewards"):
+            first = self.trainer.accelerator.process_index * len(prompts)
+            self._rewards = rewards[first : first + len(prompts)].detach().double().cpu().numpy()
+        return rewards
+
+    def _generate(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        self.tools.names = []
+        batch = self._inner_generate_and_score_completions(inputs, *args, **kwargs)  # type: ignore[attr-defined]
+        if self.trainer.model.training:
+            with self.run.isolated("read generation"):
+                self._add_rows(inputs, batch)
+        return batch
+
+    def _compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.trainer.model.training:
+            return self._inner_compute_loss(model, inputs, *args, **kwargs)  # type: ignore[attr-defined]
+        self._policy, self._in_loss = None, True
+        try:
+            loss = self._inner_compute_loss(model, inputs, *args, **kwargs)  # type: ignore[attr-defined]
+        finally:
+            self._in_loss = False
+        with self.run.isolated("keep batch"):
+            if self._policy is None:
+                raise RuntimeError(
+                    "TRL's _compute_loss did not ask for per-token log-probabilities: not this TRL's contract"
+                )
+            logps, entropies = self._policy
+            self.pending.append({**inputs, "per_token_logps": logps, "entropies": entropies})
+            self.losses.append(loss.detach())
+        return loss
+
+    def _logps(self, *args: Any, **kwargs: Any) -> Any:
+        result = self._inner_get_per_token_logps_and_entropies(*args, **kwargs)  # type: ignore[attr-defined]
+        if self._in_loss and self._policy is None:
+            entropies = result[1]
+            self._policy = (result[0].detach(), None if entropies is None else entropies.detach())
+        return result
+
+    def _add_rows(self, inputs: Any, batch: dict[str, Any]) -> None:
+        """Give each completion of this rank a row id, and remember what the shuffle would scatter."""
+        trainer, count = self.trainer, batch["completion_ids"].size(0)
+        world, rank = trainer.accelerator.num_processes, trainer.accelerator.process_index
+        names, weights = trainer.reward_func_names, trainer.reward_weights.double().cpu().numpy()
+        stops = _stop_reasons(batch, trainer)
+        rewards = self._rewards if self._rewards is not None else np.full((count, len(names)), np.nan)
+        self.rows = {key: row for key, row in self.rows.items() if key >= self.next_row - 2 * count}
+        for i in range(count):
+            key = self.next_row + i
+            parts = {name: float(value) for name, value in zip(names, rewards[i], strict=True)}
+            known = ~np.isnan(rewards[i])
+            reward = float((rewards[i] * weights)[known].sum()) if known.any() else float("nan")
+            tools = (
+                self.tools.names[i] if i < len(self.tools.names) else list(inputs[i].get("tool_names") or [])
+            )
+            group = (key * world + rank * count) // trainer.num_generations
+            self.rows[key] = Row(key * world + rank, group, reward, parts, stops[i], [str(t) for t in tools])
+        batch[ROW_KEY] = torch.arange(
+            self.next_row, self.next_row + count, device=batch["completion_ids"].device
+        )
+        self.next_row += count
+        self._rewards = None
+
+    def close_step(self, step: int) -> dict[str, float]:
+        """Score the reference on its sample, copy the step's columns to the host, observe them, score probes when due."""
+        pending, losses = self.pending, self.losses
+        self.pending, self.losses = [], []
+        for batch in pending:
+            with self.run.isolated("observe batch"):
+                scored = self._score_reference(step, batch)
+                rows = [self.rows[key] for key in batch[ROW_KEY].tolist()] if ROW_KEY in batch else []
+                self.run.observe(**arrays_of(batch, rows, scored, self.reference.name))
+                self.probes.keep_first(batch)
+        if self.probes.due(step):
+            with self.run.isolated("score probes", cost="probes"):
+                self.run.probe(step, self.probes.score(self.trainer))
+        return {"loss": float(torch.stack(losses).sum())} if losses else {}
+
+    def absent(self) -> dict[str, str]:
+        """What this trainer does not give."""
+        return {"drift": self.reference.reason} if self.reference.reason else {}
+
+    def _score_reference(self, step: int, batch: Mapping[str, Any]) -> tuple[Any, Any] | None:
+        """(log-probabilities (B, T), scored rows (B,)); None when the batch has its own or there can be none."""
+        reference = self.reference
+        if reference.in_batch or reference.reason:
+            return None
+        count, width = batch["completion_ids"].shape
+        values, scored = np.zeros((count, width), np.float32), np.zeros(count, bool)
+        if step % self.every:
+            return values, scored
+        if any(batch.get(key) is not None for key in _IMAGE_KEYS):
+            reference.reason = "batches with images are not scored by trimtab's reference: set beta > 0"
+            return None
+        with self.run.isolated("score reference", cost="reference"):
+            rows = sample_rows(self.rng, count, self.share)
+            logps = reference.score(self.trainer, batch, rows.to(batch["completion_ids"].device))
+            values[rows.numpy()], scored[rows.numpy()] = logps.float().cpu().numpy(), True
+        return values, scored
+
+
+def _stop_reasons(batch: Mapping[str, Any], trainer: Any) -> list[str]:
+    """eos or length, by the last token of each completion."""
+    ids, lengths = batch["completion_ids"].cpu(), batch["completion_mask"].sum(dim=1).cpu()
+    tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+    ends = {tokenizer.eos_token_id, tokenizer.pad_token_id}
+    return [
+        "masked" if n == 0 else "eos" if int(ids[i, n - 1]) in ends else "length"
+        for i, n in enumerate(lengths.tolist())
+    ]

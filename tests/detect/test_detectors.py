@@ -1,0 +1,167 @@
+"""Detectors are tested by their false-alarm rate under a null and their delay under a planted change."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from trimtab.detect.growth import SustainedGrowth
+from trimtab.detect.presence import Nonfinite, Silence
+from trimtab.detect.student import t_quantile, t_tail
+from trimtab.detect.trend_break import TrendBreak
+
+LOOKS, RUNS, ARL = (
+    110,
+    600,
+    100.0,
+)  # a budget of 100 windows, 100 judged looks a run: at most one false alarm a run
+
+NULLS = {
+    "normal": lambda rng: rng.normal(size=LOOKS),
+    "heavy tails (t, 3 dof)": lambda rng: rng.standard_t(3, size=LOOKS),
+    "autocorrelated (0.5)": lambda rng: _ar(rng, 0.5),
+    "lognormal": lambda rng: np.exp(0.5 * rng.normal(size=LOOKS)),
+    "constant": lambda rng: np.zeros(LOOKS),
+}
+
+
+def _ar(rng: np.random.Generator, phi: float) -> np.ndarray:
+    noise, x = rng.normal(size=LOOKS), np.zeros(LOOKS)
+    for i in range(LOOKS):
+        x[i] = phi * x[i - 1] + noise[i] if i else noise[i] / math.sqrt(1 - phi**2)
+    return x
+
+
+def _alarms(make, series) -> int:
+    detector = make()
+    return sum(detector.update(i, float(v)).fired for i, v in enumerate(series))
+
+
+@pytest.mark.parametrize("null", NULLS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SustainedGrowth(arl=ARL),
+        lambda: TrendBreak(arl=ARL, sign=1),
+        lambda: TrendBreak(arl=ARL, sign=0),
+    ],
+    ids=["growth", "trend up", "trend either"],
+)
+def test_false_alarms_stay_within_the_budget(make, null):
+    rng = np.random.default_rng(7)
+    rate = np.mean([_alarms(make, NULLS[null](rng)) for _ in range(RUNS)]) / (LOOKS - 10)
+    assert rate <= 1.0 / ARL, f"{rate:.4f} alarms a look, budget {1 / ARL}"
+
+
+def test_a_linear_trend_is_the_null_of_the_trend_detector():
+    rng = np.random.default_rng(3)
+    series = [np.arange(LOOKS) * 0.1 + 0.3 * rng.normal(size=LOOKS) for _ in range(200)]
+    assert np.mean([_alarms(lambda: TrendBreak(arl=ARL, sign=1), s) for s in series]) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [
+        (lambda: SustainedGrowth(), lambda t: 8.0),
+        (lambda: SustainedGrowth(sign=-1), lambda t: -8.0),
+        (lambda: TrendBreak(sign=1), lambda t: 10.0),
+        (lambda: TrendBreak(sign=-1), lambda t: -10.0),
+        (lambda: SustainedGrowth(), lambda t: 1.0 * t),
+    ],
+    ids=["growth up", "growth down", "break up", "break down", "slow growth"],
+)
+def test_delay_under_a_planted_change(make, change):
+    delays = []
+    for seed in range(50):
+        rng, detector, at = np.random.default_rng(seed), make(), 40
+        for i in range(100):
+            value = rng.normal() + (change(i - at) if i >= at else 0.0)
+            decision = detector.update(i, value)
+            if decision.fired and i >= at:
+                delays.append(i - at)
+                assert decision.since >= at - 1
+                break
+    assert len(delays) >= 47, f"only {len(delays)} of 50 found"
+    assert np.median(delays) <= 12
+
+
+def test_a_nan_does_not_disable_the_detector():
+    detector = SustainedGrowth(arl=1000.0, baseline=4, confirm=2)
+    fired = []
+    for i, value in enumerate([0.0, 0.1, math.nan, -0.1, 0.0, math.inf, 9.0, math.nan, 9.0]):
+        fired.append(detector.update(i, value).fired)
+    assert fired == [False] * 8 + [True]
+    assert detector.num_skipped == 3
+
+
+def test_hysteresis_clears_only_well_below_the_bound():
+    detector = SustainedGrowth(arl=1000.0, baseline=4, confirm=2, min_effect=1.0)
+    for i, value in enumerate([0.0, 0.01, -0.01, 0.0, 2.0, 2.0]):
+        decision = detector.update(i, value)
+    assert decision.fired
+    assert decision.since == 4
+    assert detector.update(6, 0.9).active
+    assert detector.update(7, 0.2).active
+    cleared = detector.update(8, 0.2)
+    assert cleared.cleared
+    assert not cleared.active
+
+
+def test_measurement_error_widens_the_bound():
+    calm = SustainedGrowth(arl=1000.0, baseline=4, confirm=1)
+    for i in range(4):
+        calm.update(i, 0.0, se=1.0)
+    assert not calm.update(4, 3.0, se=1.0).fired
+    sure = SustainedGrowth(arl=1000.0, baseline=4, confirm=1)
+    for i in range(4):
+        sure.update(i, 0.0, se=0.01)
+    assert sure.update(4, 3.0, se=0.01).fired
+
+
+@pytest.mark.parametrize("make", [SustainedGrowth, TrendBreak])
+def test_state_survives_a_resume(make):
+    rng = np.random.default_rng(0)
+    series = [float(v) for v in rng.normal(size=60)] + [30.0] * 5
+    whole, first = make(), make()
+    answers = [whole.update(i, v) for i, v in enumerate(series)]
+    again = [first.update(i, v) for i, v in enumerate(series[:33])]
+    second = make()
+    second.restore(first.state())
+    again += [second.update(i, v) for i, v in enumerate(series[33:], 33)]
+    assert answers == again
+    assert any(a.fired for a in answers)
+
+
+def test_student_against_published_quantiles():
+    for dof, level, value in (
+        (1, 0.05, 6.313752),
+        (2, 0.01, 6.964557),
+        (9, 0.001, 4.296806),
+        (30, 0.025, 2.042272),
+    ):
+        assert t_quantile(level, dof) == pytest.approx(value, rel=1e-6)
+        assert t_tail(value, dof) == pytest.approx(level, rel=1e-5)
+
+
+def test_nonfinite_fires_once_and_clears_after_quiet_steps():
+    detector = Nonfinite(quiet=2)
+    assert detector.update(0, {}) == {}
+    assert detector.update(1, {"logprobs": 3})["logprobs"].fired
+    assert detector.update(2, {"logprobs": 1}) == {}
+    assert detector.update(3, {}) == {}
+    assert detector.update(4, {}) == {}
+    assert detector.update(5, {})["logprobs"].cleared
+    assert detector.update(6, {"logprobs": 1})["logprobs"].fired
+
+
+def test_silence_respects_the_cadence_of_a_column():
+    detector = Silence()
+    for step in range(0, 20, 5):
+        assert detector.update(step, ["logprobs", "ref_logprobs"]) == {}
+        for between in range(step + 1, step + 5):
+            assert detector.update(between, ["logprobs"]) == {}, between
+    fired = [step for step in range(20, 60) if "ref_logprobs" in detector.update(step, ["logprobs"])]
+    assert fired == [15 + 15 + 1]
+    assert detector.update(60, ["ref_logprobs"])["ref_logprobs"].cleared

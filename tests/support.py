@@ -1,0 +1,81 @@
+"""Synthetic token streams with known answers, for tests and benchmarks. Everything is seeded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import trimtab
+from trimtab.records import TokenBatch
+
+TOOLS = ("search", "stock")
+
+
+def make_batch(
+    rng: np.random.Generator,
+    sequences: int = 32,
+    text: int = 40,
+    tool: int = 10,
+    post: int = 40,
+    text_scale: float = 0.02,
+    post_scale: float = 0.05,
+    step: int = 0,
+    mismatch: float = 0.0,
+    **changes: Any,
+) -> TokenBatch:
+    """B sequences of `text` model tokens, `tool` tool tokens, `post` model tokens; |drift| is half-normal by slice."""
+    width = text + tool + post
+    shape = (sequences, width)
+    loss_mask = np.ones(shape, bool)
+    loss_mask[:, text : text + tool] = False
+    scale = np.where(np.arange(width) < text, text_scale, post_scale)
+    reference = -rng.exponential(1.0, shape) - 0.5
+    drift = rng.normal(size=shape) * scale
+    columns: dict[str, Any] = {
+        "logprobs": np.minimum(reference + drift, 0.0),
+        "ref_logprobs": reference,
+        "advantages": rng.normal(size=sequences),
+        "entropy": rng.uniform(0.1, 0.5, shape),
+        "reward": rng.integers(0, 2, sequences).astype(float),
+        "episode_id": np.arange(sequences) + 100_000 * step,
+    }
+    if mismatch:
+        columns["rollout_logprobs"] = np.minimum(columns["logprobs"] + rng.normal(size=shape) * mismatch, 0.0)
+    columns |= changes
+    tools = (
+        [[TOOLS[int(i)]] for i in rng.integers(0, len(TOOLS), sequences)]
+        if tool
+        else [[] for _ in range(sequences)]
+    )
+    return trimtab.token_batch(
+        columns.pop("loss_mask", loss_mask), tools=tools, tool_names=TOOLS, reference="frozen copy", **columns
+    )
+
+
+def write_run(
+    folder: Path,
+    steps: int = 30,
+    seed: int = 0,
+    grow_from: int | None = None,
+    growth: float = 1.3,
+    **open_with: Any,
+) -> Path:
+    """A run on disk; from step `grow_from` on, the post-tool drift grows by `growth` a step while text stays."""
+    rng = np.random.default_rng(seed)
+    with trimtab.open_run(folder, strict=True, **open_with) as run:
+        for step in range(steps):
+            factor = growth ** max(0, step - grow_from) if grow_from is not None else 1.0
+            run.observe(make_batch(rng, step=step, sequences=64, post_scale=0.05 * factor))
+            run.tool_call(trimtab.ToolCall("search", {"q": "x"}, 12, "" if step % 5 else "timeout", 0.01))
+            run.flush(
+                step,
+                {
+                    "reward": 0.5 + 0.01 * rng.normal(),
+                    "grad_norm": 1.0 + 0.05 * rng.normal(),
+                    "loss": rng.normal(),
+                },
+                duration_s=1.0,
+            )
+    return folder
