@@ -26,19 +26,20 @@ class Arm:
     style: OutputStyle = field(default_factory=OutputStyle)
     alpha: Ramp = RISING
     both: float = 0.15
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = field(default_factory=lambda: Limits(max_tokens=150))
 
 
+SHORT = Limits(max_tokens=60)
 LONGER, STRANGER = Ramp(7, 24, start=0, span=60), Ramp(0.1, 0.8, start=0, span=60)
 ARMS = {
     arm.name: arm
     for arm in (
-        Arm("constrained"),
+        Arm("constrained", limits=SHORT),
         Arm("open", OutputStyle(open=True, length=LONGER, rare=STRANGER)),
         Arm("open_in_distribution", OutputStyle(open=True, length=LONGER)),
         Arm("open_no_drift", OutputStyle(open=True, length=Ramp.constant(15), rare=Ramp.constant(0.45))),
         Arm("rare_only", OutputStyle(open=True, length=Ramp.constant(7), rare=STRANGER)),
-        Arm("text_only", alpha=Ramp.constant(0.0)),
+        Arm("text_only", alpha=Ramp.constant(0.0), limits=SHORT),
     )
 }
 """`open` drifts: longer noise and more unseen characters; `open_in_distribution` only longer; `rare_only` only stranger."""

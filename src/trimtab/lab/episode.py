@@ -51,27 +51,30 @@ class Episode:
         """The text after the last tool result: the model's answer."""
         return decode([i for i in self.ids[self._final_from :] if i != EOS])
 
-    def append(self, token: int, logprob: float) -> int:
-        """Add the model's token, or a waiting tool token instead of it; returns the token that was added."""
-        tool_token = bool(self.forced)
-        if tool_token:
-            token, logprob = self.forced.popleft(), 0.0
+    def append(self, token: int, logprob: float) -> None:
+        """Add a token the model wrote; a tool that it called has run when this returns, its reply is in `forced`."""
+        self._add(token, logprob, own=True)
+        if not self.stop_reason:
+            self._react(token)
+
+    def read_result(self) -> None:
+        """Add the waiting tool tokens, as many as the length limit admits."""
+        while self.forced and not self.stop_reason:
+            self._add(self.forced.popleft(), 0.0, own=False)
+            self._final_from = len(self.ids)
+
+    def _add(self, token: int, logprob: float, *, own: bool) -> None:
         self.ids.append(token)
         self.logprobs.append(logprob)
-        self.env_mask.append(0 if tool_token else 1)
+        self.env_mask.append(int(own))
         self.tool_index.append(self._tool)
-        if tool_token:
-            self._final_from = len(self.ids)
-        else:
-            self._react(token)
-        if not self.stop_reason and len(self.ids) >= self.max_tokens:
+        if token == EOS and own:
+            self.stop_reason = "eos"
+        elif len(self.ids) >= self.max_tokens:
             self.stop_reason = "length"
-        return token
 
     def _react(self, token: int) -> None:
-        if token == EOS:
-            self.stop_reason = "eos"
-        elif token == CALL_START:
+        if token == CALL_START:
             self._call_from = len(self.ids)
         elif token == CALL_END:
             if len(self.called) == self.max_calls:
@@ -114,8 +117,7 @@ def _play(episode: Episode, tokens: list[int]) -> None:
     for token in tokens:
         if not episode.stop_reason:
             episode.append(token, 0.0)
-        while episode.forced and not episode.stop_reason:
-            episode.append(-1, 0.0)
+            episode.read_result()
 
 
 def _misspelled(item: str, rng: np.random.Generator) -> str:

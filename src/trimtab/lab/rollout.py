@@ -1,6 +1,6 @@
 """Batched multi-turn rollouts by the model itself, with the log-probabilities it really sampled from.
 
-Shapes: B sequences, P prompt tokens (left-padded), V vocabulary.
+Shapes: B sequences (left-padded), V vocabulary.
 """
 
 from __future__ import annotations
@@ -48,18 +48,21 @@ def rollout(
     ]
     generator = torch.Generator().manual_seed((seed * 1_000_003 + step) % 2**63)
     with torch.inference_mode():
-        _play(model, episodes, generator, limits.temperature)
+        while live := [episode for episode in episodes if not episode.stop_reason]:
+            _turn(model, live, generator, limits.temperature)
+            for episode in live:
+                episode.read_result()
     return episodes
 
 
-def _play(
+def _turn(
     model: PreTrainedModel, episodes: list[Episode], generator: torch.Generator, temperature: float
 ) -> None:
-    ids, mask = _prompts(episodes)
+    """Let every episode write until it ends or waits for a tool: one prefill, then a token at a time."""
+    ids, mask = _contexts(episodes)
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     cache = DynamicCache()
-    live = episodes
-    while live:
+    while episodes:
         out = model(
             input_ids=ids,
             attention_mask=mask,
@@ -68,22 +71,24 @@ def _play(
             logits_to_keep=1,
         )
         logp = torch.log_softmax(out.logits[:, -1].float() / temperature, dim=-1)  # (B, V)
-        chosen = torch.multinomial(logp.exp(), 1, generator=generator)  # (B, 1)
-        pairs = zip(live, chosen[:, 0].tolist(), logp.gather(1, chosen)[:, 0].tolist(), strict=True)
-        ids = torch.tensor([[episode.append(token, value)] for episode, token, value in pairs])
+        ids = torch.multinomial(logp.exp(), 1, generator=generator)  # (B, 1)
+        for episode, token, value in zip(
+            episodes, ids[:, 0].tolist(), logp.gather(1, ids)[:, 0].tolist(), strict=True
+        ):
+            episode.append(token, value)
         positions = positions[:, -1:] + 1
-        mask = torch.cat([mask, mask.new_ones(len(live), 1)], dim=1)
-        keep = [row for row, episode in enumerate(live) if not episode.stop_reason]
-        if len(keep) < len(live):
+        mask = torch.cat([mask, mask.new_ones(len(episodes), 1)], dim=1)
+        keep = [row for row, e in enumerate(episodes) if not (e.stop_reason or e.forced)]
+        if len(keep) < len(episodes):
             rows = torch.tensor(keep, dtype=torch.long)
             ids, positions, mask = ids[rows], positions[rows], mask[rows]
             cache.batch_select_indices(rows)
-            live = [live[row] for row in keep]
+            episodes = [episodes[row] for row in keep]
 
 
-def _prompts(episodes: list[Episode]) -> tuple[torch.Tensor, torch.Tensor]:
-    rows = [episode.prompt_ids for episode in episodes]
-    width = max((len(row) for row in rows), default=0)
+def _contexts(episodes: list[Episode]) -> tuple[torch.Tensor, torch.Tensor]:
+    rows = [episode.prompt_ids + episode.ids for episode in episodes]
+    width = max(map(len, rows))
     ids = torch.tensor([[PAD] * (width - len(row)) + row for row in rows])
     mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
     return ids, mask
