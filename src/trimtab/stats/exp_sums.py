@@ -1,0 +1,66 @@
+"""Sums of e^x, e^2x and e^-x of values of any size: kept under a shift that the extremes alone decide.
+
+    stored[:, j] = sum over x of exp(p_j x - |p_j| a_j),  p = (1, 2, -1)
+
+a is 0 while the extreme is within 300 nats (f64 holds the sums of 10^47 such values), else the extreme itself: max x for
+e^x and e^2x, max -x for e^-x. So two states with the same values agree on the shift, whatever their order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["POWERS", "State", "absorb", "absorb_calm", "empty", "is_calm", "log_sum", "shifts"]
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+State = tuple[Float64, Float64, Float64]
+
+POWERS = (1, 2, -1)
+UNSHIFTED = 300.0  # nats; e^(2 * 300) = 1e260
+_WEIGHTS = np.array([1.0, 2.0, 1.0])
+_ALL = slice(None)
+
+
+def shifts(low: Float64, high: Float64) -> Float64:
+    """(R, 3) shifts of rows whose values lie in [low, high]; an empty row (inf, -inf) has none."""
+    extreme = np.stack((high, high, -low), axis=-1)
+    return np.where((np.abs(extreme) <= UNSHIFTED) | np.isneginf(extreme), 0.0, extreme)
+
+
+def empty(rows: int) -> State:
+    """The state of rows that hold nothing."""
+    return np.zeros((rows, 3)), np.full(rows, np.inf), np.full(rows, -np.inf)
+
+
+def is_calm(state: State) -> bool:
+    """Is every value of these non-empty rows within 300 nats, so that no shift is needed?"""
+    return bool(state[1].min() >= -UNSHIFTED and state[2].max() <= UNSHIFTED)
+
+
+def absorb_calm(state: State, more: State, rows: Int64) -> None:
+    """`absorb` for the usual case: both sides calm. Five times faster, which counts once a chunk."""
+    state[0][rows] += more[0]
+    state[1][rows] = np.minimum(state[1][rows], more[1])
+    state[2][rows] = np.maximum(state[2][rows], more[2])
+
+
+def absorb(state: State, more: State, rows: Int64 | slice = _ALL) -> None:
+    """Add `more`, one row for each of the distinct `rows`, to those rows of `state`, in place."""
+    sums, low, high = state
+    old, other = shifts(low[rows], high[rows]), shifts(more[1], more[2])
+    low[rows] = np.minimum(low[rows], more[1])
+    high[rows] = np.maximum(high[rows], more[2])
+    new = shifts(low[rows], high[rows])
+    kept = sums[rows] * np.exp(_WEIGHTS * np.minimum(old - new, 0.0))
+    sums[rows] = kept + more[0] * np.exp(_WEIGHTS * np.minimum(other - new, 0.0))
+
+
+def log_sum(sums: Float64, low: float, high: float, power: int) -> float:
+    """log of the sum of e^(power x) of one row's (3,) sums; nan when empty."""
+    at = POWERS.index(power)
+    if low > high:
+        return float("nan")
+    shift = shifts(np.array([low]), np.array([high]))[0, at]
+    return float(np.log(sums[at]) + _WEIGHTS[at] * shift)

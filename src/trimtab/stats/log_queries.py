@@ -1,0 +1,137 @@
+"""What a one-row LogSketch answers. Values in nats; quantiles are over finite values; empty is nan, never 0."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.errors import SummaryError
+from trimtab.stats import axis as ax
+from trimtab.stats import exp_sums, inputs
+from trimtab.stats.grid import LogGrid
+from trimtab.stats.summary import Summary
+
+__all__ = ["LogQueries"]
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+
+class LogQueries(Summary):
+    """The questions; the state and how it grows are in `LogSketch`. SummaryError unless there is one row."""
+
+    rows: int
+    grid: LogGrid
+    _counts: Int64
+    _non_finite: Int64
+    _sums: Float64
+    _exp_sums: Float64
+    _low: Float64
+    _high: Float64
+
+    @property
+    def count(self) -> int:
+        """How many finite values?"""
+        return int(self._one()._counts.sum())
+
+    @property
+    def num_nan(self) -> int:
+        """How many values were nan?"""
+        return int(self._one()._non_finite[0, 0])
+
+    @property
+    def num_posinf(self) -> int:
+        """How many values were +inf?"""
+        return int(self._one()._non_finite[0, 1])
+
+    @property
+    def num_neginf(self) -> int:
+        """How many values were -inf?"""
+        return int(self._one()._non_finite[0, 2])
+
+    @property
+    def max(self) -> float:
+        """Largest finite x, exact."""
+        return float(self._high[0]) if self.count else float("nan")
+
+    @property
+    def min(self) -> float:
+        """Smallest finite x, exact."""
+        return float(self._low[0]) if self.count else float("nan")
+
+    @property
+    def abs_max(self) -> float:
+        """Largest finite |x|, exact."""
+        return max(abs(self.max), abs(self.min))
+
+    def mean(self) -> float:
+        """Mean of x, exact."""
+        return float(self._sums[0, 0]) / self.count if self.count else float("nan")
+
+    def variance(self) -> float:
+        """Population variance of x, from exact sums; absolute error about 1e-16 times the mean square."""
+        if not self.count:
+            return float("nan")
+        return max(0.0, float(self._sums[0, 1]) / self.count - self.mean() ** 2)
+
+    def log_mean_exp(self, power: int) -> float:
+        """log of the mean of e^(power x), power 1, 2 or -1, exact and finite for any finite x."""
+        if power not in exp_sums.POWERS:
+            raise SummaryError(f"e^({power} x) is not summed; power is one of {exp_sums.POWERS}")
+        if not self.count:
+            return float("nan")
+        total = exp_sums.log_sum(self._exp_sums[0], float(self._low[0]), float(self._high[0]), power)
+        return total - float(np.log(self.count))
+
+    def quantile(self, q: float) -> float:
+        """x_(ceil(q n)) of signed x, within 1.6 % of its size in range; q = 0 and 1 give the exact extremes.
+
+        Below 2^lowest_exponent in size it reads 0 (or the extreme); beyond 2^highest_exponent only the sign and the
+        extremes are known.
+        """
+        value = ax.quantile(self._signed(), q)
+        return self.min if q == 0.0 else value
+
+    def abs_quantile(self, q: float) -> float:
+        """The same order statistic of |x|: what size do only 1 - q of the tokens exceed?"""
+        return ax.quantile(self._abs(), q)
+
+    def abs_exceedance(self, tau_nats: float) -> float:
+        """Share of values with |x| > tau_nats: F(tau) of a ratio is abs_exceedance(log tau). Interpolated."""
+        return 1.0 - ax.share_below(self._abs(), tau_nats, inclusive=True)
+
+    def share_below(self, bound: float) -> float:
+        """Share of values with x < bound, interpolated inside the bucket that `bound` cuts."""
+        return ax.share_below(self._signed(), bound)
+
+    def abs_cdf(self) -> tuple[Float64, Float64]:
+        """For a plot: upper edges of the occupied buckets of |x|, and the share of values at or under each."""
+        axis = self._abs()
+        total = max(1, int(axis.number.sum()))
+        return axis.high, np.cumsum(axis.number) / total
+
+    def abs_mass_top_share(self, fraction: float) -> float:
+        """Which share of the sum of |x| do the largest `fraction` of the values hold? nan if all are zero."""
+        return ax.top_mass_share(self._abs(), fraction)
+
+    def tail_values(self, side: str, k: int) -> Float64:
+        """About the k largest ("upper", descending) or smallest ("lower", ascending) x, spread in their buckets.
+
+        Deterministic; the first one is exact. For a tail fit after a reload, where the values themselves are gone.
+        """
+        if side not in ("upper", "lower"):
+            raise SummaryError(f"side is 'upper' or 'lower', not {side!r}")
+        if side == "upper":
+            return ax.spread(self._signed(), k)
+        low, high = float(self._low[0]), float(self._high[0])
+        return -ax.spread(ax.signed_axis(self.grid, self._one()._counts[0, ::-1], -high, -low), k)
+
+    def _one(self) -> LogQueries:
+        inputs.need_one_row(self.rows)
+        return self
+
+    def _abs(self) -> ax.Axis:
+        return ax.abs_axis(self.grid, self._one()._counts[0], float(self._low[0]), float(self._high[0]))
+
+    def _signed(self) -> ax.Axis:
+        return ax.signed_axis(self.grid, self._one()._counts[0], float(self._low[0]), float(self._high[0]))
