@@ -50,7 +50,10 @@ def make_batch(
         else [[] for _ in range(sequences)]
     )
     return trimtab.token_batch(
-        columns.pop("loss_mask", loss_mask), tools=tools, tool_names=TOOLS, reference="frozen copy", **columns
+        columns.pop("loss_mask", loss_mask),
+        tools=tools,
+        tool_names=TOOLS,
+        **{"reference": "frozen copy", **columns},
     )
 
 
@@ -60,6 +63,7 @@ def write_run(
     seed: int = 0,
     grow_from: int | None = None,
     growth: float = 1.3,
+    shape: dict[str, Any] | None = None,
     **open_with: Any,
 ) -> Path:
     """A run on disk; from step `grow_from` on, the post-tool drift grows by `growth` a step while text stays."""
@@ -67,7 +71,9 @@ def write_run(
     with trimtab.open_run(folder, strict=True, **open_with) as run:
         for step in range(steps):
             factor = growth ** max(0, step - grow_from) if grow_from is not None else 1.0
-            run.observe(make_batch(rng, step=step, sequences=64, post_scale=0.05 * factor))
+            run.observe(
+                make_batch(rng, step=step, **{"sequences": 64, **(shape or {})}, post_scale=0.05 * factor)
+            )
             run.tool_call(trimtab.ToolCall("search", {"q": "x"}, 12, "" if step % 5 else "timeout", 0.01))
             run.flush(
                 step,

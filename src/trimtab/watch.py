@@ -68,8 +68,9 @@ def open_run(
     `min_trajectories`: what a slice needs before a window is judged. `strict` re-raises the monitor's own failures.
     Raises RunError when the folder is something else, or of a newer format.
     """
+    windows = {"min_tokens": min_tokens, "min_trajectories": min_trajectories}
     return Run(
-        RunWriter(folder, rank, config),
+        RunWriter(folder, rank, {**(config or {}), **windows}),
         WindowSet(min_tokens, min_trajectories),
         strict=strict,
         state_every=state_every,

@@ -6,6 +6,7 @@ B sequences, T padded length, N packed tokens.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ POSITIVE_TOLERANCE = 1e-3
 """A log-probability may exceed zero by this much: rounding of half-precision log-softmax."""
 
 TOKEN_COLUMNS = (*LOGPROB_COLUMNS, "advantages", "entropy", "token_ids", "policy_version")
+_EPISODES = itertools.count()
 SEQUENCE_COLUMNS = ("reward", "group", "episode_id", "ref_scored")
 
 
@@ -50,6 +52,7 @@ def token_batch(
     row ends at its last True of `loss_mask`. `tool_tokens`: boolean, True on tokens a tool wrote; by default every
     existing token outside `loss_mask`. `tools`: for each sequence the tool names in the order of their results.
     `tool_names`: the declared table, at most 16 (others count as `other`). `source`: a data source name a sequence.
+    `episode_id` tells that a sequence was seen before; without it each is new.
     `columns`: rollout_logprobs, old_logprobs, logprobs, prox_logprobs, ref_logprobs (nats, <= 0), advantages (a token
     or a sequence), entropy (nats), token_ids, policy_version; reward, group, episode_id, ref_scored a sequence.
     `same`: pairs of columns that are one policy, so that their ratio is one by construction.
@@ -83,7 +86,10 @@ def token_batch(
         raw = columns.get(name)
         if raw is not None:
             values[name] = _sequence_column(name, raw, num_sequences)
-    values.setdefault("episode_id", np.arange(num_sequences, dtype=np.int64))
+    if "episode_id" not in values:  # every sequence is a trajectory of its own
+        values["episode_id"] = np.fromiter(
+            itertools.islice(_EPISODES, num_sequences), np.int64, num_sequences
+        )
     table, sources = tuple(tool_names)[:MAX_NAMES], tuple(source_names)[:MAX_NAMES]
     return TokenBatch(
         lengths=size,

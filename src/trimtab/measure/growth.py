@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from trimtab.catalog import bound
 from trimtab.measure.state import SliceState
 from trimtab.measure.value import Value
+from trimtab.stats import ratio_interval
 
 __all__ = ["log_ratio_se", "tail_ratio"]
 
@@ -28,7 +29,7 @@ def tail_ratio(text: SliceState, post_tool: SliceState, what: str = "drift") -> 
             continue
         bottom = max(below.abs_quantile(q), floor)
         value = max(above.abs_quantile(q), floor) / bottom
-        low, high = post_tool.parts[f"{what}/clusters"].ratio_interval(text.parts[f"{what}/clusters"], q)
+        low, high = ratio_interval(post_tool.parts[f"{what}/clusters"], text.parts[f"{what}/clusters"], q)
         yield Value(f"tail_ratio/{label}", value, above.count, value * low, value * high)
 
 

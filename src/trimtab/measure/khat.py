@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from trimtab.measure.ratios import RATIOS
 from trimtab.measure.state import SliceState
 from trimtab.measure.value import Value
-from trimtab.stats import khat_bound, pareto_khat, tail_size
+from trimtab.stats import khat_bound, pareto_khat, pareto_tail_size
 
 __all__ = ["khat"]
 
@@ -28,7 +28,7 @@ def khat(state: SliceState) -> Iterator[Value]:
             if top is not None:
                 values = top.values()
             else:
-                values = sketch.tail_values(side, tail_size(n) + 1)
+                values = sketch.tail_values(side, pareto_tail_size(n) + 1)
                 values = values if side == "upper" else -values
             fit = pareto_khat(values, n)
             yield Value(f"{name}/{key}", fit.khat, n, reason=fit.reason)

@@ -54,7 +54,7 @@ class _Pass:
         flat = np.bincount(
             self.cells.sequence * shape[1] + self.cells.index, weights=values, minlength=shape[0] * shape[1]
         )
-        return flat.reshape(shape)
+        return np.asarray(flat.reshape(shape), dtype=np.float64)
 
 
 def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> dict[str, SliceState]:
@@ -178,7 +178,7 @@ def _sequence_sums(
 ) -> Float64:
     with np.errstate(invalid="ignore", over="ignore"):
         flat = np.bincount(sequence * shape[1] + index, weights=values, minlength=shape[0] * shape[1])
-    return flat.reshape(shape)
+    return np.asarray(flat.reshape(shape), dtype=np.float64)
 
 
 def _filled(
@@ -192,11 +192,12 @@ def _add_plain(run: _Pass, states: dict[str, SliceState]) -> None:
     """Entropy and reference support a token, alpha, reward a sequence."""
     batch, mask, slices = run.batch, run.batch.loss_mask, run.cells.slices
     if batch.entropy is not None:
-        per_cell = [_filled(Moments(), part) for part in run.by_cell(batch.entropy[mask])]
+        per_cell: list[Moments] = []
+        for part in run.by_cell(batch.entropy[mask]):
+            per_cell.append(Moments())
+            per_cell[-1].update(part)
         for name, cells in slices.items():
-            states[name].parts["entropy/values"] = reduce(
-                lambda a, b: a.merge(b), [per_cell[c] for c in cells]
-            )
+            states[name].parts["entropy/values"] = reduce(Moments.merge, [per_cell[c] for c in cells])
     if batch.ref_logprobs is not None:
         scored = _scored(run, RATIOS["drift"])
         keep = slice(None) if scored is None else scored

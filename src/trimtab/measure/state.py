@@ -8,19 +8,12 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from trimtab.errors import SummaryError
 from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, TopK
 
-__all__ = ["PARTS", "SliceState", "Summary"]
-
-
-class Summary(Protocol):
-    """Anything mergeable: `merge` returns a new object, `to_bytes` and `from_bytes` are inverse."""
-
-    def merge(self, other: Any) -> Any: ...
-    def to_bytes(self) -> bytes: ...
+__all__ = ["PARTS", "SliceState"]
 
 
 PARTS: dict[str, type[Any]] = {
@@ -83,9 +76,14 @@ class SliceState:
 
     def to_bytes(self) -> bytes:
         """Compact bytes without the exact top-k parts, which live in memory only."""
-        head = struct.pack(
-            "<qqqdd", self.n_tokens, self.n_trajectories, self.n_sequences, self.top_mass, self.sum_mass
+        counts = (
+            self.n_tokens,
+            self.n_trajectories,
+            self.n_sequences,
+            self.scored_tokens,
+            self.scored_trajectories,
         )
+        head = struct.pack(_HEAD, *counts, self.top_mass, self.sum_mass)
         body = [_pack_text(_dump(self.excluded)), _pack_text(_dump(self.notes))]
         for key, part in sorted(self.parts.items()):
             if key.rsplit("/", 1)[1] not in NOT_STORED:
@@ -99,7 +97,8 @@ class SliceState:
             head = struct.unpack_from(_HEAD, data)
             chunks = list(_unpack(data, struct.calcsize(_HEAD)))
             excluded, notes = _load(chunks[0]), _load(chunks[1])
-            state = cls(*head, excluded={k: int(v) for k, v in excluded.items()}, notes=notes)
+            state = cls(*head)
+            state.excluded, state.notes = {k: int(v) for k, v in excluded.items()}, notes
             for key, blob in zip(chunks[2::2], chunks[3::2], strict=True):
                 name = key.decode()
                 state.parts[name] = PARTS[name.rsplit("/", 1)[1]].from_bytes(blob)
@@ -109,10 +108,11 @@ class SliceState:
 
 
 def _join_notes(one: dict[str, str], two: dict[str, str]) -> dict[str, str]:
+    """Both texts of a key, each once and in order, so that merging commutes."""
     joined = dict(one)
     for key, text in two.items():
-        known = joined.get(key, "")
-        joined[key] = text if not known or known == text else known if text in known else f"{known}; {text}"
+        known = {part for part in (*joined.get(key, "").split("; "), *text.split("; ")) if part}
+        joined[key] = "; ".join(sorted(known))
     return joined
 
 
@@ -122,7 +122,8 @@ def _dump(mapping: dict[str, Any]) -> str:
 
 def _load(data: bytes) -> dict[str, str]:
     text = data.decode()
-    return dict(item.split("\x1f", 1) for item in text.split("\x1e")) if text else {}  # type: ignore[misc]
+    pairs = [item.split("\x1f", 1) for item in text.split("\x1e")] if text else []
+    return dict(pairs)
 
 
 def _pack(data: bytes) -> bytes:

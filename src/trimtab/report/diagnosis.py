@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
 from trimtab.report.inert import inert
 from trimtab.report.payload import alarm_payload
 from trimtab.report.tools_table import tools_table
@@ -38,6 +37,8 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "sessions": view.reader.num_sessions,
         "alarms": [alarm_payload(alarm) for alarm in view.alarms],
         "not_observed": view.not_observed,
+        "min_tokens": view.min_tokens,
+        "min_trajectories": view.min_trajectories,
         "slices": [_slice(view, name) for name in view.slices],
         "tools": tools_table(view.tools),
         "num_failures": len(view.errors),
@@ -93,7 +94,7 @@ def diagnosis_lines(found: dict[str, Any]) -> list[str]:
             f"    source {alarm['reference']}",
         ]
     lines += ["", "  slice                  tokens  trajectories  p95 |drift|  p99 |drift| (95 % interval)"]
-    lines += [_slice_line(row) for row in found["slices"]]
+    lines += [_slice_line(row, found["min_tokens"], found["min_trajectories"]) for row in found["slices"]]
     lines += [f"  not observed: {what}: {why}" for what, why in sorted(found["not_observed"].items())]
     if found["num_failures"]:
         lines.append(f"  MONITOR FAILURES: {found['num_failures']}, last: {found['last_failure']}")
@@ -106,11 +107,13 @@ def diagnosis_lines(found: dict[str, Any]) -> list[str]:
     return [inert(line) for line in lines]
 
 
-def _slice_line(row: dict[str, Any]) -> str:
+def _slice_line(row: dict[str, Any], tokens: int, trajectories: int) -> str:
     p95, p99 = row["latest"].get("drift/p95"), row["latest"].get("drift/p99")
     head = f"  {row['slice']:<20} {row['n_tokens']:>8}  {row['n_trajectories']:>12}"
     if row["status"] != "judged":
-        return f"{head}  not judged yet (needs {WINDOW_TOKENS} tokens from {WINDOW_TRAJECTORIES} trajectories in one window)"
+        return (
+            f"{head}  not judged yet (needs {tokens} tokens from {trajectories} trajectories in one window)"
+        )
     if p99 is None:
         return f"{head}  drift not observed"
     interval = f"({p99['low']:.3g} to {p99['high']:.3g})" if math.isfinite(p99["low"]) else ""

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trimtab._version import __version__
-from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
 from trimtab.detect.rules import RULES, STREAM_RULES
 from trimtab.measure.aggregates import AGGREGATES
 from trimtab.measure.state import SliceState
@@ -73,9 +72,9 @@ def _run(view: RunView) -> Json:
         ]
         + [_lines(view.series("lagged_drift/p99", name), name, "lagged drift p99") for name in main],
         "cdf": _cdfs(view.blocks, main),
-        "weights": _sliding(view.blocks, main, _WEIGHTS, supporting=True),
+        "weights": _sliding(view, main, _WEIGHTS, supporting=True),
         "aggregates": _aggregates(view),
-        "support": _sliding(view.blocks, main, _SUPPORT),
+        "support": _sliding(view, main, _SUPPORT),
         "tools": tools_table(view.tools),
         "judged": [_judged(view, name) for name in view.slices],
     }
@@ -185,13 +184,14 @@ def _merge(blocks: Blocks, name: str) -> SliceState | None:
 
 
 def _sliding(
-    blocks: Blocks, slices: Sequence[str], wanted: Sequence[tuple[str, str]], supporting: bool = False
+    view: RunView, slices: Sequence[str], wanted: Sequence[tuple[str, str]], supporting: bool = False
 ) -> list[Json]:
     """Readings over the shortest trailing window that may be judged, at up to 240 steps."""
     found: dict[tuple[str, str], Json] = {}
+    blocks = view.blocks
     for end in range(0, len(blocks), max(1, -(-len(blocks) // _MAX_POINTS))):
         for name in slices:
-            window, state = _trailing(blocks, end, name)
+            window, state = _trailing(view, end, name)
             if state is None:
                 continue
             values = {r.key: r.value for r in readings_of(name, window, state) if r.status == "ok"}
@@ -205,16 +205,17 @@ def _sliding(
     return [{**line, "supporting": True} if supporting else line for line in found.values()]
 
 
-def _trailing(blocks: Blocks, end: int, name: str) -> tuple[Window, SliceState | None]:
+def _trailing(view: RunView, end: int, name: str) -> tuple[Window, SliceState | None]:
     merged: SliceState | None = None
+    blocks = view.blocks
     for i in range(end, -1, -1):
         state = blocks[i][1].get(name)
         if state is not None:
             merged = state if merged is None else merged.merge(state)
         if (
             merged
-            and merged.scored_tokens >= WINDOW_TOKENS
-            and merged.scored_trajectories >= WINDOW_TRAJECTORIES
+            and merged.scored_tokens >= view.min_tokens
+            and merged.scored_trajectories >= view.min_trajectories
         ):
             return Window(blocks[i][0].first, blocks[end][0].last), merged
     return Window(0, blocks[end][0].last), None

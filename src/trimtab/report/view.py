@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.verdict import Evidence, Verdict, judge
 from trimtab.measure.pack import unpack_states
@@ -35,6 +36,9 @@ class RunView:
         self.reader = RunReader(folder)
         self.folder = Path(folder)
         self.name = self.folder.name or str(self.folder)
+        config = self.reader.header.get("config", {})
+        self.min_tokens = int(config.get("min_tokens", WINDOW_TOKENS))
+        self.min_trajectories = int(config.get("min_trajectories", WINDOW_TRAJECTORIES))
         self._blocks: list[tuple[Window, dict[str, SliceState]]] | None = None
         self._load()
 
@@ -89,7 +93,8 @@ class RunView:
         return self._blocks
 
     def _merged_readings(self) -> list[Reading]:
-        windows, aggregates, found = WindowSet(), StepAggregates(), list[Reading]()
+        windows, aggregates = WindowSet(self.min_tokens, self.min_trajectories), StepAggregates()
+        found: list[Reading] = []
         metrics = {int(row["step"]): row["metrics"] for row in self.steps}
         for window, states in self.blocks:
             for step in range(window.first, window.last + 1):

@@ -105,7 +105,9 @@ class RunReader:
             if name == kind and (rank is None or owner == rank):
                 limit = self._superseded_from(owner, session)
                 found += [
-                    row for row in file.rows if limit is None or row.get("last", row.get("step", -1)) < limit
+                    row
+                    for row in file.rows
+                    if limit is None or int(row["last"] if "last" in row else row.get("step", -1)) < limit
                 ]
         return found
 
@@ -116,9 +118,9 @@ class RunReader:
 
     def _superseded_from(self, rank: int, session: int) -> int | None:
         """First step of the later sessions of a rank, None when there is none."""
-        starts = [
+        starts: list[int] = [
             int(file.rows[0]["step"])
             for (kind, owner, later), file in self._files.items()
             if kind == "steps" and owner == rank and later > session and file.rows
         ]
-        return min(starts, default=None)
+        return min(starts) if starts else None

@@ -53,7 +53,7 @@ class GrpoCapture:
         self.losses: list[torch.Tensor] = []
         self.next_row = 0
         self._rewards: np.ndarray | None = None
-        self._policy: tuple[Any, Any] | None = None
+        self._policy: Any = None
         self._in_loss = False
         self.tools = ToolRecorder(trainer, run)
         for name, wrapper in (

@@ -45,7 +45,7 @@ class ProbeScorer:
             return
         self.arrays = {key: batch[key][:_MAX_ROWS].cpu().numpy().astype(np.int64) for key in PROBE_KEYS}
         temporary = self.path.with_suffix(".tmp.npz")
-        np.savez_compressed(temporary, **self.arrays)
+        np.savez_compressed(temporary, **self.arrays)  # type: ignore[arg-type]
         temporary.replace(self.path)
 
     def due(self, step: int) -> bool:

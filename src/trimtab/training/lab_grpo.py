@@ -1,0 +1,123 @@
+"""The lab under TRL: a GRPOTrainer for one arm, exactly as a user would build and watch one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
+
+from trimtab.adapters.trl import watch
+from trimtab.adapters.trl.probes import PROBE_KEYS
+from trimtab.lab.arms import open_arm
+from trimtab.lab.model import agent_path, load_agent
+from trimtab.lab.probes import probe_bank
+from trimtab.lab.tasks import correct_reward, format_reward
+from trimtab.traces.tool_call import ToolCall
+from trimtab.watch import Run
+
+__all__ = ["lab_trainer", "watch_lab"]
+
+
+def lab_trainer(
+    arm: str,
+    output: str | Path,
+    *,
+    steps: int = 60,
+    seed: int = 0,
+    prompts_per_step: int = 8,
+    generations: int = 8,
+    calls: list[dict[str, Any]] | None = None,
+    **config: Any,
+) -> GRPOTrainer:
+    """A GRPOTrainer of the shipped agent on an arm of the lab; `config` overrides GRPOConfig fields.
+
+    `calls` collects the executed tool calls, for `watch_lab`. One thread; no network.
+    """
+    torch.set_num_threads(1)
+    opened = open_arm(
+        arm,
+        steps=steps,
+        prompts_per_step=prompts_per_step,
+        seed=seed,
+        on_tool_call=None if calls is None else _keep(calls),
+    )
+
+    def rollout(prompts: list[str], trainer: Any) -> dict[str, Any]:
+        result = opened.rollout_func(prompts, trainer)
+        result["tool_names"] = [[call.partition(" ")[0] for call in called] for called in result["called"]]
+        return result
+
+    batch = prompts_per_step * generations
+    settings: dict[str, Any] = {
+        "output_dir": str(output),
+        "per_device_train_batch_size": batch,
+        "num_generations": generations,
+        "max_completion_length": opened.arm.limits.max_tokens,
+        "max_steps": steps,
+        "learning_rate": 1e-4,
+        "lr_scheduler_type": "constant",
+        "temperature": opened.arm.limits.temperature,
+        "beta": 0.0,
+        "shuffle_dataset": False,
+        "logging_steps": 1,
+        "report_to": [],
+        "save_strategy": "no",
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "disable_tqdm": True,
+        "seed": seed,
+        "reward_weights": [0.9, 0.1],
+    }
+    _, tokenizer = load_agent()
+    return GRPOTrainer(
+        agent_path(),
+        [correct_reward, format_reward],
+        args=GRPOConfig(**{**settings, **config}),
+        train_dataset=Dataset.from_dict({"prompt": opened.prompts}),
+        processing_class=tokenizer,
+        rollout_func=rollout,
+    )
+
+
+def watch_lab(
+    trainer: GRPOTrainer, folder: str | Path, calls: list[dict[str, Any]] | None = None, **options: Any
+) -> Run:
+    """`watch` with the lab's fixed probe bank; tool calls the rollouts made are recorded too."""
+    bank = probe_bank()
+    probes = (
+        {key: bank[key] for key in PROBE_KEYS}
+        if isinstance(bank, Mapping)
+        else {k: getattr(bank, k) for k in PROBE_KEYS}
+    )
+    run = watch(trainer, folder, probes=probes, **options)
+    if calls is not None:
+        inner = trainer._calculate_rewards
+
+        def drain(*args: Any, **kwargs: Any) -> Any:
+            for call in calls:
+                run.tool_call(
+                    ToolCall(
+                        call["name"],
+                        call["arguments"],
+                        call["result_size"],
+                        call["error"] or "",
+                        call["latency_s"],
+                    )
+                )
+            calls.clear()
+            return inner(*args, **kwargs)
+
+        trainer._calculate_rewards = drain
+    return run
+
+
+def _keep(calls: list[dict[str, Any]]) -> Any:
+    def keep(call: Mapping[str, Any]) -> None:
+        calls.append(dict(call))
+
+    return keep

@@ -1,0 +1,111 @@
+"""Two processes under accelerate: each rank writes its shard, the views merge them; and kill -9 of a watched TRL run."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("trl", reason="needs the trl extra")
+
+from tests.adapters.tiny_trl import tiny_model
+from trimtab.report.view import load_view
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+import os, sys
+from pathlib import Path
+import transformers
+from trl import GRPOTrainer
+from tests.adapters.tiny_trl import grpo_config, random_reward, text_rows, make_tokenizer
+from trimtab.adapters.trl import watch
+
+model, work, steps, resume = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "resume"
+changes = {"ddp_backend": "gloo"} if int(os.environ.get("WORLD_SIZE", 1)) > 1 else {}
+config = grpo_config(work, max_steps=steps, save_strategy="steps", save_steps=1, save_total_limit=2, learning_rate=1e-2, **changes)
+trainer = GRPOTrainer(model, random_reward, args=config, train_dataset=text_rows(64), processing_class=make_tokenizer())
+print("world", trainer.accelerator.num_processes, flush=True)
+run = watch(trainer, work / "run", reference_rows=1.0, min_tokens=20, min_trajectories=2, strict=True)
+inner = run.flush
+def flush(step, *a, **k):
+    out = inner(step, *a, **k)
+    print("flushed", step, flush=True)
+    return out
+run.flush = flush
+last = transformers.trainer_utils.get_last_checkpoint(str(work / "out")) if resume and (work / "out").exists() else None
+trainer.train(resume_from_checkpoint=last)
+"""
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny_model(tmp_path_factory.mktemp("model"))[0]
+
+
+def test_two_ranks_write_shards_and_the_views_merge_them(model, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+        str(script),
+    ]
+    done = subprocess.run([*command, model, str(tmp_path), "3", "new"], cwd=ROOT, env={**ENVIRONMENT, "PYTHONPATH": str(ROOT)},
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("world 2") == 2
+    view = load_view(tmp_path / "run")
+    assert view.reader.ranks == [0, 1]
+    assert [row["step"] for row in view.steps] == [1, 2, 3]
+    per_rank = [
+        sum(r["slices"]["all"]["n_tokens"] for r in view.reader.rows("steps", rank)) for rank in (0, 1)
+    ]
+    assert sum(row["slices"]["all"]["n_tokens"] for row in view.steps) == sum(per_rank)
+    assert min(per_rank) > 0
+    drift = view.series("drift/p99", "all")
+    assert [r.n_tokens for r in drift] == [row["slices"]["all"]["n_tokens"] for row in view.steps]
+    assert drift[0].value < 1e-4 < drift[-1].value
+    assert not view.errors
+
+
+def test_kill_9_of_a_watched_trl_run(model, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    rng, seen = random.Random(1), 0
+    for attempt in range(4):
+        last = attempt == 3
+        target = 400 if not last else seen + 3
+        process = subprocess.Popen([sys.executable, str(script), model, str(tmp_path), str(target), "resume"], cwd=ROOT,
+                                   env={**ENVIRONMENT, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                   text=True)  # fmt: skip
+        assert process.stdout is not None
+        flushed = 0
+        for line in process.stdout:
+            if line.startswith("flushed"):
+                flushed += 1
+                seen = int(line.split()[1])
+                if not last and flushed == 4:
+                    time.sleep(rng.uniform(0.0, 0.2))
+                    process.send_signal(signal.SIGKILL)
+        process.wait()
+        view = load_view(tmp_path / "run")
+        steps = [row["step"] for row in view.steps]
+        assert steps == list(range(1, steps[-1] + 1))
+        assert steps[-1] >= seen
+        seen = steps[-1]
+    assert process.returncode == 0
+    assert view.reader.num_sessions == 4
+    assert view.reader.num_malformed == 0
+    assert {row["session"] for row in view.steps} == {0, 1, 2, 3}
+    assert not view.errors

@@ -1,0 +1,272 @@
+"""The loop API end to end: a run on disk, its verdict and exit code, resume, ranks, and what must never look healthy."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import trimtab
+from tests.support import make_batch, write_run
+from trimtab.report.diagnosis import diagnosis, diagnosis_lines
+from trimtab.report.payload import build_payload
+from trimtab.report.view import load_view
+
+
+def cli(*arguments):
+    code = "from trimtab.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=120
+    )
+
+
+def test_a_calm_run_is_healthy_and_exits_0(tmp_path):
+    done = cli("diagnose", write_run(tmp_path / "run", steps=40), "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["verdict"], found["alarms"]) == (0, "healthy", [])
+    text = next(row for row in found["slices"] if row["slice"] == "text")["latest"]["drift/p99"]
+    assert text["value"] == pytest.approx(0.02 * 2.576, rel=0.1)  # half-normal, scale 0.02
+    post = next(row for row in found["slices"] if row["slice"] == "post_tool")["latest"]["drift/p99"]
+    assert post["value"] == pytest.approx(0.05 * 2.576, rel=0.1)
+
+
+def test_a_growing_post_tool_tail_is_a_hidden_alarm_and_exits_1(tmp_path):
+    """Averages can only hide what is rare: 12 % of the tokens, beside a text slice that carries the mean KL."""
+    shape = {"sequences": 256, "text": 60, "post": 8, "text_scale": 0.1}
+    done = cli("diagnose", write_run(tmp_path / "run", steps=40, grow_from=25, shape=shape), "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["verdict"]) == (1, "alarms")
+    alarm = found["alarms"][0]
+    assert alarm["rule"] == "post_tool_tail_growth"
+    assert alarm["hidden"]
+    assert 26 <= alarm["since"] <= alarm["step"] <= 34
+
+
+def test_growth_that_the_averages_show_is_not_called_hidden(tmp_path):
+    view = load_view(
+        write_run(tmp_path / "run", steps=40, grow_from=25)
+    )  # half of the tokens, and all of the KL
+    rules = {alarm.rule: alarm for alarm in view.alarms}
+    assert "kl_break" in rules
+    assert not rules["post_tool_tail_growth"].hidden
+
+
+def test_the_text_form_says_the_same(tmp_path):
+    done = cli("diagnose", write_run(tmp_path / "run", steps=40, grow_from=25))
+    assert done.returncode == 1
+    assert "ALARMS" in done.stdout
+    assert "post_tool_tail_growth in post_tool" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_short_run_is_not_judged_yet_and_never_fine(tmp_path):
+    done = cli("diagnose", write_run(tmp_path / "run", steps=5), "--json")
+    assert (done.returncode, json.loads(done.stdout)["verdict"]) == (2, "not judged yet")
+
+
+def test_no_ratio_is_blind(tmp_path):
+    with trimtab.open_run(tmp_path / "run") as run:
+        for step in range(20):
+            run.observe(make_batch(np.random.default_rng(step), ref_logprobs=None))
+            run.flush(step, {"reward": 1.0})
+    done = cli("diagnose", tmp_path / "run", "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["verdict"]) == (2, "blind")
+    assert "ref_logprobs" in found["not_observed"]["drift"]
+
+
+@pytest.mark.parametrize("column", ["logprobs", "ref_logprobs", "entropy", "advantages"])
+def test_one_nan_is_a_critical_alarm_of_its_own(tmp_path, column):
+    with trimtab.open_run(tmp_path / "run", strict=True) as run:
+        for step in range(20):
+            batch = make_batch(np.random.default_rng(step), sequences=64, step=step)
+            if step == 12:
+                getattr(batch, column)[3] = math.nan
+            fired = run.flush(step) if run.observe(batch) is None else []
+            assert [(a.rule, a.slice) for a in fired] == ([("nonfinite", column)] if step == 12 else [])
+    view = load_view(tmp_path / "run")
+    assert view.verdict.word == "alarms"
+    assert view.series("drift/p99", "post_tool")[-1].window.last > 12  # measuring goes on
+
+
+def test_a_nan_metric_alarms(tmp_path):
+    with trimtab.open_run(tmp_path / "run") as run:
+        run.observe(make_batch(np.random.default_rng(0)))
+        fired = run.flush(0, {"loss": math.nan})
+    assert [(a.rule, a.slice) for a in fired] == [("nonfinite", "metrics/loss")]
+
+
+def test_a_column_that_stops_arriving_alarms(tmp_path):
+    with trimtab.open_run(tmp_path / "run", strict=True) as run:
+        fired = []
+        for step in range(30):
+            changes = {"ref_logprobs": None} if step >= 15 else {}
+            run.observe(make_batch(np.random.default_rng(step), sequences=64, step=step, **changes))
+            fired += run.flush(step)
+    assert [(a.rule, a.slice, a.since) for a in fired] == [("column_silent", "ref_logprobs", 15)]
+    assert load_view(tmp_path / "run").verdict.word == "alarms"
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"loss_mask": np.ones((2, 3), bool), "logprobs": np.zeros((2, 4))},
+        {"loss_mask": np.ones((2, 3)), "logprobs": np.zeros((2, 3))},
+        {"loss_mask": np.ones((2, 3), bool), "logprobs": np.ones((2, 3))},
+        {"loss_mask": np.ones((2, 3), bool), "colour": np.ones((2, 3))},
+    ],
+    ids=["shapes", "mask", "positive", "unknown"],
+)
+def test_bad_arrays_never_stop_training_and_never_look_healthy(tmp_path, arrays, caplog):
+    with trimtab.open_run(tmp_path / "run") as run:
+        run.observe(**arrays)
+        run.flush(0, {"reward": 1.0})
+    assert "trimtab could not observe" in caplog.text
+    view = load_view(tmp_path / "run")
+    assert view.verdict.word == "blind"
+    assert view.errors[0]["error"].startswith("BatchError")
+    with trimtab.open_run(tmp_path / "strict", strict=True) as run, pytest.raises(trimtab.BatchError):
+        run.observe(**arrays)
+
+
+def test_a_resume_continues_windows_detectors_and_verdict(tmp_path):
+    whole = write_run(tmp_path / "whole", steps=40, grow_from=25)
+    rng = np.random.default_rng(0)
+    parts = tmp_path / "parts"
+    for steps in (range(20), range(20, 40)):
+        with trimtab.open_run(parts, strict=True) as run:
+            for step in steps:
+                factor = 1.3 ** max(0, step - 25)
+                run.observe(make_batch(rng, step=step, sequences=64, post_scale=0.05 * factor))
+                run.flush(
+                    step,
+                    {
+                        "reward": 0.5 + 0.01 * rng.normal(),
+                        "grad_norm": 1.0 + 0.05 * rng.normal(),
+                        "loss": rng.normal(),
+                    },
+                )
+    one, two = load_view(whole), load_view(parts)
+    assert (
+        [(a.rule, a.step, a.since) for a in one.alarms]
+        == [(a.rule, a.step, a.since) for a in two.alarms]
+        != []
+    )
+    assert one.verdict.word == two.verdict.word
+    assert two.reader.num_sessions == 2
+
+
+def test_two_ranks_merge_to_what_one_would_have_seen(tmp_path):
+    def split(batch, half):
+        rows = slice(0, 32) if half == 0 else slice(32, 64)
+        cut = int(batch.lengths[:32].sum())
+        part = slice(0, cut) if half == 0 else slice(cut, None)
+        return trimtab.token_batch(
+            batch.loss_mask[part], lengths=batch.lengths[rows], tool_tokens=~batch.loss_mask[part],
+            **{c: getattr(batch, c)[part] for c in ("logprobs", "ref_logprobs", "advantages", "entropy")},
+            reward=batch.reward[rows], episode_id=batch.episode_id[rows], reference=batch.reference,
+        )  # fmt: skip
+
+    one = trimtab.open_run(tmp_path / "one", strict=True)
+    ranks = [trimtab.open_run(tmp_path / "two", rank=rank, strict=True) for rank in (0, 1)]
+    for step in range(30):
+        scale = 0.05 * 1.3 ** max(0, step - 18)
+        batch = make_batch(np.random.default_rng(step), sequences=64, step=step, post_scale=scale)
+        one.observe(trimtab.token_batch(
+            batch.loss_mask, lengths=batch.lengths, tool_tokens=~batch.loss_mask,
+            **{c: getattr(batch, c) for c in ("logprobs", "ref_logprobs", "advantages", "entropy")},
+            reward=batch.reward, episode_id=batch.episode_id, reference=batch.reference,
+        ))  # fmt: skip
+        one.flush(step, {"grad_norm": 1.0})
+        for half, run in enumerate(ranks):
+            run.observe(split(batch, half))
+            run.flush(step, {"grad_norm": 1.0})
+    for run in (one, *ranks):
+        run.close()
+    single, merged = load_view(tmp_path / "one"), load_view(tmp_path / "two")
+    assert merged.reader.ranks == [0, 1]
+    keys = {(r.key, r.slice, r.window): r for r in single.readings}
+    assert {(r.key, r.slice, r.window) for r in merged.readings} == set(keys)
+    for reading in merged.readings:
+        other = keys[reading.key, reading.slice, reading.window]
+        tolerance = 0.15 if "khat" in reading.key else 1e-5
+        assert reading.value == pytest.approx(other.value, rel=tolerance, abs=tolerance, nan_ok=True), (
+            reading.key
+        )
+        assert reading.n_tokens == other.n_tokens
+    assert [(a.rule, a.step) for a in merged.alarms] == [(a.rule, a.step) for a in single.alarms] != []
+
+
+def test_recorded_readings_equal_those_remade_from_states(tmp_path):
+    view = load_view(write_run(tmp_path / "run", steps=20))
+    remade = {(r.key, r.slice, r.window): r for r in view._merged_readings()}
+    assert len(remade) == len(view.readings)
+    for reading in view.readings:
+        assert remade[reading.key, reading.slice, reading.window].value == pytest.approx(
+            reading.value, rel=1e-5, abs=1e-6, nan_ok=True
+        )
+
+
+def test_steps_must_increase(tmp_path):
+    with trimtab.open_run(tmp_path / "run", strict=True) as run:
+        run.flush(5)
+        with pytest.raises(trimtab.RunError, match="must increase"):
+            run.flush(5)
+
+
+def test_begin_again_opens_a_new_session(tmp_path):
+    with trimtab.open_run(tmp_path / "run", strict=True) as run:
+        for step in (1, 2, 3):
+            run.flush(step)
+        run.begin(2)
+        run.flush(2)
+    assert [row["step"] for row in load_view(tmp_path / "run").steps] == [1, 2]
+
+
+@pytest.mark.parametrize("command", ["diagnose", "report", "watch"])
+def test_bad_folders_are_one_line_and_exit_2(tmp_path, command):
+    future = tmp_path / "future"
+    future.mkdir()
+    (future / "run.json").write_text('{"trimtab_run": 7}')
+    for folder, word in ((tmp_path / "none", "does not exist"), (tmp_path, "run.json"), (future, "upgrade")):
+        done = cli(command, folder)
+        assert done.returncode == 2
+        assert done.stderr.startswith("trimtab: ")
+        assert len(done.stderr.strip().splitlines()) == 1
+        assert word in done.stderr
+
+
+def test_the_cost_of_watching_is_in_the_run(tmp_path):
+    rows = load_view(write_run(tmp_path / "run", steps=5)).steps
+    assert all(row["costs_s"]["watch"] > 0 for row in rows)
+    assert rows[-1]["duration_s"] == 1.0
+
+
+def test_payload_is_plain_json_and_complete(tmp_path):
+    view = load_view(write_run(tmp_path / "run", steps=40, grow_from=25))
+    run = json.loads(json.dumps(build_payload([view])))["runs"][0]
+    assert run["verdict"] == "alarms"
+    tail = {(line["slice"], line["quantity"]): line for line in run["tail"]}
+    assert len(tail["post_tool", "drift p99"]["value"]) >= 35
+    windows = {(c["slice"], c["window"]): c for c in run["cdf"]}
+    assert {w for _, w in windows} == {"early", "middle", "late"}
+    assert windows["post_tool", "late"]["y"][-1] == pytest.approx(1.0)
+    assert windows["post_tool", "late"]["x"][-1] > 3 * windows["post_tool", "early"]["x"][-1]
+    assert {line["quantity"] for line in run["weights"]} >= {"concentration (drift)"}
+    assert {line["name"] for line in run["aggregates"]} >= {"reward", "kl", "entropy", "grad_norm", "alpha"}
+    assert run["tools"][0]["tool"] == "search"
+    assert run["tools"][0]["error_frac"] == pytest.approx(0.2)
+
+
+def test_hostile_names_are_inert_in_the_diagnosis(tmp_path):
+    with trimtab.open_run(tmp_path / "run") as run:
+        run.observe(make_batch(np.random.default_rng(0), reference="\x1b[31mred\u202e"))
+        run.tool_call(trimtab.ToolCall("\x1b[2J<script>", {}, 1, "\u202e", 0.1))
+        run.flush(0, absent={"\x1b[31m": "\u202eevil"})
+    text = "\n".join(diagnosis_lines(diagnosis(load_view(tmp_path / "run"))))
+    assert "\x1b" not in text
+    assert "\u202e" not in text
