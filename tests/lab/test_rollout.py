@@ -40,7 +40,7 @@ def played(agent):
         accelerator=SimpleNamespace(unwrap_model=lambda m: m),
         state=SimpleNamespace(global_step=30),
     )
-    prompts = [p for p in lab.prompts for _ in range(4)]
+    prompts = [lab.tasks.prompt(30, row) for row in range(12) for _ in range(4)]
     return prompts, lab.rollout_func(prompts, trainer), calls
 
 

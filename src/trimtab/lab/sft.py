@@ -30,8 +30,8 @@ Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 SFT_WORLD = 9001
 CONSTRAINED = OutputStyle()
 MILD = OutputStyle(open=True, length=Ramp.constant(7))
-SPOIL = Corruption(wrong=0.55, no_call=0.1, bad_item=0.05)
-DRILLS = 0.77
+SPOIL = Corruption(wrong=0.22, no_call=0.1, bad_item=0.05)
+DRILLS = 0.875
 
 
 def sft_episode(world: World, seed: int, step: int, row: int, *, drill: bool = False) -> Episode:
@@ -115,7 +115,7 @@ def main() -> None:
     """Train, print what the agent can do, save."""
     parser = argparse.ArgumentParser(description="Rebuild the lab's agent.")
     parser.add_argument("--out", required=True, help="folder for config, weights and tokenizer")
-    parser.add_argument("--steps", type=int, default=1300)
+    parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     model = train(args.steps, args.seed)
