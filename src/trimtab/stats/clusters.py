@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, ClassVar
 
@@ -138,11 +139,17 @@ def _log_quantiles(tails: Sequence[ClusterTail], q: float, replicates: int, seed
     occupied = np.flatnonzero(sum(c.sum(axis=1) for c in counts))
     if occupied.size == 0:
         return [np.full(replicates + 1, np.nan) for _ in tails]
-    draws = np.random.default_rng(seed).multinomial(
-        occupied.size, np.full(occupied.size, 1.0 / occupied.size), size=replicates
-    )
-    weights = np.concatenate((np.ones((1, occupied.size)), draws))
+    weights = _bootstrap_weights(occupied.size, replicates, seed)
     return [_log_quantile(np.asarray(weights @ c[occupied], dtype=np.float64), q) for c in counts]
+
+
+@lru_cache(maxsize=128)
+def _bootstrap_weights(groups: int, replicates: int, seed: int) -> Float64:
+    """(1 + replicates, groups): ones, then how often each replicate draws each group; the same for the same arguments."""
+    draws = np.random.default_rng(seed).multinomial(groups, np.full(groups, 1.0 / groups), size=replicates)
+    weights = np.concatenate((np.ones((1, groups)), draws.astype(np.float64)))
+    weights.setflags(write=False)
+    return weights
 
 
 def _log_quantile(counts: Float64, q: float) -> Float64:

@@ -39,8 +39,8 @@ def is_calm(state: State) -> bool:
     return bool(state[1].min() >= -UNSHIFTED and state[2].max() <= UNSHIFTED)
 
 
-def absorb_calm(state: State, more: State, rows: Int64) -> None:
-    """`absorb` for the usual case: both sides calm. Five times faster, which counts once a chunk."""
+def absorb_calm(state: State, more: State, rows: Int64 | slice) -> None:
+    """`absorb` where both sides are known to be calm, the usual case."""
     state[0][rows] += more[0]
     state[1][rows] = np.minimum(state[1][rows], more[1])
     state[2][rows] = np.maximum(state[2][rows], more[2])
@@ -49,6 +49,9 @@ def absorb_calm(state: State, more: State, rows: Int64) -> None:
 def absorb(state: State, more: State, rows: Int64 | slice = _ALL) -> None:
     """Add `more`, one row for each of the distinct `rows`, to those rows of `state`, in place."""
     sums, low, high = state
+    if is_calm((sums[rows], low[rows], high[rows])) and is_calm(more):
+        absorb_calm(state, more, rows)
+        return
     old, other = shifts(low[rows], high[rows]), shifts(more[1], more[2])
     low[rows] = np.minimum(low[rows], more[1])
     high[rows] = np.maximum(high[rows], more[2])

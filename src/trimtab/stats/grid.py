@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -65,15 +66,41 @@ class LogGrid:
         out -= np.uint16(below)
         return np.asarray(out)
 
+    @property
+    def num_raw(self) -> int:
+        """How many raw numbers there are."""
+        return 1 << (9 + self.mantissa_bits)
+
+    def raw_ids(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+        """Sign, exponent and mantissa bits as they are: fewer steps than `signed_ids`, more numbers to fold."""
+        return np.asarray(_upper_halves(values) >> np.uint16(7 - self.mantissa_bits))
+
+    def fold(self, raw: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """(2 * buckets,) counts of `signed_ids` from counts of `raw_ids`."""
+        first = (127 + self.lowest) << self.mantissa_bits
+        last = first + self.num_buckets - 2
+        signs = raw.reshape(2, -1)
+        out = np.empty((2, self.num_buckets), dtype=np.int64)
+        out[:, 0], out[:, -1] = signs[:, :first].sum(axis=1), signs[:, last:].sum(axis=1)
+        out[:, 1:-1] = signs[:, first:last]
+        return out.reshape(-1)
+
     def edges(self) -> npt.NDArray[np.float64]:
         """Lower edges of all buckets and the last one's upper edge: 0, 2^lowest ... 2^highest, inf."""
-        steps = np.arange(self.num_buckets - 1)
-        per_octave = 1 << self.mantissa_bits
-        octave, part = steps // per_octave, steps % per_octave
-        inner = np.ldexp(1.0 + part / per_octave, (octave + self.lowest).astype(np.int64))
-        return np.concatenate(([0.0], inner, [np.inf]))
+        return _edges(self.mantissa_bits, self.lowest, self.num_buckets)
+
+
+@lru_cache(maxsize=32)
+def _edges(mantissa_bits: int, lowest: int, num_buckets: int) -> npt.NDArray[np.float64]:
+    steps = np.arange(num_buckets - 1)
+    per_octave = 1 << mantissa_bits
+    octave, part = steps // per_octave, steps % per_octave
+    inner = np.ldexp(1.0 + part / per_octave, (octave + lowest).astype(np.int64))
+    edges = np.concatenate(([0.0], inner, [np.inf]))
+    edges.setflags(write=False)
+    return edges
 
 
 def _upper_halves(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
     """Sign, exponent and the top 7 mantissa bits: half the memory to go through."""
-    return np.ascontiguousarray(values.view(np.uint16)[_UPPER_HALF::2])
+    return np.asarray(values.view(np.uint16)[_UPPER_HALF::2].copy())

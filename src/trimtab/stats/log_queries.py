@@ -65,17 +65,17 @@ class LogQueries(Summary):
         return max(abs(self.max), abs(self.min))
 
     def mean(self) -> float:
-        """Mean of x, exact."""
+        """Mean of x, to 1e-7 of the mean size."""
         return float(self._sums[0, 0]) / self.count if self.count else float("nan")
 
     def variance(self) -> float:
-        """Population variance of x, from exact sums; absolute error about 1e-16 times the mean square."""
+        """Population variance of x; absolute error about 1e-7 times the mean square."""
         if not self.count:
             return float("nan")
         return max(0.0, float(self._sums[0, 1]) / self.count - self.mean() ** 2)
 
     def log_mean_exp(self, power: int) -> float:
-        """log of the mean of e^(power x), power 1, 2 or -1, exact and finite for any finite x."""
+        """log of the mean of e^(power x), power 1, 2 or -1, to 1e-7 and finite for any finite x."""
         if power not in exp_sums.POWERS:
             raise SummaryError(f"e^({power} x) is not summed; power is one of {exp_sums.POWERS}")
         if not self.count:

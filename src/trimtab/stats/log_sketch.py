@@ -25,9 +25,10 @@ class LogSketch(LogQueries):
     """How heavy are the tails of |x|, and what are the mean, E[e^x], E[e^2x], E[e^-x] of each slice cell?
 
     x are log-ratios in nats, float32. Counted in buckets of 2^mantissa_bits an octave of |x|, over
-    2^lowest_exponent..2^highest_exponent and both signs; sums and extremes are exact (f64; |x| of 10^4 and more is
-    safe). nan, +inf and -inf are counted apart and enter nothing else. Rows are disjoint cells: `select` adds some
-    up into one row, which alone answers queries; SummaryError otherwise, and on unequal parameters in `merge`.
+    2^lowest_exponent..2^highest_exponent and both signs; counts and extremes are exact; sums add short float32
+    pieces in float64 (error about 1e-7 of the sum of sizes) and are safe at any |x|. nan, +inf and -inf are counted
+    apart and enter nothing else. Rows are disjoint cells: `select` adds some up into one row, which alone answers
+    queries; SummaryError otherwise, and on unequal parameters in `merge`.
     The bucket method: facts/diagnostics.md section 5; DDSketch (Masson et al. 2019, eq. 2) gives the same guarantee.
 
     >>> sketch = LogSketch(rows=2)
@@ -91,11 +92,7 @@ class LogSketch(LogQueries):
             inputs.count_non_finite(x, cells, self._non_finite)
             self._add(x[finite], None if cells is None else cells[finite], buffers, calm)
             return
-        ids = self.grid.signed_ids(runs.values)
-        flat = self._counts.reshape(self.rows, -1)
-        bounds = runs.bounds.tolist()
-        for row, start, stop in zip(runs.rows, bounds[:-1], bounds[1:], strict=True):
-            flat[row] += np.bincount(ids[start:stop], minlength=flat.shape[1])
+        one_pass.add_counts(runs, self.grid, self._counts.reshape(self.rows, -1))
         plain, exps = one_pass.sums(runs, buffers)
         self._sums[runs.rows] += plain
         more = (exps, runs.low.astype(np.float64), runs.high.astype(np.float64))

@@ -7,7 +7,6 @@ bytes and pickle give the same summary back.
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, TypeVar
 
@@ -44,10 +43,21 @@ class Summary(ABC):
 
     def merge(self: S, other: S) -> S:
         """A new summary of both streams; both arguments stay as they are. SummaryError if parameters differ."""
-        self._check(other)
-        out = copy.deepcopy(self)
-        out._absorb(other)
+        out = self.copy()
+        out.absorb(other)
         return out
+
+    def copy(self: S) -> S:
+        """A summary of the same stream that shares nothing with this one."""
+        out = type(self)(*self._parameters())
+        for mine, theirs in zip(out._arrays(), self._arrays(), strict=True):
+            mine[...] = theirs
+        return out
+
+    def absorb(self: S, other: S) -> None:
+        """`merge` in place, for a state that nobody else holds: the other stays as it is."""
+        self._check(other)
+        self._absorb(other)
 
     def __add__(self: S, other: S) -> S:
         return self.merge(other)
