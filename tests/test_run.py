@@ -171,8 +171,8 @@ def test_two_ranks_merge_to_what_one_would_have_seen(tmp_path):
             reward=batch.reward[rows], episode_id=batch.episode_id[rows], reference=batch.reference,
         )  # fmt: skip
 
-    one = trimtab.open_run(tmp_path / "one", strict=True)
-    ranks = [trimtab.open_run(tmp_path / "two", rank=rank, strict=True) for rank in (0, 1)]
+    one = trimtab.open_run(tmp_path / "one", strict=True, state_every=1)
+    ranks = [trimtab.open_run(tmp_path / "two", rank=rank, strict=True, state_every=1) for rank in (0, 1)]
     for step in range(30):
         scale = 0.05 * 1.3 ** max(0, step - 18)
         batch = make_batch(np.random.default_rng(step), sequences=64, step=step, post_scale=scale)
@@ -202,7 +202,7 @@ def test_two_ranks_merge_to_what_one_would_have_seen(tmp_path):
 
 
 def test_recorded_readings_equal_those_remade_from_states(tmp_path):
-    view = load_view(write_run(tmp_path / "run", steps=20))
+    view = load_view(write_run(tmp_path / "run", steps=20, state_every=1))
     remade = {(r.key, r.slice, r.window): r for r in view._merged_readings()}
     assert len(remade) == len(view.readings)
     for reading in view.readings:
@@ -270,3 +270,16 @@ def test_hostile_names_are_inert_in_the_diagnosis(tmp_path):
     text = "\n".join(diagnosis_lines(diagnosis(load_view(tmp_path / "run"))))
     assert "\x1b" not in text
     assert "\u202e" not in text
+
+
+def test_a_flush_that_fails_is_in_the_run_and_the_verdict(tmp_path, monkeypatch):
+    folder = write_run(tmp_path / "run", steps=40)
+    assert load_view(folder).verdict.word == "healthy"
+    run = trimtab.open_run(folder)
+    monkeypatch.setattr("trimtab.watch.reading_rows", lambda *_: 1 / 0)
+    run.observe(make_batch(np.random.default_rng(0)))
+    run.flush(40)
+    view = load_view(folder)
+    assert view.steps[-1]["step"] == 40
+    assert view.verdict.word == "blind"
+    assert "ZeroDivisionError" in view.errors[-1]["error"]

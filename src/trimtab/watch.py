@@ -25,14 +25,14 @@ from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
 from trimtab.detect.pipeline import Pipeline
 from trimtab.errors import RunError
 from trimtab.measure.observe import nonfinite_columns, observe
-from trimtab.measure.pack import pack_states
+from trimtab.measure.pack import StateBlocks
 from trimtab.measure.probes import Probes
 from trimtab.measure.state import SliceState
 from trimtab.measure.steps import StepAggregates, observed_columns
 from trimtab.measure.table import not_observed, pair_readings, readings_of
 from trimtab.measure.windows import WindowSet
 from trimtab.records import Alarm, Reading, TokenBatch
-from trimtab.runs import RunReader, RunWriter, state_block
+from trimtab.runs import RunReader, RunWriter
 from trimtab.runs.rows import alarm_row, reading_rows, readings_from_row
 from trimtab.traces.tool_call import ToolCall
 
@@ -58,7 +58,7 @@ def open_run(
     rank: int = 0,
     config: Mapping[str, Any] | None = None,
     strict: bool = False,
-    state_every: int = 1,
+    state_every: int = 5,
     min_tokens: int = WINDOW_TOKENS,
     min_trajectories: int = WINDOW_TRAJECTORIES,
 ) -> Run:
@@ -84,19 +84,22 @@ class Run:
     """
 
     def __init__(self, writer: RunWriter, windows: WindowSet, *, strict: bool, state_every: int) -> None:
-        self.writer, self.windows, self.strict, self.state_every = writer, windows, strict, state_every
-        self.pipeline = Pipeline()
-        self.probes = Probes()
+        self.strict, self.state_every = strict, state_every
         self.num_failures = 0
-        self.last_step: int | None = None
-        self._failed_now = False
-        self._episodes: OrderedDict[int, None] = OrderedDict()
-        self._block: dict[str, SliceState] = {}
-        self._block_first = -1
-        self._aggregates = StepAggregates()
         self._costs: dict[str, float] = {}
         self._inner_s: list[float] = []
+        self._start(writer, windows)
+
+    def _start(self, writer: RunWriter, windows: WindowSet) -> None:
+        """Begin a session of the run with nothing seen yet."""
+        self.writer, self.windows = writer, windows
+        self.pipeline = Pipeline()
+        self.probes = Probes()
         self.latest: dict[str, float] = {}
+        self.last_step: int | None = None
+        self._episodes: OrderedDict[int, None] = OrderedDict()
+        self._blocks = StateBlocks(self.state_every)
+        self._aggregates = StepAggregates()
         self._new_step()
 
     @property
@@ -144,8 +147,13 @@ class Run:
         wall seconds of the whole step, so that the monitor's cost can be shown as a share of it.
         """
         fired: list[Alarm] = []
+        written = False
         with self.isolated("flush"):
             fired = self._flush(int(step), dict(metrics or {}), dict(absent or {}), duration_s)
+            written = True
+        if not written:
+            with self.isolated("flush"):  # the step is part of the run all the same, marked as failed
+                self.writer.commit(self._step_row(int(step), {}, dict(metrics or {}), {}, duration_s))
         self._new_step()
         return fired
 
@@ -153,16 +161,14 @@ class Run:
         """Training starts, or starts again, with `step` as its next; going back opens a new session of the run."""
         if self.last_step is not None and step <= self.last_step:
             self.settle()
-            windows = self.windows
-            writer = RunWriter(self.writer.folder, self.writer.rank)
+            writer, old = RunWriter(self.writer.folder, self.writer.rank), self.windows
             self.writer.close()
-            fresh = WindowSet(windows.min_tokens, windows.min_trajectories)
-            self.__init__(writer, fresh, strict=self.strict, state_every=self.state_every)  # type: ignore[misc]
+            self._start(writer, WindowSet(old.min_tokens, old.min_trajectories))
 
     def settle(self) -> None:
         """Write what is still in memory; the run stays open."""
         with self.isolated("settle"):
-            self._write_block()
+            self.writer.write("states", self._blocks.finish())
 
     def close(self) -> None:
         """Write what is still in memory and close the files."""
@@ -197,6 +203,8 @@ class Run:
         states = self._states
         before = len(self.pipeline.alarms)
         known = list(self.pipeline.alarms)
+        if self.probes.last is None:
+            absent = {"lagged_drift": "no probe transcripts were scored", **absent}
         numbers = self._aggregates.add(step, metrics)
         for name, value in numbers.items():
             if not np.isfinite(value):
@@ -207,7 +215,7 @@ class Run:
         self.pipeline.on_readings(readings)
         fired = self.pipeline.alarms[before:]
         self.latest["trimtab/num_alarms"] = float(len(self.pipeline.alarms))
-        self._store_states(step, states)
+        self.writer.write("states", self._blocks.add(step, states))
         self.writer.write("readings", reading_rows(readings))
         changes = [
             alarm_row(new, "cleared", step)
@@ -266,22 +274,6 @@ class Run:
             "num_failures": self.num_failures,
             "failed": self._failed_now,
         }
-
-    def _store_states(self, step: int, states: dict[str, SliceState]) -> None:
-        if self._block_first < 0:
-            self._block_first = step
-        for name, state in states.items():
-            known = self._block.get(name)
-            self._block[name] = state if known is None else known.merge(state)
-        length = state_block(step, self.state_every)
-        if (step + 1) % length == 0:
-            self._write_block()
-
-    def _write_block(self) -> None:
-        if self._block and self.last_step is not None:
-            row = {"first": self._block_first, "last": self.last_step, "states": pack_states(self._block)}
-            self.writer.write("states", [row])
-        self._block, self._block_first = {}, -1
 
     def _restore(self, step: int) -> None:
         """Feed the detectors what the run knew before `step`, so that a resume continues with its baseline."""

@@ -31,7 +31,7 @@ changes = {"ddp_backend": "gloo"} if int(os.environ.get("WORLD_SIZE", 1)) > 1 el
 config = grpo_config(work, max_steps=steps, save_strategy="steps", save_steps=1, save_total_limit=2, learning_rate=1e-2, **changes)
 trainer = GRPOTrainer(model, random_reward, args=config, train_dataset=text_rows(64), processing_class=make_tokenizer())
 print("world", trainer.accelerator.num_processes, flush=True)
-run = watch(trainer, work / "run", reference_rows=1.0, min_tokens=20, min_trajectories=2, strict=True)
+run = watch(trainer, work / "run", reference_rows=1.0, min_tokens=20, min_trajectories=2, state_every=1, strict=True)
 inner = run.flush
 def flush(step, *a, **k):
     out = inner(step, *a, **k)

@@ -1,6 +1,6 @@
 """Realistic report payloads: two arms of one agent RL run, one whose tail grows after tool calls, one held down.
 
-python tests/report/mock_payload.py OUT_DIR     writes pages to look at
+python -m tests.report.mock_payload OUT_DIR     writes pages to look at
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mock_run import run
+from tests.report.mock_run import run
 
 HOSTILE = "</script><script>document.title='PWNED'</script><img src=x onerror=\"document.title='PWNED'\">\x1b[31m\u202e\x00&'\""
 

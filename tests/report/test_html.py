@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mock_payload import HOSTILE, empty_run, hostile, payload, two_arms, with_holes
-from page import Page
 
+from tests.report.mock_payload import HOSTILE, empty_run, hostile, payload, two_arms, with_holes
+from tests.report.page import Page
 from trimtab.report.html import render_html, write_html
 from trimtab.report.inert import inert
 

@@ -19,7 +19,7 @@ from tests.support import make_batch
 
 folder, start, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 rng = np.random.default_rng(start)
-with trimtab.open_run(folder, strict=True) as run:
+with trimtab.open_run(folder, strict=True, state_every=1) as run:
     for step in range(start, start + count):
         run.observe(make_batch(rng, sequences=32, step=step))
         run.flush(step, {"reward": 1.0})

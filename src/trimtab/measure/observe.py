@@ -75,6 +75,8 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
     weights: Float32 | None = None
     for ratio in RATIOS.values():
         reason = why_not(batch, ratio)
+        if reason and ratio.name == "lagged_drift":  # of probes only; `measure.probes` fills it
+            continue
         if reason:
             for state in states.values():
                 state.notes[f"not {ratio.name}"] = reason

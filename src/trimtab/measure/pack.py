@@ -7,11 +7,39 @@ import binascii
 import struct
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from trimtab.errors import SummaryError
-from trimtab.measure.state import SliceState
+from trimtab.measure.state import Accumulator, SliceState
+from trimtab.runs.schema import state_block
 
-__all__ = ["pack_states", "unpack_states"]
+__all__ = ["StateBlocks", "pack_states", "unpack_states"]
+
+
+@dataclass
+class StateBlocks:
+    """Gathers the states of consecutive steps and hands them over as a row of the run store at the store's cadence."""
+
+    every: int
+    held: Accumulator = field(default_factory=Accumulator)
+    first: int = -1
+    last: int = -1
+
+    def add(self, step: int, states: Mapping[str, SliceState]) -> list[dict[str, object]]:
+        """Add a step; the finished block's row when the step ends one, else nothing."""
+        self.first = step if self.first < 0 else self.first
+        self.last = step
+        for name, state in states.items():
+            self.held.add(name, state)
+        return self.finish() if (step + 1) % state_block(step, self.every) == 0 else []
+
+    def finish(self) -> list[dict[str, object]]:
+        """The row of what is held, if anything, and an empty block."""
+        rows: list[dict[str, object]] = []
+        if self.held.states:
+            rows.append({"first": self.first, "last": self.last, "states": pack_states(self.held.states)})
+        self.held, self.first = Accumulator(), -1
+        return rows
 
 
 def pack_states(states: Mapping[str, SliceState]) -> str:

@@ -61,6 +61,12 @@ RATIOS: dict[str, Ratio] = {
 
 def why_not(batch: TokenBatch, ratio: Ratio) -> str:
     """Why a batch cannot give this ratio, in words; empty when it can."""
+    if (
+        ratio.name == "total"
+        and frozenset(("logprobs", "old_logprobs")) in batch.same
+        and batch.rollout_logprobs is not None
+    ):
+        return "logprobs and old_logprobs are the same policy here: total equals mismatch"
     if frozenset((ratio.numerator, ratio.denominator)) in batch.same:
         return f"{ratio.numerator} and {ratio.denominator} are the same policy here: identically zero"
     for column in (ratio.numerator, ratio.denominator):

@@ -7,13 +7,13 @@ one line each. B sequences, N tokens with gradient, C cells.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trimtab.errors import SummaryError
 from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, TopK
 
-__all__ = ["PARTS", "SliceState"]
+__all__ = ["PARTS", "Accumulator", "SliceState"]
 
 
 PARTS: dict[str, type[Any]] = {
@@ -55,24 +55,32 @@ class SliceState:
 
     def merge(self, other: SliceState) -> SliceState:
         """The state of both streams; neither is changed."""
-        parts = dict(self.parts)
+        merged = self.copy()
+        merged.absorb(other)
+        return merged
+
+    def copy(self) -> SliceState:
+        """A state that shares nothing with this one."""
+        parts = {key: part.copy() for key, part in self.parts.items()}
+        return replace(self, parts=parts, excluded=dict(self.excluded), notes=dict(self.notes))
+
+    def absorb(self, other: SliceState) -> None:
+        """`merge` in place, for a state that nobody else holds; the other is not changed."""
         for key, part in other.parts.items():
-            parts[key] = parts[key].merge(part) if key in parts else part
-        excluded = dict(self.excluded)
+            if key in self.parts:
+                self.parts[key].absorb(part)
+            else:
+                self.parts[key] = part.copy()
+        self.n_tokens += other.n_tokens
+        self.n_trajectories += other.n_trajectories
+        self.n_sequences += other.n_sequences
+        self.scored_tokens += other.scored_tokens
+        self.scored_trajectories += other.scored_trajectories
+        self.top_mass = max(self.top_mass, other.top_mass)
+        self.sum_mass += other.sum_mass
         for key, count in other.excluded.items():
-            excluded[key] = excluded.get(key, 0) + count
-        return SliceState(
-            self.n_tokens + other.n_tokens,
-            self.n_trajectories + other.n_trajectories,
-            self.n_sequences + other.n_sequences,
-            self.scored_tokens + other.scored_tokens,
-            self.scored_trajectories + other.scored_trajectories,
-            max(self.top_mass, other.top_mass),
-            self.sum_mass + other.sum_mass,
-            parts,
-            excluded,
-            _join_notes(self.notes, other.notes),
-        )
+            self.excluded[key] = self.excluded.get(key, 0) + count
+        self.notes = _join_notes(self.notes, other.notes)
 
     def to_bytes(self) -> bytes:
         """Compact bytes without the exact top-k parts, which live in memory only."""
@@ -105,6 +113,24 @@ class SliceState:
         except (struct.error, IndexError, KeyError, ValueError, UnicodeDecodeError) as error:
             raise SummaryError(f"not the bytes of a slice state: {error}") from error
         return state
+
+
+@dataclass
+class Accumulator:
+    """States by slice that grow by `add` without changing what was added; a lone state is kept, not copied."""
+
+    states: dict[str, SliceState] = field(default_factory=dict)
+    owned: set[str] = field(default_factory=set)
+
+    def add(self, name: str, state: SliceState) -> None:
+        """Merge one state into the slice's own."""
+        if name not in self.states:
+            self.states[name] = state
+            return
+        if name not in self.owned:
+            self.states[name] = self.states[name].copy()
+            self.owned.add(name)
+        self.states[name].absorb(state)
 
 
 def _join_notes(one: dict[str, str], two: dict[str, str]) -> dict[str, str]:

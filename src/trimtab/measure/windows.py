@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
-from trimtab.measure.state import SliceState
+from trimtab.measure.state import Accumulator, SliceState
 from trimtab.records import Window
 
 __all__ = ["Closed", "WindowClock", "WindowSet"]
@@ -31,25 +31,24 @@ class WindowClock:
     min_tokens: int = WINDOW_TOKENS
     min_trajectories: int = WINDOW_TRAJECTORIES
     first: int | None = None
-    states: dict[str, SliceState] = field(default_factory=dict)
+    held: Accumulator = field(default_factory=Accumulator)
 
     def add(self, first: int, last: int, step_states: Mapping[str, SliceState]) -> Closed | None:
         """Add the states of steps first..last; the closed window when it is now complete."""
         for name in self.slices:
             state = step_states.get(name)
             if state is not None:
-                known = self.states.get(name)
-                self.states[name] = state if known is None else known.merge(state)
+                self.held.add(name, state)
                 self.first = first if self.first is None else self.first
         if self.first is None or not all(self._enough(name) for name in self.slices):
             return None
-        closed = Closed(Window(self.first, last), self.states)
-        self.first, self.states = None, {}
+        closed = Closed(Window(self.first, last), self.held.states)
+        self.first, self.held = None, Accumulator()
         return closed
 
     def progress(self, name: str) -> tuple[int, int]:
         """(tokens, trajectories) of a slice in the open window, of those its readings rest on."""
-        state = self.states.get(name)
+        state = self.held.states.get(name)
         return (state.scored_tokens, state.scored_trajectories) if state is not None else (0, 0)
 
     def _enough(self, name: str) -> bool:

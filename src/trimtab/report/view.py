@@ -137,8 +137,12 @@ class RunView:
             aggregate_ready=self.pipeline.ready("aggregate"),
             post_tool_tokens=sum(row["slices"].get("post_tool", {}).get("n_tokens", 0) for row in self.steps),
             num_failures=len(self.errors),
-            last_failed=bool(last.get("failed", False)),
+            last_failed=bool(last.get("failed", False)) or self._failed_since(last.get("time", 0.0)),
         )
+
+    def _failed_since(self, moment: float) -> bool:
+        """Did the monitor fail after the last step it could write?"""
+        return any(row["time"] > moment for row in self.errors)
 
     @property
     def not_observed(self) -> dict[str, str]:

@@ -67,7 +67,9 @@ def compact(value: Any) -> Any:
     {'x': [0.1234568, inf]}
     """
     if isinstance(value, float):
-        return float(f"{value:.7g}") if math.isfinite(value) else value
+        return (
+            float(f"{value:.7g}") if abs(value) < 1e7 else value
+        )  # times keep their digits; NaN and inf pass
     if isinstance(value, dict):
         return {key: compact(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

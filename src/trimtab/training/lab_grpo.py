@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from trimtab.adapters.trl import watch
-from trimtab.adapters.trl.probes import PROBE_KEYS
 from trimtab.lab.arms import open_arm
 from trimtab.lab.model import agent_path, load_agent
 from trimtab.lab.probes import probe_bank
@@ -88,32 +88,40 @@ def watch_lab(
     trainer: GRPOTrainer, folder: str | Path, calls: list[dict[str, Any]] | None = None, **options: Any
 ) -> Run:
     """`watch` with the lab's fixed probe bank; tool calls the rollouts made are recorded too."""
-    bank = probe_bank()
-    probes = (
-        {key: bank[key] for key in PROBE_KEYS}
-        if isinstance(bank, Mapping)
-        else {k: getattr(bank, k) for k in PROBE_KEYS}
-    )
-    run = watch(trainer, folder, probes=probes, **options)
+    run = watch(trainer, folder, probes=_trl_probes(), **options)
     if calls is not None:
         inner = trainer._calculate_rewards
 
         def drain(*args: Any, **kwargs: Any) -> Any:
             for call in calls:
-                run.tool_call(
-                    ToolCall(
-                        call["name"],
-                        call["arguments"],
-                        call["result_size"],
-                        call["error"] or "",
-                        call["latency_s"],
-                    )
-                )
+                done = (call["result_size"], call["error"] or "", call["latency_s"])
+                run.tool_call(ToolCall(call["name"], call["arguments"], *done))
             calls.clear()
             return inner(*args, **kwargs)
 
         trainer._calculate_rewards = drain
     return run
+
+
+def _trl_probes() -> dict[str, np.ndarray]:
+    """The lab's probe bank as TRL pads a batch: prompts on the left, completions on the right."""
+    bank = probe_bank()
+    sizes = bank.attention_mask.sum(axis=1)
+    before, after = int(bank.prompt_lengths.max()), int((sizes - bank.prompt_lengths).max())
+    found = {
+        "prompt_ids": np.zeros((len(sizes), before), np.int64),
+        "prompt_mask": np.zeros((len(sizes), before), np.int64),
+        "completion_ids": np.zeros((len(sizes), after), np.int64),
+        "completion_mask": np.zeros((len(sizes), after), np.int64),
+        "tool_mask": np.ones((len(sizes), after), np.int64),
+    }
+    for row, (size, prompt) in enumerate(zip(sizes.tolist(), bank.prompt_lengths.tolist(), strict=True)):
+        found["prompt_ids"][row, before - prompt :] = bank.ids[row, :prompt]
+        found["prompt_mask"][row, before - prompt :] = 1
+        found["completion_ids"][row, : size - prompt] = bank.ids[row, prompt:size]
+        found["completion_mask"][row, : size - prompt] = 1
+        found["tool_mask"][row, : size - prompt] = bank.env_mask[row, prompt:size]
+    return found
 
 
 def _keep(calls: list[dict[str, Any]]) -> Any:

@@ -76,7 +76,9 @@ class StepCloser(TrainerCallback):
         if self.log_readings and "loss" in logs and self.trainer.model.training:
             with self.run.isolated("log"):
                 logs.update(self.run.latest)
-        return self._inner_log(logs, *args, **kwargs)
+        result = self._inner_log(logs, *args, **kwargs)
+        self.lengths = {}  # TRL has emptied its lists
+        return result
 
     def _metrics(self) -> dict[str, float]:
         """Mean of what the trainer's metric lists gained since the last step (`log` empties them)."""
