@@ -61,11 +61,10 @@ class LogSketch(LogQueries):
         """
         x = inputs.as_values(values)
         cells = inputs.as_rows(rows, x.size, self.rows)
-        buffers = one_pass.Buffers(min(x.size, one_pass.CHUNK))
         calm = exp_sums.empty(self.rows)
         for start in range(0, x.size, one_pass.CHUNK):
             part = slice(start, start + one_pass.CHUNK)
-            self._add(x[part], None if cells is None else cells[part], buffers, calm)
+            self._add(x[part], None if cells is None else cells[part], calm)
         exp_sums.absorb(self._exp_state(), calm)
 
     def select(self, rows: Sequence[int]) -> LogSketch:
@@ -79,21 +78,21 @@ class LogSketch(LogQueries):
             out._absorb(part)
         return out
 
-    def _add(self, x: Float32, cells: Array | None, buffers: one_pass.Buffers, calm: exp_sums.State) -> None:
+    def _add(self, x: Float32, cells: Array | None, calm: exp_sums.State) -> None:
         """One chunk: count what is not finite and leave it out, then add up row by row.
 
         `calm` gathers the exponential sums of the chunks that need no shift.
         """
         if x.size == 0:
             return
-        runs = one_pass.group(x, cells, self.rows, buffers)
+        runs = one_pass.group(x, cells, self.rows)
         if not (np.isfinite(runs.low).all() and np.isfinite(runs.high).all()):
             finite = np.isfinite(x)
             inputs.count_non_finite(x, cells, self._non_finite)
-            self._add(x[finite], None if cells is None else cells[finite], buffers, calm)
+            self._add(x[finite], None if cells is None else cells[finite], calm)
             return
         one_pass.add_counts(runs, self.grid, self._counts.reshape(self.rows, -1))
-        plain, exps = one_pass.sums(runs, buffers)
+        plain, exps = one_pass.sums(runs)
         self._sums[runs.rows] += plain
         more = (exps, runs.low.astype(np.float64), runs.high.astype(np.float64))
         if exp_sums.is_calm(more):

@@ -8,6 +8,7 @@ for float32 partial sums (relative error about 1e-7), which are folded in float6
 
 from __future__ import annotations
 
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +17,9 @@ import numpy.typing as npt
 from trimtab.stats import exp_sums
 from trimtab.stats.grid import LogGrid
 
-__all__ = ["CHUNK", "Buffers", "Runs", "add_counts", "group", "sums"]
+__all__ = ["CHUNK", "Runs", "add_counts", "group", "sums"]
 
-CHUNK = 262144  # values of one chunk: its temporaries stay in cache
+CHUNK = 131_072  # values of one chunk: its temporaries stay in cache
 PIECE = 8_192
 FEW = 3
 LONG = 32_768  # values a run from which counting raw numbers and folding them is the faster way
@@ -32,13 +33,16 @@ Array = npt.NDArray[Any]
 _ONES: dict[str, Array] = {kind: np.ones(PIECE, dtype=kind) for kind in ("float32", "float64")}
 
 
-class Buffers:
-    """Scratch space of one update, written over by every chunk."""
+class _Scratch(threading.local):
+    """Scratch space of a thread's updates, written over by every chunk: fresh pages would cost 1 ns a token."""
 
-    def __init__(self, size: int) -> None:
-        self.grouped = np.empty(size, dtype=np.float32)
-        self.grown = np.empty(size, dtype=np.float32)
-        self.falling = np.empty(size, dtype=np.float32)
+    def __init__(self) -> None:
+        self.grouped = np.empty(CHUNK, dtype=np.float32)
+        self.grown = np.empty(CHUNK, dtype=np.float32)
+        self.falling = np.empty(CHUNK, dtype=np.float32)
+
+
+_SCRATCH = _Scratch()
 
 
 class Runs(NamedTuple):
@@ -51,14 +55,14 @@ class Runs(NamedTuple):
     high: Float32
 
 
-def group(values: Float32, cells: Array | None, num_rows: int, buffers: Buffers) -> Runs:
+def group(values: Float32, cells: Array | None, num_rows: int) -> Runs:
     """Runs of a non-empty chunk; `low` and `high` are not finite where a run holds something that is not."""
     if cells is None:
         bounds = np.array([0, values.size])
     elif num_rows <= FEW:
-        values, bounds = _scan(values, cells, num_rows, buffers.grouped)
+        values, bounds = _scan(values, cells, num_rows, _SCRATCH.grouped)
     else:
-        values, bounds = _sort(values, cells, num_rows, buffers.grouped)
+        values, bounds = _sort(values, cells, num_rows, _SCRATCH.grouped)
     rows = np.flatnonzero(bounds[1:] > bounds[:-1])
     bounds = np.append(bounds[rows], values.size)
     low, high = np.minimum.reduceat(values, bounds[:-1]), np.maximum.reduceat(values, bounds[:-1])
@@ -95,9 +99,9 @@ def add_counts(runs: Runs, grid: LogGrid, table: Int64) -> None:
             table[row] += np.bincount(ids[start:stop], minlength=table.shape[1])
 
 
-def sums(runs: Runs, buffers: Buffers) -> tuple[Float64, Float64]:
+def sums(runs: Runs) -> tuple[Float64, Float64]:
     """Per run: (sum x, sum x^2), and the shifted sums of e^x, e^2x, e^-x as in `exp_sums`."""
-    values, grown, falling, less = _exponentials(runs, buffers)
+    values, grown, falling, less = _exponentials(runs)
     plain, exps = np.zeros((runs.rows.size, 2)), np.zeros((runs.rows.size, 3))
     ones = _ONES[values.dtype.name]
     bounds = runs.bounds.tolist()
@@ -117,7 +121,7 @@ def sums(runs: Runs, buffers: Buffers) -> tuple[Float64, Float64]:
     return plain, exps
 
 
-def _exponentials(runs: Runs, buffers: Buffers) -> tuple[Array, Array, Array, float]:
+def _exponentials(runs: Runs) -> tuple[Array, Array, Array, float]:
     """x, and e^(x - shift) and e^(-x - shift), both less the number that comes last.
 
     Less 1 where all |x| <= 1: there E[e^x] - 1 may be 1e-9, which float32 exponentials would drown.
@@ -125,7 +129,7 @@ def _exponentials(runs: Runs, buffers: Buffers) -> tuple[Array, Array, Array, fl
     """
     values = runs.values
     largest = max(float(runs.high.max()), -float(runs.low.min()))
-    grown, falling = buffers.grown[: values.size], buffers.falling[: values.size]
+    grown, falling = _SCRATCH.grown[: values.size], _SCRATCH.falling[: values.size]
     if largest <= SMALL:
         np.expm1(values, out=grown)
         np.divide(grown, np.add(grown, 1.0, out=falling), out=falling)
