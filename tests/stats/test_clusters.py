@@ -119,3 +119,13 @@ def test_rows_ids_and_non_finite() -> None:
     ):
         with pytest.raises(SummaryError):
             ask()
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.uint64])
+@pytest.mark.parametrize("clusters", [300, 512])
+def test_ids_of_any_integer_type_fall_in_the_same_cluster(kind: type, clusters: int) -> None:
+    ids = np.arange(200)
+    want, got = ClusterTail(clusters=clusters), ClusterTail(clusters=clusters)
+    want.update(np.ones(200, dtype=np.float32), ids=ids)
+    got.update(np.ones(200, dtype=np.float32), ids=ids.astype(kind))
+    assert got == want

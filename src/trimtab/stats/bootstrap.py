@@ -1,0 +1,86 @@
+"""Cluster bootstrap of quantiles of histograms: draw whole clusters with replacement, read the quantile again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.errors import SummaryError
+from trimtab.stats.grid import LogGrid
+
+__all__ = ["factors", "log_quantiles", "standard_error"]
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+
+def log_quantiles(
+    counts: Sequence[Int64], grid: LogGrid, q: float, replicates: int, seed: int
+) -> list[Float64]:
+    """For each (clusters, buckets): log quantile of all clusters, then of each replicate; common draws of clusters.
+
+    SummaryError unless 0 < q < 1; nan where there is nothing, or the quantile is off the grid.
+    """
+    if not 0.0 < q < 1.0:
+        raise SummaryError(f"an interval's q lies in (0, 1), not {q}")
+    occupied = np.flatnonzero(sum(c.sum(axis=1) for c in counts))
+    if occupied.size == 0:
+        return [np.full(replicates + 1, np.nan) for _ in counts]
+    weights = _bootstrap_weights(occupied.size, replicates, seed)
+    return [_log_quantile(np.asarray(weights @ c[occupied], dtype=np.float64), grid, q) for c in counts]
+
+
+@lru_cache(maxsize=128)
+def _bootstrap_weights(groups: int, replicates: int, seed: int) -> Float64:
+    """(1 + replicates, groups): ones, then how often each replicate draws each group; the same for the same arguments."""
+    draws = np.random.default_rng(seed).multinomial(groups, np.full(groups, 1.0 / groups), size=replicates)
+    weights = np.concatenate((np.ones((1, groups)), draws.astype(np.float64)))
+    weights.setflags(write=False)
+    return weights
+
+
+def _log_quantile(counts: Float64, grid: LogGrid, q: float) -> Float64:
+    """(B,) log of the q-quantile of each row of (B, buckets), interpolated; nan where empty or off the grid."""
+    cumulative = np.cumsum(counts, axis=1)
+    target = q * cumulative[:, -1]
+    at = np.argmax(cumulative >= target[:, None], axis=1)
+    each = np.arange(at.size)
+    inside = counts[each, at]
+    share = (target - (cumulative[each, at] - inside)) / np.where(inside > 0, inside, 1.0)
+    inner = np.log(grid.edges()[1:-1])
+    low, high = np.concatenate((inner[:1], inner)), np.concatenate((inner, inner[-1:]))
+    out = low[at] + share * (high[at] - low[at])
+    out[inside == 0] = np.nan
+    if at[0] in (0, grid.num_buckets - 1):
+        out[0] = np.nan
+    return np.asarray(out)
+
+
+def factors(logs: Float64, groups: int, level: float) -> tuple[float, float]:
+    """Factors (low, high) around the first of the log quantiles, from the spread of the others.
+
+    (nan, nan) with fewer than 2 groups or where most replicates are nan. SummaryError unless 0 < level < 1.
+    """
+    if not 0.0 < level < 1.0:
+        raise SummaryError(f"an interval's level lies in (0, 1), not {level}")
+    spread = logs[1:] - logs[0]
+    if groups < 2 or np.isnan(spread).mean() > 0.5:
+        return float("nan"), float("nan")
+    z = NormalDist().inv_cdf((1.0 + level) / 2.0)
+    student = 1.0 + (z * z + 1.0) / (4.0 * (groups - 1))  # t over normal quantile, first order
+    tails = ((1.0 - level) / 2.0, (1.0 + level) / 2.0)
+    low, high = np.nanquantile(spread, tails) * _small_sample(groups) * student
+    return float(np.exp(low)), float(np.exp(high))
+
+
+def standard_error(logs: Float64, groups: int) -> float:
+    """Standard deviation of the replicates' log quantiles; nan with fewer than 2 groups."""
+    return float(np.std(logs[1:])) * _small_sample(groups) if groups > 1 else float("nan")
+
+
+def _small_sample(groups: int) -> float:
+    return float(np.sqrt(groups / (groups - 1)))
