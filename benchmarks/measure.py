@@ -52,6 +52,7 @@ def exact(x: Float32, rows: UInt8, num_rows: int) -> list[npt.NDArray[np.float64
     for row in range(num_rows):
         mine = x[rows == row]
         ranks = [max(0, math.ceil(q * mine.size) - 1) for q in QUANTILES]
+        mine = mine[np.isfinite(mine)]  # ours counts and leaves out what is not
         size = np.abs(mine)
         shares = [np.count_nonzero(size > math.log(tau)) / mine.size for tau in TAUS]
         sizes = np.partition(size, ranks)[ranks]

@@ -28,7 +28,12 @@ def costs(folder: Path) -> tuple[dict[str, float], float, int]:
     """Seconds by cost, wall seconds and number of steps, without the first steps."""
     from trimtab.runs import RunReader
 
-    rows = RunReader(folder).rows("steps")[WARMUP:]
+    reader = RunReader(folder)
+    if reader.rows("errors"):
+        raise SystemExit(
+            f"the monitor failed, so its cost means nothing: {reader.rows('errors')[-1]['error']}"
+        )
+    rows = reader.rows("steps")[WARMUP:]
     names = {name for row in rows for name in row["costs_s"]}
     return (
         {n: sum(row["costs_s"].get(n, 0.0) for row in rows) for n in names},

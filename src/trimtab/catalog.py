@@ -267,9 +267,16 @@ BOUNDS: dict[str, Bound] = {
     ),
     "confirm": Bound(2.0, "consecutive windows", "one window may hold one wild trajectory", _HOUSE),
     "tail_growth": Bound(
+        math.log(2.0),
+        "log of a ratio",
+        "smallest growth of the tail ratio worth a person's attention: 2x. A healthy, learning lab run (constrained arm, two "
+        "seeds) let the p95 ratio grow by 1.8x over 100 steps",
+        "house default; docs/evidence.md will calibrate it",
+    ),
+    "aggregate_growth": Bound(
         math.log(1.5),
         "log of a ratio",
-        "smallest growth of the tail ratio worth a person's attention: 1.5x",
+        "smallest change of an aggregate worth a person's attention: 1.5x",
         _HOUSE,
     ),
     "lagged_growth": Bound(

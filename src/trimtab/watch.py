@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.capture import token_batch
+from trimtab.capture import join_batches, slice_counts, token_batch
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
 from trimtab.detect.pipeline import Pipeline
 from trimtab.errors import RunError
 from trimtab.measure.observe import nonfinite_columns, observe
 from trimtab.measure.pack import StateBlocks
 from trimtab.measure.probes import Probes
-from trimtab.measure.state import SliceState
+from trimtab.measure.state import Accumulator, SliceState
 from trimtab.measure.steps import StepAggregates, observed_columns
 from trimtab.measure.table import not_observed, pair_readings, readings_of
 from trimtab.measure.windows import WindowSet
@@ -44,7 +44,7 @@ LATEST = frozenset(
     (name, key)
     for name in ("text", "post_tool")
     for key in ("drift/p95", "drift/p99", "drift/concentration", "mismatch/p99", "mismatch/token_ess_frac", "total/p99",
-                "ref_logprob/below_5_frac", "tail_ratio/p99", "lagged_drift/p99", "entropy/mean")
+                "ref_logprob/below_5_frac", "tail_ratio/p95", "lagged_drift/p95", "entropy/mean")
 )  # fmt: skip
 """Slice and key of the readings offered to the user's own tracker as `trimtab/<slice>/<key>`."""
 
@@ -99,6 +99,9 @@ class Run:
         self.last_step: int | None = None
         self._episodes: OrderedDict[int, None] = OrderedDict()
         self._blocks = StateBlocks(self.state_every)
+        self._pending: list[tuple[TokenBatch, Any]] = []
+        self._pending_first = -1
+        self._why: dict[str, str] = {}
         self._aggregates = StepAggregates()
         self._new_step()
 
@@ -117,9 +120,8 @@ class Run:
             for column, count in nonfinite_columns(made).items():
                 self._nonfinite[column] = self._nonfinite.get(column, 0) + count
             self._columns |= observed_columns(made)
-            for name, state in observe(made, self._fresh(made)).items():
-                known = self._states.get(name)
-                self._states[name] = state if known is None else known.merge(state)
+            self._counts.append(slice_counts(made, fresh := self._fresh(made)))
+            self._pending.append((made, fresh))
 
     def probe(self, step: int, batch: TokenBatch) -> None:
         """Add a scoring of the fixed probe transcripts by the policy as it is at `step`; see `measure.probes`."""
@@ -153,7 +155,7 @@ class Run:
             written = True
         if not written:
             with self.isolated("flush"):  # the step is part of the run all the same, marked as failed
-                self.writer.commit(self._step_row(int(step), {}, dict(metrics or {}), {}, duration_s))
+                self.writer.commit(self._step_row(int(step), dict(metrics or {}), {}, duration_s))
         self._new_step()
         return fired
 
@@ -168,6 +170,13 @@ class Run:
     def settle(self) -> None:
         """Write what is still in memory; the run stays open."""
         with self.isolated("settle"):
+            if self._pending and self.last_step is not None:
+                held = Accumulator()
+                for batch, fresh in join_batches(self._pending):
+                    for name, state in observe(batch, fresh).items():
+                        held.add(name, state)
+                self._blocks.add(self._pending_first, self.last_step, held.states)
+                self._pending, self._pending_first = [], -1
             self.writer.write("states", self._blocks.finish())
 
     def close(self) -> None:
@@ -185,7 +194,7 @@ class Run:
         self.close()
 
     def _new_step(self) -> None:
-        self._states: dict[str, SliceState] = {}
+        self._counts: list[dict[str, tuple[int, int]]] = []
         self._nonfinite: dict[str, int] = {}
         self._columns: set[str] = set()
         self._probe_readings: list[Reading] = []
@@ -200,7 +209,6 @@ class Run:
         elif step <= self.last_step:
             raise RunError(f"flush(step={step}) after step {self.last_step}: steps must increase")
         self.last_step = step
-        states = self._states
         before = len(self.pipeline.alarms)
         known = list(self.pipeline.alarms)
         if self.probes.last is None:
@@ -209,13 +217,16 @@ class Run:
         for name, value in numbers.items():
             if not np.isfinite(value):
                 self._nonfinite[f"metrics/{name}"] = 1
-        readings = self._close_windows(step, states) + self._probe_readings
+        readings = self._measure(step) + self._probe_readings
+        if (
+            "all" not in self.windows.clocks and not self._pending
+        ):  # a trainer without tokens still has its averages
+            readings += self._aggregates.without_tokens()
         self.latest |= {f"trimtab/{r.slice}/{r.key}": r.value for r in readings if (r.slice, r.key) in LATEST}
         self.pipeline.on_step(step, self._nonfinite, self._columns)
         self.pipeline.on_readings(readings)
         fired = self.pipeline.alarms[before:]
         self.latest["trimtab/num_alarms"] = float(len(self.pipeline.alarms))
-        self.writer.write("states", self._blocks.add(step, states))
         self.writer.write("readings", reading_rows(readings))
         changes = [
             alarm_row(new, "cleared", step)
@@ -224,41 +235,53 @@ class Run:
         ]
         self.writer.write("alarms", [*changes, *(alarm_row(alarm, "fired", step) for alarm in fired)])
         self.writer.write("tools", [{**asdict(call), "step": step} for call in self.pending_tools])
-        self.writer.commit(
-            self._step_row(step, states, metrics, {**not_observed(states), **absent}, duration_s)
-        )
+        self.writer.commit(self._step_row(step, metrics, {**self._why, **absent}, duration_s))
         return fired
 
-    def _close_windows(self, step: int, states: dict[str, SliceState]) -> list[Reading]:
+    def _measure(self, step: int) -> list[Reading]:
+        """Measure what is pending once it is worth a call: a step with a window's tokens, or the end of a stored block."""
+        self._pending_first = step if self._pending_first < 0 else self._pending_first
+        ends = self._blocks.ends_at(step)
+        if (
+            not ends
+            and sum(counts.get("all", (0, 0))[0] for counts in self._counts) < self.windows.min_tokens
+        ):
+            return []
+        pending, first = self._pending, self._pending_first
+        self._pending, self._pending_first = [], -1
+        held = Accumulator()
+        for batch, fresh in join_batches(pending):
+            self._why = not_observed(states := observe(batch, fresh))
+            for name, state in states.items():
+                held.add(name, state)
+        self._blocks.add(first, step, held.states)
+        self.writer.write("states", self._blocks.finish() if ends else [])
+        return self._close_windows(first, step, held.states)
+
+    def _close_windows(self, first: int, step: int, states: dict[str, SliceState]) -> list[Reading]:
         readings: list[Reading] = []
-        closed, pair = self.windows.add(step, step, states)
+        closed, pair = self.windows.add(first, step, states)
         for name, done in closed:
             found = readings_of(name, done.window, done.states[name])
             readings += self._aggregates.apply(found, done.window) if name == "all" else found
         if pair is not None:
             readings += pair_readings(pair.window, pair.states)
-        if "all" not in self.windows.clocks:
-            readings += self._aggregates.without_tokens()
         return readings
 
     def _step_row(
         self,
         step: int,
-        states: dict[str, SliceState],
         metrics: dict[str, float],
         absent: dict[str, str],
         duration_s: float | None,
     ) -> dict[str, Any]:
         costs, self._costs = self._costs, {}  # what follows this row is booked in the next one
-        slices = {}
-        for name, state in states.items():
-            drift = state.parts.get("drift/sketch")
-            p99 = drift.abs_quantile(0.99) if drift is not None else float("nan")
-            slices[name] = {
-                "n_tokens": state.n_tokens,
-                "n_trajectories": state.n_trajectories,
-                "drift_p99": p99,
-            }
+        slices: dict[str, dict[str, int]] = {}
+        for counts in self._counts:
+            for name, (tokens, trajectories) in counts.items():
+                row = slices.setdefault(name, {"n_tokens": 0, "n_trajectories": 0})
+                row["n_tokens"] += tokens
+                row["n_trajectories"] += trajectories
         return {
             "step": step,
             "session": self.writer.session,

@@ -209,7 +209,7 @@ def test_real_tool_calls_are_recorded_and_slice_the_tokens(tiny, tmp_path):
         "post_tool",
         "post_tool/add",
         "post_tool/search",
-        "post_tool/nope",
+        "post_tool/other",
         "turn/2-3",
         "turn/4-7",
     }

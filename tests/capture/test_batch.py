@@ -27,11 +27,7 @@ def test_phase_turn_and_tool_of_every_token():
     assert batch.lengths.tolist() == [9, 3]
     assert batch.phase.tolist() == [0, 0, 1, 1, 1, 1, 2, 1, 1, 0, 0, 0]
     assert batch.turn.tolist() == [1, 1, 2, 2, 2, 2, 2, 3, 3, 1, 1, 1]
-    assert batch.tool.tolist() == [0, 0, 1, 1, 1, 1, 1, 2, 2] + [
-        0,
-        0,
-        0,
-    ]  # 2 = other: stock is not in the table
+    assert batch.tool.tolist() == [0, 0, 1, 1, 1, 1, 1, 2, 2, 0, 0, 0]  # 2 = other: stock is not in the table
 
 
 def test_slices_are_sums_of_disjoint_cells():

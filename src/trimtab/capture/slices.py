@@ -13,7 +13,7 @@ import numpy.typing as npt
 from trimtab.capture.segments import OTHER
 from trimtab.records import TokenBatch
 
-__all__ = ["TURN_BUCKETS", "Cells", "cells_of"]
+__all__ = ["TURN_BUCKETS", "Cells", "cells_of", "slice_counts"]
 
 TURN_BUCKETS = ("1", "2-3", "4-7", "8+")
 _TURN_EDGES = np.array([2, 4, 8])
@@ -52,6 +52,19 @@ def cells_of(batch: TokenBatch) -> Cells:
         for name in _slices_of(cell, batch):
             slices.setdefault(name, []).append(row)
     return Cells(lookup[code], sequence, int(occupied.size), {k: tuple(v) for k, v in sorted(slices.items())})
+
+
+def slice_counts(batch: TokenBatch, fresh: npt.NDArray[np.bool_]) -> dict[str, tuple[int, int]]:
+    """Slice -> (gradient tokens, trajectories counted for the first time); `fresh` (B,) marks those."""
+    cells = cells_of(batch)
+    shape = (batch.num_sequences, cells.num_cells)
+    flat = np.bincount(cells.sequence * max(1, shape[1]) + cells.index, minlength=shape[0] * shape[1])
+    table = flat.reshape(shape)
+    found: dict[str, tuple[int, int]] = {}
+    for name, rows in cells.slices.items():
+        tokens = table[:, list(rows)].sum(axis=1)
+        found[name] = int(tokens.sum()), int(((tokens > 0) & fresh).sum())
+    return found
 
 
 def _slices_of(cell: int, batch: TokenBatch) -> list[str]:

@@ -2,6 +2,8 @@
 
 The first `baseline` values give a mean and a scale; a later value is over the bound when it exceeds the one-sided
 Student-t prediction limit at level 1/arl, and the smallest effect worth attention. `confirm` values in a row fire.
+Growth that is already under way while the baseline is taken would hide in its scatter, so the finished baseline is
+tested once for a trend: a line's slope at the same level, with the same smallest effect from its start to its end.
 A stationary run with independent values therefore fires at most once in `arl` values on average (in fact less often,
 because `confirm` earns no credit in the derivation: it is the margin for autocorrelation and heavy tails).
 """
@@ -38,6 +40,9 @@ class SustainedGrowth:
     values: list[float] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)
     num_skipped: int = 0
+    first: int = -1
+    start: float = math.nan
+    rising: bool = False
     edge: Hysteresis = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,12 +57,37 @@ class SustainedGrowth:
         if len(self.values) < self.baseline:
             self.values.append(value)
             self.errors.append(se)
-            return Decision(False)
+            self.first = step if len(self.values) == 1 else self.first
+            return self._trend() if len(self.values) == self.baseline else Decision(False)
         mean = math.fsum(self.values) / self.baseline
         excess = self.excess(se)
+        if self.rising:  # the level to return to is where the trend began
+            mean, excess = self.start, self.min_effect or self.excess(se)
         distance = self.sign * (value - mean)
         back = distance < bound("clear_frac") * excess
-        return self.edge.update(step, distance > excess, back, mean + self.sign * excess)
+        decision = self.edge.update(step, distance > excess, back, mean + self.sign * excess)
+        self.rising = self.rising and decision.active
+        return decision
+
+    def _trend(self) -> Decision:
+        """Is the baseline itself growing? Least squares, one-sided t test of the slope with baseline - 2 dof."""
+        m = self.baseline
+        middle, mean = (m - 1) / 2.0, math.fsum(self.values) / m
+        sxx = math.fsum((i - middle) ** 2 for i in range(m))
+        slope = math.fsum((i - middle) * (v - mean) for i, v in enumerate(self.values)) / sxx
+        residual = math.fsum((v - mean - slope * (i - middle)) ** 2 for i, v in enumerate(self.values)) / (
+            m - 2
+        )
+        known = sorted(e for e in self.errors if math.isfinite(e))
+        scale = max(math.sqrt(residual), known[len(known) // 2] if known else 0.0)
+        grown = self.sign * slope * (m - 1)
+        bounded = max(self.min_effect, t_quantile(1.0 / self.arl, m - 2) * scale / math.sqrt(sxx) * (m - 1))
+        self.start = mean - slope * middle
+        if grown <= bounded or grown <= 0:
+            return Decision(True, bound=self.start + self.sign * bounded)
+        self.rising = self.edge.active = True
+        self.edge.since = self.first
+        return Decision(True, True, True, since=self.first, bound=self.start + self.sign * bounded)
 
     def excess(self, se: float = math.nan) -> float:
         """How far a value may lie from the baseline's mean."""
@@ -73,10 +103,12 @@ class SustainedGrowth:
             "values": list(self.values),
             "errors": list(self.errors),
             "num_skipped": self.num_skipped,
+            "trend": [self.first, self.start, self.rising],
             "edge": asdict(self.edge),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue where `state` was taken."""
         self.values, self.errors = list(state["values"]), list(state["errors"])
+        self.first, self.start, self.rising = state["trend"]
         self.num_skipped, self.edge = int(state["num_skipped"]), Hysteresis(**state["edge"])

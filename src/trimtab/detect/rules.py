@@ -62,13 +62,13 @@ _HIDDEN_POST = "DESIGN, Growth; Hidden-variance post, January 2026; richardli.xy
 RULES: tuple[Rule, ...] = (
     Rule(
         "post_tool_tail_growth",
-        "tail_ratio/p99",
+        "tail_ratio/p95",
         "post_tool",
         "tail",
         "log",
         lambda: SustainedGrowth(min_effect=bound("tail_growth")),
         "critical",
-        "p99 of |drift| after a tool result grew relative to text",
+        "p95 of |drift| after a tool result grew relative to text",
         "Tokens written after a tool result come from places the reference hardly supports; ratio-based gradients grow a "
         "heavy tail there while the averages stay calm.",
         "Look at reference support and at the tools' outputs in this window. Constrain the tool's output format, raise the "
@@ -77,7 +77,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "lagged_drift_growth",
-        "lagged_drift/p99",
+        "lagged_drift/p95",
         "post_tool",
         "tail",
         "log",
@@ -90,7 +90,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "kl_break", "aggregate/kl", "all", "aggregate", "log",
-        lambda: TrendBreak(min_effect=bound("tail_growth"), sign=1), "warning",
+        lambda: TrendBreak(min_effect=bound("aggregate_growth"), sign=1), "warning",
         "mean KL to the reference left its own trend upwards",
         "The whole policy is moving away from the reference faster than before.",
         "Raise the KL coefficient or lower the learning rate; check which slice carries it.",
@@ -98,7 +98,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "grad_norm_growth", "aggregate/grad_norm", "all", "aggregate", "log",
-        lambda: SustainedGrowth(min_effect=bound("tail_growth")), "warning",
+        lambda: SustainedGrowth(min_effect=bound("aggregate_growth")), "warning",
         "the gradient norm grew over its own baseline",
         "Updates are growing; a collapse by too large steps looks like this.",
         "Check gradient clipping and the learning rate; look at the share of |A w| held by one trajectory.",
@@ -114,7 +114,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "entropy_break", "aggregate/entropy", "all", "aggregate", "log",
-        lambda: TrendBreak(min_effect=bound("tail_growth"), sign=0), "warning",
+        lambda: TrendBreak(min_effect=bound("aggregate_growth"), sign=0), "warning",
         "mean entropy left its own trend",
         "A sudden fall is the start of a collapse to few answers; a sudden rise, of noise.",
         "Look at entropy by slice, and at the outputs themselves.",

@@ -5,7 +5,7 @@ B sequences, N tokens with gradient, C occupied cells. Token sums are made per c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TypeVar
 
@@ -65,6 +65,10 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
     cells = cells_of(batch)
     if cells.num_cells == 0:
         return {}
+    names = cells.slices
+    cells = replace(
+        cells, slices={name: rows for rows, name in {rows: name for name, rows in names.items()}.items()}
+    )
     new = np.ones(batch.num_sequences, bool) if fresh is None else fresh
     run = _Pass(batch, cells, new)
     counts = run.by_sequence(np.ones(cells.index.size))
@@ -87,7 +91,8 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
             weights = values
     _add_plain(run, states)
     _add_mass(run, weights, states)
-    return states
+    by_cells = {cells.slices[name]: state for name, state in states.items()}
+    return {name: by_cells[rows] for name, rows in names.items()}  # slices of the same cells share one state
 
 
 def nonfinite_columns(batch: TokenBatch) -> dict[str, int]:
@@ -207,9 +212,10 @@ def _add_plain(run: _Pass, states: dict[str, SliceState]) -> None:
         sketch.update(batch.ref_logprobs[mask][keep], run.cells.index[keep])
         for name, cells in slices.items():
             states[name].parts["ref_logprob/sketch"] = sketch.select(list(cells))
-    states["all"].parts["alpha/values"] = _filled(Moments(), (batch.phase[mask] > 0).astype(np.float64))
+    every = next(state for name, state in states.items() if len(slices[name]) == run.cells.num_cells)
+    every.parts["alpha/values"] = _filled(Moments(), (batch.phase[mask] > 0).astype(np.float64))
     if batch.reward is not None:
-        states["all"].parts["reward/values"] = _filled(Moments(), batch.reward)
+        every.parts["reward/values"] = _filled(Moments(), batch.reward)
 
 
 def _add_mass(run: _Pass, log_weights: Float32 | None, states: dict[str, SliceState]) -> None:

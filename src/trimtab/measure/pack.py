@@ -25,13 +25,16 @@ class StateBlocks:
     first: int = -1
     last: int = -1
 
-    def add(self, step: int, states: Mapping[str, SliceState]) -> list[dict[str, object]]:
-        """Add a step; the finished block's row when the step ends one, else nothing."""
-        self.first = step if self.first < 0 else self.first
-        self.last = step
+    def add(self, first: int, last: int, states: Mapping[str, SliceState]) -> None:
+        """Add the states of steps first..last."""
+        self.first = first if self.first < 0 else self.first
+        self.last = last
         for name, state in states.items():
             self.held.add(name, state)
-        return self.finish() if (step + 1) % state_block(step, self.every) == 0 else []
+
+    def ends_at(self, step: int) -> bool:
+        """Is `step` the last of its block?"""
+        return (step + 1) % state_block(step, self.every) == 0
 
     def finish(self) -> list[dict[str, object]]:
         """The row of what is held, if anything, and an empty block."""

@@ -70,7 +70,7 @@ def _run(view: RunView) -> Json:
             for name in main
             for q in ("p99", "p95")
         ]
-        + [_lines(view.series("lagged_drift/p99", name), name, "lagged drift p99") for name in main],
+        + [_lines(view.series("lagged_drift/p95", name), name, "lagged drift p95") for name in main],
         "cdf": _cdfs(view.blocks, main),
         "weights": _sliding(view, main, _WEIGHTS, supporting=True),
         "aggregates": _aggregates(view),

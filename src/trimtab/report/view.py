@@ -170,13 +170,10 @@ def _merge_steps(rows: list[Row]) -> list[Row]:
             merged[row["step"]] = {**row, "slices": dict(row["slices"]), "nonfinite": dict(row["nonfinite"])}
             continue
         for name, counts in row["slices"].items():
-            mine = known["slices"].get(
-                name, {"n_tokens": 0, "n_trajectories": 0, "drift_p99": counts["drift_p99"]}
-            )
+            mine = known["slices"].get(name, {"n_tokens": 0, "n_trajectories": 0})
             known["slices"][name] = {
                 "n_tokens": mine["n_tokens"] + counts["n_tokens"],
                 "n_trajectories": mine["n_trajectories"] + counts["n_trajectories"],
-                "drift_p99": max(mine["drift_p99"], counts["drift_p99"]),
             }
         for column, count in row["nonfinite"].items():
             known["nonfinite"][column] = known["nonfinite"].get(column, 0) + count

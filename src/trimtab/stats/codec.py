@@ -34,6 +34,8 @@ def varints(numbers: npt.ArrayLike) -> bytes:
     values = np.asarray(numbers, dtype=np.uint64)
     if values.size == 0:
         return b""
+    if int(values.max()) < 0x80:  # nearly always: counts and gaps are small
+        return bytes(values.astype(np.uint8))
     longest = max(1, -(-int(values.max()).bit_length() // 7))
     groups = values[:, None] >> (np.arange(longest, dtype=np.uint64) * np.uint64(7))
     more = np.zeros(groups.shape, dtype=bool)
@@ -50,7 +52,12 @@ def pack_array(array: Array) -> bytes:
         return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
     flat = array.ravel()
     at = np.flatnonzero(flat)
-    return varints([at.size]) + varints(np.diff(at, prepend=0)) + varints(flat[at])
+    if not at.size:
+        return b"\x00"
+    numbers = np.empty(2 * at.size + 1, dtype=np.int64)
+    numbers[0], numbers[1], numbers[at.size + 1 :] = at.size, at[0], flat[at]
+    np.subtract(at[1:], at[:-1], out=numbers[2 : at.size + 1])
+    return varints(numbers)
 
 
 def frame(kind: bytes, parameters: Sequence[int], arrays: Sequence[Array]) -> bytes:

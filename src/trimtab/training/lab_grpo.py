@@ -16,6 +16,7 @@ from trimtab.lab.arms import open_arm
 from trimtab.lab.model import agent_path, load_agent
 from trimtab.lab.probes import probe_bank
 from trimtab.lab.tasks import correct_reward, format_reward
+from trimtab.lab.world import TOOL_NAMES
 from trimtab.traces.tool_call import ToolCall
 from trimtab.watch import Run
 
@@ -58,7 +59,7 @@ def lab_trainer(
         "num_generations": generations,
         "max_completion_length": opened.arm.limits.max_tokens,
         "max_steps": steps,
-        "learning_rate": 1e-4,
+        "learning_rate": 2e-4,
         "lr_scheduler_type": "constant",
         "temperature": opened.arm.limits.temperature,
         "beta": 0.0,
@@ -88,7 +89,7 @@ def watch_lab(
     trainer: GRPOTrainer, folder: str | Path, calls: list[dict[str, Any]] | None = None, **options: Any
 ) -> Run:
     """`watch` with the lab's fixed probe bank; tool calls the rollouts made are recorded too."""
-    run = watch(trainer, folder, probes=_trl_probes(), **options)
+    run = watch(trainer, folder, probes=_trl_probes(), tool_names=TOOL_NAMES, **options)
     if calls is not None:
         inner = trainer._calculate_rewards
 

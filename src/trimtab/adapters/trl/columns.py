@@ -25,7 +25,12 @@ _ABSENT = {
 
 
 def arrays_of(
-    batch: Mapping[str, Any], rows: Sequence[Any], scored: tuple[Any, Any] | None, reference: str
+    batch: Mapping[str, Any],
+    generation: Any,
+    rows: np.ndarray,
+    scored: tuple[Any, Any] | None,
+    reference: str,
+    tool_table: Sequence[str],
 ) -> dict[str, Any]:
     """Arguments of `trimtab.token_batch` for one TRL micro-batch, copied off the device in one transfer.
 
@@ -57,15 +62,15 @@ def arrays_of(
         "absent": {name: why for name, why in _ABSENT.items() if name not in found},
         **found,
     }
-    if rows:
-        names_seen = sorted({tool for row in rows for tool in row.tools})
+    if generation is not None:
+        chosen = rows.tolist()
         result |= {
-            "episode_id": np.array([row.episode_id for row in rows]),
-            "group": np.array([row.group for row in rows]),
-            "reward": np.array([row.reward for row in rows]),
-            "reward_parts": {name: np.array([row.parts[name] for row in rows]) for name in rows[0].parts},
-            "stop_reason": [row.stop_reason for row in rows],
-            "tools": [row.tools for row in rows],
-            "tool_names": names_seen,
+            "episode_id": generation.episode_id[rows],
+            "group": generation.group[rows],
+            "reward": generation.reward[rows],
+            "reward_parts": {name: values[rows] for name, values in generation.parts.items()},
+            "stop_reason": [generation.stop_reason[i] for i in chosen],
+            "tools": [generation.tools[i] for i in chosen],
+            "tool_names": tool_table,
         }
     return result

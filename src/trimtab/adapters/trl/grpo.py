@@ -7,7 +7,7 @@ apart from one key added to the batch, `trimtab_row`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,37 +18,52 @@ from trimtab.adapters.trl.columns import arrays_of
 from trimtab.adapters.trl.probes import ProbeScorer
 from trimtab.adapters.trl.reference import make_reference, sample_rows
 from trimtab.adapters.trl.tools import ToolRecorder
+from trimtab.capture.segments import MAX_NAMES
 from trimtab.watch import Run
 
-__all__ = ["GrpoCapture", "Row"]
+__all__ = ["Generation", "GrpoCapture"]
 
 ROW_KEY = "trimtab_row"
 _IMAGE_KEYS = ("pixel_values", "image_grid_thw", "token_type_ids", "mm_token_type_ids")
 
 
 @dataclass
-class Row:
-    """What is known of one completion before TRL shuffles the batch."""
+class Generation:
+    """What is known of the completions of one generation (B of this rank) before TRL shuffles them.
 
-    episode_id: int
-    group: int
-    reward: float
-    parts: dict[str, float]
-    stop_reason: str
-    tools: list[str]
+    `first` is the row id of the first; the arrays are in the order of row ids.
+    """
+
+    first: int
+    episode_id: np.ndarray
+    group: np.ndarray
+    reward: np.ndarray
+    parts: dict[str, np.ndarray]
+    stop_reason: list[str]
+    tools: list[list[str]]
 
 
 class GrpoCapture:
     """Collects the micro-batches of a step on the device; `close_step` copies and observes them."""
 
     def __init__(
-        self, trainer: Any, run: Run, reference: str, rows: float, every: int, probes: Any, probe_every: int
+        self,
+        trainer: Any,
+        run: Run,
+        reference: str,
+        rows: float,
+        every: int,
+        probes: Any,
+        probe_every: int,
+        tool_names: Sequence[str],
     ) -> None:
         self.trainer, self.run, self.share, self.every = trainer, run, rows, every
         self.reference = make_reference(trainer, reference)
         self.probes = ProbeScorer(run, probes, probe_every)
         self.rng = np.random.default_rng(trainer.args.seed)
-        self.rows: dict[int, Row] = {}
+        self.generations: list[Generation] = []
+        self.table = list(tool_names)
+        self.declared = bool(tool_names)
         self.pending: list[dict[str, Any]] = []
         self.losses: list[torch.Tensor] = []
         self.next_row = 0
@@ -110,19 +125,23 @@ class GrpoCapture:
         trainer, count = self.trainer, batch["completion_ids"].size(0)
         world, rank = trainer.accelerator.num_processes, trainer.accelerator.process_index
         names, weights = trainer.reward_func_names, trainer.reward_weights.double().cpu().numpy()
-        stops = _stop_reasons(batch, trainer)
         rewards = self._rewards if self._rewards is not None else np.full((count, len(names)), np.nan)
-        self.rows = {key: row for key, row in self.rows.items() if key >= self.next_row - 2 * count}
-        for i in range(count):
-            key = self.next_row + i
-            parts = {name: float(value) for name, value in zip(names, rewards[i], strict=True)}
-            known = ~np.isnan(rewards[i])
-            reward = float((rewards[i] * weights)[known].sum()) if known.any() else float("nan")
-            tools = (
-                self.tools.names[i] if i < len(self.tools.names) else list(inputs[i].get("tool_names") or [])
-            )
-            group = (key * world + rank * count) // trainer.num_generations
-            self.rows[key] = Row(key * world + rank, group, reward, parts, stops[i], [str(t) for t in tools])
+        scored = ~np.isnan(rewards)
+        total = np.where(scored.any(axis=1), np.where(scored, rewards * weights, 0.0).sum(axis=1), np.nan)
+        keys = np.arange(self.next_row, self.next_row + count)
+        tools = self.tools.names or [list(row.get("tool_names") or []) for row in inputs]
+        self.generations = [
+            *self.generations[-1:],
+            Generation(
+                first=self.next_row,
+                episode_id=keys * world + rank,
+                group=(keys * world + rank * count) // trainer.num_generations,
+                reward=total,
+                parts={name: rewards[:, i] for i, name in enumerate(names)},
+                stop_reason=_stop_reasons(batch, trainer),
+                tools=tools,
+            ),
+        ]
         batch[ROW_KEY] = torch.arange(
             self.next_row, self.next_row + count, device=batch["completion_ids"].device
         )
@@ -136,13 +155,31 @@ class GrpoCapture:
         for batch in pending:
             with self.run.isolated("observe batch"):
                 scored = self._score_reference(step, batch)
-                rows = [self.rows[key] for key in batch[ROW_KEY].tolist()] if ROW_KEY in batch else []
-                self.run.observe(**arrays_of(batch, rows, scored, self.reference.name))
+                generation, rows = self._rows_of(batch)
+                table = self._tool_table(generation)
+                self.run.observe(**arrays_of(batch, generation, rows, scored, self.reference.name, table))
                 self.probes.keep_first(batch)
         if self.probes.due(step):
             with self.run.isolated("score probes", cost="probes"):
                 self.run.probe(step, self.probes.score(self.trainer))
         return {"loss": float(torch.stack(losses).sum())} if losses else {}
+
+    def _rows_of(self, batch: Mapping[str, Any]) -> tuple[Generation | None, np.ndarray]:
+        """The generation a micro-batch comes from, and the place of each of its rows there."""
+        keys = batch[ROW_KEY].cpu().numpy() if ROW_KEY in batch else np.zeros(0, np.int64)
+        for generation in reversed(self.generations):
+            if keys.size and keys.min() >= generation.first:
+                return generation, keys - generation.first
+        return None, keys
+
+    def _tool_table(self, generation: Generation | None) -> list[str]:
+        """The tools with a slice of their own: declared, or the trainer's, or the first 16 names seen."""
+        if not self.declared:
+            known = sorted(self.tools.known)
+            self.declared = bool(known)
+            new = known or [name for tools in (generation.tools if generation else []) for name in tools]
+            self.table = list(dict.fromkeys([*self.table, *new]))[:MAX_NAMES]
+        return self.table
 
     def absent(self) -> dict[str, str]:
         """What this trainer does not give."""
@@ -168,11 +205,12 @@ class GrpoCapture:
 
 
 def _stop_reasons(batch: Mapping[str, Any], trainer: Any) -> list[str]:
-    """eos or length, by the last token of each completion."""
-    ids, lengths = batch["completion_ids"].cpu(), batch["completion_mask"].sum(dim=1).cpu()
+    """eos or length, by the last token of each completion; masked when TRL masked the whole of it."""
+    lengths = batch["completion_mask"].sum(dim=1)
+    last = batch["completion_ids"].gather(1, (lengths - 1).clamp(min=0)[:, None])[:, 0].tolist()
     tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
     ends = {tokenizer.eos_token_id, tokenizer.pad_token_id}
     return [
-        "masked" if n == 0 else "eos" if int(ids[i, n - 1]) in ends else "length"
-        for i, n in enumerate(lengths.tolist())
+        "masked" if n == 0 else "eos" if token in ends else "length"
+        for n, token in zip(lengths.tolist(), last, strict=True)
     ]

@@ -23,12 +23,14 @@ class ToolRecorder:
     def __init__(self, trainer: Any, run: Run) -> None:
         self.trainer, self.run = trainer, run
         self.names: list[list[str]] = []
+        self.known: set[str] = set()
         self._inner = trainer._tool_call_loop
         trainer._tool_call_loop = self._loop
 
     def _loop(self, *args: Any, **kwargs: Any) -> Any:
         trainer = self.trainer
         sync, asynchronous = trainer._sync_tool_dicts, trainer._async_tool_dicts
+        self.known |= {name for tools in (*sync, *asynchronous) for name in tools}
         with self.run.isolated("wrap tools"):
             trainer._sync_tool_dicts = [{n: self._timed(n, f) for n, f in tools.items()} for tools in sync]
             trainer._async_tool_dicts = [

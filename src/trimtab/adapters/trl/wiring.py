@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import transformers
@@ -27,6 +27,7 @@ def watch(
     reference_every: int = 1,
     probes: Literal["auto", "off"] | Mapping[str, Any] = "auto",
     probe_every: int = 10,
+    tool_names: Sequence[str] = (),
     log_readings: bool = True,
     strict: bool = False,
     **open_with: Any,
@@ -40,7 +41,9 @@ def watch(
     steps; "auto" keeps the first ones with a tool result. Other trainers: step metrics, and log-probabilities of chosen
     and rejected tokens for DPO. `log_readings` adds readings to `trainer.log`, so they reach W&B or TensorBoard.
 
-    A rollout_func may return `tool_names`, for each sample the tools in the order of their results.
+    A rollout_func may return `tool_names`, for each sample the tools in the order of their results. The argument
+    `tool_names` declares the tools that get a slice of their own (at most 16, others are `other`); without it they are
+    the trainer's tools, or for a rollout_func the first 16 names seen.
 
     Call it after the trainer is built and before `train()`. Under accelerate every rank calls it and writes its shard.
     Raises UnsupportedError for an object that is not a Hugging Face trainer, RunError for an unusable folder.
@@ -62,7 +65,9 @@ def watch(
     run = open_run(folder, rank=trainer.accelerator.process_index, config=config, strict=strict, **open_with)
     capture: Any = None
     if isinstance(trainer, trl.GRPOTrainer):
-        capture = GrpoCapture(trainer, run, reference, reference_rows, reference_every, probes, probe_every)
+        capture = GrpoCapture(
+            trainer, run, reference, reference_rows, reference_every, probes, probe_every, tool_names
+        )
     elif isinstance(trainer, trl.DPOTrainer):
         capture = DpoCapture(trainer, run)
     StepCloser(trainer, run, capture, log_readings)

@@ -1,0 +1,66 @@
+"""Several small batches as one: the cost of measuring is a cost a call, and a call can serve many steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from trimtab.records import LOGPROB_COLUMNS, Bool, TokenBatch
+
+__all__ = ["join_batches"]
+
+_TOKENS = ("loss_mask", "phase", "tool", "turn", "source")
+_OPTIONAL = (*LOGPROB_COLUMNS, "advantages", "entropy", "reward")
+
+
+def join_batches(pairs: Sequence[tuple[TokenBatch, Bool]]) -> list[tuple[TokenBatch, Bool]]:
+    """The same tokens in as few batches as their columns, tables and references allow, in order.
+
+    Each comes with a flag a sequence (B,), which is joined the same way.
+
+    Only what measures read is kept: per-token ids, policy versions, groups and reward parts are dropped.
+    """
+    found = []
+    for _, group in groupby(pairs, key=lambda pair: _kind(pair[0])):
+        batches, flags = zip(*group, strict=True)
+        found.append((_join(list(batches)), np.concatenate(flags)))
+    return found
+
+
+def _kind(batch: TokenBatch) -> tuple[Any, ...]:
+    present = tuple(name for name in _OPTIONAL if getattr(batch, name) is not None)
+    tables = (batch.tool_names, batch.source_names, batch.reference, batch.same)
+    return (
+        present,
+        batch.ref_scored is None,
+        tables,
+        sorted(batch.conventions.items(), key=str),
+        sorted(batch.absent.items()),
+    )
+
+
+def _join(batches: list[TokenBatch]) -> TokenBatch:
+    if len(batches) == 1:
+        return batches[0]
+    first = batches[0]
+    names = [
+        *_TOKENS,
+        "lengths",
+        "episode_id",
+        *(n for n in (*_OPTIONAL, "ref_scored") if getattr(first, n) is not None),
+    ]
+    changes: dict[str, Any] = {
+        name: np.concatenate([getattr(batch, name) for batch in batches]) for name in names
+    }
+    changes |= {
+        "token_ids": None,
+        "policy_version": None,
+        "group": None,
+        "reward_parts": {},
+        "stop_reason": None,
+    }
+    return replace(first, **changes)
