@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import tempfile
 
+import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
@@ -60,7 +61,9 @@ def main() -> None:
             max_completion_length=32,
             logging_steps=1,
             report_to=[],
-        ),
+            use_cpu=not torch.cuda.is_available(),
+            bf16=torch.cuda.is_available(),
+        ),  # fmt: skip
         train_dataset=Dataset.from_list(rows),
         environment_factory=LabEnvironment,
     )

@@ -261,7 +261,7 @@ BOUNDS: dict[str, Bound] = {
     "baseline": Bound(
         10.0,
         "windows",
-        "the t bound with 9 degrees of freedom is 4.3 scales at level 1/1000; fewer windows make it "
+        "the t bound with 6 degrees of freedom is 5.2 scales at level 1/1000; fewer windows make it "
         "useless, more delay the first verdict",
         _HOUSE,
     ),

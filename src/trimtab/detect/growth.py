@@ -1,6 +1,7 @@
 """Growth over a run's own baseline, with a stated false-alarm budget.
 
-The first `baseline` values give a mean and a scale; a later value is over the bound when it exceeds the one-sided
+The first `baseline` values give a mean and a scale, the scale from successive differences (von Neumann 1941), which a slow
+trend does not inflate, with two thirds of the degrees of freedom. A later value is over the bound when it exceeds the one-sided
 Student-t prediction limit at level 1/arl, and the smallest effect worth attention. `confirm` values in a row fire.
 Growth that is already under way while the baseline is taken would hide in its scatter, so the finished baseline is
 tested once for a trend: a line's slope at the same level, with the same smallest effect from its start to its end.
@@ -47,7 +48,7 @@ class SustainedGrowth:
 
     def __post_init__(self) -> None:
         self.edge = Hysteresis(self.confirm)
-        self._t = t_quantile(1.0 / self.arl, self.baseline - 1)
+        self._t = t_quantile(1.0 / self.arl, max(1, 2 * (self.baseline - 1) // 3))
 
     def update(self, step: int, value: float, se: float = math.nan) -> Decision:
         """Take one value; `se` is its measurement error, which widens the bound when it exceeds the baseline's scatter."""
@@ -70,32 +71,31 @@ class SustainedGrowth:
         return decision
 
     def _trend(self) -> Decision:
-        """Is the baseline itself growing? Least squares, one-sided t test of the slope with baseline - 2 dof."""
+        """Is the baseline itself growing? Least squares, one-sided t test of the slope."""
         m = self.baseline
         middle, mean = (m - 1) / 2.0, math.fsum(self.values) / m
         sxx = math.fsum((i - middle) ** 2 for i in range(m))
         slope = math.fsum((i - middle) * (v - mean) for i, v in enumerate(self.values)) / sxx
-        residual = math.fsum((v - mean - slope * (i - middle)) ** 2 for i, v in enumerate(self.values)) / (
-            m - 2
-        )
-        known = sorted(e for e in self.errors if math.isfinite(e))
-        scale = max(math.sqrt(residual), known[len(known) // 2] if known else 0.0)
         grown = self.sign * slope * (m - 1)
-        bounded = max(self.min_effect, t_quantile(1.0 / self.arl, m - 2) * scale / math.sqrt(sxx) * (m - 1))
+        limit = max(self.min_effect, self._t * self._scale() / math.sqrt(sxx) * (m - 1))
         self.start = mean - slope * middle
-        if grown <= bounded or grown <= 0:
-            return Decision(True, bound=self.start + self.sign * bounded)
+        end = self.start + self.sign * limit
+        if grown <= limit or grown <= 0:
+            return Decision(True, bound=end)
         self.rising = self.edge.active = True
         self.edge.since = self.first
-        return Decision(True, True, True, since=self.first, bound=self.start + self.sign * bounded)
+        return Decision(True, True, True, since=self.first, bound=end)
+
+    def _scale(self, se: float = math.nan) -> float:
+        """Scatter of one value: from successive differences, at least the median measurement error."""
+        steps = [b - a for a, b in zip(self.values, self.values[1:], strict=False)]
+        variance = math.fsum(d * d for d in steps) / (2 * len(steps))
+        known = sorted(e for e in (*self.errors, se) if math.isfinite(e))
+        return max(math.sqrt(variance), known[len(known) // 2] if known else 0.0)
 
     def excess(self, se: float = math.nan) -> float:
         """How far a value may lie from the baseline's mean."""
-        mean = math.fsum(self.values) / self.baseline
-        variance = math.fsum((v - mean) ** 2 for v in self.values) / (self.baseline - 1)
-        known = [e for e in (*self.errors, se) if math.isfinite(e)]
-        scale = max(math.sqrt(variance), sorted(known)[len(known) // 2] if known else 0.0)
-        return max(self.min_effect, self._t * scale * math.sqrt(1.0 + 1.0 / self.baseline))
+        return max(self.min_effect, self._t * self._scale(se) * math.sqrt(1.0 + 1.0 / self.baseline))
 
     def state(self) -> dict[str, Any]:
         """Everything `restore` needs, as JSON types."""

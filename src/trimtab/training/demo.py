@@ -27,6 +27,9 @@ from trimtab.report.view import RunView, load_view
 __all__ = ["main", "run_arm", "run_demo"]
 
 ARMS = ("constrained", "open")
+DEMO_WINDOW = (
+    600  # tokens: the lab writes 100 to 350 a step after a tool result, so windows close every few steps
+)
 
 
 def run_arm(arm: str, folder: Path, steps: int, seed: int) -> None:
@@ -37,7 +40,9 @@ def run_arm(arm: str, folder: Path, steps: int, seed: int) -> None:
     trainer = lab_trainer(
         arm, folder.with_name(f"{folder.name}.trainer"), steps=steps, seed=seed, calls=calls
     )
-    watch_lab(trainer, folder, calls, reference_rows=1.0, probe_every=5)
+    watch_lab(
+        trainer, folder, calls, reference_rows=1.0, probe_every=5, min_tokens=DEMO_WINDOW, state_every=2
+    )
     trainer.train()
 
 
@@ -61,11 +66,13 @@ def run_demo(out: Path, steps: int, seed: int, console: Console) -> Path:
             )
     views = [load_view(folder / arm) for arm in ARMS]
     for view in views:
-        console.print("\n".join(diagnosis_lines(diagnosis(view))), markup=False, highlight=False)
+        console.print(
+            "\n".join(diagnosis_lines(diagnosis(view))), markup=False, highlight=False, soft_wrap=True
+        )
         console.print()
     report = folder / "report.html"
     write_html(build_payload(views, "Constrained against open-ended tool outputs"), report)
-    console.print(_comparison(*views), markup=False)
+    console.print(_comparison(*views), markup=False, soft_wrap=True)
     console.print(f"Finished in {time.time() - start:.0f} s. Report: {report}", markup=False, soft_wrap=True)
     return report
 
@@ -137,7 +144,7 @@ def main() -> None:
     """Parse arguments and run; one clear line and exit code 2 when an arm could not run."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo"))
-    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--steps", type=int, default=110)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--arm", choices=ARMS, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)

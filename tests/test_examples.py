@@ -1,0 +1,71 @@
+"""The two example scripts and the demo run as a user would run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("trl", reason="needs the trl extra")
+
+from trimtab.report.view import load_view
+
+ROOT = Path(__file__).parents[1]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def run(cwd: Path, *command: str) -> str:
+    done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_torch_loop(tmp_path):
+    run(tmp_path, sys.executable, str(ROOT / "examples" / "torch_loop.py"), "--steps", "6")
+    view = load_view(tmp_path / "runs" / "torch_loop")
+    assert [row["step"] for row in view.steps] == list(range(6))
+    assert not view.errors
+    assert {"text", "post_tool", "post_tool/price"} <= set(view.slices)
+    mismatch = {r.slice: r.value for r in view.readings if r.key == "total/p99"}
+    assert mismatch
+    assert mismatch["all"] < 1e-4  # the sampler is the trainer's own engine
+
+
+def test_torch_loop_is_short():
+    assert len((ROOT / "examples" / "torch_loop.py").read_text().splitlines()) < 80
+
+
+def test_trl_environment(tmp_path):
+    run(tmp_path, sys.executable, str(ROOT / "examples" / "trl_environment.py"))
+    view = load_view(tmp_path / "runs" / "trl_environment")
+    assert [row["step"] for row in view.steps] == [1, 2, 3]
+    assert not view.errors
+    assert view.readings == []
+    assert view.verdict.word == "not judged yet"
+    assert "ref_logprobs" in view.steps[-1]["columns"]
+
+
+def test_demo(tmp_path):
+    out = run(
+        tmp_path,
+        sys.executable,
+        "-m",
+        "trimtab.training.demo",
+        "--steps",
+        "4",
+        "--out",
+        str(tmp_path / "demo"),
+    )
+    report = Path(out.split("Report: ")[1].strip())
+    assert report.stat().st_size > 100_000
+    payload = (
+        report.read_text().split('<script type="application/json"')[1].split(">", 1)[1].split("</script>")[0]
+    )
+    assert [r["name"] for r in json.loads(payload)["runs"]] == ["constrained", "open"]
+    assert "NOT JUDGED YET" in out
+    assert not any(load_view(report.parent / arm).errors for arm in ("constrained", "open"))
+    assert load_view(report.parent / "open").tools
