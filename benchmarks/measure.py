@@ -2,7 +2,7 @@
 
     python benchmarks/measure.py [--json] [--seconds 6]
 
-Three competitors, interleaved in one run, the best repetition of each: `LogSketch.update` (histogram, exact sums, extremes
+Three competitors, interleaved in one run, the best repetition of each: `LogSketch.update` (histogram, sums, extremes
 of every slice); one float32 `np.exp` pass into a preallocated array (the floor: no per-token work is much cheaper); and
 the same answers by masks: per slice a partition for p50..p99.9, the extremes, and float64 sums.
 With --json the last line is one JSON object of figures at 10^6 tokens.

@@ -1,6 +1,6 @@
 """Mergeable summaries of streams of numbers: constant memory, exact where it can be, the rest with a stated error.
 
-    LogSketch    log-histogram, exact sums and extremes of log-ratios, by slice cell
+    LogSketch    log-histogram, sums (to 1e-7) and exact extremes of log-ratios, by slice cell
     LogMoments   ESS and E[w], E[w^2] of log-weights of any magnitude
     Moments      mean, variance, extremes of plain values
     TopK         the k largest values, exact
