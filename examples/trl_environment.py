@@ -63,7 +63,7 @@ def main() -> None:
             report_to=[],
             use_cpu=not torch.cuda.is_available(),
             bf16=torch.cuda.is_available(),
-        ),  # fmt: skip
+        ),
         train_dataset=Dataset.from_list(rows),
         environment_factory=LabEnvironment,
     )
