@@ -16,8 +16,9 @@ __all__ = ["khat"]
 
 
 def khat(state: SliceState) -> Iterator[Value]:
-    """`<ratio>/khat`, `<ratio>/khat_inverse`, `<ratio>/khat_bound`; from exact top-k values, or from the histogram's tail
-    where the state was read back from disk."""
+    """`<ratio>/khat`, `<ratio>/khat_inverse`, `<ratio>/khat_bound`; from exact top-k values where they
+    reach (up to about 29,000 tokens, and not after a reload from disk), else from the histogram's tail, whose bias is smaller
+    than that of a tail cut at 512 (tests/stats/test_pareto.py: worst 0.02 against 0.24 at 100,000 values)."""
     for name, ratio in RATIOS.items():
         sketch = state.parts.get(f"{name}/sketch")
         if sketch is None or "khat" not in ratio.valid:
@@ -25,7 +26,7 @@ def khat(state: SliceState) -> Iterator[Value]:
         n = sketch.count
         for part, side, key in (("upper", "upper", "khat"), ("lower", "lower", "khat_inverse")):
             top = state.parts.get(f"{name}/{part}")
-            if top is not None:
+            if top is not None and pareto_tail_size(n) < top.k:
                 values = top.values()
             else:
                 values = sketch.tail_values(side, pareto_tail_size(n) + 1)
