@@ -19,16 +19,15 @@ from trimtab.report.view import load_view
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
-import os, sys
+import json, os, sys
 from pathlib import Path
-import transformers
 from trl import GRPOTrainer
 from tests.adapters.tiny_trl import grpo_config, random_reward, text_rows, make_tokenizer
 from trimtab.adapters.trl import watch
 
 model, work, steps, resume = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "resume"
 changes = {"ddp_backend": "gloo"} if int(os.environ.get("WORLD_SIZE", 1)) > 1 else {}
-config = grpo_config(work, max_steps=steps, save_strategy="steps", save_steps=1, save_total_limit=2, learning_rate=1e-2, **changes)
+config = grpo_config(work, max_steps=steps, save_strategy="steps", save_steps=1, save_total_limit=4, learning_rate=1e-2, **changes)
 trainer = GRPOTrainer(model, random_reward, args=config, train_dataset=text_rows(64), processing_class=make_tokenizer())
 print("world", trainer.accelerator.num_processes, flush=True)
 run = watch(trainer, work / "run", reference_rows=1.0, min_tokens=20, min_trajectories=2, state_every=1, strict=True)
@@ -38,8 +37,13 @@ def flush(step, *a, **k):
     print("flushed", step, flush=True)
     return out
 run.flush = flush
-last = transformers.trainer_utils.get_last_checkpoint(str(work / "out")) if resume and (work / "out").exists() else None
-trainer.train(resume_from_checkpoint=last)
+def whole(checkpoint):  # kill -9 may leave a half-written checkpoint; transformers writes trainer_state.json last
+    try:
+        return json.loads((checkpoint / "trainer_state.json").read_text())["global_step"]
+    except (OSError, ValueError, KeyError):
+        return -1
+found = sorted(((whole(c), str(c)) for c in (work / "out").glob("checkpoint-*")), reverse=True) if resume else []
+trainer.train(resume_from_checkpoint=found[0][1] if found and found[0][0] > 0 else None)
 """
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 

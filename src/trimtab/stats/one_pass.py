@@ -19,7 +19,7 @@ from trimtab.stats.grid import LogGrid
 
 __all__ = ["CHUNK", "Runs", "add_counts", "group", "sums"]
 
-CHUNK = 131_072  # values of one chunk: its temporaries stay in cache
+CHUNK = 98_304  # values of one chunk: its temporaries stay in cache
 PIECE = 9_984
 FEW = 3
 LONG = 32_768  # values a run from which counting raw numbers and folding them is the faster way
