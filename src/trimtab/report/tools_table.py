@@ -7,14 +7,22 @@ from typing import Any
 
 import numpy as np
 
+from trimtab.capture.segments import MAX_NAMES
+
 __all__ = ["tools_table"]
 
 
 def tools_table(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Calls, share of errors, latency p50 and p99 in seconds, median result size, most used tool first."""
+    """Calls, share of errors, latency p50 and p99 in seconds, median result size, most used tool first.
+
+    Beyond the 16 most called names (a model makes names up) calls are gathered under `other`, with their number.
+    """
     by_tool: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_tool.setdefault(str(row["name"]), []).append(row)
+    rare = sorted(by_tool, key=lambda name: -len(by_tool[name]))[MAX_NAMES:]
+    if rare:
+        by_tool[f"other ({len(rare)} names)"] = [row for name in rare for row in by_tool.pop(name)]
     table = []
     for tool, calls in by_tool.items():
         latency = np.array([row["latency_s"] for row in calls], dtype=np.float64)
