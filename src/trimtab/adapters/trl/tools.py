@@ -14,8 +14,6 @@ from trimtab.watch import Run
 
 __all__ = ["ToolRecorder"]
 
-_MAX_CALLS_A_STEP = 10_000
-
 
 class ToolRecorder:
     """Wraps `_tool_call_loop` of a trainer. `names[row]` lists the tools in the order of their results, a turn each."""
@@ -113,6 +111,5 @@ class ToolRecorder:
         self, name: str, arguments: Mapping[str, Any], result: Any, error: str, seconds: float
     ) -> None:
         with self.run.isolated("record tool call"):
-            if len(self.run.pending_tools) < _MAX_CALLS_A_STEP:
-                size = 0 if result is None else len(str(result))
-                self.run.tool_call(ToolCall(name, dict(arguments), size, error, seconds))
+            size = 0 if result is None else len(str(result))
+            self.run.tool_call(ToolCall(name, dict(arguments), size, error, seconds))
