@@ -26,7 +26,7 @@ class LogSketch(LogQueries):
 
     x are log-ratios in nats, float32. Counted in buckets of 2^mantissa_bits an octave of |x|, over
     2^lowest_exponent..2^highest_exponent and both signs; counts and extremes are exact; sums add short float32
-    pieces in float64 (error about 1e-7 of the sum of sizes) and are safe at any |x|. nan, +inf and -inf are counted
+    pieces in float64 (error below 1e-6 of the sum of sizes) and are safe at any |x|. nan, +inf and -inf are counted
     apart and enter nothing else. Rows are disjoint cells: `select` adds some up into one row, which alone answers
     queries; SummaryError otherwise, and on unequal parameters in `merge`.
     The bucket method: facts/diagnostics.md section 5; DDSketch (Masson et al. 2019, eq. 2) gives the same guarantee.

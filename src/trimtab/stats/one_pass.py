@@ -3,7 +3,8 @@
 Measured with benchmarks/measure.py before it was written this way: a radix argsort of small row numbers costs 4 ns a
 token where five weighted bincounts cost 12, and dot products of pieces sum a float32 array in 0.15 ns where reduceat
 takes 0.6. Pieces of 9,984 stay under the length at which OpenBLAS would start threads (10,000), and are short enough
-for float32 partial sums (relative error about 1e-7), which are folded in float64.
+for float32 partial sums (relative error below 1e-6), which are folded in float64. Sorting parts whose order stays in
+the second-level cache, and summing exponentials while they are there, saves a sixth of the whole.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from trimtab.stats.grid import LogGrid
 
 __all__ = ["CHUNK", "Runs", "add_counts", "group", "sums"]
 
-CHUNK = 98_304  # values of one chunk: its temporaries stay in cache
-PIECE = 9_984
+CHUNK = 262_144  # values brought together at a time
+PART = 65_536  # values of one sort: its order stays in cache
+PIECE = 9_984  # values of one dot product
+BLOCK = 3 * PIECE  # values whose exponentials stay in cache until they are summed
 FEW = 3
 LONG = 32_768  # values a run from which counting raw numbers and folding them is the faster way
 SMALL = 1.0  # nats
@@ -38,8 +41,8 @@ class _Scratch(threading.local):
 
     def __init__(self) -> None:
         self.grouped = np.empty(CHUNK, dtype=np.float32)
-        self.grown = np.empty(CHUNK, dtype=np.float32)
-        self.falling = np.empty(CHUNK, dtype=np.float32)
+        self.grown = np.empty(BLOCK, dtype=np.float32)
+        self.falling = np.empty(BLOCK, dtype=np.float32)
 
 
 _SCRATCH = _Scratch()
@@ -81,10 +84,24 @@ def _scan(values: Float32, cells: Array, num_rows: int, out: Float32) -> tuple[F
 
 
 def _sort(values: Float32, cells: Array, num_rows: int, out: Float32) -> tuple[Float32, Int64]:
-    """Many rows: small unsigned row numbers are radix sorted."""
-    order = np.argsort(cells, kind="stable")
-    starts = np.searchsorted(cells, np.arange(num_rows, dtype=cells.dtype), sorter=order)
-    return np.take(values, order, out=out[: values.size], mode="clip"), np.append(starts, values.size)
+    """Many rows: small unsigned row numbers are radix sorted, PART values at a time, and each part's rows put in place."""
+    parts = [cells[start : start + PART] for start in range(0, cells.size, PART)]
+    orders = [part.argsort(kind="stable") for part in parts]
+    marks = np.arange(num_rows, dtype=cells.dtype)
+    starts = np.array(
+        [
+            np.append(part.searchsorted(marks, sorter=order), part.size)
+            for part, order in zip(parts, orders, strict=True)
+        ]
+    )
+    lengths = np.diff(starts, axis=1)
+    bounds = np.append(0, np.cumsum(lengths.sum(axis=0)))
+    places = (bounds[:-1] + np.cumsum(lengths, axis=0) - lengths).tolist()
+    for at, (order, froms, tos) in enumerate(zip(orders, starts.tolist(), places, strict=True)):
+        part = values[at * PART : (at + 1) * PART]
+        for start, stop, to in zip(froms, froms[1:], tos, strict=False):
+            part.take(order[start:stop], out=out[to : to + stop - start], mode="clip")
+    return out[: values.size], bounds
 
 
 def add_counts(runs: Runs, grid: LogGrid, table: Int64) -> None:
@@ -101,43 +118,56 @@ def add_counts(runs: Runs, grid: LogGrid, table: Int64) -> None:
 
 def sums(runs: Runs) -> tuple[Float64, Float64]:
     """Per run: (sum x, sum x^2), and the shifted sums of e^x, e^2x, e^-x as in `exp_sums`."""
-    values, grown, falling, less = _exponentials(runs)
-    plain, exps = np.zeros((runs.rows.size, 2)), np.zeros((runs.rows.size, 3))
-    ones = _ONES[values.dtype.name]
-    bounds = runs.bounds.tolist()
-    for run in range(runs.rows.size):
-        x_sum = xx_sum = up_sum = up2_sum = down_sum = 0.0
-        for start in range(bounds[run], bounds[run + 1], PIECE):
-            stop = min(start + PIECE, bounds[run + 1])
-            x, up, one = values[start:stop], grown[start:stop], ones[: stop - start]
-            x_sum += float(x.dot(one))
-            xx_sum += float(x.dot(x))
-            up_sum += float(up.dot(one))
-            up2_sum += float(up.dot(up))
-            down_sum += float(falling[start:stop].dot(one))
-        count = less * (bounds[run + 1] - bounds[run])
-        plain[run] = x_sum, xx_sum
-        exps[run] = count + up_sum, count + 2.0 * less * up_sum + up2_sum, count + down_sum
+    size = runs.values.size
+    cuts = np.union1d(runs.bounds, np.arange(0, size, PIECE))
+    parts = np.empty((cuts.size - 1, 5))
+    exponentials = _Exponentials(runs)
+    start, ends, at = 0, cuts[1:].tolist(), 0
+    for block in range(0, size, BLOCK):
+        block_end = min(block + BLOCK, size)
+        values, grown, falling = exponentials(block, block_end)
+        ones = _ONES[values.dtype.name]
+        while start < block_end:
+            stop = ends[at]
+            here = slice(start - block, stop - block)
+            x, up, one = values[here], grown[here], ones[: stop - start]
+            parts[at] = x.dot(one), x.dot(x), up.dot(one), up.dot(up), falling[here].dot(one)
+            start, at = stop, at + 1
+    totals = np.add.reduceat(parts, np.searchsorted(cuts, runs.bounds[:-1]))
+    plain, exps, less = totals[:, :2], totals[:, 2:], exponentials.less
+    if less:
+        exps[:, 1] += 2.0 * exps[:, 0]
+        exps += np.diff(runs.bounds)[:, np.newaxis]
     return plain, exps
 
 
-def _exponentials(runs: Runs) -> tuple[Array, Array, Array, float]:
-    """x, and e^(x - shift) and e^(-x - shift), both less the number that comes last.
+class _Exponentials:
+    """A block's x, and e^(x - shift) and e^(-x - shift), both less the number `less`.
 
-    Less 1 where all |x| <= 1: there E[e^x] - 1 may be 1e-9, which float32 exponentials would drown.
-    float32 where nothing can overflow, else float64.
+    Less 1 where all |x| of the chunk are <= 1: there E[e^x] - 1 may be 1e-9, which float32 exponentials would drown.
+    float32 where nothing can overflow, else float64. A block at a time, so that the sums find it in cache.
     """
-    values = runs.values
-    largest = max(float(runs.high.max()), -float(runs.low.min()))
-    grown, falling = _SCRATCH.grown[: values.size], _SCRATCH.falling[: values.size]
-    if largest <= SMALL:
-        np.expm1(values, out=grown)
-        np.divide(grown, np.add(grown, 1.0, out=falling), out=falling)
-        return values, grown, np.negative(falling, out=falling), 1.0
-    if largest <= SAFE:
-        np.exp(values, out=grown)
-        return values, grown, np.reciprocal(grown, out=falling), 0.0
-    wide, lengths = values.astype(np.float64), np.diff(runs.bounds)
-    shift = exp_sums.shifts(runs.low.astype(np.float64), runs.high.astype(np.float64))
-    up, down = np.repeat(shift[:, 0], lengths), np.repeat(shift[:, 2], lengths)
-    return wide, np.exp(wide - up), np.exp(-wide - down), 0.0
+
+    def __init__(self, runs: Runs) -> None:
+        self.values = runs.values
+        largest = max(float(runs.high.max()), -float(runs.low.min()))
+        self.less = 1.0 if largest <= SMALL else 0.0
+        self.shifts: tuple[Float64, Float64] | None = None
+        if largest > SAFE:
+            shift = exp_sums.shifts(runs.low.astype(np.float64), runs.high.astype(np.float64))
+            lengths = np.diff(runs.bounds)
+            self.shifts = np.repeat(shift[:, 0], lengths), np.repeat(shift[:, 2], lengths)
+
+    def __call__(self, start: int, stop: int) -> tuple[Array, Array, Array]:
+        x = self.values[start:stop]
+        if self.shifts is not None:
+            up, down = self.shifts
+            wide = x.astype(np.float64)
+            return wide, np.exp(wide - up[start:stop]), np.exp(-wide - down[start:stop])
+        grown, falling = _SCRATCH.grown[: x.size], _SCRATCH.falling[: x.size]
+        if self.less:
+            np.expm1(x, out=grown)
+            np.divide(grown, np.add(grown, 1.0, out=falling), out=falling)
+            return x, grown, np.negative(falling, out=falling)
+        np.exp(x, out=grown)
+        return x, grown, np.reciprocal(grown, out=falling)
