@@ -171,12 +171,8 @@ class Run:
         """Write what is still in memory; the run stays open."""
         with self.isolated("settle"):
             if self._pending and self.last_step is not None:
-                held = Accumulator()
-                for batch, fresh in join_batches(self._pending):
-                    for name, state in observe(batch, fresh).items():
-                        held.add(name, state)
-                self._blocks.add(self._pending_first, self.last_step, held.states)
-                self._pending, self._pending_first = [], -1
+                first, states = self._observe_pending()
+                self._blocks.add(first, self.last_step, states)
             self.writer.write("states", self._blocks.finish())
 
     def close(self) -> None:
@@ -247,6 +243,13 @@ class Run:
             and sum(counts.get("all", (0, 0))[0] for counts in self._counts) < self.windows.min_tokens
         ):
             return []
+        first, states = self._observe_pending()
+        self._blocks.add(first, step, states)
+        self.writer.write("states", self._blocks.finish() if ends else [])
+        return self._close_windows(first, step, states)
+
+    def _observe_pending(self) -> tuple[int, dict[str, SliceState]]:
+        """Measure the pending batches: their first step and the state of each slice. They are pending no more."""
         pending, first = self._pending, self._pending_first
         self._pending, self._pending_first = [], -1
         held = Accumulator()
@@ -254,9 +257,7 @@ class Run:
             self._why = not_observed(states := observe(batch, fresh))
             for name, state in states.items():
                 held.add(name, state)
-        self._blocks.add(first, step, held.states)
-        self.writer.write("states", self._blocks.finish() if ends else [])
-        return self._close_windows(first, step, held.states)
+        return first, held.states
 
     def _close_windows(self, first: int, step: int, states: dict[str, SliceState]) -> list[Reading]:
         readings: list[Reading] = []
