@@ -44,7 +44,7 @@ def test_trl_environment(tmp_path):
     view = load_view(tmp_path / "runs" / "trl_environment")
     assert [row["step"] for row in view.steps] == [1, 2, 3]
     assert not view.errors
-    assert view.readings == []
+    assert list(view.readings) == []
     assert view.verdict.word == "not judged yet"
     assert "ref_logprobs" in view.steps[-1]["columns"]
 

@@ -1,4 +1,4 @@
-"""Imports point down, and torch stays at the edges (house rule 1). The boxes and layers are DESIGN.md's table."""
+"""Imports point down, and torch stays at the edges (house rule 1). The boxes and layers are the table of docs/architecture.md."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_imports_point_down(path: Path) -> None:
     box = _box(path)
-    assert box in LAYER, f"{box} is not a box of the design; add it to DESIGN's layers first"
+    assert box in LAYER, f"{box} is not a box of the design; add it to docs/architecture.md first"
     for name in _imports(path):
         root, _, rest = name.partition(".")
         if root == "trimtab" and rest:

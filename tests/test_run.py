@@ -204,7 +204,7 @@ def test_two_ranks_merge_to_what_one_would_have_seen(tmp_path):
 def test_recorded_readings_equal_those_remade_from_states(tmp_path):
     view = load_view(write_run(tmp_path / "run", steps=20, state_every=1))
     remade = {(r.key, r.slice, r.window): r for r in view._merged_readings()}
-    assert len(remade) == len(view.readings)
+    assert len(remade) == len(list(view.readings))
     for reading in view.readings:
         assert remade[reading.key, reading.slice, reading.window].value == pytest.approx(
             reading.value, rel=1e-5, abs=1e-6, nan_ok=True

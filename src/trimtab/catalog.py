@@ -151,7 +151,10 @@ READINGS: dict[str, Definition] = {
         "share of tokens with pi_theta/pi_old below 0.8", "share", "up is bad", "PPO, arXiv 1707.06347"
     ),
     "drift/second_moment_ref": Definition(
-        "E_ref[w^2], estimated as the mean of w under pi_theta", "1", "up is bad", "DESIGN"
+        "E_ref[w^2], estimated as the mean of w under pi_theta",
+        "1",
+        "up is bad",
+        "docs/architecture.md, log-ratio table",
     ),
     "drift/concentration": Definition(
         "(sum w)^2 / (n sum w^2) of drift weights on tokens sampled by pi_theta: the source's ESS curve, no sampling diagnostic",
@@ -182,28 +185,28 @@ READINGS: dict[str, Definition] = {
         "1st percentile of log pi_ref of the sampled tokens",
         "nats",
         "down is bad",
-        "DESIGN, reference support",
+        "house default",
     ),
     "ref_logprob/p05": Definition(
         "5th percentile of log pi_ref of the sampled tokens",
         "nats",
         "down is bad",
-        "DESIGN, reference support",
+        "house default",
     ),
     "ref_logprob/p50": Definition(
-        "median of log pi_ref of the sampled tokens", "nats", "down is bad", "DESIGN, reference support"
+        "median of log pi_ref of the sampled tokens", "nats", "down is bad", "house default"
     ),
     "ref_logprob/below_5_frac": Definition(
         "share of sampled tokens with log pi_ref below -5 nats",
         "share",
         "up is bad",
-        "DESIGN, reference support",
+        "house default",
     ),
     "ref_logprob/below_10_frac": Definition(
         "share of sampled tokens with log pi_ref below -10 nats",
         "share",
         "up is bad",
-        "DESIGN, reference support",
+        "house default",
     ),
     "alpha/frac": Definition(
         "share of gradient tokens written after a tool result: alpha of d = (1-alpha) d_text + alpha d_tool",
@@ -221,13 +224,13 @@ READINGS: dict[str, Definition] = {
         "p99 of |drift| after a tool over p99 of |drift| in text, same steps",
         "ratio",
         "up is bad",
-        "DESIGN, Growth",
+        "docs/architecture.md, Growth",
     ),
     "tail_ratio/p95": Definition(
         "p95 of |drift| after a tool over p95 of |drift| in text, same steps",
         "ratio",
         "up is bad",
-        "DESIGN, Growth",
+        "docs/architecture.md, Growth",
     ),
     "aggregate/reward": Definition("mean reward of the sequences", "1", "down is bad", "every dashboard"),
     "aggregate/entropy": Definition(
@@ -254,8 +257,8 @@ BOUNDS: dict[str, Bound] = {
     "arl": Bound(
         1_000.0,
         "windows between false alarms, each rule",
-        "per-look level 1/arl of a one-sided Student-t prediction bound, so alarms of a stationary run are at most "
-        "one in arl windows",
+        "per-look level 1/arl of a one-sided Student-t prediction bound, so alarms of a stationary run of independent "
+        "windows are at most one in arl windows a rule; autocorrelated windows alarm more often",
         "house default; confirmed by tests/detect and benchmarks",
     ),
     "baseline": Bound(
@@ -279,6 +282,12 @@ BOUNDS: dict[str, Bound] = {
         "smallest change of an aggregate worth a person's attention: 1.5x",
         _HOUSE,
     ),
+    "reward_frac": Bound(
+        0.05,
+        "share of the mean reward",
+        "smallest fall of the reward worth an alarm, so that a saturated reward of no scatter does not alarm at 0.1 %",
+        "house default",
+    ),
     "lagged_growth": Bound(
         math.log(2.0), "log of a ratio", "smallest growth of lagged drift worth attention: 2x", _HOUSE
     ),
@@ -288,8 +297,20 @@ BOUNDS: dict[str, Bound] = {
         "an alarm clears when the excess falls under half of what raised it",
         _HOUSE,
     ),
+    "failed_frac": Bound(
+        0.1,
+        "share of steps at which the monitor itself failed",
+        "above it a quiet run is blind, not healthy",
+        "house default",
+    ),
     "silence": Bound(
         3.0, "times the longest gap seen so far", "a column sampled at a cadence has gaps of its own", _HOUSE
+    ),
+    "silent_rank": Bound(
+        20.0,
+        "steps",
+        "how far a rank's record may lie behind the others' before the run counts as blind there",
+        _HOUSE,
     ),
     "silence_unknown": Bound(
         100.0,
@@ -298,9 +319,12 @@ BOUNDS: dict[str, Bound] = {
         _HOUSE,
     ),
     "near_support_5": Bound(
-        -5.0, "nats", "exp(-5) = 0.7 %: the reference gives the token less than one chance in 148", "DESIGN"
+        -5.0,
+        "nats",
+        "exp(-5) = 0.7 %: the reference gives the token less than one chance in 148",
+        "house default",
     ),
-    "near_support_10": Bound(-10.0, "nats", "exp(-10) = 0.005 %", "DESIGN"),
+    "near_support_10": Bound(-10.0, "nats", "exp(-10) = 0.005 %", "house default"),
     "tail_floor": Bound(
         1e-4,
         "nats",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
+import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,12 +24,28 @@ app = typer.Typer(
     name="trimtab",
     help="Watch RL runs of tool-using agents: tails by slice, alarms with a stated false-alarm rate, one offline report.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a watched run.", show_default=False)]
 RunFolders = Annotated[list[Path], typer.Argument(help="One or more run folders.", show_default=False)]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    del version
 
 
 @app.command()
@@ -37,7 +55,7 @@ def diagnose(
 ) -> None:
     """Verdict, alarms and what was not observed. Exit code: 0 healthy, 1 alarms, 2 bad input, blind or not judged yet."""
     found = diagnosis(load_view(run))
-    print(json.dumps(found) if as_json else "\n".join(diagnosis_lines(found)))
+    print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(diagnosis_lines(found)))
     raise typer.Exit(found["exit_code"])
 
 
@@ -92,6 +110,15 @@ def version() -> None:
     print(__version__)
 
 
+def _plain(value: Any) -> Any:
+    """Strict JSON: what is not finite becomes null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def main() -> None:
     """Entry point: TrimtabError becomes one line and exit code 2."""
     try:
@@ -101,3 +128,12 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
+    except Exception as error:  # never a traceback, and never exit code 1, which says "alarms"
+        if os.environ.get("TRIMTAB_TRACEBACK"):
+            raise
+        print(
+            f"trimtab: cannot go on: {inert(f'{type(error).__name__}: {error}')}; a damaged run folder or a bug of ours "
+            "(TRIMTAB_TRACEBACK=1 shows where)",
+            file=sys.stderr,
+        )
+        sys.exit(2)

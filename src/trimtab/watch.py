@@ -21,9 +21,11 @@ from typing import Any
 import numpy as np
 
 from trimtab.capture import join_batches, slice_counts, token_batch
+from trimtab.capture.segments import MAX_NAMES
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
 from trimtab.detect.pipeline import Pipeline
-from trimtab.errors import RunError
+from trimtab.errors import RunError, TrimtabError
+from trimtab.measure.aggregates import TRAINER_KEYS, as_numbers
 from trimtab.measure.observe import nonfinite_columns, observe
 from trimtab.measure.pack import StateBlocks
 from trimtab.measure.probes import Probes
@@ -103,6 +105,7 @@ class Run:
         self._pending_first = -1
         self._why: dict[str, str] = {}
         self._aggregates = StepAggregates()
+        self._tool_table: tuple[str, ...] = ()
         self._new_step()
 
     @property
@@ -116,12 +119,21 @@ class Run:
         Building the batch here keeps even a malformed one from stopping training: it is counted and reported.
         """
         with self.isolated("observe"):
-            made = token_batch(**arrays) if batch is None else batch
+            made = token_batch(**self._with_tools(arrays)) if batch is None else batch
             for column, count in nonfinite_columns(made).items():
                 self._nonfinite[column] = self._nonfinite.get(column, 0) + count
             self._columns |= observed_columns(made)
             self._counts.append(slice_counts(made, fresh := self._fresh(made)))
             self._pending.append((made, fresh))
+
+    def _with_tools(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """Without a declared table the tools with a slice of their own are the first 16 names seen."""
+        if arrays.get("tools") is None or arrays.get("tool_names"):
+            return arrays
+        if len(self._tool_table) < MAX_NAMES:
+            seen = [str(name) for names in arrays["tools"] if not isinstance(names, str) for name in names]
+            self._tool_table = tuple(dict.fromkeys([*self._tool_table, *seen]))[:MAX_NAMES]
+        return {**arrays, "tool_names": self._tool_table}
 
     def probe(self, step: int, batch: TokenBatch) -> None:
         """Add a scoring of the fixed probe transcripts by the policy as it is at `step`; see `measure.probes`."""
@@ -145,17 +157,20 @@ class Run:
     ) -> list[Alarm]:
         """Close the step: measure, detect, write. Returns the alarms that fired at it.
 
-        `metrics`: the trainer's own numbers. `absent`: columns the trainer cannot give, with the reason. `duration_s`:
+        `metrics`: the trainer's own numbers; the names in `trimtab.measure.aggregates.TRAINER_KEYS` (reward, kl, entropy,
+        grad_norm, loss and what TRL and verl call them) are judged, the others kept. `absent`: columns the trainer cannot give, with the reason. `duration_s`:
         wall seconds of the whole step, so that the monitor's cost can be shown as a share of it.
         """
         fired: list[Alarm] = []
+        numbers: dict[str, float] = {}
         written = False
         with self.isolated("flush"):
-            fired = self._flush(int(step), dict(metrics or {}), dict(absent or {}), duration_s)
+            numbers = as_numbers(metrics or {})
+            fired = self._flush(int(step), numbers, dict(absent or {}), duration_s)
             written = True
         if not written:
             with self.isolated("flush"):  # the step is part of the run all the same, marked as failed
-                self.writer.commit(self._step_row(int(step), dict(metrics or {}), {}, duration_s))
+                self.writer.commit(self._step_row(int(step), numbers, {}, duration_s))
         self._new_step()
         return fired
 
@@ -173,6 +188,7 @@ class Run:
             if self._pending and self.last_step is not None:
                 first, states = self._observe_pending()
                 self._blocks.add(first, self.last_step, states)
+                self._judge(self.last_step, self._close_windows(first, self.last_step, states))
             self.writer.write("states", self._blocks.finish())
 
     def close(self) -> None:
@@ -200,16 +216,20 @@ class Run:
     def _flush(
         self, step: int, metrics: dict[str, float], absent: dict[str, str], duration_s: float | None
     ) -> list[Alarm]:
+        self.writer.require_open()
         if self.last_step is None:
             self._restore(step)
         elif step <= self.last_step:
             raise RunError(f"flush(step={step}) after step {self.last_step}: steps must increase")
         self.last_step = step
-        before = len(self.pipeline.alarms)
-        known = list(self.pipeline.alarms)
         if self.probes.last is None:
             absent = {"lagged_drift": "no probe transcripts were scored", **absent}
         numbers = self._aggregates.add(step, metrics)
+        if "reward" not in numbers and "reward" not in self._columns:
+            absent = {
+                "reward": f"no metric named {' or '.join(TRAINER_KEYS['reward'])}, no reward column",
+                **absent,
+            }
         for name, value in numbers.items():
             if not np.isfinite(value):
                 self._nonfinite[f"metrics/{name}"] = 1
@@ -219,9 +239,18 @@ class Run:
         ):  # a trainer without tokens still has its averages
             readings += self._aggregates.without_tokens()
         self.latest |= {f"trimtab/{r.slice}/{r.key}": r.value for r in readings if (r.slice, r.key) in LATEST}
-        self.pipeline.on_step(step, self._nonfinite, self._columns)
+        fired = self._judge(step, readings, stream=True)
+        self.writer.write("tools", [{**asdict(call), "step": step} for call in self.pending_tools])
+        self.writer.commit(self._step_row(step, metrics, {**self._why, **absent}, duration_s))
+        return fired
+
+    def _judge(self, step: int, readings: list[Reading], stream: bool = False) -> list[Alarm]:
+        """Detect on readings, and on the step stream; write readings and alarms. Returns the alarms that fired."""
+        known = list(self.pipeline.alarms)
+        if stream:
+            self.pipeline.on_step(step, self._nonfinite, self._columns)
         self.pipeline.on_readings(readings)
-        fired = self.pipeline.alarms[before:]
+        fired = self.pipeline.alarms[len(known) :]
         self.latest["trimtab/num_alarms"] = float(len(self.pipeline.alarms))
         self.writer.write("readings", reading_rows(readings))
         changes = [
@@ -230,8 +259,6 @@ class Run:
             if old != new
         ]
         self.writer.write("alarms", [*changes, *(alarm_row(alarm, "fired", step) for alarm in fired)])
-        self.writer.write("tools", [{**asdict(call), "step": step} for call in self.pending_tools])
-        self.writer.commit(self._step_row(step, metrics, {**self._why, **absent}, duration_s))
         return fired
 
     def _measure(self, step: int) -> list[Reading]:
@@ -301,13 +328,19 @@ class Run:
 
     def _restore(self, step: int) -> None:
         """Feed the detectors what the run knew before `step`, so that a resume continues with its baseline."""
-        reader = RunReader(self.writer.folder)
+        reader = RunReader(self.writer.folder, complete=True)
         rank = self.writer.rank
         if reader.last_step(rank) is None:
             return
         closed: dict[int, list[Reading]] = {}
         for row in reader.rows("readings", rank):
             closed.setdefault(int(row["step"]), []).extend(readings_from_row(row))
+        over = [int(row["step"]) for row in reader.rows("steps", rank) if row["step"] >= step]
+        if over:
+            log.warning(
+                "trimtab: %s holds steps up to %d and now starts again at %d; steps %d to %d stay on disk but no view shows "
+                "them. Give a new folder if this is another run.", self.writer.folder, over[-1], step, over[0], over[-1],
+            )  # fmt: skip
         for row in reader.rows("steps", rank):
             if row["step"] >= step:
                 break
@@ -361,5 +394,5 @@ class Run:
             }
             try:
                 self.writer.write("errors", [{**row, "time": time.time()}])
-            except OSError as second:
+            except (OSError, TrimtabError) as second:
                 log.error("trimtab could not write its error either: %s", second)

@@ -275,7 +275,7 @@ def test_rollout_func_gives_mismatch_and_tool_names(tiny, tmp_path):
         path, random_reward, args=grpo_config(tmp_path, max_completion_length=40), train_dataset=text_rows(), processing_class=tokenizer,
         rollout_func=rollout_func(tokenizer),
     )  # fmt: skip
-    run = watch(trainer, tmp_path / "run", reference_rows=1.0, **SMALL)
+    run = watch(trainer, tmp_path / "run", reference_rows=1.0, probe_every=2, **SMALL)
     batches = captured(run)
     trainer.train()
     batch = batches[0]

@@ -54,7 +54,7 @@ def test_every_width_shows_verdict_numbers_and_alarms_within_the_line(width: int
         "12 s ago",
         "1,100",
         "critical",
-        "calm",
+        "no alarm",
     ):
         assert expected in text
     assert max(cell_len(line) for line in text.splitlines()) <= width
@@ -69,7 +69,7 @@ def test_tail_sparklines_share_a_scale_and_mark_what_was_not_finite() -> None:
 def test_silence_and_too_little_data_are_said_out_loud() -> None:
     assert "no new step for 3 min" in shown([state(updated_s=185.0)], 80)
     assert "no new step" not in shown([state(updated_s=170.0)], 80)
-    assert "needs 2,000 tokens from 30 trajectories" in shown([NEW], 80)
+    assert "no slice has reached" in shown([{**NEW, "reason": "no slice has reached 2,000 tokens"}], 80)
     assert "no step yet" in shown(NEW, 140)
     assert "No run yet." in shown([], 80)
 

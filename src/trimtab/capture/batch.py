@@ -50,7 +50,7 @@ def token_batch(
 
     `loss_mask`: boolean, True on tokens that receive gradient. `exists`: boolean (B, T), False on padding; by default a
     row ends at its last True of `loss_mask`. `tool_tokens`: boolean, True on tokens a tool wrote; by default every
-    existing token outside `loss_mask`. `tools`: for each sequence the tool names in the order of their results.
+    existing token outside `loss_mask` after the sequence's first token inside it (what comes before is the prompt). `tools`: for each sequence the tool names in the order of their results.
     `tool_names`: the declared table, at most 16 (others count as `other`). `source`: a data source name a sequence.
     `episode_id` tells that a sequence was seen before; without it each is new.
     `columns`: rollout_logprobs, old_logprobs, logprobs, prox_logprobs, ref_logprobs (nats, <= 0), advantages (a token
@@ -73,7 +73,7 @@ def token_batch(
     shape, num_sequences = mask.shape, int(size.size)
     packed_mask = mask[keep]
     if tool_tokens is None:
-        packed_tools = ~packed_mask
+        packed_tools = ~packed_mask & _begun(packed_mask, size)
     else:
         packed_tools = _boolean("tool_tokens", tool_tokens, shape)[keep]
     segments = segment_tokens(size, packed_tools, near)
@@ -110,6 +110,14 @@ def token_batch(
         absent=dict(absent or {}),
         **values,
     )
+
+
+def _begun(mask: npt.NDArray[np.bool_], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """(N,) True from each sequence's first True of `mask` on."""
+    total = np.cumsum(mask)
+    start = np.cumsum(lengths) - lengths
+    before = np.concatenate([[0], total])[start]
+    return np.asarray(total > np.repeat(before, lengths))
 
 
 def _boolean(name: str, raw: Any, shape: tuple[int, ...] | None = None) -> npt.NDArray[np.bool_]:
@@ -209,6 +217,10 @@ def _last_tool(
     if tools is None:
         return codes
     _named("tools", ["" for _ in tools], int(lengths.size))
+    if any(isinstance(names, str) for names in tools):
+        raise BatchError(
+            "tools holds a plain string; give a list of tool names for each sequence, as [['search'], []]"
+        )
     counts = np.array([len(names) for names in tools], dtype=np.int64)
     flat = tool_codes([str(name) for names in tools for name in names], table)
     offset = np.repeat(np.cumsum(counts) - counts, lengths)

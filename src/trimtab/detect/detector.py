@@ -17,7 +17,8 @@ __all__ = ["Decision", "Detector", "Hysteresis"]
 class Decision:
     """After one value: `fired` on the step an alarm starts, `cleared` on the step it ends, `active` in between.
 
-    `since` is the first step of the evidence; `bound` what the value had to stay within; `ready` False while the
+    `since` is the first step of the evidence; `bound` what the value had to stay within; `fitted` is the value that broke
+    it where that is not the one just given but a line's end; `ready` False while the
     detector still collects its baseline, when silence means nothing.
     """
 
@@ -27,6 +28,7 @@ class Decision:
     cleared: bool = False
     since: int = -1
     bound: float = math.nan
+    fitted: float = math.nan
 
 
 class Detector(Protocol):

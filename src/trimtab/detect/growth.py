@@ -84,7 +84,8 @@ class SustainedGrowth:
             return Decision(True, bound=end)
         self.rising = self.edge.active = True
         self.edge.since = self.first
-        return Decision(True, True, True, since=self.first, bound=end)
+        fitted = mean + slope * (m - 1 - middle)
+        return Decision(True, True, True, since=self.first, bound=end, fitted=fitted)
 
     def _scale(self, se: float = math.nan) -> float:
         """Scatter of one value: from successive differences, at least the median measurement error."""

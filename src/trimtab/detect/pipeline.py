@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -25,6 +26,7 @@ class Pipeline:
         self.rules = sorted(rules, key=lambda rule: rule.kind != "aggregate")
         self.detectors: dict[str, Detector] = {rule.name: rule.detector() for rule in self.rules}
         self.decisions: dict[str, Decision] = {}
+        self.seen: Counter[str] = Counter()
         self.nonfinite = Nonfinite()
         self.silence = Silence()
         self.alarms: list[Alarm] = []
@@ -51,6 +53,7 @@ class Pipeline:
                 reading.step, rule.value(reading.value), _se(rule, reading)
             )
             self.decisions[rule.name] = decision
+            self.seen[rule.name] += 1
             if decision.fired:
                 self.aggregate_fired |= rule.kind == "aggregate"
                 new.append(self._alarm(rule, reading, decision))
@@ -65,16 +68,30 @@ class Pipeline:
             self.decisions[r.name].ready for r in self.rules if r.kind == kind and r.name in self.decisions
         )
 
+    def judged(self) -> tuple[str, ...]:
+        """Rules whose baseline is complete."""
+        return tuple(r.name for r in self.rules if r.name in self.decisions and self.decisions[r.name].ready)
+
+    def pending(self) -> dict[str, int]:
+        """Rules that have seen values and are still collecting their baseline -> how many values they have."""
+        done = set(self.judged())
+        return {r.name: self.seen[r.name] for r in self.rules if r.name in self.seen and r.name not in done}
+
     def _alarm(self, rule: Rule, reading: Reading, decision: Decision) -> Alarm:
         hidden = rule.kind == "tail" and not self.aggregate_fired
-        limit = math.exp(decision.bound) if rule.transform == "log" else decision.bound
+        limit = rule.raw(decision.bound)
+        evidence = replace(reading, state=None)
+        if math.isfinite(decision.fitted):  # a trend: the last value alone may lie under the bound
+            evidence = replace(
+                evidence, value=rule.raw(decision.fitted), low=math.nan, high=math.nan, reason=TREND
+            )
         return Alarm(
             rule=rule.name,
             step=reading.step,
             since=decision.since,
             severity=rule.severity,
             slice=rule.slice,
-            readings=(replace(reading, state=None),),
+            readings=(evidence,),
             bound=limit,
             why=rule.why,
             advice=rule.advice,
@@ -111,6 +128,9 @@ class Pipeline:
             if alarm.rule == name and alarm.slice == where and alarm.cleared is None:
                 self.alarms[i] = replace(alarm, cleared=step)
                 return
+
+
+TREND = "end of the line through the first windows, which already rose"
 
 
 def _se(rule: Rule, reading: Reading) -> float:

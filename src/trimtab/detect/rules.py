@@ -44,6 +44,10 @@ class Rule:
             return raw
         return math.log(raw) if raw > 0 else math.nan
 
+    def raw(self, value: float) -> float:
+        """The reading's own unit back from the detector's."""
+        return math.exp(value) if self.transform == "log" else value
+
 
 @dataclass(frozen=True)
 class StreamRule:
@@ -57,7 +61,7 @@ class StreamRule:
     reference: str
 
 
-_HIDDEN_POST = "DESIGN, Growth; Hidden-variance post, January 2026; richardli.xyz/rl-collapse"
+_HIDDEN_POST = "docs/architecture.md, Growth; Hidden-variance post, January 2026; richardli.xyz/rl-collapse"
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -70,7 +74,7 @@ RULES: tuple[Rule, ...] = (
         "critical",
         "p95 of |drift| after a tool result grew relative to text",
         "Tokens written after a tool result come from places the reference hardly supports; ratio-based gradients grow a "
-        "heavy tail there while the averages stay calm.",
+        "heavy tail there, often before any average breaks its own trend.",
         "Look at reference support and at the tools' outputs in this window. Constrain the tool's output format, raise the "
         "KL coefficient or truncate weights on post-tool tokens only, and keep the last checkpoint from before `since`.",
         _HIDDEN_POST,
@@ -86,7 +90,7 @@ RULES: tuple[Rule, ...] = (
         "the policy changes faster than it did, on fixed probe transcripts, after a tool result",
         "The transcripts are fixed, so this is the policy's own change and not a change of its inputs.",
         "Lower the learning rate, or take fewer updates a batch; compare with staleness and the gradient norm.",
-        "DESIGN, Growth",
+        "docs/architecture.md, Growth",
     ),
     Rule(
         "kl_break", "aggregate/kl", "all", "aggregate", "log",
@@ -106,7 +110,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "reward_drop", "aggregate/reward", "all", "aggregate", "identity",
-        lambda: TrendBreak(sign=-1), "warning",
+        lambda: TrendBreak(min_frac=bound("reward_frac"), sign=-1), "warning",
         "mean reward fell below its own trend",
         "Either the policy got worse or the environment did.",
         "Check tool failures first, then reward parts; roll back when the tools are healthy.",

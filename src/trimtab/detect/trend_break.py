@@ -20,13 +20,14 @@ __all__ = ["TrendBreak"]
 @dataclass
 class TrendBreak:
     """Fires when `confirm` values in a row leave the line's one-step prediction limit upwards (`sign` +1), downwards
-    (-1) or either way (0). Values under suspicion do not move the line; after `baseline` active values it starts anew.
+    (-1) or either way (0). The limit is at least `min_effect`, and `min_frac` of the size of the line's mean. Values under suspicion do not move the line; after `baseline` active values it starts anew.
     """
 
     arl: float = field(default_factory=lambda: bound("arl"))
     baseline: int = field(default_factory=lambda: int(bound("baseline")))
     confirm: int = field(default_factory=lambda: int(bound("confirm")))
     min_effect: float = 0.0
+    min_frac: float = 0.0
     sign: int = 1
     values: list[float] = field(default_factory=list)
     pending: list[float] = field(default_factory=list)
@@ -78,7 +79,7 @@ class TrendBreak:
         scale = max(math.sqrt(residual), se if math.isfinite(se) else 0.0)
         x = m + ahead - middle
         half = self._t * scale * math.sqrt(1.0 + 1.0 / m + x * x / sxx)
-        return mean + slope * x, max(self.min_effect, half)
+        return mean + slope * x, max(self.min_effect, self.min_frac * abs(mean), half)
 
     def state(self) -> dict[str, Any]:
         """Everything `restore` needs, as JSON types."""

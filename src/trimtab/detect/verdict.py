@@ -32,50 +32,90 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a verdict may rest on. `observed`: ratios seen at least once, e.g. {"drift"}; `not_observed`: ratio -> why."""
+    """What a verdict may rest on.
+
+    `observed`: ratios seen at least once, e.g. {"drift"}; `not_observed`: ratio -> why. `judged`: rules whose baseline is
+    complete; `pending`: rule -> windows of its baseline so far. `unwatched`: measured ratios that no rule reads.
+    `gaps`: reasons, in words, why the record cannot be trusted to be whole. `zero_drift`: drift was measured, and 0 everywhere.
+    """
 
     num_steps: int
     observed: frozenset[str]
     not_observed: Mapping[str, str]
     num_windows: int
+    judged: tuple[str, ...]
+    pending: Mapping[str, int]
     tail_ready: bool
     aggregate_ready: bool
     post_tool_tokens: int
     num_failures: int
+    num_failed_steps: int
     last_failed: bool
+    unwatched: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+    zero_drift: bool = False
+    min_tokens: int = WINDOW_TOKENS
+    min_trajectories: int = WINDOW_TRAJECTORIES
 
 
 def judge(alarms: Iterable[Alarm], evidence: Evidence) -> Verdict:
     """The verdict of a run from its alarms and what they could rest on."""
     serious = [alarm for alarm in alarms if alarm.severity != "info"]
     if serious:
-        worst = [a for a in serious if a.severity == "critical"] or serious
-        hidden = any(a.hidden for a in serious)
-        text = f"{len(serious)} alarm{'s' if len(serious) > 1 else ''}, first {worst[0].rule} at step {worst[0].step}"
-        return Verdict("alarms", text + (" (hidden: no aggregate rule had fired)" if hidden else ""))
+        return _alarmed(serious)
+    blind = _blind(evidence)
+    if blind:
+        return Verdict("blind", blind)
+    waiting = _waiting(evidence)
+    if waiting:
+        return Verdict("not judged yet", waiting)
+    text = f"no rule fired ({', '.join(evidence.judged)})"
+    if not evidence.tail_ready:
+        text = f"no token was written after a tool result; {text}"
+    if evidence.unwatched:
+        text += f"; measured, but watched by no rule: {', '.join(evidence.unwatched)}"
+    return Verdict("healthy", text)
+
+
+def _alarmed(serious: list[Alarm]) -> Verdict:
+    worst = [a for a in serious if a.severity == "critical"] or serious
+    cleared = sum(alarm.cleared is not None for alarm in serious)
+    text = f"{len(serious)} alarm{'s' if len(serious) > 1 else ''}"
+    text += f" ({cleared} cleared)" if cleared else ""
+    text += f", first {worst[0].rule} at step {worst[0].step}"
+    hidden = any(a.hidden for a in serious)
+    return Verdict("alarms", text + (" (hidden: no aggregate rule had fired)" if hidden else ""))
+
+
+def _blind(evidence: Evidence) -> str:
+    """Why nothing can be said however long one waits; empty when something can."""
+    if evidence.gaps:
+        return "; ".join(evidence.gaps)
     if evidence.num_steps == 0:
-        return Verdict("not judged yet", "no step has been flushed")
+        return ""
     if evidence.last_failed:
-        return Verdict(
-            "blind", f"the monitor failed {evidence.num_failures} times and did not recover; see errors"
-        )
+        return f"the monitor failed {evidence.num_failures} times and did not recover; see errors"
+    if evidence.num_failed_steps > bound("failed_frac") * evidence.num_steps:
+        return f"the monitor failed at {evidence.num_failed_steps} of {evidence.num_steps} steps; see errors"
     if not evidence.observed:
         why = "; ".join(f"{name}: {reason}" for name, reason in evidence.not_observed.items())
-        return Verdict("blind", f"no log-ratio was observed ({why or 'no batch reached the monitor'})")
+        return f"no log-ratio was observed ({why or 'no token that receives gradient reached the monitor'})"
+    if evidence.post_tool_tokens and "drift" in evidence.not_observed:
+        return f"drift is never observed, and the tail rules rest on it: {evidence.not_observed['drift']}"
+    if evidence.zero_drift:
+        return "drift is exactly zero everywhere: the same array as policy and reference, or a policy that does not change"
+    return ""
+
+
+def _waiting(evidence: Evidence) -> str:
+    """What a verdict waits for; empty when it waits for nothing."""
+    if evidence.num_steps == 0:
+        return "no step has been flushed"
     if evidence.num_windows == 0:
-        return Verdict(
-            "not judged yet",
-            f"no slice has reached {WINDOW_TOKENS:,} tokens from {WINDOW_TRAJECTORIES} trajectories",
-        )
-    if evidence.post_tool_tokens and not evidence.tail_ready:
-        return Verdict(
-            "not judged yet",
-            f"the tail rules are still collecting their baseline of {bound('baseline'):.0f} windows",
-        )
-    if not (evidence.tail_ready or evidence.aggregate_ready):
-        return Verdict(
-            "not judged yet", f"no rule has finished its baseline of {bound('baseline'):.0f} windows"
-        )
-    if not evidence.tail_ready:
-        return Verdict("healthy", "no token was written after a tool result; the aggregate rules are calm")
-    return Verdict("healthy", "tail and aggregate rules are judged and calm")
+        return f"no slice has reached {evidence.min_tokens:,} tokens from {evidence.min_trajectories} trajectories"
+    tails = evidence.post_tool_tokens and not evidence.tail_ready
+    if tails or not (evidence.tail_ready or evidence.aggregate_ready):
+        known = ", ".join(f"{rule} {count}" for rule, count in sorted(evidence.pending.items()))
+        what = "the tail rules are" if tails else "every rule is"
+        return f"{what} still collecting a baseline of {bound('baseline'):.0f} windows (so far: {known or 'none'})"
+    return ""

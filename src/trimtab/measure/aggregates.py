@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
 
 from trimtab.measure.state import SliceState
 from trimtab.measure.value import Value
 
-__all__ = ["AGGREGATES", "aggregates", "trainer_aggregates"]
+__all__ = ["AGGREGATES", "TRAINER_KEYS", "aggregates", "as_numbers", "trainer_aggregates"]
 
 AGGREGATES = ("reward", "kl", "entropy", "grad_norm", "loss", "length")
 """Names of the aggregates, in the order views show them."""
 
-_TRAINER_KEYS = {
+TRAINER_KEYS = {
     "reward": ("reward", "rewards/mean", "critic/rewards/mean"),
     "kl": ("kl", "actor/ppo_kl", "actor/kl_loss", "objective/kl"),
     "entropy": ("entropy", "actor/entropy", "policy/entropy"),
@@ -21,6 +24,7 @@ _TRAINER_KEYS = {
     "loss": ("loss", "actor/pg_loss", "train_loss"),
     "length": ("completions/mean_length", "response_length/mean"),
 }
+"""Names under which trainers log each aggregate; the first that is there counts."""
 
 
 def aggregates(state: SliceState) -> Iterator[Value]:
@@ -46,6 +50,23 @@ def aggregates(state: SliceState) -> Iterator[Value]:
         yield Value("aggregate/length", state.n_tokens / state.n_sequences, state.n_sequences)
 
 
+def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics that are one number each, as floats: NumPy scalars, 0-d arrays and one-element tensors too.
+
+    >>> as_numbers({"reward": np.float32(0.5), "note": "text", "done": True})
+    {'reward': 0.5}
+    """
+    found: dict[str, float] = {}
+    for name, value in metrics.items():
+        if isinstance(value, (bool, np.bool_, str, bytes)) or value is None:
+            continue
+        try:
+            found[str(name)] = float(value.item() if hasattr(value, "item") else value)
+        except (TypeError, ValueError, RuntimeError):
+            continue
+    return found
+
+
 def trainer_aggregates(metrics: Mapping[str, float]) -> dict[str, float]:
     """The aggregates a trainer logged, under our names.
 
@@ -53,10 +74,10 @@ def trainer_aggregates(metrics: Mapping[str, float]) -> dict[str, float]:
     {'grad_norm': 0.5}
     """
     found: dict[str, float] = {}
-    for name, keys in _TRAINER_KEYS.items():
+    for name, keys in TRAINER_KEYS.items():
         for key in keys:
             value = metrics.get(key)
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if value is not None:
                 found[name] = float(value)
                 break
     return found

@@ -6,7 +6,7 @@ import base64
 import binascii
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from trimtab.errors import SummaryError
@@ -54,8 +54,10 @@ def pack_states(states: Mapping[str, SliceState]) -> str:
     return base64.b64encode(zlib.compress(bytes(body), 6)).decode("ascii")
 
 
-def unpack_states(text: str) -> dict[str, SliceState]:
-    """Inverse of `pack_states`; SummaryError when the text is damaged."""
+def unpack_states(
+    text: str, slices: Collection[str] | None = None, parts: Collection[str] | None = None
+) -> dict[str, SliceState]:
+    """Inverse of `pack_states`, or only those slices and parts of it; SummaryError when the text is damaged."""
     try:
         body = zlib.decompress(base64.b64decode(text, validate=True))
     except (zlib.error, binascii.Error, ValueError) as error:
@@ -68,6 +70,7 @@ def unpack_states(text: str) -> dict[str, SliceState]:
         label, size = struct.unpack_from("<HI", body, offset)
         start = offset + head
         name = body[start : start + label].decode()
-        states[name] = SliceState.from_bytes(body[start + label : start + label + size])
+        if slices is None or name in slices:
+            states[name] = SliceState.from_bytes(body[start + label : start + label + size], parts)
         offset = start + label + size
     return states

@@ -1,4 +1,4 @@
-"""Which log-ratio, and what may be computed from it: the table of DESIGN.md as code.
+"""Which log-ratio, and what may be computed from it: one table as code.
 
 The mistake it prevents: an ESS of drift read as a sampling diagnostic, a KL with the wrong sampler, a bare "ratio".
 """

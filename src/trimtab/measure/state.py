@@ -7,6 +7,7 @@ one line each. B sequences, N tokens with gradient, C cells.
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -99,8 +100,8 @@ class SliceState:
         return head + b"".join(body)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> SliceState:
-        """Inverse of `to_bytes`; SummaryError when the bytes are not a slice state."""
+    def from_bytes(cls, data: bytes, parts: Collection[str] | None = None) -> SliceState:
+        """Inverse of `to_bytes`, with all parts or the given ones alone; SummaryError when the bytes are not a slice state."""
         try:
             head = struct.unpack_from(_HEAD, data)
             chunks = list(_unpack(data, struct.calcsize(_HEAD)))
@@ -109,7 +110,8 @@ class SliceState:
             state.excluded, state.notes = {k: int(v) for k, v in excluded.items()}, notes
             for key, blob in zip(chunks[2::2], chunks[3::2], strict=True):
                 name = key.decode()
-                state.parts[name] = PARTS[name.rsplit("/", 1)[1]].from_bytes(blob)
+                if parts is None or name in parts:
+                    state.parts[name] = PARTS[name.rsplit("/", 1)[1]].from_bytes(blob)
         except (struct.error, IndexError, KeyError, ValueError, UnicodeDecodeError) as error:
             raise SummaryError(f"not the bytes of a slice state: {error}") from error
         return state

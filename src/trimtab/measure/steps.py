@@ -18,7 +18,12 @@ _MAX_STEPS = 4_096  # a window longer than this averages its last steps only
 
 
 def observed_columns(batch: TokenBatch) -> set[str]:
-    """Names of the token columns a batch brought; a reference that scored no sequence of it did not arrive."""
+    """Names of the token columns a batch brought.
+
+    A reference that scored no sequence of it did not arrive; nor did anything without a token that receives gradient.
+    """
+    if not batch.loss_mask.any():
+        return set()  # nothing the run could be judged by
     found = {name for name in (*LOGPROB_COLUMNS, "advantages", "entropy") if getattr(batch, name) is not None}
     if batch.ref_scored is not None and not batch.ref_scored.any():
         found.discard("ref_logprobs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 from trimtab.report.inert import inert
@@ -43,6 +44,8 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "tools": tools_table(view.tools),
         "num_failures": len(view.errors),
         "last_failure": view.errors[-1]["error"] if view.errors else None,
+        "written_s_ago": max(0.0, time.time() - steps[-1]["time"]) if steps else None,
+        "num_superseded": view.reader.num_superseded,
         "num_torn": view.reader.num_torn,
         "num_malformed": view.reader.num_malformed,
     }
@@ -52,9 +55,10 @@ def _slice(view: RunView, name: str) -> dict[str, Any]:
     tokens = sum(row["slices"].get(name, {}).get("n_tokens", 0) for row in view.steps)
     trajectories = sum(row["slices"].get(name, {}).get("n_trajectories", 0) for row in view.steps)
     latest: dict[str, Any] = {}
-    for reading in view.readings:
-        if reading.slice == name and reading.key in _LATEST and reading.status == "ok":
-            latest[reading.key] = {
+    for key in _LATEST:
+        judged = [reading for reading in view.series(key, name) if reading.status == "ok"]
+        for reading in judged[-1:]:
+            latest[key] = {
                 "value": reading.value,
                 "low": reading.low,
                 "high": reading.high,
@@ -62,7 +66,7 @@ def _slice(view: RunView, name: str) -> dict[str, Any]:
                 "first": reading.window.first,
                 "last": reading.window.last,
             }
-    status = "judged" if any(r.slice == name for r in view.readings) else "not judged yet"
+    status = "judged" if name in view.readings.slices else "not judged yet"
     return {
         "slice": name,
         "status": status,
@@ -80,7 +84,8 @@ def diagnosis_lines(found: dict[str, Any]) -> list[str]:
     lines = [
         f"{found['run']}: {found['verdict'].upper()}",
         f"  {found['reason']}",
-        f"  {where}, {found['ranks']} rank(s), {found['sessions']} session(s)",
+        f"  {where}, {found['ranks']} rank(s), {found['sessions']} session(s)"
+        + (f", last written {_age(found['written_s_ago'])} ago" if found["num_steps"] else ""),
     ]
     for alarm in found["alarms"]:
         state = f"cleared at step {alarm['cleared']}" if alarm["cleared"] is not None else "active"
@@ -101,10 +106,18 @@ def diagnosis_lines(found: dict[str, Any]) -> list[str]:
     for count, what in (
         (found["num_torn"], "torn last lines"),
         (found["num_malformed"], "malformed lines skipped"),
+        (found["num_superseded"], "steps started over by a later session, not shown"),
     ):
         if count:
             lines.append(f"  {what}: {count}")
     return [inert(line) for line in lines]
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _slice_line(row: dict[str, Any], tokens: int, trajectories: int) -> str:

@@ -59,7 +59,8 @@ def judged(runs: Sequence[Run]) -> str:
         if rows:
             listing = table(["Slice", "Status", "Tokens", "Trajectories"], rows, numeric_from=2)
             body += f"<div>{heading(run, i, len(runs))}{listing}</div>"
-    lede = "A slice is judged once it holds 2,000 tokens from 30 trajectories."
+    needs = sorted({run["needs"] for run in runs if run.get("needs")})
+    lede = f"A slice is judged once a window holds {escape(', or '.join(needs))}." if needs else ""
     return section("judged", "What was judged", f'<div class="cols">{body}</div>', lede) if body else ""
 
 
@@ -84,4 +85,6 @@ def _percent(value: float | None) -> str:
 def _seconds(value: float | None) -> str:
     if value is None:
         return "–"
+    if value < 0.001:
+        return f"{1e6 * value:.0f} µs"
     return f"{1000 * value:.0f} ms" if value < 1 else f"{value:.1f} s"

@@ -22,6 +22,7 @@ def live_state(view: RunView) -> dict[str, Any]:
     return {
         "name": view.name,
         "verdict": view.verdict.word,
+        "reason": view.verdict.reason,
         "step": last.get("step", -1),
         "updated_s": age,
         **latest,

@@ -10,7 +10,7 @@ from typing import Any
 from trimtab._version import __version__
 from trimtab.detect.rules import RULES, STREAM_RULES
 from trimtab.measure.aggregates import AGGREGATES
-from trimtab.measure.state import SliceState
+from trimtab.measure.state import Accumulator, SliceState
 from trimtab.measure.table import readings_of
 from trimtab.records import Alarm, Reading, Window
 from trimtab.report.tools_table import tools_table
@@ -22,6 +22,7 @@ Json = dict[str, Any]
 Blocks = Sequence[tuple[Window, dict[str, SliceState]]]
 
 _MAX_POINTS = 240
+_ENOUGH_WINDOWS = 20
 _MAX_CDF_POINTS = 160
 _WEIGHTS = (
     ("drift/concentration", "concentration (drift)"),
@@ -37,7 +38,7 @@ _SUPPORT = (
 
 
 def build_payload(views: Sequence[RunView], title: str = "trimtab report") -> Json:
-    """Everything the page shows of one or more runs; schema in `docs/report-payload.md`."""
+    """Everything the page shows of one or more runs."""
     return {
         "title": title,
         "generated": time.strftime("%Y-%m-%d %H:%M:%S"),
@@ -71,7 +72,8 @@ def _run(view: RunView) -> Json:
             for q in ("p99", "p95")
         ]
         + [_lines(view.series("lagged_drift/p95", name), name, "lagged drift p95") for name in main],
-        "cdf": _cdfs(view.blocks, main),
+        "needs": f"{view.min_tokens:,} tokens from {view.min_trajectories} trajectories",
+        "cdf": _cdfs(view, main),
         "weights": _sliding(view, main, _WEIGHTS, supporting=True),
         "aggregates": _aggregates(view),
         "support": _sliding(view, main, _SUPPORT),
@@ -115,7 +117,9 @@ def alarm_payload(alarm: Alarm) -> Json:
 def _facts(view: RunView) -> list[list[str]]:
     steps, header = view.steps, view.reader.header
     facts = [["run id", str(header.get("run_id", ""))], ["trimtab", str(header.get("trimtab_version", ""))]]
-    references = sorted({r.reference for r in view.readings if r.key.startswith("drift/") and r.reference})
+    references = sorted(
+        {r.reference for name in view.slices for r in view.series("drift/p95", name) if r.reference}
+    )
     facts.append(["reference of drift", "; ".join(references) or "none observed"])
     spent = {name: sum(row["costs_s"].get(name, 0.0) for row in steps) for name in _costs(steps)}
     total = sum(row["duration_s"] or 0.0 for row in steps)
@@ -147,46 +151,55 @@ def _notes(view: RunView) -> list[str]:
     return notes
 
 
-def _thirds(blocks: Blocks) -> list[tuple[str, int, int]]:
-    """Early, middle and late: a fifth of the blocks each, at least one."""
-    count = len(blocks)
+def _thirds(windows: Sequence[Window]) -> list[tuple[str, int, int]]:
+    """Early, middle and late, as first and last step: a fifth of the stored windows each, at least one."""
+    count = len(windows)
     if not count:
         return []
     size = max(1, count // 5)
     middle = (count - size) // 2
-    return [("early", 0, size), ("middle", middle, middle + size), ("late", count - size, count)]
+    spans = (("early", 0, size), ("middle", middle, middle + size), ("late", count - size, count))
+    return [(label, windows[start].first, windows[stop - 1].last) for label, start, stop in spans]
 
 
-def _cdfs(blocks: Blocks, slices: Sequence[str]) -> list[Json]:
+def _cdfs(view: RunView, slices: Sequence[str]) -> list[Json]:
     found: list[Json] = []
-    for label, start, stop in _thirds(blocks):
+    for label, first, last in _thirds(view.stored_windows):
+        merged = Accumulator()
+        for _, states in view.stored(first, last, slices, ("drift/sketch",)):
+            for name, state in states.items():
+                merged.add(name, state)
         for name in slices:
-            merged = _merge(blocks[start:stop], name)
-            sketch = merged.parts.get("drift/sketch") if merged else None
+            sketch = merged.states[name].parts.get("drift/sketch") if name in merged.states else None
             if sketch is None or not sketch.count:
                 continue
             x, y = sketch.abs_cdf()
             stride = max(1, -(-len(x) // _MAX_CDF_POINTS))
             pick = sorted({*range(0, len(x), stride), len(x) - 1}) if len(x) else []
             found.append({
-                "slice": name, "window": label, "first": blocks[start][0].first, "last": blocks[stop - 1][0].last,
+                "slice": name, "window": label, "first": first, "last": last,
                 "n_tokens": sketch.count, "x": [float(x[i]) for i in pick], "y": [float(y[i]) for i in pick],
             })  # fmt: skip
     return found
 
 
-def _merge(blocks: Blocks, name: str) -> SliceState | None:
-    merged: SliceState | None = None
-    for _, states in blocks:
-        if name in states:
-            merged = states[name] if merged is None else merged.merge(states[name])
-    return merged
-
-
 def _sliding(
     view: RunView, slices: Sequence[str], wanted: Sequence[tuple[str, str]], supporting: bool = False
 ) -> list[Json]:
-    """Readings over the shortest trailing window that may be judged, at up to 240 steps."""
+    """Readings of closed windows; of a young run, which has few, over trailing windows that may be judged."""
+    closed = [(name, key, label, _judged_series(view, key, name)) for name in slices for key, label in wanted]
+    if max((len(series) for *_, series in closed), default=0) >= _ENOUGH_WINDOWS:
+        lines = [
+            {
+                "slice": name,
+                "quantity": label,
+                "step": [r.step for r in series],
+                "value": [r.value for r in series],
+            }
+            for name, key, label, series in closed
+            if series
+        ]
+        return [{**line, "supporting": True} if supporting else line for line in lines]
     found: dict[tuple[str, str], Json] = {}
     blocks = view.blocks
     for end in range(0, len(blocks), max(1, -(-len(blocks) // _MAX_POINTS))):
@@ -203,6 +216,11 @@ def _sliding(
                     line["step"].append(window.last)
                     line["value"].append(values[key])
     return [{**line, "supporting": True} if supporting else line for line in found.values()]
+
+
+def _judged_series(view: RunView, key: str, name: str) -> list[Reading]:
+    series = [reading for reading in view.series(key, name) if reading.status == "ok"]
+    return series[:: max(1, -(-len(series) // _MAX_POINTS))]
 
 
 def _trailing(view: RunView, end: int, name: str) -> tuple[Window, SliceState | None]:
@@ -238,7 +256,7 @@ def _aggregates(view: RunView) -> list[Json]:
 def _judged(view: RunView, name: str) -> Json:
     tokens = sum(row["slices"].get(name, {}).get("n_tokens", 0) for row in view.steps)
     trajectories = sum(row["slices"].get(name, {}).get("n_trajectories", 0) for row in view.steps)
-    judged = any(reading.slice == name for reading in view.readings)
+    judged = name in view.readings.slices
     return {
         "slice": name,
         "status": "ok" if judged else "not judged yet",

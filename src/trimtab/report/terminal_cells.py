@@ -88,7 +88,7 @@ def warnings_of(state: State) -> list[str]:
     if age is not None and math.isfinite(age) and age > STALE_S:
         found.append(f"no new step for {span(age)}")
     if state.get("verdict") == "not judged yet":
-        found.append("not judged yet: needs 2,000 tokens from 30 trajectories")
+        found.append(f"not judged yet: {inert(state.get('reason') or 'too little seen')}")
     return found
 
 
@@ -116,7 +116,7 @@ def alarm_list(states: Sequence[State]) -> Iterator[RenderableType]:
         )
     for alarm, state in fired[:_MAX_ALARMS]:
         severity = Text(inert(alarm["severity"]), _SEVERITIES.get(alarm["severity"], "yellow"))
-        calm = "calm" if alarm.get("hidden") else ""
+        calm = "no alarm" if alarm.get("hidden") else ""
         words = (inert(alarm["slice"]), inert(alarm["rule"]), name_of(state))
         table.add_row(Text(f"{alarm['step']:,}"), severity, Text(calm), *map(Text, words))
     yield Text("\nalarms, newest first", "bold")

@@ -11,17 +11,22 @@ from trimtab.capture.segments import MAX_NAMES
 
 __all__ = ["tools_table"]
 
+_RARE = 0.01
+
 
 def tools_table(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Calls, share of errors, latency p50 and p99 in seconds, median result size, most used tool first.
 
-    Beyond the 16 most called names (a model makes names up) calls are gathered under `other`, with their number.
+    A model makes names up: names beyond the 16 most called, and those with under 1 % of the calls, are gathered under
+    `other`, with their number.
     """
     by_tool: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        by_tool.setdefault(str(row["name"]), []).append(row)
-    rare = sorted(by_tool, key=lambda name: -len(by_tool[name]))[MAX_NAMES:]
-    if rare:
+        by_tool.setdefault(str(row["name"]) or "(no name)", []).append(row)
+    total = sum(map(len, by_tool.values()))
+    ranked = sorted(by_tool, key=lambda name: -len(by_tool[name]))
+    rare = [name for i, name in enumerate(ranked) if i >= MAX_NAMES or len(by_tool[name]) < _RARE * total]
+    if len(rare) > 1:
         by_tool[f"other ({len(rare)} names)"] = [row for name in rare for row in by_tool.pop(name)]
     table = []
     for tool, calls in by_tool.items():

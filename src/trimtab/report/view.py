@@ -1,28 +1,34 @@
 """What a run folder says: alarms, verdict and readings, of one rank or merged over all.
 
-One rank's readings and alarms are taken as recorded. Several ranks' states are merged step by step, and windows,
+One rank's readings are taken as recorded, and its alarms too; the rules are replayed over the readings as well, so that a
+lost or damaged alarm file hides nothing. Several ranks' states are merged step by step, and windows,
 readings and alarms are made from the merged states by the same code that made them live.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
+from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES, bound
 from trimtab.detect.pipeline import Pipeline
+from trimtab.detect.rules import RULES
 from trimtab.detect.verdict import Evidence, Verdict, judge
+from trimtab.errors import RunError
 from trimtab.measure.pack import unpack_states
 from trimtab.measure.state import SliceState
 from trimtab.measure.steps import StepAggregates
 from trimtab.measure.table import pair_readings, readings_of
 from trimtab.measure.windows import WindowSet
 from trimtab.records import Alarm, Reading, Window
+from trimtab.report.readings import ReadingRows
 from trimtab.runs import RunReader
-from trimtab.runs.rows import alarm_from_row, readings_from_row
+from trimtab.runs.rows import alarm_from_row, reading_rows, readings_from_row
 
 __all__ = ["RunView", "load_view"]
 
@@ -33,12 +39,12 @@ class RunView:
     """A run as it stands on disk now; call `refresh` to see what was added since."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.reader = RunReader(folder)
+        self.reader = RunReader(folder, complete=True)
         self.folder = Path(folder)
         self.name = self.folder.name or str(self.folder)
         config = self.reader.header.get("config", {})
-        self.min_tokens = int(config.get("min_tokens", WINDOW_TOKENS))
-        self.min_trajectories = int(config.get("min_trajectories", WINDOW_TRAJECTORIES))
+        self.min_tokens = _count(folder, config, "min_tokens", WINDOW_TOKENS)
+        self.min_trajectories = _count(folder, config, "min_trajectories", WINDOW_TRAJECTORIES)
         self._blocks: list[tuple[Window, dict[str, SliceState]]] | None = None
         self._load()
 
@@ -56,19 +62,19 @@ class RunView:
         self.tools = self.reader.rows("tools")
         self.pipeline = Pipeline()
         if len(self.reader.ranks) <= 1:
-            self.readings = [r for row in self.reader.rows("readings") for r in readings_from_row(row)]
-            self._replay(self.readings)
-            self.alarms = _recorded_alarms(self.reader.rows("alarms"))
+            self.readings = ReadingRows(self.reader.rows("readings"))
+            self._replay()
+            self.alarms = _union(_recorded_alarms(self.reader.rows("alarms")), self.pipeline.alarms)
         else:
-            self.readings = self._merged_readings()
-            self._replay(self.readings)
+            self.readings = ReadingRows(reading_rows(self._merged_readings()))
+            self._replay()
             self.alarms = list(self.pipeline.alarms)
         self.evidence = self._evidence()
         self.verdict: Verdict = judge(self.alarms, self.evidence)
 
     def series(self, key: str, name: str) -> list[Reading]:
         """Readings of one key and slice in the order of steps."""
-        return [reading for reading in self.readings if reading.key == key and reading.slice == name]
+        return self.readings.series(key, name)
 
     @property
     def slices(self) -> list[str]:
@@ -84,13 +90,32 @@ class RunView:
     def blocks(self) -> list[tuple[Window, dict[str, SliceState]]]:
         """Stored states in the order of steps, merged over ranks, read on first use."""
         if self._blocks is None:
-            merged: dict[Window, dict[str, SliceState]] = {}
-            for row in self.reader.rows("states"):
-                into = merged.setdefault(Window(int(row["first"]), int(row["last"])), {})
-                for name, state in unpack_states(row["states"]).items():
-                    into[name] = into[name].merge(state) if name in into else state
-            self._blocks = sorted(merged.items(), key=lambda item: item[0].last)
+            self._blocks = self.stored()
         return self._blocks
+
+    def stored(
+        self,
+        first: int = 0,
+        last: float = math.inf,
+        slices: Collection[str] | None = None,
+        parts: Collection[str] | None = None,
+    ) -> list[tuple[Window, dict[str, SliceState]]]:
+        """Stored states of windows inside steps first..last; with only the slices and parts asked for, which is faster."""
+        merged: dict[Window, dict[str, SliceState]] = {}
+        for row in self.reader.rows("states"):
+            window = Window(int(row["first"]), int(row["last"]))
+            if window.first < first or window.last > last:
+                continue
+            into = merged.setdefault(window, {})
+            for name, state in unpack_states(row["states"], slices, parts).items():
+                into[name] = into[name].merge(state) if name in into else state
+        return sorted(merged.items(), key=lambda item: item[0].last)
+
+    @property
+    def stored_windows(self) -> list[Window]:
+        """Windows of the stored states in the order of steps."""
+        found = {Window(int(row["first"]), int(row["last"])) for row in self.reader.rows("states")}
+        return sorted(found, key=lambda window: window.last)
 
     def _merged_readings(self) -> list[Reading]:
         windows, aggregates = WindowSet(self.min_tokens, self.min_trajectories), StepAggregates()
@@ -111,17 +136,15 @@ class RunView:
         found += [reading for reading in lagged if reading.key.startswith("lagged_drift/")]
         return sorted((replace(reading, state=None) for reading in found), key=lambda reading: reading.step)
 
-    def _replay(self, readings: list[Reading]) -> None:
-        by_step: dict[int, list[Reading]] = {}
-        for reading in readings:
-            by_step.setdefault(reading.step, []).append(reading)
+    def _replay(self) -> None:
+        by_step = self.readings.by_step({(rule.key, rule.slice) for rule in RULES})
         for row in self.steps:
             self.pipeline.on_step(row["step"], row["nonfinite"], row["columns"])
             self.pipeline.on_readings(by_step.get(row["step"], []))
 
     def _evidence(self) -> Evidence:
-        observed = {key.split("/")[0] for key in {r.key for r in self.readings if r.status == "ok"}}
         families = {"mismatch", "staleness", "total", "drift", "lagged_drift"}
+        observed = self.readings.observed(families)
         seen = {c for row in self.steps for c in row["columns"]}
         pairs = {"drift": {"logprobs", "ref_logprobs"}, "total": {"logprobs", "rollout_logprobs"},
                  "mismatch": {"old_logprobs", "rollout_logprobs"}, "staleness": {"logprobs", "old_logprobs"}}  # fmt: skip
@@ -130,15 +153,47 @@ class RunView:
         last = self.steps[-1] if self.steps else {}
         return Evidence(
             num_steps=len(self.steps),
-            observed=frozenset((observed & families) | arrived),
+            observed=frozenset(observed | arrived),
             not_observed=why,
-            num_windows=len({(r.slice, r.window) for r in self.readings if r.key.split("/")[0] in families}),
+            num_windows=self.readings.num_windows(families),
+            judged=self.pipeline.judged(),
+            pending=self.pipeline.pending(),
+            unwatched=tuple(sorted(observed - {rule.key.split("/")[0] for rule in RULES} - {"drift"})),
+            gaps=tuple(self._gaps()),
+            zero_drift=self._zero_drift(),
+            min_tokens=self.min_tokens,
+            min_trajectories=self.min_trajectories,
+            num_failed_steps=sum(bool(row["failed"]) for row in self.steps),
             tail_ready=self.pipeline.ready("tail"),
             aggregate_ready=self.pipeline.ready("aggregate"),
             post_tool_tokens=sum(row["slices"].get("post_tool", {}).get("n_tokens", 0) for row in self.steps),
             num_failures=len(self.errors),
             last_failed=bool(last.get("failed", False)) or self._failed_since(last.get("time", 0.0)),
         )
+
+    def _gaps(self) -> list[str]:
+        """Why the record may not be whole: rows nobody can read, ranks that are missing or went silent."""
+        gaps = []
+        if self.reader.num_malformed:
+            gaps.append(f"{self.reader.num_malformed} lines of the run folder cannot be read")
+        ranks, expected = self.reader.ranks, self.reader.header["config"].get("ranks")
+        if isinstance(expected, int) and self.steps and len(ranks) < expected:
+            gaps.append(f"{expected - len(ranks)} of {expected} ranks have written nothing")
+        last = {rank: self.reader.last_step(rank) for rank in ranks}
+        newest = max((step for step in last.values() if step is not None), default=0)
+        for rank, step in last.items():
+            if step is None or newest - step > bound("silent_rank"):
+                gaps.append(f"rank {rank} stopped at step {step}, others are at {newest}")
+        return gaps
+
+    def _zero_drift(self) -> bool:
+        values = [
+            r.value
+            for name in ("all", "post_tool")
+            for r in self.series("drift/max", name)
+            if r.status == "ok"
+        ]
+        return len(values) >= 3 and max(values) == 0.0
 
     def _failed_since(self, moment: float) -> bool:
         """Did the monitor fail after the last step it could write?"""
@@ -154,6 +209,13 @@ class RunView:
                 reasons[what] = why
                 count[what] += 1
         return {what: why for what, why in reasons.items() if count[what] == len(self.steps)}
+
+
+def _count(folder: str | os.PathLike[str], config: Row, name: str, default: int) -> int:
+    value = config.get(name, default)
+    if not isinstance(value, int):
+        raise RunError(f"{folder}: run.json gives {name} as {value!r}, not as a whole number")
+    return value
 
 
 def load_view(folder: str | os.PathLike[str]) -> RunView:
@@ -181,6 +243,12 @@ def _merge_steps(rows: list[Row]) -> list[Row]:
         known["failed"] = known["failed"] or row["failed"]
         known["time"] = max(known["time"], row["time"])
     return [merged[step] for step in sorted(merged)]
+
+
+def _union(recorded: list[Alarm], replayed: list[Alarm]) -> list[Alarm]:
+    known = {(alarm.rule, alarm.slice, alarm.step) for alarm in recorded}
+    lost = [alarm for alarm in replayed if (alarm.rule, alarm.slice, alarm.step) not in known]
+    return sorted([*recorded, *lost], key=lambda alarm: alarm.step)
 
 
 def _recorded_alarms(rows: list[Row]) -> list[Alarm]:

@@ -6,14 +6,17 @@ starts at step s, its earlier sessions count up to s - 1.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from trimtab.errors import RunError
-from trimtab.runs.schema import KINDS, parse_name
+from trimtab.runs.schema import KINDS, REQUIRED, SEALED, parse_name
 from trimtab.runs.writer import read_header
 
 __all__ = ["RunReader"]
@@ -27,16 +30,18 @@ class _File:
     rows: list[Row] = field(default_factory=list)
     torn: bool = False
     malformed: int = 0
+    sealed: bool = False
 
 
 class RunReader:
     """Reads a run folder and follows it: `poll` picks up what was appended since the last call.
 
+    `complete`: rows without everything `schema.REQUIRED` asks of their kind count as malformed, for readers that rely on it.
     Raises RunError when the folder is not a run or comes from a newer format.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | os.PathLike[str], *, complete: bool = False) -> None:
+        self.folder, self.complete = Path(folder), complete
         self.header = read_header(folder)
         self._files: dict[tuple[str, int, int], _File] = {}
         self.poll()
@@ -50,17 +55,28 @@ class RunReader:
             raise RunError(f"{self.folder} cannot be read: {error}") from error
         for name in names:
             key = parse_name(name)
-            if key is not None:
-                new += self._read(self.folder / name, self._files.setdefault(key, _File()))
+            if key is None or (name.endswith(SEALED) and name.removesuffix(SEALED) in names):
+                continue
+            new += self._read(
+                self.folder / name, self._files.setdefault(key, _File()), self._required(key[0])
+            )
         return new
 
-    def _read(self, path: Path, file: _File) -> int:
+    def _required(self, kind: str) -> Mapping[str, Any]:
+        if self.complete:
+            return REQUIRED[kind]
+        return {"first": int, "last": int} if kind == "states" else {"step": int}
+
+    def _read(self, path: Path, file: _File, required: Mapping[str, Any]) -> int:
+        if path.suffix == SEALED and file.sealed:
+            return 0
         try:
-            with path.open("rb") as handle:
+            with gzip.open(path) if path.suffix == SEALED else path.open("rb") as handle:
                 handle.seek(file.offset)
                 data = handle.read()
-        except OSError as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise RunError(f"{path} cannot be read: {error}") from error
+        file.sealed = path.suffix == SEALED
         end = data.rfind(b"\n") + 1
         file.torn = end < len(data)
         file.offset += end
@@ -68,9 +84,11 @@ class RunReader:
         for line in data[:end].splitlines():
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 row = None
-            if isinstance(row, dict):
+            if isinstance(row, dict) and all(
+                isinstance(row.get(key), kind) for key, kind in required.items()
+            ):
                 file.rows.append(row)
             else:
                 file.malformed += 1
@@ -93,7 +111,7 @@ class RunReader:
 
     @property
     def num_malformed(self) -> int:
-        """Complete lines that are not JSON objects; skipped."""
+        """Complete lines that are not JSON objects with what their kind requires; skipped."""
         return sum(file.malformed for file in self._files.values())
 
     def rows(self, kind: str, rank: int | None = None) -> list[Row]:
@@ -110,6 +128,12 @@ class RunReader:
                     if limit is None or int(row["last"] if "last" in row else row.get("step", -1)) < limit
                 ]
         return found
+
+    @property
+    def num_superseded(self) -> int:
+        """Flushed steps that a later session of the same rank started over; no view shows them."""
+        kept = len(self.rows("steps"))
+        return sum(len(file.rows) for (kind, _, _), file in self._files.items() if kind == "steps") - kept
 
     def last_step(self, rank: int) -> int | None:
         """The last step a rank has flushed in its latest session that flushed any."""

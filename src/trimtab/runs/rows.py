@@ -58,9 +58,11 @@ def _empty_row(reading: Reading) -> Row:
     }
 
 
-def readings_from_row(row: Row) -> Iterator[Reading]:
-    """The readings a row holds (without their states)."""
-    for key, value in row["values"].items():
+def readings_from_row(row: Row, keys: Iterable[str] | None = None) -> Iterator[Reading]:
+    """The readings a row holds (without their states), or those of `keys`, which it must hold."""
+    values = row["values"]
+    for key in values if keys is None else keys:
+        value = values[key]
         family, reason = key.split("/")[0], row["reasons"].get(key, "")
         number = math.nan if value is None else float(value)
         yield Reading(

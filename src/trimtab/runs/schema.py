@@ -5,7 +5,8 @@
 
 One JSON object a line, append-only, one writer a file. A session is one life of one process: a resume opens new files
 and never touches the old ones, so no lock is needed, on network file systems too. NaN and infinities are written as
-the literals NaN, Infinity, -Infinity, which Python, DuckDB and pandas read.
+the literals NaN, Infinity, -Infinity, which Python, DuckDB and pandas read. `seal` turns the files of a finished run into
+`.jsonl.gz`, one gzip member each; where both are there the plain one counts.
 
 kind        one row is                                                 written
 states      the mergeable state of every slice over steps first..last  at the cadence of `state_block`
@@ -23,11 +24,34 @@ import math
 import re
 from typing import Any
 
-__all__ = ["FORMAT", "KINDS", "compact", "dumps", "file_name", "parse_name", "state_block"]
+__all__ = [
+    "FORMAT",
+    "KINDS",
+    "REQUIRED",
+    "SEALED",
+    "compact",
+    "dumps",
+    "file_name",
+    "parse_name",
+    "state_block",
+]
 
 FORMAT = 1
 KINDS = ("states", "readings", "alarms", "tools", "errors", "steps")
-_NAME = re.compile(r"^(states|readings|alarms|tools|errors|steps)\.r(\d+)\.s(\d+)\.jsonl$")
+_NAME = re.compile(r"^(states|readings|alarms|tools|errors|steps)\.r(\d+)\.s(\d+)\.jsonl(?:\.gz)?$")
+SEALED = ".gz"
+REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "states": {"first": int, "last": int, "states": str},
+    "readings": {"step": int, "first": int, "last": int, "slice": str, "n_tokens": int, "n_trajectories": int, "values": dict,
+                 "low": dict, "high": dict, "n": dict, "reasons": dict, "excluded": dict, "reference": dict},
+    "alarms": {"event": str, "step": int, "fired": int, "rule": str, "since": int, "severity": str, "slice": str,
+               "bound": (int, float), "why": str, "advice": str, "reference": str, "hidden": bool, "evidence": list},
+    "tools": {"step": int, "name": str, "result_size": (int, float), "latency_s": (int, float)},
+    "errors": {"step": int, "time": (int, float), "where": str, "error": str},
+    "steps": {"step": int, "time": (int, float), "metrics": dict, "slices": dict, "columns": list, "not_observed": dict,
+              "nonfinite": dict, "costs_s": dict, "failed": bool},
+}  # fmt: skip
+"""What readers rely on in a row of each kind; a row without it is malformed."""
 
 
 def file_name(kind: str, rank: int, session: int) -> str:

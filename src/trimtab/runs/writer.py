@@ -37,8 +37,15 @@ class RunWriter:
     def write(self, kind: str, rows: Iterable[dict[str, Any]]) -> None:
         """Append rows; they are in the kernel's hands when this returns."""
         data = "".join(dumps(row) + "\n" for row in rows).encode("ascii")
+        if data:
+            self.require_open()
         while data:
             data = data[os.write(self._files[kind], data) :]
+
+    def require_open(self) -> None:
+        """RunError after `close`."""
+        if not self._files:
+            raise RunError(f"the run in {self.folder} is closed; open it again to continue")
 
     def commit(self, step_row: dict[str, Any]) -> None:
         """Write the row that makes a step part of the run; call it last."""
@@ -123,12 +130,15 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise RunError(f"{folder} is not a run folder: it has no run.json")
     try:
         header = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
-    if not isinstance(header, dict) or not isinstance(header.get("trimtab_run"), int):
-        raise RunError(f"{path} is not a trimtab run header: it has no integer 'trimtab_run'")
+    version = header.get("trimtab_run") if isinstance(header, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise RunError(f"{path} is not a trimtab run header: it has no positive integer 'trimtab_run'")
     if header["trimtab_run"] > FORMAT:
         raise RunError(
             f"{path} has format {header['trimtab_run']}, this trimtab reads up to {FORMAT}; upgrade with pip install -U trimtab"
         )
-    return header
+    if not isinstance(header.get("config"), dict):
+        raise RunError(f"{path} is not a trimtab run header: its 'config' is not an object")
+    return dict(header)

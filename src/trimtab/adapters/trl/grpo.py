@@ -16,7 +16,7 @@ import torch
 
 from trimtab.adapters.trl.columns import arrays_of
 from trimtab.adapters.trl.probes import ProbeScorer
-from trimtab.adapters.trl.reference import make_reference, sample_rows
+from trimtab.adapters.trl.reference import RowSampler, make_reference
 from trimtab.adapters.trl.tools import ToolRecorder
 from trimtab.capture.segments import MAX_NAMES
 from trimtab.watch import Run
@@ -57,10 +57,10 @@ class GrpoCapture:
         probe_every: int,
         tool_names: Sequence[str],
     ) -> None:
-        self.trainer, self.run, self.share, self.every = trainer, run, rows, every
+        self.trainer, self.run, self.every = trainer, run, every
         self.reference = make_reference(trainer, reference)
         self.probes = ProbeScorer(run, probes, probe_every)
-        self.rng = np.random.default_rng(trainer.args.seed)
+        self.sampler = RowSampler(rows, trainer.args.seed)
         self.generations: list[Generation] = []
         self.table = list(tool_names)
         self.declared = bool(tool_names)
@@ -198,7 +198,9 @@ class GrpoCapture:
             reference.reason = "batches with images are not scored by trimtab's reference: set beta > 0"
             return None
         with self.run.isolated("score reference", cost="reference"):
-            rows = sample_rows(self.rng, count, self.share)
+            rows = self.sampler.pick(count)
+            if not rows.numel():
+                return values, scored
             logps = reference.score(self.trainer, batch, rows.to(batch["completion_ids"].device))
             values[rows.numpy()], scored[rows.numpy()] = logps.float().cpu().numpy(), True
         return values, scored

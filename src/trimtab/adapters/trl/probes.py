@@ -30,6 +30,7 @@ class ProbeScorer:
         self.off = probes == "off"
         self.path = Path(run.writer.folder) / f"probes.r{run.writer.rank}.npz"
         self.arrays: dict[str, np.ndarray] | None = None
+        self._found: list[dict[str, np.ndarray]] = []
         if isinstance(probes, Mapping):
             self.arrays = {key: np.asarray(probes[key]).astype(np.int64) for key in PROBE_KEYS}
         elif self.path.exists() and not self.off:
@@ -37,20 +38,32 @@ class ProbeScorer:
                 self.arrays = {key: stored[key] for key in PROBE_KEYS}
 
     def keep_first(self, batch: Mapping[str, torch.Tensor]) -> None:
-        """Take probes from a training batch that holds tool results, once."""
+        """Collect the first rows with a tool result: 32 of them, or what has come when scoring is first due."""
         if self.off or self.arrays is not None or "tool_mask" not in batch:
             return
         external = (batch["tool_mask"] == 0) & (batch["completion_mask"] > 0)
-        if not bool(external.any()):
-            return
-        self.arrays = {key: batch[key][:_MAX_ROWS].cpu().numpy().astype(np.int64) for key in PROBE_KEYS}
+        rows = external.any(dim=1).nonzero()[:, 0][: _MAX_ROWS - len(self._found)]
+        for row in rows.tolist():
+            new = {key: batch[key][row].cpu().numpy().astype(np.int64) for key in PROBE_KEYS}
+            if not any(all(np.array_equal(new[k], old[k]) for k in PROBE_KEYS) for old in self._found):
+                self._found.append(new)  # several epochs bring the same row again
+        if len(self._found) == _MAX_ROWS:
+            self._keep()
+
+    def _keep(self) -> None:
+        self.arrays = _padded(self._found)
+        self._found = []
         temporary = self.path.with_suffix(".tmp.npz")
         np.savez_compressed(temporary, **self.arrays)  # type: ignore[arg-type]
         temporary.replace(self.path)
 
     def due(self, step: int) -> bool:
-        """Is it time to score?"""
-        return not self.off and self.arrays is not None and step % self.every == 0
+        """Is it time to score, and is there something to score?"""
+        if self.off or step % self.every:
+            return False
+        if self.arrays is None and self._found:
+            self._keep()
+        return self.arrays is not None
 
     def score(self, trainer: Any) -> TokenBatch:
         """The probes under the live policy."""
@@ -67,3 +80,19 @@ class ProbeScorer:
         return token_batch(
             exists & ~external, exists=exists, tool_tokens=external, logprobs=logps.float().cpu().numpy()
         )
+
+
+def _padded(rows: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Rows of different batches in one array a key: prompts padded on the left, completions on the right, as TRL does."""
+    before = max(row["prompt_ids"].size for row in rows)
+    after = max(row["completion_ids"].size for row in rows)
+    found = {}
+    for key in PROBE_KEYS:
+        width, left = (before, True) if key.startswith("prompt") else (after, False)
+        fill = 1 if key == "tool_mask" else 0
+        table = np.full((len(rows), width), fill, np.int64)
+        for i, row in enumerate(rows):
+            size = row[key].size
+            table[i, width - size if left else 0 : width if left else size] = row[key]
+        found[key] = table
+    return found

@@ -1,4 +1,4 @@
-"""The reference of drift, in the order of DESIGN.md: the trainer's own, the PEFT base, our own copy of the weights."""
+"""The reference of drift, in this order: the trainer's own, the PEFT base, our own copy of the weights."""
 
 from __future__ import annotations
 
@@ -106,10 +106,19 @@ def forward_logps(trainer: Any, model: Any, batch: Mapping[str, Any], rows: torc
     return logps
 
 
-def sample_rows(rng: np.random.Generator, num_rows: int, share: float) -> torch.Tensor:
-    """A sorted random share of the rows, at least one."""
-    count = min(num_rows, max(1, round(share * num_rows)))
-    return torch.from_numpy(np.sort(rng.choice(num_rows, count, replace=False)))
+class RowSampler:
+    """Random rows, `share` of all rows that pass: what one micro-batch cannot give whole is carried to the next."""
+
+    def __init__(self, share: float, seed: int) -> None:
+        self.share, self.rng = share, np.random.default_rng(seed)
+        self.owed = 1.0 - share if 0 < share < 1 else 0.0  # the first row is scored
+
+    def pick(self, num_rows: int) -> torch.Tensor:
+        """Sorted places among `num_rows` rows; may be empty."""
+        self.owed += self.share * num_rows
+        count = min(num_rows, int(self.owed + 1e-9))
+        self.owed -= count
+        return torch.from_numpy(np.sort(self.rng.choice(num_rows, count, replace=False)))
 
 
 @contextmanager

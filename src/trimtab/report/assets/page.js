@@ -4,7 +4,7 @@ const DATA = JSON.parse(document.getElementById("payload").textContent);
 const RUNS = DATA.runs || [];
 const MANY = RUNS.length > 1;
 const state = {log: false, survival: true};
-const NEEDS = "Not judged yet: needs 2,000 tokens from 30 trajectories.";
+const NEEDS = `Not judged yet: needs ${[...new Set(RUNS.map((r) => r.needs).filter(Boolean))].join(", or ")} in one window.`;
 
 const letter = (i) => (i < 26 ? String.fromCharCode(65 + i) : `R${i + 1}·`);
 const steps = [Math.min(...RUNS.map((r) => r.first_step ?? 0)), Math.max(...RUNS.map((r) => r.last_step ?? 0))];

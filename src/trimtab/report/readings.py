@@ -1,0 +1,79 @@
+"""Readings of a run as their rows: a long run has hundreds of thousands, and a view needs a few series of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from trimtab.records import Reading
+from trimtab.runs.rows import readings_from_row
+
+__all__ = ["ReadingRows"]
+
+Row = dict[str, Any]
+
+
+class ReadingRows:
+    """Rows in the order of steps; a `Reading` is made when somebody asks for it."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.rows = list(rows)
+        self._by_slice: dict[str, list[Row]] = {}
+        self._keys: set[str] = set()
+        for row in self.rows:
+            self._by_slice.setdefault(row["slice"], []).append(row)
+            self._keys.update(row["values"])
+
+    @property
+    def slices(self) -> set[str]:
+        """Slices with a reading."""
+        return set(self._by_slice)
+
+    def series(self, key: str, name: str) -> list[Reading]:
+        """Readings of one key and slice."""
+        if key not in self._keys:
+            return []
+        return [
+            reading
+            for row in self._by_slice.get(name, [])
+            if key in row["values"]
+            for reading in readings_from_row(row, (key,))
+        ]
+
+    def by_step(self, wanted: Collection[tuple[str, str]]) -> dict[int, list[Reading]]:
+        """Step -> the readings of these (key, slice) that closed there."""
+        keys: dict[str, list[str]] = {}
+        for key, name in wanted:
+            keys.setdefault(name, []).append(key)
+        found: dict[int, list[Reading]] = {}
+        for row in self.rows:
+            here = [key for key in keys.get(row["slice"], ()) if key in row["values"]]
+            if here:
+                found.setdefault(int(row["step"]), []).extend(readings_from_row(row, here))
+        return found
+
+    def observed(self, families: Collection[str]) -> set[str]:
+        """Those families (the part of a key before the slash) that have a value in some window."""
+        left = {key: key.split("/")[0] for key in self._keys if key.split("/")[0] in families}
+        found: set[str] = set()
+        for row in self.rows:
+            if not left:
+                break
+            done = {left[k] for k in left if k in row["values"] and k not in row["reasons"]}
+            found |= done
+            left = {key: family for key, family in left.items() if family not in done}
+        return found
+
+    def num_windows(self, families: Collection[str]) -> int:
+        """Windows of any slice that hold a reading of these families."""
+        keys = [key for key in self._keys if key.split("/")[0] in families]
+        return len(
+            {
+                (row["slice"], row["first"], row["last"])
+                for row in self.rows
+                if any(key in row["values"] for key in keys)
+            }
+        )
+
+    def __iter__(self) -> Iterator[Reading]:
+        return (reading for row in self.rows for reading in readings_from_row(row))
