@@ -12,7 +12,7 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from trimtab.adapters.trl import watch
-from trimtab.lab.arms import open_arm
+from trimtab.lab.arms import Arm, open_arm
 from trimtab.lab.model import agent_path, load_agent
 from trimtab.lab.probes import probe_bank
 from trimtab.lab.tasks import correct_reward, format_reward
@@ -24,7 +24,7 @@ __all__ = ["lab_trainer", "watch_lab"]
 
 
 def lab_trainer(
-    arm: str,
+    arm: str | Arm,
     output: str | Path,
     *,
     steps: int = 60,
