@@ -30,7 +30,8 @@ def draw_tails(runs: Sequence[Outcome], path: Path) -> None:
         for name, colour, label in (("text", TEXT, "text"), ("post_tool", POST, "post-tool")):
             _band(ax, [_series(run, "drift/p95", name) for run in mine], colour, label)
         ax.set(yscale="log", title=f"{arm} ({len(mine)} seeds)", xlabel="step", ylabel="p95 |drift|, nats")
-    panels[0][0].legend(frameon=False)
+    for ax, _ in panels[:1]:
+        ax.legend(frameon=False)
     _save(fig, path)
 
 
@@ -64,7 +65,8 @@ def draw_averages(runs: Sequence[Outcome], path: Path) -> None:
             if mine:
                 _band(ax, mine, colours(i), arm)
         ax.set(yscale=scale, xlabel="step", ylabel=label)
-    axes[0].legend(frameon=False, fontsize=7)
+    if axes[0].get_legend_handles_labels()[0]:
+        axes[0].legend(frameon=False, fontsize=7)
     _save(fig, path)
 
 

@@ -74,9 +74,6 @@ def collapse_step(reward: Sequence[float]) -> int | None:
     """The first step (from 1) at which the mean of the last 10 rewards is at most half its highest value so far.
 
     Steps without a reward (nan: several epochs on one batch) are passed over.
-
-    >>> collapse_step([0.2] * 20 + [0.8] * 20 + [0.3] * 20), collapse_step([0.8] * 40)
-    (49, None)
     """
     values = np.asarray(reward, dtype=float)
     known = np.flatnonzero(np.isfinite(values))
@@ -173,7 +170,9 @@ def _late(view: RunView, controls: list[dict[str, Any]]) -> dict[str, float]:
     )
     rows = [row for row in controls if row["step"] > last / 2 and row["n_post"] > 0]
     variance = [row["gradient_variance"] for row in rows]
-    found["variance_share"] = _mean([v["post_tool"] / (v["post_tool"] + v["text"]) for v in variance])
+    found["variance_share"] = _mean(
+        [v["post_tool"] / (v["post_tool"] + v["text"]) for v in variance if v["post_tool"] + v["text"] > 0]
+    )
     found["token_share"] = _mean([row["n_post"] / (row["n_post"] + row["n_text"]) for row in rows])
     for kind in ("turn", "position"):
         matched = [row[f"matched_{kind}"] for row in rows]
