@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from reproduce.pilot.arms import PILOT, STEPS
+from reproduce.pilot.arms import PILOT
 from reproduce.pilot.train import finished
 
 ROOT = Path(__file__).parents[1]
@@ -34,13 +34,13 @@ def folder_of(bank: Path, arm: str, seed: int) -> Path:
     return bank / ("test" if seed % 2 else "tuning") / f"{arm}-s{seed}"
 
 
-def train_all(arms: list[str], seeds: int, steps: int, bank: Path, jobs: int) -> list[str]:
+def train_all(arms: list[str], seeds: int, steps: int | None, bank: Path, jobs: int) -> list[str]:
     """Run what is missing, seed by seed, one process and one thread each; the names of the runs that failed."""
     todo = [
         (arm, seed)
         for seed in range(seeds)
         for arm in arms
-        if not finished(folder_of(bank, arm, seed), steps)
+        if not finished(folder_of(bank, arm, seed), steps or PILOT[arm].steps)
     ]
     print(f"{len(arms) * seeds - len(todo)} runs are there, {len(todo)} to do, {jobs} at a time, in {bank}")
 
@@ -49,7 +49,16 @@ def train_all(arms: list[str], seeds: int, steps: int, bank: Path, jobs: int) ->
         folder = folder_of(bank, arm, seed)
         folder.parent.mkdir(parents=True, exist_ok=True)
         log = folder.with_name(folder.name + ".log")
-        command = [sys.executable, __file__, "--one", arm, "--seed", str(seed), "--steps", str(steps)]
+        command = [
+            sys.executable,
+            __file__,
+            "--one",
+            arm,
+            "--seed",
+            str(seed),
+            "--steps",
+            str(steps or PILOT[arm].steps),
+        ]
         environment = {
             **os.environ,
             "OMP_NUM_THREADS": "1",
@@ -74,7 +83,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=4, metavar="N")
     parser.add_argument("--arms", nargs="+", choices=sorted(PILOT), default=list(PILOT), metavar="NAME")
-    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--steps", type=int, help="of every arm; by default each arm's own")
     parser.add_argument("--bank", type=Path, default=BANK)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--quick", action="store_true", help="two arms, one seed, a few steps")
@@ -89,7 +98,7 @@ def main() -> int:
             PILOT[options.one],
             folder_of(options.bank, options.one, options.seed),
             seed=options.seed,
-            steps=options.steps,
+            steps=options.steps or PILOT[options.one].steps,
         )
         return 0
     if options.quick:

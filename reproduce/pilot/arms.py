@@ -29,6 +29,7 @@ class PilotArm:
     what: str
     post_tool_kl: float = 0.0
     sampler_bits: int = 0
+    steps: int = STEPS
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -44,7 +45,7 @@ def _other(family: Literal["contrast", "control"], name: str, lab: Arm, what: st
     return PilotArm(name, lab, family, what, **more)
 
 
-FAST, HOT = {"learning_rate": 1e-3}, {"learning_rate": 2e-3}
+FAST, WARM, HOT = {"learning_rate": 1e-3}, {"learning_rate": 1.4e-3}, {"learning_rate": 2e-3}
 STALE = {"learning_rate": 1e-3, "num_iterations": 4}
 PILOT: dict[str, PilotArm] = {
     arm.name: arm
@@ -62,6 +63,8 @@ PILOT: dict[str, PilotArm] = {
         _tool("open_fast", _lab("open"), "open, learning rate 1e-3", config=FAST),
         _other("control", "text_only", _lab("text_only", Ramp.constant(0.0)), "no tool tasks"),
         _other("control", "frozen", _lab("open"), "open, learning rate 0: only the inputs change", config={"learning_rate": 0.0}),
+        _other("contrast", "constrained_warm", _lab("constrained"), "constrained, learning rate 1.4e-3, 200 steps", config=WARM, steps=200),
+        _other("contrast", "open_warm", _lab("open"), "open, learning rate 1.4e-3, 200 steps", config=WARM, steps=200),
         _other("contrast", "constrained_hot", _lab("constrained"), "constrained, learning rate 2e-3", config=HOT),
         _other("contrast", "open_hot", _lab("open"), "open, learning rate 2e-3", config=HOT),
         _other("contrast", "open_in_distribution_hot", _lab("open_in_distribution"), "no unseen character, learning rate 2e-3", config=HOT),

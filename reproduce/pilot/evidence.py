@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from reproduce.pilot.arms import PILOT
 from reproduce.pilot.figures import draw_averages, draw_cdfs, draw_tails
-from reproduce.pilot.reading import AGGREGATE_RULES, Outcome, load_bank
+from reproduce.pilot.leads import AVERAGES, BUDGET, SERIES, Moment, moments, thresholds
+from reproduce.pilot.reading import AGGREGATE_RULES, POST_RULES, Outcome, load_bank
 
 __all__ = ["BEGIN", "END", "figures_of", "write_evidence"]
 
@@ -20,8 +21,12 @@ DRAWS = 2000
 
 def figures_of(runs: Sequence[Outcome]) -> dict[str, float | int | None]:
     """The pilot's figures; a lead or a ratio nobody can tell is None."""
-    leads = [run.lead for run in runs if open_collapse(run) and run.lead is not None]
-    low, high = interval(leads, np.median)
+    limits = thresholds([run for run in runs if run.healthy])
+    collapsing = [run for run in runs if open_collapse(run)]
+    leads = {
+        name: [lead for run in collapsing if (lead := lead_of(run, moments(run, limits), name)) is not None]
+        for name in ("post_ratio", "post_tail")
+    }
     open_ended, constrained = (
         [run.late["post_p99"] for run in runs if run.arm == arm and math.isfinite(run.late["post_p99"])]
         for arm in ("open", "constrained")
@@ -31,13 +36,30 @@ def figures_of(runs: Sequence[Outcome]) -> dict[str, float | int | None]:
         "num_healthy": sum(run.healthy for run in runs),
         "num_collapsed": sum(run.learning and run.collapsed is not None for run in runs),
         "num_open_collapsed": sum(open_collapse(run) for run in runs),
-        "lead_steps_median": float(np.median(leads)) if leads else None,
-        "lead_steps_low": low,
-        "lead_steps_high": high,
+        **_lead_figures("lead_steps", leads["post_ratio"]),
+        **_lead_figures("lead_steps_tail_alone", leads["post_tail"]),
         "constrained_tail_ratio": round(float(np.mean(open_ended) / np.mean(constrained)), 2)
         if open_ended and constrained
         else None,
     }
+
+
+def _lead_figures(name: str, leads: Sequence[float]) -> dict[str, float | int | None]:
+    low, high = interval(leads, np.median)
+    median = float(np.median(leads)) if leads else None
+    return {f"{name}_n": len(leads), f"{name}_median": median, f"{name}_low": low, f"{name}_high": high}
+
+
+def lead_of(run: Outcome, found: Mapping[str, Moment], name: str) -> int | None:
+    """Steps from a tail's alarm to the first alarm of an average, up to the collapse; what was silent then counts as it.
+
+    None where neither had spoken by then.
+    """
+    end = run.collapsed or run.steps
+    averages = [found[n].step for n in AVERAGES]
+    first = min((step for step in averages if step is not None and step < end), default=None)
+    own = found[name].step if (found[name].step or end) < end else None
+    return None if first is None and own is None else (first or end) - (own or end)
 
 
 def open_collapse(run: Outcome) -> bool:
@@ -105,15 +127,31 @@ def _outcomes(runs: Sequence[Outcome]) -> str:
 
 
 def _leads(runs: Sequence[Outcome]) -> str:
-    rows = []
+    healthy = [run for run in runs if run.healthy]
+    limits, rows = thresholds(healthy), []
     for run in runs:
         if run.learning and run.collapsed is not None:
-            rows.append([run.arm, run.seed, run.collapsed, run.post_tool, run.aggregate, run.lead,
-                         ", ".join(n for n in AGGREGATE_RULES if run.first[n] is not None and run.first[n] == run.aggregate)])  # fmt: skip
-    head = ["arm", "seed", "collapse", "post-tool alarm", "first aggregate alarm", "lead", "which"]
+            found = moments(run, limits)
+            rules = [
+                name
+                for name, step in run.first.items()
+                if step is not None and name in (*POST_RULES, *AGGREGATE_RULES)
+            ]
+            rows.append([run.arm, run.seed, run.collapsed, *(found[name].step for name in SERIES), lead_of(run, found, "post_ratio"),
+                         lead_of(run, found, "post_tail"), ", ".join(rules)])  # fmt: skip
+    head = [
+        "arm",
+        "seed",
+        "collapse",
+        *(n.replace("_", " ") for n in SERIES),
+        "lead of ratio",
+        "lead of tail",
+        "house rules that fired",
+    ]
     return (
-        "### Collapsing runs: who spoke first\n\nSteps; an empty cell is a rule that stayed silent to the end of the run, "
-        "which the lead counts as the end. A negative lead: the averages were first.\n\n" + table(head, rows)
+        f"### Collapsing runs: who spoke first\n\nThresholds that {BUDGET:.0%} of the {len(healthy)} healthy learning runs pass, for a tail "
+        "and for the four averages together. Steps; an empty cell never passed. The lead is the step of the first average less the "
+        "tail's, both cut off at the collapse; negative: an average was first.\n\n" + table(head, rows)
     )
 
 
