@@ -11,6 +11,7 @@ from pathlib import Path
 from reproduce.pilot.arms import PilotArm
 from reproduce.pilot.controls import Controls
 from reproduce.pilot.drift_aware import add_post_tool_kl, lower_sampler_precision
+from reproduce.pilot.slim import slim
 from trimtab.runs.seal import seal
 
 __all__ = ["MARK", "finished", "run_one"]
@@ -46,6 +47,7 @@ def run_one(arm: PilotArm, folder: Path, *, seed: int, steps: int, prompts: int 
     trainer.train()
     run.close()
     shutil.rmtree(scratch, ignore_errors=True)
+    slim(folder)
     seal(folder)
     mark = {
         "arm": arm.name,
