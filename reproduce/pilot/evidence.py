@@ -10,7 +10,7 @@ import numpy as np
 
 from reproduce.pilot.arms import PILOT
 from reproduce.pilot.figures import draw_averages, draw_cdfs, draw_tails
-from reproduce.pilot.leads import AVERAGES, BUDGET, SERIES, Moment, moments, thresholds
+from reproduce.pilot.leads import AVERAGES, BUDGET, SERIES, Moment, moments, thresholds, widest
 from reproduce.pilot.reading import AGGREGATE_RULES, POST_RULES, Outcome, load_bank
 
 __all__ = ["BEGIN", "END", "figures_of", "write_evidence"]
@@ -38,10 +38,21 @@ def figures_of(runs: Sequence[Outcome]) -> dict[str, float | int | None]:
         "num_open_collapsed": sum(open_collapse(run) for run in runs),
         **_lead_figures("lead_steps", leads["post_ratio"]),
         **_lead_figures("lead_steps_tail_alone", leads["post_tail"]),
+        **_growth_figures(runs),
         "constrained_tail_ratio": round(float(np.mean(open_ended) / np.mean(constrained)), 2)
         if open_ended and constrained
         else None,
     }
+
+
+def _growth_figures(runs: Sequence[Outcome]) -> dict[str, float | int | None]:
+    limits = widest([run for run in runs if run.arm in REFERENCE])
+    leads = [
+        lead
+        for run in runs
+        if run.arm in GROWING and run.healthy and (lead := growth_lead(run, moments(run, limits))) is not None
+    ]
+    return _lead_figures("growth_lead_steps", leads)
 
 
 def _lead_figures(name: str, leads: Sequence[float]) -> dict[str, float | int | None]:
@@ -92,7 +103,15 @@ def write_evidence(bank: Path, docs: Path) -> dict[str, float | int | None]:
     head, _, rest = old.partition(BEGIN)
     tail = rest.partition(END)[2]
     body = "\n\n".join(
-        [_pictures(), _outcomes(runs), _leads(runs), _tails(runs), _moments(runs), _controls(runs)]
+        [
+            _pictures(),
+            _outcomes(runs),
+            _growth(runs),
+            _leads(runs),
+            _tails(runs),
+            _moments(runs),
+            _controls(runs),
+        ]
     )
     page.write_text(f"{head}{BEGIN}\n\n{body}\n\n{END}{tail}")
     return figures
@@ -124,6 +143,48 @@ def _outcomes(runs: Sequence[Outcome]) -> str:
     ]  # fmt: skip
     head = ["arm", "family", "what differs", "runs", "collapsed", "at step", "late reward"]
     return "### Runs\n\n" + table(head, rows)
+
+
+REFERENCE = ("constrained", "low_precision")
+GROWING = (
+    "open",
+    "open_in_distribution",
+    "open_no_drift",
+    "open_alpha05",
+    "open_alpha20",
+    "open_alpha50",
+    "drift_aware",
+)
+
+
+def growth_lead(run: Outcome, found: Mapping[str, Moment]) -> int | None:
+    """Steps from the post-tool tail's first moment to the first average's; a silent side counts as the run's end."""
+    averages = [step for n in AVERAGES if (step := found[n].step) is not None]
+    own = found["post_tail"].step
+    return None if not averages and own is None else min(averages, default=run.steps) - (own or run.steps)
+
+
+def _growth(runs: Sequence[Outcome]) -> str:
+    reference = [run for run in runs if run.arm in REFERENCE]
+    limits, rows = widest(reference), []
+    for arm, mine in _by_arm(runs).items():
+        if arm in GROWING:
+            found = [moments(run, limits) for run in mine]
+            leads = [
+                lead
+                for run, each in zip(mine, found, strict=True)
+                if (lead := growth_lead(run, each)) is not None
+            ]
+            low, high = (min(leads), max(leads)) if leads else ("", "")
+            rows.append([arm, *(_steps([each[name].step for each in found]) for name in SERIES),
+                         f"{np.median(leads):.0f} ({low} to {high})" if leads else ""])  # fmt: skip
+    head = ["arm", *(n.replace("_", " ") for n in SERIES), "lead of post tail"]
+    return (
+        f"### Runs that grow and do not collapse: who left the constrained runs' range first\n\nThresholds that none of the {len(reference)} runs "
+        f"with constrained outputs ({', '.join(REFERENCE)}, learning rate 2e-4) passes. Median step, and in how many runs. Lead: first average "
+        "less post-tool tail, median and range over seeds; a side that stayed inside counts as the end of the run.\n\n"
+        + table(head, rows)
+    )
 
 
 def _leads(runs: Sequence[Outcome]) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from reproduce.pilot.reading import Outcome
 
-__all__ = ["AVERAGES", "BUDGET", "SERIES", "Moment", "moments", "thresholds"]
+__all__ = ["AVERAGES", "BUDGET", "SERIES", "Moment", "moments", "thresholds", "widest"]
 
 BUDGET = 0.1  # share of healthy runs that may alarm
 BASELINE = 3  # windows
@@ -73,6 +73,15 @@ def thresholds(healthy: Sequence[Outcome]) -> dict[str, float]:
         tops = [float(both.max()) for run in healthy if (both := rises(run, series)[1]).size]
         share = BUDGET / len(AVERAGES) if name in AVERAGES else BUDGET
         found[name] = float(np.quantile(tops, 1 - share, method="higher")) if tops else math.inf
+    return found
+
+
+def widest(reference: Sequence[Outcome]) -> dict[str, float]:
+    """The largest rise any of these runs shows, series by series: what none of them passes."""
+    found = {}
+    for name, series in SERIES.items():
+        tops = [float(both.max()) for run in reference if (both := rises(run, series)[1]).size]
+        found[name] = max(tops, default=math.inf)
     return found
 
 
