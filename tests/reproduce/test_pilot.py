@@ -121,9 +121,9 @@ def test_an_empty_bank_claims_nothing_and_a_page_keeps_its_own_words(tmp_path):
     assert load_bank(tmp_path / "none") == []
     assert figures_of([])["lead_steps_median"] is None
     page = tmp_path / "evidence.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    page.write_text(f"before\n{BEGIN}\nbygone\n{END}\nafter\n")
     write_evidence(tmp_path / "none", tmp_path)
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith(f"{END}\nafter\n")
-    assert "old" not in text
+    assert "bygone" not in text
