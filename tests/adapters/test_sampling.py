@@ -20,7 +20,7 @@ def test_the_share_holds_for_any_micro_batch_and_starts_with_a_scored_row(size, 
     assert picks[0].numel() >= 1
     for pick in picks:
         assert torch.equal(pick, pick.unique())
-        assert pick.numel() == 0 or (0 <= int(pick[0]) and int(pick[-1]) < size)
+        assert pick.numel() == 0 or (int(pick[0]) >= 0 and int(pick[-1]) < size)
 
 
 def test_every_row_has_its_turn():
