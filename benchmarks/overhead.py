@@ -88,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--steps", type=int, default=25)
+    parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--memory-steps", type=int, default=20_000)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -113,7 +113,7 @@ def main() -> None:
         figures["memory_growth_bytes"] = memory_run(work / "memory", options.memory_steps)
         figures["memory_steps"] = options.memory_steps
         print(
-            f"memory growth from step 2,000 to {options.memory_steps:,}: {figures['memory_growth_bytes'] / 1e6:.1f} MB"
+            f"memory growth from step {options.memory_steps // 10:,} to {options.memory_steps:,}: {figures['memory_growth_bytes'] / 1e6:.1f} MB"
         )
     if options.json:
         print(json.dumps({"figures": figures}))
