@@ -38,6 +38,7 @@ def figures_of(runs: Sequence[Outcome]) -> dict[str, float | int | None]:
         "num_open_collapsed": sum(open_collapse(run) for run in runs),
         **_lead_figures("lead_steps", leads["post_ratio"]),
         **_lead_figures("lead_steps_tail_alone", leads["post_tail"]),
+        **_lead_figures("text_tail_lead_steps", _text_leads(runs, limits)),
         **_growth_figures(runs),
         "constrained_tail_ratio": round(float(np.mean(open_ended) / np.mean(constrained)), 2)
         if open_ended and constrained
@@ -45,14 +46,21 @@ def figures_of(runs: Sequence[Outcome]) -> dict[str, float | int | None]:
     }
 
 
+def _text_leads(runs: Sequence[Outcome], limits: Mapping[str, float]) -> list[float]:
+    """Of all collapsing runs: first average less the text tail, both cut off at the collapse."""
+    lost = [run for run in runs if run.learning and run.collapsed is not None]
+    found = [lead_of(run, moments(run, dict(limits)), "text_tail") for run in lost]
+    return [lead for lead in found if lead is not None]
+
+
 def _growth_figures(runs: Sequence[Outcome]) -> dict[str, float | int | None]:
     limits = widest([run for run in runs if run.arm in REFERENCE])
-    leads = [
-        lead
-        for run in runs
-        if run.arm in GROWING and run.healthy and (lead := growth_lead(run, moments(run, limits))) is not None
-    ]
-    return _lead_figures("growth_lead_steps", leads)
+    grown = [(run, moments(run, limits)) for run in runs if run.arm in GROWING and run.healthy]
+    figures: dict[str, float | int | None] = {}
+    for name, label in (("post_tail", "growth_lead_steps"), ("all_tail", "growth_lead_steps_all_tokens")):
+        leads = [lead for run, found in grown if (lead := growth_lead(run, found, name)) is not None]
+        figures |= _lead_figures(label, leads)
+    return figures
 
 
 def _lead_figures(name: str, leads: Sequence[float]) -> dict[str, float | int | None]:
@@ -157,10 +165,10 @@ GROWING = (
 )
 
 
-def growth_lead(run: Outcome, found: Mapping[str, Moment]) -> int | None:
-    """Steps from the post-tool tail's first moment to the first average's; a silent side counts as the run's end."""
+def growth_lead(run: Outcome, found: Mapping[str, Moment], name: str) -> int | None:
+    """Steps from a tail's first moment to the first average's; a silent side counts as the run's end."""
     averages = [step for n in AVERAGES if (step := found[n].step) is not None]
-    own = found["post_tail"].step
+    own = found[name].step
     return None if not averages and own is None else min(averages, default=run.steps) - (own or run.steps)
 
 
@@ -170,19 +178,17 @@ def _growth(runs: Sequence[Outcome]) -> str:
     for arm, mine in _by_arm(runs).items():
         if arm in GROWING:
             found = [moments(run, limits) for run in mine]
-            leads = [
-                lead
-                for run, each in zip(mine, found, strict=True)
-                if (lead := growth_lead(run, each)) is not None
-            ]
-            low, high = (min(leads), max(leads)) if leads else ("", "")
-            rows.append([arm, *(_steps([each[name].step for each in found]) for name in SERIES),
-                         f"{np.median(leads):.0f} ({low} to {high})" if leads else ""])  # fmt: skip
-    head = ["arm", *(n.replace("_", " ") for n in SERIES), "lead of post tail"]
+            cells = []
+            for name in ("post_tail", "all_tail"):
+                pairs = zip(mine, found, strict=True)
+                leads = [lead for run, each in pairs if (lead := growth_lead(run, each, name)) is not None]
+                cells.append(f"{np.median(leads):.0f} ({min(leads)} to {max(leads)})" if leads else "")
+            rows.append([arm, *(_steps([each[name].step for each in found]) for name in SERIES), *cells])
+    head = ["arm", *(n.replace("_", " ") for n in SERIES), "lead of post tail", "lead of all tail"]
     return (
         f"### Runs that grow and do not collapse: who left the constrained runs' range first\n\nThresholds that none of the {len(reference)} runs "
         f"with constrained outputs ({', '.join(REFERENCE)}, learning rate 2e-4) passes. Median step, and in how many runs. Lead: first average "
-        "less post-tool tail, median and range over seeds; a side that stayed inside counts as the end of the run.\n\n"
+        "less the tail, median and range over seeds; a side that stayed inside counts as the end of the run.\n\n"
         + table(head, rows)
     )
 

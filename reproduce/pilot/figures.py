@@ -18,7 +18,8 @@ from trimtab.report.payload import build_payload
 
 __all__ = ["draw_averages", "draw_cdfs", "draw_tails"]
 
-ARMS = ("constrained", "open", "open_in_distribution", "frozen", "drift_aware", "open_hot")
+ARMS = ("constrained", "open", "open_in_distribution", "constrained_fast", "drift_aware", "open_hot")
+AVERAGED = (*ARMS, "frozen")
 TEXT, POST = "#4c6a92", "#c0504d"
 SHADES = {"early": 0.35, "middle": 0.65, "late": 1.0}
 
@@ -29,7 +30,12 @@ def draw_tails(runs: Sequence[Outcome], path: Path) -> None:
     for ax, (arm, mine) in panels:
         for name, colour, label in (("text", TEXT, "text"), ("post_tool", POST, "post-tool")):
             _band(ax, [_series(run, "drift/p95", name) for run in mine], colour, label)
-        ax.set(yscale="log", title=f"{arm} ({len(mine)} seeds)", xlabel="step", ylabel="p95 |drift|, nats")
+        ax.set(
+            yscale="log",
+            title=f"{arm} ({len(mine)} seed{'s' * (len(mine) > 1)})",
+            xlabel="step",
+            ylabel="p95 |drift|, nats",
+        )
     for ax, _ in panels[:1]:
         ax.legend(frameon=False)
     _save(fig, path)
@@ -60,14 +66,15 @@ def draw_averages(runs: Sequence[Outcome], path: Path) -> None:
     fig, axes = plt.subplots(1, 3, figsize=(13, 3.8))
     colours = plt.get_cmap("tab10")
     for ax, (name, label, scale) in zip(axes, wanted, strict=True):
-        for i, arm in enumerate(ARMS):
+        for i, arm in enumerate(AVERAGED):
             mine = [_series(run, f"aggregate/{name}", "all") for run in runs if run.arm == arm]
             if mine:
                 _band(ax, mine, colours(i), arm)
         ax.set(yscale=scale, xlabel="step", ylabel=label)
-    if axes[0].get_legend_handles_labels()[0]:
-        axes[0].legend(frameon=False, fontsize=7)
-    _save(fig, path)
+    handles, labels = axes[0].get_legend_handles_labels()
+    if handles:
+        fig.legend(handles, labels, frameon=False, ncols=len(labels), loc="lower center", fontsize=8)
+    _save(fig, path, below=0.07)
 
 
 def _panels(runs: Sequence[Outcome]) -> tuple[Any, list[tuple[Any, tuple[str, list[Outcome]]]]]:
@@ -97,9 +104,9 @@ def _band(ax: Any, lines: Sequence[tuple[np.ndarray, np.ndarray]], colour: Any, 
     ax.plot(grid, np.median(values, axis=0), color=colour, lw=1.4, label=label)
 
 
-def _save(fig: Any, path: Path) -> None:
+def _save(fig: Any, path: Path, below: float = 0.0) -> None:
     for ax in fig.axes:
         ax.spines[["top", "right"]].set_visible(False)
-    fig.tight_layout()
+    fig.tight_layout(rect=(0, below, 1, 1))
     fig.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(fig)

@@ -36,6 +36,7 @@ SERIES = {
     "post_ratio": Series("tail_ratio/p95", "post_tool"),
     "post_tail": Series("drift/p95", "post_tool"),
     "text_tail": Series("drift/p95", "text"),
+    "all_tail": Series("drift/p95", "all"),
     "reward": Series("aggregate/reward", "all", -1, True),
     "kl": Series("aggregate/kl", "all"),
     "grad_norm": Series("aggregate/grad_norm", "all"),

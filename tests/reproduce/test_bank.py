@@ -79,7 +79,7 @@ def test_the_first_to_move_is_found_and_the_lead_has_its_sign(bank):
     for run in healthy:
         assert all(moment.step is None for moment in moments(run, widest(healthy)).values())
     grown = next(run for run in runs if run.arm == "open")
-    assert growth_lead(grown, moments(grown, widest(healthy))) >= 0
+    assert growth_lead(grown, moments(grown, widest(healthy)), "post_tail") >= 0
 
 
 def test_figures_and_page_come_from_the_runs(bank, tmp_path):
