@@ -12,6 +12,8 @@ from trimtab.errors import SummaryError
 from trimtab.stats import LogSketch, ParetoFit, TopK, khat_bound, pareto_khat, pareto_tail_size
 
 arviz = pytest.importorskip("arviz_stats.base", reason="arviz-stats is the oracle")
+if not hasattr(arviz.array_stats, "psislw"):
+    pytest.skip("this arviz-stats (Python 3.10's) has no psislw to compare with", allow_module_level=True)
 
 Float64 = npt.NDArray[np.float64]
 
