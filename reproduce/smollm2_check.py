@@ -25,6 +25,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from trimtab.training.child import child_environment
+
 ARMS = ("constrained", "open")
 ALPHA, PROMPTS, GENERATIONS = 0.6, 4, 4
 SFT_STEPS, SFT_ROWS = 70, 8
@@ -246,12 +248,7 @@ def main() -> int:
     failed = 0
     for seed in range(options.seeds):
         tune(options.out, seed)
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-            "TOKENIZERS_PARALLELISM": "false",
-        }
+        environment = child_environment()
         children = []
         for arm in options.arms:
             command = [

@@ -10,7 +10,7 @@ import numpy as np
 
 from reproduce.pilot.arms import PILOT
 from reproduce.pilot.figures import draw_averages, draw_cdfs, draw_tails
-from reproduce.pilot.leads import AVERAGES, BUDGET, SERIES, Moment, moments, thresholds, widest
+from reproduce.pilot.leads import AVERAGES, BUDGET, SERIES, moments, thresholds, widest
 from reproduce.pilot.reading import AGGREGATE_RULES, POST_RULES, Outcome, load_bank
 
 __all__ = ["BEGIN", "END", "figures_of", "write_evidence"]
@@ -49,7 +49,7 @@ def figures_of(runs: Sequence[Outcome]) -> dict[str, float | int | None]:
 def _text_leads(runs: Sequence[Outcome], limits: Mapping[str, float]) -> list[float]:
     """Of all collapsing runs: first average less the text tail, both cut off at the collapse."""
     lost = [run for run in runs if run.learning and run.collapsed is not None]
-    found = [lead_of(run, moments(run, dict(limits)), "text_tail") for run in lost]
+    found = [lead_of(run, moments(run, limits), "text_tail") for run in lost]
     return [lead for lead in found if lead is not None]
 
 
@@ -69,15 +69,15 @@ def _lead_figures(name: str, leads: Sequence[float]) -> dict[str, float | int | 
     return {f"{name}_n": len(leads), f"{name}_median": median, f"{name}_low": low, f"{name}_high": high}
 
 
-def lead_of(run: Outcome, found: Mapping[str, Moment], name: str) -> int | None:
+def lead_of(run: Outcome, found: Mapping[str, int | None], name: str) -> int | None:
     """Steps from a tail's alarm to the first alarm of an average, up to the collapse; what was silent then counts as it.
 
     None where neither had spoken by then.
     """
     end = run.collapsed or run.steps
-    averages = [found[n].step for n in AVERAGES]
+    averages = [found[n] for n in AVERAGES]
     first = min((step for step in averages if step is not None and step < end), default=None)
-    own = found[name].step if (found[name].step or end) < end else None
+    own = step if (step := found[name]) is not None and step < end else None
     return None if first is None and own is None else (first or end) - (own or end)
 
 
@@ -165,10 +165,10 @@ GROWING = (
 )
 
 
-def growth_lead(run: Outcome, found: Mapping[str, Moment], name: str) -> int | None:
+def growth_lead(run: Outcome, found: Mapping[str, int | None], name: str) -> int | None:
     """Steps from a tail's first moment to the first average's; a silent side counts as the run's end."""
-    averages = [step for n in AVERAGES if (step := found[n].step) is not None]
-    own = found[name].step
+    averages = [step for n in AVERAGES if (step := found[n]) is not None]
+    own = found[name]
     return None if not averages and own is None else min(averages, default=run.steps) - (own or run.steps)
 
 
@@ -183,7 +183,7 @@ def _growth(runs: Sequence[Outcome]) -> str:
                 pairs = zip(mine, found, strict=True)
                 leads = [lead for run, each in pairs if (lead := growth_lead(run, each, name)) is not None]
                 cells.append(f"{np.median(leads):.0f} ({min(leads)} to {max(leads)})" if leads else "")
-            rows.append([arm, *(_steps([each[name].step for each in found]) for name in SERIES), *cells])
+            rows.append([arm, *(_steps([each[name] for each in found]) for name in SERIES), *cells])
     head = ["arm", *(n.replace("_", " ") for n in SERIES), "lead of post tail", "lead of all tail"]
     return (
         f"### Runs that grow and do not collapse: who left the constrained runs' range first\n\nThresholds that none of the {len(reference)} runs "
@@ -204,7 +204,7 @@ def _leads(runs: Sequence[Outcome]) -> str:
                 for name, step in run.first.items()
                 if step is not None and name in (*POST_RULES, *AGGREGATE_RULES)
             ]
-            rows.append([run.arm, run.seed, run.collapsed, *(found[name].step for name in SERIES), lead_of(run, found, "post_ratio"),
+            rows.append([run.arm, run.seed, run.collapsed, *(found[name] for name in SERIES), lead_of(run, found, "post_ratio"),
                          lead_of(run, found, "post_tail"), ", ".join(rules)])  # fmt: skip
     head = [
         "arm",

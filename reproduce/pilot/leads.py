@@ -8,14 +8,14 @@ each, so that "any average" and "the post-tool tail" are wrong equally often on 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from reproduce.pilot.reading import Outcome
 
-__all__ = ["AVERAGES", "BUDGET", "SERIES", "Moment", "moments", "thresholds", "widest"]
+__all__ = ["AVERAGES", "BUDGET", "SERIES", "moments", "thresholds", "widest"]
 
 BUDGET = 0.1  # share of healthy runs that may alarm
 BASELINE = 3  # windows
@@ -44,21 +44,17 @@ SERIES = {
 }
 
 
-@dataclass(frozen=True)
-class Moment:
-    """First step at which a series passed its threshold twice in a row; None when it never did or had no windows."""
-
-    name: str
-    step: int | None
-    judged: bool
-
-
 def rises(run: Outcome, series: Series) -> tuple[list[int], np.ndarray]:
     """Steps, and how far two windows in a row lie beyond the median of the first three."""
     found = [
         r for r in run.view.series(series.key, series.slice) if r.status == "ok" and math.isfinite(r.value)
     ]
-    values = np.array([r.value if series.plain else math.log(max(r.value, 1e-12)) for r in found])
+    values = np.array([r.value for r in found])
+    if not series.plain:
+        with np.errstate(
+            divide="ignore"
+        ):  # zero, as the gradient norm of a dead policy, is -inf and never a rise
+            values = np.log(values)
     if values.size < BASELINE + 2:
         return [], np.zeros(0)
     moved = values[BASELINE:] - np.median(values[:BASELINE])
@@ -67,30 +63,31 @@ def rises(run: Outcome, series: Series) -> tuple[list[int], np.ndarray]:
     return [r.step for r in found[BASELINE + 1 :]], both
 
 
+def tops(runs: Sequence[Outcome], name: str) -> list[float]:
+    """The largest rise of a series in each run that has enough windows."""
+    return [float(both.max()) for run in runs if (both := rises(run, SERIES[name])[1]).size]
+
+
 def thresholds(healthy: Sequence[Outcome]) -> dict[str, float]:
     """Threshold of each series; +inf where no healthy run has enough windows to tell."""
     found = {}
-    for name, series in SERIES.items():
-        tops = [float(both.max()) for run in healthy if (both := rises(run, series)[1]).size]
+    for name in SERIES:
         share = BUDGET / len(AVERAGES) if name in AVERAGES else BUDGET
-        found[name] = float(np.quantile(tops, 1 - share, method="higher")) if tops else math.inf
+        largest = tops(healthy, name)
+        found[name] = float(np.quantile(largest, 1 - share, method="higher")) if largest else math.inf
     return found
 
 
 def widest(reference: Sequence[Outcome]) -> dict[str, float]:
     """The largest rise any of these runs shows, series by series: what none of them passes."""
-    found = {}
-    for name, series in SERIES.items():
-        tops = [float(both.max()) for run in reference if (both := rises(run, series)[1]).size]
-        found[name] = max(tops, default=math.inf)
-    return found
+    return {name: max(tops(reference, name), default=math.inf) for name in SERIES}
 
 
-def moments(run: Outcome, limits: dict[str, float]) -> dict[str, Moment]:
-    """When each series of a run passed its threshold."""
-    found = {}
+def moments(run: Outcome, limits: Mapping[str, float]) -> dict[str, int | None]:
+    """First step at which each series passed its threshold twice in a row; None when it never did or had no windows."""
+    found: dict[str, int | None] = {}
     for name, series in SERIES.items():
         steps, both = rises(run, series)
         over = np.flatnonzero(both > limits[name])
-        found[name] = Moment(name, steps[int(over[0])] if over.size else None, bool(steps))
+        found[name] = steps[int(over[0])] if over.size else None
     return found

@@ -48,27 +48,6 @@ class Outcome:
         """It trained, and its reward never fell by half."""
         return self.learning and self.collapsed is None
 
-    @property
-    def aggregate(self) -> int | None:
-        """Step of the first alarm of any aggregate rule."""
-        return _least(self.first[name] for name in AGGREGATE_RULES)
-
-    @property
-    def post_tool(self) -> int | None:
-        """Step of the post-tool alarm."""
-        return _least(self.first[name] for name in POST_RULES)
-
-    @property
-    def lead(self) -> int | None:
-        """Steps from the post-tool alarm to the first aggregate alarm; a side that never fired counts as the run's end.
-
-        None where neither fired.
-        """
-        if self.aggregate is None and self.post_tool is None:
-            return None
-        end = self.steps
-        return (self.aggregate or end) - (self.post_tool or end)
-
 
 def collapse_step(reward: Sequence[float]) -> int | None:
     """The first step (from 1) at which the mean of the last 10 rewards is at most half its highest value so far.
@@ -157,7 +136,6 @@ def _late(view: RunView, controls: list[dict[str, Any]]) -> dict[str, float]:
         "post_unsupported": ("ref_logprob/below_5_frac", "post_tool"),
         "text_probe_p95": ("lagged_drift/p95", "text"),
         "post_probe_p95": ("lagged_drift/p95", "post_tool"),
-        "alpha": ("alpha/frac", "all"),
     }
     found = {
         name: _mean([r.value for r in _judged(view, *where) if r.step > start])
@@ -189,10 +167,6 @@ def _mean(values: list[float]) -> float:
 
 def _first(found: Iterable[int | bool]) -> int | None:
     return next((int(step) for step in found if step), None)
-
-
-def _least(steps: Iterable[int | None]) -> int | None:
-    return min((step for step in steps if step is not None), default=None)
 
 
 def _log(value: float) -> float:

@@ -312,6 +312,12 @@ BOUNDS: dict[str, Bound] = {
         "how far a rank's record may lie behind the others' before the run counts as blind there",
         _HOUSE,
     ),
+    "zero_drift": Bound(
+        3.0,
+        "windows",
+        "drift of exactly zero in so many windows is a wiring mistake or a frozen policy",
+        _HOUSE,
+    ),
     "silence_unknown": Bound(
         100.0,
         "steps",

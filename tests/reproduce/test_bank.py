@@ -72,12 +72,12 @@ def test_the_first_to_move_is_found_and_the_lead_has_its_sign(bank):
     for run in runs:
         if run.arm == "open_hot":
             found = moments(run, limits)
-            assert 15 <= found["post_tail"].step <= 19
-            assert found["reward"].step in (28, 29)
-            assert found["text_tail"].step is None
+            assert 15 <= found["post_tail"] <= 19
+            assert found["reward"] in (28, 29)
+            assert found["text_tail"] is None
             assert lead_of(run, found, "post_tail") > 0
     for run in healthy:
-        assert all(moment.step is None for moment in moments(run, widest(healthy)).values())
+        assert all(step is None for step in moments(run, widest(healthy)).values())
     grown = next(run for run in runs if run.arm == "open")
     assert growth_lead(grown, moments(grown, widest(healthy)), "post_tail") >= 0
 

@@ -193,7 +193,7 @@ class RunView:
             for r in self.series("drift/max", name)
             if r.status == "ok"
         ]
-        return len(values) >= 3 and max(values) == 0.0
+        return len(values) >= bound("zero_drift") and max(values) == 0.0
 
     def _failed_since(self, moment: float) -> bool:
         """Did the monitor fail after the last step it could write?"""

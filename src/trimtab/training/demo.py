@@ -7,7 +7,6 @@ post-tool tail does not grow in this seed, the demo says so. Exit code 0 when it
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from trimtab.report.live import live_state
 from trimtab.report.payload import build_payload
 from trimtab.report.terminal import follow, render
 from trimtab.report.view import RunView, load_view
+from trimtab.training.child import child_environment
 
 __all__ = ["main", "run_arm", "run_demo"]
 
@@ -78,12 +78,7 @@ def run_demo(out: Path, steps: int, seed: int, console: Console) -> Path:
 
 
 def _spawn(arm: str, folder: Path, steps: int, seed: int) -> subprocess.Popen[bytes]:
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "HF_HUB_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-    }
+    environment = child_environment()
     command = [sys.executable, "-m", "trimtab.training.demo", "--arm", arm, "--folder", str(folder)]
     with (folder.parent / f"{arm}.log").open("wb") as log:
         return subprocess.Popen(
