@@ -14,7 +14,7 @@ def page() -> str:
     lines = [
         "# Readings and bounds",
         "",
-        "Generated from `src/trimtab/catalog.py` by `python docs/make_metrics.py`. A key is `<what>/<statistic>`; log quantities",
+        "Generated from `src/trimtab/catalog/` by `python docs/make_metrics.py`. A key is `<what>/<statistic>`; log quantities",
         "are in nats.",
         "",
         "| key | what | unit | direction | source |",

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import make_batch
 from trimtab import BatchError, Convention, token_batch
-from trimtab.catalog import READINGS
+from trimtab.catalog import METRIC_NAMES, READINGS
 from trimtab.detect.rules import RULES
 from trimtab.measure.observe import nonfinite_columns, observe
 from trimtab.measure.pack import pack_states, unpack_states
@@ -55,17 +55,7 @@ def test_every_key_is_in_the_catalog_and_every_rule_reads_an_emitted_key(rng):
     probes.update(0, batch)
     emitted |= {r.key for r in probes.update(5, batch)}
     aggregates = StepAggregates()
-    aggregates.add(
-        0,
-        {
-            "reward": 1.0,
-            "grad_norm": 1.0,
-            "loss": 0.0,
-            "entropy": 1.0,
-            "kl": 0.1,
-            "completions/mean_length": 3,
-        },
-    )
+    aggregates.add(0, dict.fromkeys(METRIC_NAMES, 1.0))
     emitted |= {r.key for r in aggregates.apply([], W)}
     assert emitted <= set(READINGS), emitted - set(READINGS)
     assert {rule.key for rule in RULES} <= emitted

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from trimtab.catalog import METRIC_NAMES
 from trimtab.measure.state import SliceState
 from trimtab.measure.value import Value
 
@@ -24,7 +25,7 @@ TRAINER_KEYS = {
     "loss": ("loss", "actor/pg_loss", "train_loss"),
     "length": ("completions/mean_length", "response_length/mean"),
 }
-"""Names under which trainers log each aggregate; the first that is there counts."""
+"""Names under which trainers log an aggregate; the first that is there counts. Every name of ours is also taken as it is."""
 
 
 def aggregates(state: SliceState) -> Iterator[Value]:
@@ -74,8 +75,8 @@ def trainer_aggregates(metrics: Mapping[str, float]) -> dict[str, float]:
     {'grad_norm': 0.5}
     """
     found: dict[str, float] = {}
-    for name, keys in TRAINER_KEYS.items():
-        for key in keys:
+    for name in METRIC_NAMES:
+        for key in (*TRAINER_KEYS.get(name, ()), name):
             value = metrics.get(key)
             if value is not None:
                 found[name] = float(value)

@@ -1,56 +1,13 @@
-"""THE table: every reading and every bound, with unit, direction and source. Nothing else in trimtab holds a threshold.
-
-A reading's key is `<what>/<statistic>`. `docs/metrics.md` is generated from this file.
-"""
+"""Readings of tokens: log-ratios, weights, KL, entropy, support, growth, and of the step stream itself."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import Literal
+from trimtab.catalog.rows import HOUSE, Definition
 
-__all__ = [
-    "BOUNDS",
-    "READINGS",
-    "WINDOW_TOKENS",
-    "WINDOW_TRAJECTORIES",
-    "Bound",
-    "Definition",
-    "bound",
-    "definition",
-]
-
-Direction = Literal["up is bad", "down is bad", "neither"]
-
-WINDOW_TOKENS = 2_000
-"""Tokens a slice needs before a window is judged (house default: a p99 then rests on 20 tokens)."""
-
-WINDOW_TRAJECTORIES = 30
-"""Trajectories a slice needs before a window is judged (house default: the bootstrap resamples trajectories)."""
+__all__ = ["TAUS", "TOKENS"]
 
 TAUS = (1.5, 2.0, 3.0, 5.0, 10.0)
 """Ratios of F(tau) = P(max(w, 1/w) > tau); the extreme-token measure of the R3 paper (arXiv 2510.11370)."""
-
-
-@dataclass(frozen=True)
-class Definition:
-    """What a reading is. `unit`: nats, share, ratio, count, or 1 for a pure number."""
-
-    what: str
-    unit: str
-    direction: Direction
-    source: str
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A number some rule compares with. `source` is a citation or the words "house default"."""
-
-    value: float
-    unit: str
-    derivation: str
-    source: str
-
 
 _RATIOS = {
     "mismatch": "pi_old / mu: the trainer's engine against the engine that sampled, at the same weights",
@@ -59,7 +16,6 @@ _RATIOS = {
     "drift": "pi_theta / pi_ref: the policy now against the frozen reference",
     "lagged_drift": "pi_t / pi_(t-K) on fixed probe transcripts: the policy's own change, free of a change of inputs",
 }
-_HOUSE = "house default"
 _LOO = "Vehtari et al. 2024, arXiv 1507.02646"
 
 
@@ -129,7 +85,7 @@ def _weights() -> dict[str, Definition]:
     return rows
 
 
-READINGS: dict[str, Definition] = {
+TOKENS: dict[str, Definition] = {
     **_tails(),
     **_weights(),
     "total/first_order_gap_mean": Definition(
@@ -215,10 +171,10 @@ READINGS: dict[str, Definition] = {
         "Hidden-variance post, January 2026",
     ),
     "weight_mass/top_token_frac": Definition(
-        "share of |A w| held by the top 1 % of tokens", "share", "up is bad", _HOUSE
+        "share of |A w| held by the top 1 % of tokens", "share", "up is bad", HOUSE
     ),
     "weight_mass/top_trajectory_frac": Definition(
-        "share of |A w| held by the top trajectory", "share", "up is bad", _HOUSE
+        "share of |A w| held by the top trajectory", "share", "up is bad", HOUSE
     ),
     "tail_ratio/p99": Definition(
         "p99 of |drift| after a tool over p99 of |drift| in text, same steps",
@@ -232,128 +188,8 @@ READINGS: dict[str, Definition] = {
         "up is bad",
         "docs/architecture.md, Growth",
     ),
-    "aggregate/reward": Definition("mean reward of the sequences", "1", "down is bad", "every dashboard"),
-    "aggregate/entropy": Definition(
-        "mean entropy over all gradient tokens, or the trainer's own", "nats", "neither", "every dashboard"
-    ),
-    "aggregate/kl": Definition(
-        "mean KL(pi_theta || pi_ref), k3 over all gradient tokens, or the trainer's own",
-        "nats",
-        "up is bad",
-        "every dashboard",
-    ),
-    "aggregate/grad_norm": Definition(
-        "gradient norm before clipping, as the trainer logs it", "1", "up is bad", "every dashboard"
-    ),
-    "aggregate/loss": Definition("loss as the trainer logs it", "1", "neither", "every dashboard"),
-    "aggregate/length": Definition("mean gradient tokens a sequence", "count", "neither", "every dashboard"),
     "nonfinite/count": Definition(
         "NaN and infinities in a column at a step", "count", "up is bad", "house rule 2"
     ),
     "silence/steps": Definition("steps since a column last arrived", "count", "up is bad", "house rule 9"),
 }
-
-BOUNDS: dict[str, Bound] = {
-    "arl": Bound(
-        1_000.0,
-        "windows between false alarms, each rule",
-        "per-look level 1/arl of a one-sided Student-t prediction bound, so alarms of a stationary run of independent "
-        "windows are at most one in arl windows a rule; autocorrelated windows alarm more often",
-        "house default; confirmed by tests/detect and benchmarks",
-    ),
-    "baseline": Bound(
-        10.0,
-        "windows",
-        "the t bound with 6 degrees of freedom is 5.2 scales at level 1/1000; fewer windows make it "
-        "useless, more delay the first verdict",
-        _HOUSE,
-    ),
-    "confirm": Bound(2.0, "consecutive windows", "one window may hold one wild trajectory", _HOUSE),
-    "tail_growth": Bound(
-        math.log(2.0),
-        "log of a ratio",
-        "smallest growth of the tail ratio worth a person's attention: 2x. A healthy, learning lab run (constrained arm, two "
-        "seeds) let the p95 ratio grow by 1.8x over 100 steps",
-        "house default; docs/evidence.md will calibrate it",
-    ),
-    "aggregate_growth": Bound(
-        math.log(1.5),
-        "log of a ratio",
-        "smallest change of an aggregate worth a person's attention: 1.5x",
-        _HOUSE,
-    ),
-    "reward_frac": Bound(
-        0.05,
-        "share of the mean reward",
-        "smallest fall of the reward worth an alarm, so that a saturated reward of no scatter does not alarm at 0.1 %",
-        "house default",
-    ),
-    "lagged_growth": Bound(
-        math.log(2.0), "log of a ratio", "smallest growth of lagged drift worth attention: 2x", _HOUSE
-    ),
-    "clear_frac": Bound(
-        0.5,
-        "share of the bound",
-        "an alarm clears when the excess falls under half of what raised it",
-        _HOUSE,
-    ),
-    "failed_frac": Bound(
-        0.1,
-        "share of steps at which the monitor itself failed",
-        "above it a quiet run is blind, not healthy",
-        "house default",
-    ),
-    "silence": Bound(
-        3.0, "times the longest gap seen so far", "a column sampled at a cadence has gaps of its own", _HOUSE
-    ),
-    "silent_rank": Bound(
-        20.0,
-        "steps",
-        "how far a rank's record may lie behind the others' before the run counts as blind there",
-        _HOUSE,
-    ),
-    "zero_drift": Bound(
-        3.0,
-        "windows",
-        "drift of exactly zero in so many windows is a wiring mistake or a frozen policy",
-        _HOUSE,
-    ),
-    "silence_unknown": Bound(
-        100.0,
-        "steps",
-        "allowed absence of a column seen fewer than three times, whose cadence is unknown",
-        _HOUSE,
-    ),
-    "near_support_5": Bound(
-        -5.0,
-        "nats",
-        "exp(-5) = 0.7 %: the reference gives the token less than one chance in 148",
-        "house default",
-    ),
-    "near_support_10": Bound(-10.0, "nats", "exp(-10) = 0.005 %", "house default"),
-    "tail_floor": Bound(
-        1e-4,
-        "nats",
-        "the noise of a float32 log-softmax recomputed in another order (measured 5.6e-6 to 9.8e-6) with a margin of ten; "
-        "a text tail below it is raised to it before a ratio is taken",
-        _HOUSE,
-    ),
-    "clip": Bound(0.2, "1", "PPO's clip range", "arXiv 1707.06347"),
-    "mismatch_small": Bound(
-        0.05, "nats, p99 of |mismatch|", "tokens sampled by mu stand for tokens of pi_old within 5 %", _HOUSE
-    ),
-}
-
-
-def definition(key: str) -> Definition:
-    """The catalog row of a reading; KeyError for a key no measure may emit."""
-    return READINGS[key]
-
-
-def bound(name: str) -> float:
-    """A bound's value.
-
-    >>> bound("baseline")
-    10.0
-    """
-    return BOUNDS[name].value

@@ -1,0 +1,47 @@
+"""THE table: every reading and every bound, with unit, direction and source. Nothing else in trimtab holds a threshold.
+
+A reading's key is `<what>/<statistic>`. `docs/metrics.md` is generated from this package: one file a family of readings,
+`bounds` for the numbers rules compare with.
+"""
+
+from __future__ import annotations
+
+from trimtab.catalog.bounds import BOUNDS
+from trimtab.catalog.metrics import METRIC_NAMES, METRICS
+from trimtab.catalog.rows import Bound, Definition
+from trimtab.catalog.tokens import TAUS, TOKENS
+
+__all__ = [
+    "BOUNDS",
+    "METRIC_NAMES",
+    "READINGS",
+    "TAUS",
+    "WINDOW_TOKENS",
+    "WINDOW_TRAJECTORIES",
+    "Bound",
+    "Definition",
+    "bound",
+    "definition",
+]
+
+WINDOW_TOKENS = 2_000
+"""Tokens a slice needs before a window is judged (house default: a p99 then rests on 20 tokens)."""
+
+WINDOW_TRAJECTORIES = 30
+"""Trajectories a slice needs before a window is judged (house default: the bootstrap resamples trajectories)."""
+
+READINGS: dict[str, Definition] = {**TOKENS, **METRICS}
+
+
+def definition(key: str) -> Definition:
+    """The catalog row of a reading; KeyError for a key no measure may emit."""
+    return READINGS[key]
+
+
+def bound(name: str) -> float:
+    """A bound's value.
+
+    >>> bound("baseline")
+    10.0
+    """
+    return BOUNDS[name].value

@@ -1,0 +1,100 @@
+"""Every number some rule compares with, with unit, derivation and source."""
+
+from __future__ import annotations
+
+import math
+
+from trimtab.catalog.rows import HOUSE, Bound
+
+__all__ = ["BOUNDS"]
+
+BOUNDS: dict[str, Bound] = {
+    "arl": Bound(
+        1_000.0,
+        "windows between false alarms, each rule",
+        "per-look level 1/arl of a one-sided Student-t prediction bound, so alarms of a stationary run of independent "
+        "windows are at most one in arl windows a rule; autocorrelated windows alarm more often",
+        "house default; confirmed by tests/detect and benchmarks",
+    ),
+    "baseline": Bound(
+        10.0,
+        "windows",
+        "the t bound with 6 degrees of freedom is 5.2 scales at level 1/1000; fewer windows make it "
+        "useless, more delay the first verdict",
+        HOUSE,
+    ),
+    "confirm": Bound(2.0, "consecutive windows", "one window may hold one wild trajectory", HOUSE),
+    "tail_growth": Bound(
+        math.log(2.0),
+        "log of a ratio",
+        "smallest growth of the tail ratio worth a person's attention: 2x. A healthy, learning lab run (constrained arm, two "
+        "seeds) let the p95 ratio grow by 1.8x over 100 steps",
+        "house default; docs/evidence.md will calibrate it",
+    ),
+    "aggregate_growth": Bound(
+        math.log(1.5),
+        "log of a ratio",
+        "smallest change of an aggregate worth a person's attention: 1.5x",
+        HOUSE,
+    ),
+    "reward_frac": Bound(
+        0.05,
+        "share of the mean reward",
+        "smallest fall of the reward worth an alarm, so that a saturated reward of no scatter does not alarm at 0.1 %",
+        "house default",
+    ),
+    "lagged_growth": Bound(
+        math.log(2.0), "log of a ratio", "smallest growth of lagged drift worth attention: 2x", HOUSE
+    ),
+    "clear_frac": Bound(
+        0.5,
+        "share of the bound",
+        "an alarm clears when the excess falls under half of what raised it",
+        HOUSE,
+    ),
+    "failed_frac": Bound(
+        0.1,
+        "share of steps at which the monitor itself failed",
+        "above it a quiet run is blind, not healthy",
+        "house default",
+    ),
+    "silence": Bound(
+        3.0, "times the longest gap seen so far", "a column sampled at a cadence has gaps of its own", HOUSE
+    ),
+    "silent_rank": Bound(
+        20.0,
+        "steps",
+        "how far a rank's record may lie behind the others' before the run counts as blind there",
+        HOUSE,
+    ),
+    "zero_drift": Bound(
+        3.0,
+        "windows",
+        "drift of exactly zero in so many windows is a wiring mistake or a frozen policy",
+        HOUSE,
+    ),
+    "silence_unknown": Bound(
+        100.0,
+        "steps",
+        "allowed absence of a column seen fewer than three times, whose cadence is unknown",
+        HOUSE,
+    ),
+    "near_support_5": Bound(
+        -5.0,
+        "nats",
+        "exp(-5) = 0.7 %: the reference gives the token less than one chance in 148",
+        "house default",
+    ),
+    "near_support_10": Bound(-10.0, "nats", "exp(-10) = 0.005 %", "house default"),
+    "tail_floor": Bound(
+        1e-4,
+        "nats",
+        "the noise of a float32 log-softmax recomputed in another order (measured 5.6e-6 to 9.8e-6) with a margin of ten; "
+        "a text tail below it is raised to it before a ratio is taken",
+        HOUSE,
+    ),
+    "clip": Bound(0.2, "1", "PPO's clip range", "arXiv 1707.06347"),
+    "mismatch_small": Bound(
+        0.05, "nats, p99 of |mismatch|", "tokens sampled by mu stand for tokens of pi_old within 5 %", HOUSE
+    ),
+}
