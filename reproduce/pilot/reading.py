@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from reproduce.pilot.rules import AGGREGATE_RULES, PILOT_RULES
 from reproduce.pilot.train import MARK
 from trimtab.detect.growth import SustainedGrowth
-from trimtab.detect.rules import RULES
 from trimtab.records import Reading
 from trimtab.report.view import RunView, load_view
 
@@ -22,8 +22,7 @@ __all__ = ["AGGREGATE_RULES", "POST_RULES", "Outcome", "collapse_step", "load_ba
 SMOOTH = 10  # steps of the trailing mean that says whether the reward fell
 LEARNT = 15  # steps before which no peak counts
 LATE = 0.25  # of a run's steps
-POST_RULES = tuple(rule.name for rule in RULES if rule.name == "post_tool_tail_growth")
-AGGREGATE_RULES = tuple(rule.name for rule in RULES if rule.kind == "aggregate")
+POST_RULES = ("post_tool_tail_growth",)
 TAILS = {"text_tail": ("drift/p95", "text"), "post_tail": ("drift/p95", "post_tool")}
 
 
@@ -100,7 +99,7 @@ def load_bank(bank: Path) -> list[Outcome]:
 def _first_moments(view: RunView) -> dict[str, int | None]:
     """First alarm of each rule, replayed with today's detectors, and of each tail by itself with the same detector."""
     found: dict[str, int | None] = {}
-    for rule in RULES:
+    for rule in PILOT_RULES:
         detector = rule.detector()
         found[rule.name] = _first(
             detector.update(r.step, rule.value(r.value), _se(rule.value(r.low), rule.value(r.high))).fired

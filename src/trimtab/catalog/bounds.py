@@ -97,4 +97,27 @@ BOUNDS: dict[str, Bound] = {
     "mismatch_small": Bound(
         0.05, "nats, p99 of |mismatch|", "tokens sampled by mu stand for tokens of pi_old within 5 %", HOUSE
     ),
-}
+    "budget": Bound(
+        10_000.0, "steps between false alarms of all rules together",
+        "split over rules and slices by weight (detect/rule.py, split); benchmarks/detectors.py measures what comes of it", HOUSE,
+    ),
+    "excuse": Bound(
+        2.0, "normal deviates", "another reading counts as moving along above it; one in forty by chance", HOUSE
+    ),
+    "surge": Bound(4.0, "ratio", "growth within a hundred windows that no healthy run of the pilot showed", HOUSE),
+    "drift_floor": Bound(
+        0.5, "nats, p95 of |drift|", "half a nat at p95: healthy pilot runs at 2e-4 end below it in text and constrained tools", HOUSE
+    ),
+    "ess_frac": Bound(0.3, "share", "verl's documented alarm number, here on raw weights", "verl docs, rollout_corr"),
+    "khat": Bound(
+        0.7, "1", "min(1 - 1/log10 n, 0.7) for n of 2,200 and more", "Vehtari et al. 2024, arXiv 1507.02646"
+    ),
+    "clip_frac": Bound(0.2, "share", "20 % with several epochs a batch", "Hilton et al. 2021, arXiv 2110.00641"),
+    "zero_std_frac": Bound(0.8, "share of groups", "four of five groups give no gradient", HOUSE),
+    "reward_length_corr": Bound(0.6, "1", "|r| above which the peers call it hacking", "post-training-toolkit 7ab9855"),
+    "truncated_frac": Bound(0.3, "share", "three of ten responses are cut", HOUSE),
+    "tool_failure_frac": Bound(0.2, "share of calls", "one call in five", "post-training-toolkit 7ab9855"),
+    "abandoned_steps": Bound(100.0, "steps", "a required tool unused for so long", HOUSE),
+    "slowest_rank_ratio": Bound(1.5, "ratio", "half as slow again as the median rank", HOUSE),
+    "memory_ratio": Bound(1.3, "ratio", "30 % more than the median rank", HOUSE),
+}  # fmt: skip

@@ -1,0 +1,49 @@
+"""The six rules of the pilot, as they stood when its bank was recorded: one budget each, so that leads compare like with like.
+
+trimtab's own rules have moved on since (`trimtab.detect.rules`); what the pilot found must not move with them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from trimtab.detect.detector import Detector
+from trimtab.detect.growth import SustainedGrowth
+from trimtab.detect.trend_break import TrendBreak
+
+__all__ = ["AGGREGATE_RULES", "PILOT_RULES", "PilotRule"]
+
+ARL = 1_000.0
+
+
+@dataclass(frozen=True)
+class PilotRule:
+    """A detector on one reading of one slice."""
+
+    name: str
+    key: str
+    slice: str
+    kind: Literal["tail", "aggregate"]
+    log: bool
+    detector: Callable[[], Detector]
+
+    def value(self, raw: float) -> float:
+        """What the detector sees."""
+        if not self.log:
+            return raw
+        return math.log(raw) if raw > 0 else math.nan
+
+
+_LOG2, _LOG15 = math.log(2.0), math.log(1.5)
+PILOT_RULES = (
+    PilotRule("post_tool_tail_growth", "tail_ratio/p95", "post_tool", "tail", True, lambda: SustainedGrowth(arl=ARL, min_effect=_LOG2)),
+    PilotRule("lagged_drift_growth", "lagged_drift/p95", "post_tool", "tail", True, lambda: SustainedGrowth(arl=ARL, min_effect=_LOG2)),
+    PilotRule("kl_break", "aggregate/kl", "all", "aggregate", True, lambda: TrendBreak(arl=ARL, min_effect=_LOG15, sign=1)),
+    PilotRule("grad_norm_growth", "aggregate/grad_norm", "all", "aggregate", True, lambda: SustainedGrowth(arl=ARL, min_effect=_LOG15)),
+    PilotRule("reward_drop", "aggregate/reward", "all", "aggregate", False, lambda: TrendBreak(arl=ARL, min_frac=0.05, sign=-1)),
+    PilotRule("entropy_break", "aggregate/entropy", "all", "aggregate", True, lambda: TrendBreak(arl=ARL, min_effect=_LOG15, sign=0)),
+)  # fmt: skip
+AGGREGATE_RULES = tuple(rule.name for rule in PILOT_RULES if rule.kind == "aggregate")

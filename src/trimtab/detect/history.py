@@ -1,0 +1,66 @@
+"""What a series did lately: asked when an alarm might be explained by another reading that moves with it."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+
+from trimtab.detect.contrast import FLOATS, Sums, contrast
+
+__all__ = ["History", "moved"]
+
+_KEEP = 1_000
+_RECENT, _BEFORE = 32, 64
+
+
+@dataclass
+class History:
+    """Steps and values of one series, in order; the latest thousand when it grows by `add`."""
+
+    steps: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+    def add(self, step: int, value: float) -> None:
+        """Append one value; one that is not finite is left out."""
+        if math.isfinite(value):
+            self.steps.append(step)
+            self.values.append(value)
+            if len(self.steps) > 2 * _KEEP:
+                del self.steps[:_KEEP], self.values[:_KEEP]
+
+    def moved(self, since: int, now: int) -> float:
+        """How far the values of steps since..now (at least the last 32) lie from the 64 before, in normal deviates, signed.
+
+        nan without enough of them.
+        """
+        end = bisect_right(self.steps, now)
+        start = min(bisect_left(self.steps, since), max(0, end - _RECENT))
+        if end - start > 128:
+            start = end - 128
+        if start < 8 and end >= 12:  # a short or sparse series: halve what there is
+            start = max(8, end // 2)
+        return moved(self.values[max(0, start - _BEFORE) : start], self.values[start:end])
+
+
+def moved(before: list[float], after: list[float]) -> float:
+    """The mean of `after` against `before`, in normal deviates robust to autocorrelation; nan for too few values.
+
+    >>> moved([0.0, 1.0] * 8, [5.0, 6.0, 5.0, 6.0]) > 4
+    True
+    """
+    m, n = len(before), len(after)
+    if m < 8 or n < 2:
+        return math.nan
+    base = before[0]
+    b = [x - base for x in before]
+    a = [x - base for x in after]
+    half = n // 2
+    sums = Sums(
+        m=m, n=n, first=0, x=math.fsum(b), x2=math.fsum(x * x for x in b),
+        tx=math.fsum(i * x for i, x in enumerate(b)),
+        lag1=math.fsum(b[i] * b[i - 1] for i in range(1, m)), lag4=math.fsum(b[i] * b[i - 4] for i in range(4, m)),
+        x_first=b[0], x_last=b[-1], ends=math.fsum(b[:4]) + math.fsum(b[-4:]),
+        early=math.fsum(a[: n - half]), late=math.fsum(a[n - half :]), n_early=n - half,
+    )  # fmt: skip
+    return float(contrast(sums, FLOATS).score)

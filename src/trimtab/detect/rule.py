@@ -1,0 +1,126 @@
+"""What a rule is: a detector on a reading of a slice, with a share of the budget and the words a person needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from trimtab.catalog import bound
+from trimtab.detect.change import Change
+from trimtab.detect.detector import Detector
+from trimtab.detect.excursion import Excursion
+from trimtab.detect.threshold import Threshold
+from trimtab.records import Severity
+
+__all__ = ["Excuse", "Make", "Rule", "StreamRule", "beyond", "change", "excursion", "rare_change", "split"]
+
+Make = Callable[[float], Detector]
+"""A detector for a false-alarm budget, in values between false alarms."""
+
+
+@dataclass(frozen=True)
+class Excuse:
+    """An alarm is information only while this other reading moves too: `sign` +1 up, -1 down, since the alarm's evidence began.
+
+    `least` is the movement in normal deviates that counts; `absent` says whether an alarm is excused where the reading is not there.
+    """
+
+    key: str
+    sign: int
+    slice: str = "all"
+    least: float = field(default_factory=lambda: bound("excuse"))
+    absent: bool = False
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A detector on one reading of one slice; a slice ending in "*" means every slice that begins so, each with its own detector.
+
+    `transform` is applied before the detector sees the value. `kind` "tail" rules may be hidden; "aggregate" rules are the ones
+    that would have told a dashboard's reader. `family` is the diagnosis it speaks for. `weight` is its share of the run's
+    false-alarm budget. `what` one line, `why` it matters, `advice` what to do first, `unless` in words when not to
+    trust it.
+    """
+
+    name: str
+    key: str
+    slice: str
+    kind: Literal["tail", "aggregate"]
+    family: str
+    transform: Literal["log", "identity"]
+    detector: Make
+    severity: Severity
+    what: str
+    why: str
+    advice: str
+    not_when: str
+    reference: str
+    excuses: tuple[Excuse, ...] = ()
+    weight: float = 1.0
+
+    def value(self, raw: float) -> float:
+        """The value the detector sees; a log of zero or less is nan, which detectors count and skip."""
+        if self.transform == "identity":
+            return raw
+        return math.log(raw) if raw > 0 else math.nan
+
+    def raw(self, value: float) -> float:
+        """The reading's own unit back from the detector's."""
+        return math.exp(min(value, 700.0)) if self.transform == "log" else value
+
+    def covers(self, name: str) -> bool:
+        """Does the rule speak about slice `name`?"""
+        return name == self.slice or (self.slice.endswith("*") and name.startswith(self.slice[:-1]))
+
+
+@dataclass(frozen=True)
+class StreamRule:
+    """A rule on the step stream itself (non-finite values, silence): same words, no reading."""
+
+    name: str
+    severity: Severity
+    what: str
+    why: str
+    advice: str
+    reference: str
+
+
+def split(rules: tuple[Rule, ...], total: float) -> dict[str, float]:
+    """Rule -> values between its false alarms, so that all rules together alarm falsely once in `total` steps.
+
+    A rule on many slices shares its part among 17 (16 named ones and `other`).
+
+    >>> from trimtab.detect.rules import RULES
+    >>> budgets = split(RULES, 10_000.0)
+    >>> round(sum((17 if r.slice.endswith("*") else 1) / budgets[r.name] for r in RULES) * 10_000.0, 6)
+    1.0
+    """
+    weights = sum(rule.weight for rule in rules)
+    return {
+        rule.name: total * weights / rule.weight * (17.0 if rule.slice.endswith("*") else 1.0)
+        for rule in rules
+    }
+
+
+def change(sign: int, *, lenient: bool = False, min_effect: float = 0.0, min_frac: float = 0.0) -> Make:
+    """A `Change` of a series with a value a step."""
+    return lambda arl: Change(arl=arl, sign=sign, lenient=lenient, min_effect=min_effect, min_frac=min_frac)
+
+
+def rare_change(sign: int, *, min_effect: float = 0.0, min_frac: float = 0.0) -> Make:
+    """A `Change` of a series with few values, like evaluations."""
+    return lambda arl: Change(
+        arl=arl, sign=sign, min_effect=min_effect, min_frac=min_frac, min_reference=10, scales=(2, 4, 8, 16)
+    )
+
+
+def excursion(sign: int, factor: float, *, floor: float = -math.inf, memory: int = 100) -> Make:
+    """An `Excursion`."""
+    return lambda arl: Excursion(sign=sign, factor=factor, floor=floor, memory=memory, arl=arl)
+
+
+def beyond(name: str, sign: int, confirm: int = 5) -> Make:
+    """A `Threshold` at the catalog's bound `name`."""
+    return lambda arl: Threshold(limit=bound(name), sign=sign, confirm=confirm, arl=arl)

@@ -1,0 +1,1 @@
+"""The rules by family; `trimtab.detect.rules` puts them together."""

@@ -1,0 +1,105 @@
+"""Rules on the policy as a whole: KL to the reference, entropy, input dependence, gradients, the value model."""
+
+from __future__ import annotations
+
+from trimtab.detect.rule import Excuse, Rule, change, excursion
+from trimtab.detect.spike import Spike
+
+__all__ = ["POLICY"]
+
+_LEARNS = Excuse("aggregate/reward", 1)
+_RAGEN = "RAGEN, arXiv 2504.20073"
+
+POLICY: tuple[Rule, ...] = (
+    Rule(
+        "kl_surge", "aggregate/kl", "all", "aggregate", "kl", "identity", excursion(1, 4.0, floor=0.1), "critical",
+        "mean KL to the reference grew fourfold within a hundred steps, past 0.1 nats",
+        "The whole policy is leaving the reference at a pace no healthy run of the pilot showed.",
+        "Lower the learning rate or raise the KL coefficient; keep the last checkpoint from before `since`.",
+        "Runs meant to leave their reference far behind.", "docs/evidence.md; house default",
+    ),
+    Rule(
+        "kl_break", "aggregate/kl", "all", "aggregate", "kl", "log", change(1, lenient=True), "warning",
+        "mean KL to the reference left its own trend upwards",
+        "The whole policy is moving away from the reference faster than before.",
+        "Raise the KL coefficient or lower the learning rate; check which slice carries it.",
+        "A run that has just begun to learn: then the reward rises too, and this is information.", "house default",
+        excuses=(_LEARNS,),
+    ),
+    Rule(
+        "entropy_floor", "aggregate/entropy", "all", "aggregate", "entropy", "identity", excursion(-1, 0.25, memory=400),
+        "critical", "mean entropy fell under a quarter of what it was",
+        "A policy of one answer has nothing left to explore with.",
+        "Look at the outputs; raise the entropy bonus, or go back to before `since`.",
+        "Tasks with one right answer that the policy has learnt.", _RAGEN, excuses=(_LEARNS,),
+    ),
+    Rule(
+        "entropy_collapse", "aggregate/entropy", "all", "aggregate", "entropy", "identity", change(-1, lenient=True), "warning",
+        "mean entropy falls faster than its own trend", "A sudden fall is the start of a collapse to few answers.",
+        "Look at entropy by slice, and at the outputs themselves.",
+        "A fall while the reward rises is learning, and only information.", _RAGEN, excuses=(_LEARNS,),
+    ),
+    Rule(
+        "entropy_explosion", "aggregate/entropy", "all", "aggregate", "entropy", "identity", change(1), "warning",
+        "mean entropy rises", "A policy that grows noisier while it trains is coming apart.",
+        "Look at the outputs after tool results first (ARPO); check the entropy bonus.",
+        "An entropy bonus with a target.", "arXiv 2507.19849 (ARPO)",
+    ),
+    Rule(
+        "template_collapse", "aggregate/template_mi", "all", "aggregate", "template", "identity", change(-1), "warning",
+        "outputs depend less on their inputs", "Outputs look diverse and no longer answer the question: entropy stays calm.",
+        "Filter for prompts with reward variance (SNR-aware filtering); look at outputs of different prompts side by side.",
+        "Prompts that became more alike.", "RAGEN-2, arXiv 2604.06268",
+    ),
+    Rule(
+        "template_collapse_text", "distinguish/ngram_retrieval_accuracy", "all", "aggregate", "template", "identity", change(-1),
+        "warning", "outputs of one prompt are no longer told apart from outputs of others",
+        "The same, from the outputs' n-grams alone, without a second forward pass.",
+        "Look at outputs of different prompts side by side.", "Prompts that became more alike.", "RAGEN-2, arXiv 2604.06268",
+    ),
+    Rule(
+        "grad_norm_surge", "aggregate/grad_norm", "all", "aggregate", "gradient", "identity", excursion(1, 8.0), "critical",
+        "the gradient norm grew eightfold", "Updates are exploding; a collapse by too large steps looks like this.",
+        "Check gradient clipping and the learning rate; look at the share of |A w| held by one trajectory.",
+        "The first steps after a restart without optimizer state.", "richardli.xyz/rl-collapse, case 1",
+    ),
+    Rule(
+        "grad_norm_growth", "aggregate/grad_norm", "all", "aggregate", "gradient", "log", change(1), "warning",
+        "the gradient norm grew over its own past", "Updates are growing.",
+        "Check gradient clipping and the learning rate; look at the share of |A w| held by one trajectory.",
+        "A change of batch size or loss scale.", "richardli.xyz/rl-collapse, case 1",
+    ),
+    Rule(
+        "grad_norm_spike", "aggregate/grad_norm", "all", "aggregate", "gradient", "identity",
+        lambda arl: Spike(arl=arl), "warning", "one step's gradient norm is wilder than anything the run has shown",
+        "One batch can undo many.", "Look at that step's exemplars; clip gradients; skip such steps.",
+        "Fewer than forty steps of past.", "verl#747",
+    ),
+    Rule(
+        "gradient_vanishing", "aggregate/grad_norm", "all", "aggregate", "gradient", "log", change(-1, lenient=True), "warning",
+        "the gradient norm falls away", "No gradient, no learning: groups without variance, saturated rewards, all clipped.",
+        "Check zero-variance groups and the clip fraction.",
+        "A fall while the reward rises is convergence, and only information.", "house default", excuses=(_LEARNS,),
+    ),
+    Rule(
+        "gradient_snr_low", "gradient/snr", "all", "tail", "gradient", "log", change(-1), "warning",
+        "the gradient's signal-to-noise ratio falls", "What moves the weights is more and more noise.",
+        "A larger batch or group; filter prompts without variance.", "Fewer trajectories measured.", "verl PR #5842",
+    ),
+    Rule(
+        "value_loss_growth", "aggregate/value_loss", "all", "aggregate", "value", "log", change(1), "warning",
+        "the value model's loss grows", "Advantages from a wrong baseline are noise.",
+        "Lower the value model's learning rate; check the reward's scale.", "A reward whose scale changed.", "house default",
+    ),
+    Rule(
+        "value_unexplained", "aggregate/value_explained_variance", "all", "aggregate", "value", "identity", change(-1), "warning",
+        "the value model explains less of the returns", "The same, seen in explained variance.",
+        "Lower the value model's learning rate; check the reward's scale.", "A reward whose scale changed.", "house default",
+    ),
+    Rule(
+        "routing_disagreement", "routing/any_layer_changed_frac", "all", "tail", "mismatch", "identity", change(1), "warning",
+        "more tokens take other experts in the trainer than they took when sampled",
+        "Routing flips make ratios volatile; collapses of mixture-of-experts runs begin so.",
+        "Replay routes (R2 or R3).", "Dense models.", "arXiv 2510.11370 (R3)",
+    ),
+)  # fmt: skip

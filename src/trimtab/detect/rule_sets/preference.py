@@ -1,0 +1,38 @@
+"""Rules on preference training (DPO, KTO) and supervised fine-tuning."""
+
+from __future__ import annotations
+
+from trimtab.detect.rule import Rule, change, rare_change
+
+__all__ = ["PREFERENCE"]
+
+_DPO = "DPO, arXiv 2305.18290"
+
+PREFERENCE: tuple[Rule, ...] = (
+    Rule(
+        "margin_collapse", "aggregate/margin", "all", "aggregate", "preference", "identity", change(-1), "warning",
+        "the margin between chosen and rejected falls", "The policy unlearns the preference.",
+        "Lower the learning rate or beta; check for pairs with swapped labels.", "Data that became harder.", _DPO,
+    ),
+    Rule(
+        "chosen_logp_falling", "aggregate/chosen_logp", "all", "aggregate", "preference", "identity", change(-1, lenient=True),
+        "warning", "chosen responses grow less likely", "Margins can grow while the chosen answers themselves are unlearnt.",
+        "Add a supervised term on chosen responses, or a larger beta.",
+        "A slow fall at a steady pace is usual in DPO and expected here.", "arXiv 2402.13228 (DPOP)",
+    ),
+    Rule(
+        "accuracy_falling", "aggregate/preference_accuracy", "all", "aggregate", "preference", "identity", change(-1), "warning",
+        "fewer pairs are ranked right", "The policy unlearns the preference.", "Check for swapped labels and for the data's order.",
+        "Data that became harder.", _DPO,
+    ),
+    Rule(
+        "held_out_loss_rising", "aggregate/held_out_loss", "all", "aggregate", "gap", "identity", rare_change(1, min_frac=0.005),
+        "warning", "the held-out loss rises", "Overfitting: what is learnt no longer carries over.",
+        "Stop earlier, fewer epochs, more data.", "A held-out set that changed.", "house default",
+    ),
+    Rule(
+        "gap_growing", "supervised/gap", "all", "aggregate", "gap", "identity", rare_change(1), "warning",
+        "the gap between held-out and training loss widens", "Overfitting: what is learnt no longer carries over.",
+        "Stop earlier, fewer epochs, more data.", "A held-out set that changed.", "house default",
+    ),
+)  # fmt: skip

@@ -1,0 +1,95 @@
+"""Rules on rewards and groups: collapse, jumps that nothing else confirms, groups that teach nothing."""
+
+from __future__ import annotations
+
+from trimtab.catalog import bound
+from trimtab.detect.rule import Excuse, Rule, beyond, change, excursion, rare_change
+from trimtab.detect.spike import Jump
+
+__all__ = ["REWARD"]
+
+_LEARNS = Excuse("aggregate/reward", 1)
+_ROLL = "Check tool failures first, then reward parts; go back to before `since` when the tools are healthy."
+
+REWARD: tuple[Rule, ...] = (
+    Rule(
+        "reward_collapse", "aggregate/reward", "all", "aggregate", "reward", "identity", excursion(-1, 0.5, memory=400), "critical",
+        "mean reward fell to less than half of its best level", "The run has lost what it had learnt.", _ROLL,
+        "Rewards around or below zero, where a half means nothing.", "docs/evidence.md",
+    ),
+    Rule(
+        "reward_drop", "aggregate/reward", "all", "aggregate", "reward", "identity", change(-1, min_frac=bound("reward_frac")),
+        "warning", "mean reward fell below its own past", "Either the policy got worse or the environment did.", _ROLL,
+        "A curriculum that has just become harder.", "house default",
+    ),
+    Rule(
+        "held_out_drop", "aggregate/held_out_reward", "all", "aggregate", "gap", "identity",
+        rare_change(-1, min_frac=bound("reward_frac")), "critical",
+        "the held-out score fell", "What counts got worse, whatever the training reward says.",
+        "Stop; compare outputs with those of the last checkpoint from before `since`.",
+        "A held-out set that changed.", "house default",
+    ),
+    Rule(
+        "reward_jump", "aggregate/reward", "all", "aggregate", "hacking", "identity",
+        change(1, lenient=True, min_frac=0.1), "warning",
+        "the training reward rises faster than its own trend, and no held-out score rises with it",
+        "A reward that jumps alone is the usual first sign of an exploited judge.",
+        "Read twenty of the best-rewarded outputs; score them with another judge; look at length and format.",
+        "A held-out score that rises too makes this information; so does the lack of one to compare with.",
+        "verl#7004, TRL#6350", excuses=(Excuse("aggregate/held_out_reward", 1, least=0.5, absent=True),),
+    ),
+    Rule(
+        "reward_length_coupling", "aggregate/reward_length_corr", "all", "aggregate", "hacking", "identity", change(1), "warning",
+        "reward and length go together more than they did", "Longer answers are being paid for.",
+        "Add a length penalty or normalise the loss (Dr. GRPO); read the longest rewarded outputs.",
+        "Tasks where longer answers are truly better.", "Dr. GRPO, arXiv 2503.20783",
+    ),
+    Rule(
+        "reward_length_high", "aggregate/reward_length_corr", "all", "aggregate", "hacking", "identity",
+        beyond("reward_length_corr", 1, confirm=10), "warning",
+        "reward and length are strongly correlated", "Longer answers are being paid for.",
+        "Add a length penalty or normalise the loss (Dr. GRPO); read the longest rewarded outputs.",
+        "Tasks where longer answers are truly better.", "post-training-toolkit (its bound, 0.6)", weight=0.5,
+    ),
+    Rule(
+        "reward_spread_falling", "aggregate/reward_std", "all", "aggregate", "groups", "identity", change(-1, lenient=True),
+        "warning", "rewards within a group grow alike", "Spread within groups falls before the mean does, then entropy, then gradients.",
+        "Filter for prompts with variance; check the reward's resolution.",
+        "A fall while the reward rises is learning, and only information.", "RAGEN, arXiv 2504.20073", excuses=(_LEARNS,),
+    ),
+    Rule(
+        "groups_without_gradient", "aggregate/zero_std_frac", "all", "aggregate", "groups", "identity",
+        change(1, lenient=True), "warning", "more groups give no gradient", "Groups of equal rewards teach nothing.",
+        "Dynamic sampling (DAPO): draw prompts until groups vary.",
+        "A rise while the reward rises is learning, and only information.", "DAPO, arXiv 2503.14476", excuses=(_LEARNS,),
+    ),
+    Rule(
+        "group_collapse", "aggregate/zero_std_frac", "all", "aggregate", "groups", "identity",
+        beyond("zero_std_frac", 1, confirm=10), "warning", "most groups give no gradient",
+        "The batch is nearly empty of signal: tasks are all solved, or none is.",
+        "Harder or easier tasks; dynamic sampling.", "The end of a curriculum.", "DAPO, arXiv 2503.14476", weight=0.5,
+    ),
+    Rule(
+        "advantage_spread_falling", "aggregate/advantage_std", "all", "aggregate", "groups", "identity", change(-1, lenient=True),
+        "warning", "advantages shrink", "Without spread in the advantages there is no direction.",
+        "Check groups without variance and the advantage's normalisation.", "Advantages normalised a batch.", "rlprobe adv_collapse",
+        excuses=(_LEARNS,),
+    ),
+    Rule(
+        "correct_likelihood_falling", "aggregate/correct_logp", "all", "aggregate", "likelihood", "identity", change(-1), "critical",
+        "the likelihood of correct responses falls", "Lazy likelihood displacement: the reward looks fine early and then all goes.",
+        "Add the likelihood-preserving penalty (LLDS); weaken negative gradients on similar responses.",
+        "Few correct responses a step.", "LLD, arXiv 2512.04220",
+    ),
+    Rule(
+        "too_hard", "aggregate/solved_none_frac", "all", "aggregate", "groups", "identity",
+        beyond("zero_std_frac", 1, confirm=10), "warning", "hardly any group has a solved rollout", "There is nothing to learn from.",
+        "Easier tasks first; check that the reward can be earned at all.", "The first steps of a hard curriculum.", "prime-rl solved_none",
+        weight=0.5,
+    ),
+    Rule(
+        "late_jump", "aggregate/reward", "all", "aggregate", "jump", "identity", lambda arl: Jump(arl=arl), "info",
+        "the reward jumped after a long plateau", "Grokking looks like this, and so does a hack.",
+        "Look at held-out score and outputs before celebrating.", "A curriculum that changed.", "house default", weight=0.5,
+    ),
+)  # fmt: skip

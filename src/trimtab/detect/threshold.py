@@ -1,0 +1,55 @@
+"""A bound that is known beforehand, crossed for several values in a row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from statistics import NormalDist
+from typing import Any
+
+from trimtab.catalog import bound
+from trimtab.detect.detector import Decision, Hysteresis
+
+__all__ = ["Threshold"]
+
+
+@dataclass
+class Threshold:
+    """Fires when `confirm` values in a row lie beyond `limit` (`sign` +1 above, -1 below); clears when as many are back.
+
+    A value with a standard error must lie beyond the limit by the deviate of level 1/`arl`: a run whose true value sits at
+    the limit then alarms at most once in `arl` values. `back` is the level to return to; the limit itself without it.
+
+    >>> d = Threshold(limit=0.3, confirm=2)
+    >>> [d.update(t, x).fired for t, x in enumerate([0.1, 0.4, 0.4, 0.4])]
+    [False, False, True, False]
+    """
+
+    limit: float
+    sign: int = 1
+    confirm: int = field(default_factory=lambda: int(bound("confirm")))
+    arl: float = field(default_factory=lambda: bound("arl"))
+    back: float = math.nan
+    num_skipped: int = 0
+    edge: Hysteresis = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.edge = Hysteresis(self.confirm)
+
+    def update(self, step: int, value: float, se: float = math.nan) -> Decision:
+        """Take one value; one that is not finite is counted and skipped."""
+        if not math.isfinite(value):
+            self.num_skipped += 1
+            return Decision(True, self.edge.active, since=self.edge.since)
+        margin = NormalDist().inv_cdf(1.0 - 1.0 / self.arl) * se if math.isfinite(se) else 0.0
+        limit = self.limit + self.sign * margin
+        back = self.limit if math.isnan(self.back) else self.back
+        return self.edge.update(step, self.sign * (value - limit) > 0, self.sign * (value - back) <= 0, limit)
+
+    def state(self) -> dict[str, Any]:
+        """Everything `restore` needs, as JSON types."""
+        return {"num_skipped": self.num_skipped, "edge": asdict(self.edge)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue where `state` was taken."""
+        self.num_skipped, self.edge = int(state["num_skipped"]), Hysteresis(**state["edge"])
