@@ -98,11 +98,14 @@ BOUNDS: dict[str, Bound] = {
         0.05, "nats, p99 of |mismatch|", "tokens sampled by mu stand for tokens of pi_old within 5 %", HOUSE
     ),
     "budget": Bound(
-        10_000.0, "steps between false alarms of all rules together",
+        40_000.0, "steps between false alarms of all rules together",
         "split over rules and slices by weight (detect/rule.py, split); benchmarks/detectors.py measures what comes of it", HOUSE,
     ),
     "excuse": Bound(
         2.0, "normal deviates", "another reading counts as moving along above it; one in forty by chance", HOUSE
+    ),
+    "tail_change": Bound(
+        math.log(1.25), "log of a ratio", "smallest change of slope of a tail that grows anyway worth attention", HOUSE
     ),
     "surge": Bound(4.0, "ratio", "growth within a hundred windows that no healthy run of the pilot showed", HOUSE),
     "drift_floor": Bound(

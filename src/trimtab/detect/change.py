@@ -26,11 +26,11 @@ from trimtab.detect.detector import Decision
 __all__ = ["SCALES", "Change"]
 
 Float = npt.NDArray[np.float64]
-SCALES = (8, 16, 32, 64, 128)
+SCALES = (8, 16, 32, 64, 128, 256)
+_LENIENT = 128  # the longest window over which a trend is carried on
 _EVERY, _LOOK, _LIMIT = 25, 100, 4.0  # how often the limits move, values they rest on, robust deviations
-_ROOM = (
-    2_400  # values held before the older half is let go: halves are multiples of _EVERY and of every stride
-)
+# Values held before the older half is let go: halves are multiples of _EVERY and of every stride.
+_ROOM = 2_400
 
 
 @dataclass
@@ -100,18 +100,18 @@ class Change:
         x = _drawn(np.array(self.raw)) - base
         ends = np.arange(self.min_reference + self.scales[0], x.size + 1)
         over, kept = np.zeros(ends.size, bool), np.zeros(ends.size, bool)
-        looks: list[tuple[Any, Contrast]] = []
+        looks: list[tuple[int, Any, Contrast]] = []
         cumulated = _cumulated(x)
         for k, n in enumerate(self.scales):
             due = ends[(ends >= n + max(n, self.min_reference)) & (ends % _stride(n) == 0)]
-            if not due.size:
+            if not due.size or (self.lenient and n > _LENIENT):
                 break
-            found = contrast(_windows(cumulated, x, due, n, self.memory), ARRAYS, self._lenient)
+            found = contrast(_windows(cumulated, x, due, n, self.memory), ARRAYS, self.sign, self.lenient)
             above, stays = self._judge(found, k, base, ARRAYS)
             over[due - ends[0]] |= above
             latest = np.searchsorted(due, ends, side="right") - 1
             kept |= (latest >= 0) & stays[latest]
-            looks.append((due, found))
+            looks.append((k, due, found))
         return self._edges(places, ends, over, kept, looks, base)
 
     def state(self) -> dict[str, Any]:
@@ -128,10 +128,6 @@ class Change:
         self.num_skipped, self.active, self.since = state["num_skipped"], state["active"], state["since"]
         self._start(state["drawn"], self.raw, state["base"])
         self._stays = list(state["stays"])
-
-    @property
-    def _lenient(self) -> int:
-        return self.sign if self.lenient else 0
 
     @property
     def is_ready(self) -> bool:
@@ -162,11 +158,16 @@ class Change:
         """Every scale at the newest value."""
         best: tuple[float, int, Contrast] | None = None
         for k, n in enumerate(self.scales):
-            if end < n + max(n, self.min_reference):
+            if end < n + max(n, self.min_reference) or (self.lenient and n > _LENIENT):
                 break
             if end % _stride(n):
                 continue
-            found = contrast(_window(self._sums, self._x, end, n, self.memory), FLOATS, self._lenient)
+            found = contrast(
+                _window(self._sums, self._x, end, n, self.memory),
+                FLOATS,
+                self.sign,
+                self.lenient,
+            )
             above, self._stays[k] = self._judge(found, k, self._base, FLOATS)
             if above and (best is None or abs(found.score) > best[0]):
                 best = (abs(found.score), k, found)
@@ -192,15 +193,15 @@ class Change:
         ends: Any,
         over: Any,
         kept: Any,
-        looks: list[tuple[Any, Contrast]],
+        looks: list[tuple[int, Any, Contrast]],
         base: float,
     ) -> list[tuple[int, Decision]]:
         edges: list[tuple[int, Decision]] = []
         for i in np.flatnonzero(over | ~kept).tolist():
             end = int(ends[i])
             if not self.active and over[i]:
-                best = (-1.0, 0, looks[0][1])
-                for k, (ends_of, all_of) in enumerate(looks):
+                best = (-1.0, 0, looks[0][2])
+                for k, ends_of, all_of in looks:
                     place = int(np.searchsorted(ends_of, end))
                     here = place < ends_of.size and ends_of[place] == end
                     one = _at(all_of, place) if here else None
@@ -258,8 +259,8 @@ def _drawn(values: Float) -> Float:
 
 
 def _stride(n: int) -> int:
-    """A window of n values is looked at every n/8 steps."""
-    return max(1, n // 8)
+    """A window of n values is looked at every n/8 steps, at least every 16."""
+    return max(1, min(16, n // 8))
 
 
 def _cumulated(x: Float) -> Float:
@@ -286,11 +287,14 @@ def _windows(sums: Float, x: Float, ends: Any, n: int, memory: int) -> Sums:
 
 def _gather(sums: Any, x: Any, end: Any, n: int, r: Any, s: Any) -> Sums:
     total, half = sums[0], n // 2
+    m = r - s
+    middle = s + m // 2
     return Sums(
-        m=r - s, n=n, first=s, x=total[r] - total[s], x2=sums[1][r] - sums[1][s], tx=sums[2][r] - sums[2][s],
+        m=m, n=n, first=s, x=total[r] - total[s], x2=sums[1][r] - sums[1][s], tx=sums[2][r] - sums[2][s],
         lag1=sums[3][r] - sums[3][s + 1], lag4=sums[4][r] - sums[4][s + 4], x_first=x[s], x_last=x[r - 1],
         ends=total[s + 4] - total[s] + total[r] - total[r - 4], early=total[end - half] - total[r],
         late=total[end] - total[end - half], n_early=n - half,
+        x_half=total[r] - total[middle], tx_half=sums[2][r] - sums[2][middle],
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """How far the mean of the last n values lies from the values before them, in normal deviates, robust to autocorrelation.
 
 The scatter is that of the m reference values about their own line. Their lag-1 correlation, corrected for small-sample bias (Kendall
-1954), raised by one standard error, and by the decay from lag 1 to lag 4 where that is slower, gives the variance of both means as
+1954), raised by one to three standard errors, and by the decay from lag 1 to lag 4 where that is slower, gives the variance of both means as
 those of an AR(1) process:
     var(mean of n) = s^2/n [(1 + phi)/(1 - phi) - 2 phi (1 - phi^n) / (n (1 - phi)^2)].
 The ratio is read as Student's t with as many degrees of freedom as the reference holds independent values, and turned into a normal
@@ -27,6 +27,7 @@ class Sums:
 
     Reference of `m` values, first at time `first`: `x`, `x2`, `tx` and the lagged products `lag1`, `lag4`; its first and last
     value `x_first`, `x_last`; `ends`: its first four and last four values added. Test window of `n`: `early` of `n_early` and `late`.
+    `x_half`, `tx_half`: the sums of the reference's later m - m//2 values.
     """
 
     m: Any
@@ -43,6 +44,8 @@ class Sums:
     early: Any
     late: Any
     n_early: Any
+    x_half: Any = 0.0
+    tx_half: Any = 0.0
 
 
 @dataclass
@@ -80,10 +83,12 @@ class ARRAYS:
 _TINY = 1e-300
 
 
-def contrast(w: Sums, on: Any, lenient: int = 0) -> Contrast:
+def contrast(w: Sums, on: Any, sign: int = 0, lenient: bool = False) -> Contrast:
     """The contrast of one look or of many; `on` is FLOATS or ARRAYS.
 
-    `lenient` +1 or -1: a trend of the reference in this direction is carried on, as far as it is significant.
+    `sign`: the direction watched, 0 for either. Where the reference moves the other way by more than two standard errors, its later half
+    alone is the level: a fall from a level just reached is a fall. `lenient`: a trend of the reference in the watched direction, or of its
+    later half where that is steeper, is carried on as far as it is significant: what grows smoothly, as learning does, is expected to go on.
     """
     m, n = w.m, w.n
     mean, middle = w.x / m, w.first + 0.5 * (m - 1)
@@ -92,12 +97,20 @@ def contrast(w: Sums, on: Any, lenient: int = 0) -> Contrast:
     residual = on.maximum(w.x2 - w.x * mean - slope * slope * sxx, 0.0)
     variance, phi, factor = _memory(w, on, mean, slope, sxx, residual)
     level, error = mean, variance * (_mean_factor(phi, n) + _mean_factor(phi, m))
+    k = m - m // 2
+    later, of_later = w.x_half / k, variance * (_mean_factor(phi, k) - _mean_factor(phi, m))
+    if sign:  # against a trend the other way, the level just reached is what counts
+        trend = slope * slope * sxx > 4.0 * variance * factor
+        away = trend & (sign * slope < 0)
+        level, error = on.where(away, later, mean), on.where(away, error + of_later, error)
     if lenient:
-        of_slope, ahead = variance * factor / sxx, 0.5 * (n + m)
-        keep = on.maximum(0.0, 1.0 - of_slope / on.maximum(slope * slope, _TINY))
-        keep = on.where(lenient * slope > 0, keep, 0.0)
-        level = mean + keep * slope * ahead
-        error = error + keep * keep * of_slope * ahead * ahead
+        ahead, extra = _carried(slope, variance * factor / sxx, 0.5 * (n + m), on, sign)
+        thin = (k * k - 1.0) * k / 12.0
+        bent = (w.tx_half - (w.first + m // 2 + 0.5 * (k - 1)) * w.x_half) / thin
+        steeper, more = _carried(bent, variance * factor / thin, 0.5 * (n + k), on, sign)
+        use = (steeper != 0) & (sign * (later + steeper - level - ahead) > 0)
+        level = on.where(use, later + steeper, level + ahead)
+        error = error + on.where(use, more + of_later, extra)
     shift = (w.early + w.late) / n - level
     early, late = w.early / w.n_early - level, w.late / (n - w.n_early) - level
     side = on.where(shift < 0, -1.0, 1.0)
@@ -107,6 +120,13 @@ def contrast(w: Sums, on: Any, lenient: int = 0) -> Contrast:
     deviate = (8.0 * dof + 1.0) / (8.0 * dof + 3.0) * on.sqrt(dof * on.log1p(t2 / dof))
     score = on.where(shared, side * on.where(shift == 0, 0.0, deviate), 0.0)
     return Contrast(score, shift, on.sqrt(variance), level)
+
+
+def _carried(slope: Any, of_slope: Any, ahead: Any, on: Any, sign: int) -> tuple[Any, Any]:
+    """How far a trend is carried on over `ahead` steps, shrunk by its own significance, and the variance this adds."""
+    keep = on.maximum(0.0, 1.0 - of_slope / on.maximum(slope * slope, _TINY))
+    keep = on.where(sign * slope > 0, keep, 0.0)
+    return keep * slope * ahead, keep * keep * of_slope * ahead * ahead
 
 
 def _memory(w: Sums, on: Any, mean: Any, slope: Any, sxx: Any, residual: Any) -> tuple[Any, Any, Any]:
@@ -121,7 +141,10 @@ def _memory(w: Sums, on: Any, mean: Any, slope: Any, sxx: Any, residual: Any) ->
     raw = on.minimum(on.maximum(pairs / below, -0.99), 0.99)
     fourth = on.minimum(on.maximum(pairs4 / below, 0.0), 0.99)
     slow = on.where((raw > 0.01) & (fourth > 2.0 / on.sqrt(m)), on.cbrt(fourth / on.maximum(raw, 0.01)), 0.0)
-    phi = raw + (2.0 + 4.0 * raw) / m + on.sqrt((1.0 - raw * raw) / m)
+    doubt = (
+        1.0 + 2.0 * raw**4
+    )  # standard errors on top: near one, a small error of phi is a large one of the factor
+    phi = raw + (2.0 + 4.0 * raw) / m + doubt * on.sqrt((1.0 - raw * raw) / m)
     phi = on.minimum(on.maximum(on.maximum(phi, slow), 0.0), 0.985)
     factor = (1.0 + phi) / (1.0 - phi)
     return residual / (m - 2.0) / on.maximum(1.0 - 2.0 * factor / m, 0.2), phi, factor

@@ -72,7 +72,10 @@ class Excursion:
         """The limit the next block is held to."""
         best = self._best()
         scatter = max(_scatter(self.blocks, lag) for lag in (1, 4, 12))
-        limits = [best + self.sign * self._z * scatter, best * self.factor]
+        reach = self._z + math.sqrt(
+            2.0 * math.log(len(self.blocks) + 1.0)
+        )  # the calmest of so many is extreme itself
+        limits = [best + self.sign * reach * scatter, best * self.factor]
         self.limit = max(*limits, self.floor) if self.sign > 0 else min(limits)
 
     def state(self) -> dict[str, Any]:

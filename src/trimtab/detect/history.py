@@ -11,7 +11,7 @@ from trimtab.detect.contrast import FLOATS, Sums, contrast
 __all__ = ["History", "moved"]
 
 _KEEP = 1_000
-_RECENT, _BEFORE = 32, 64
+_RECENT, _LONGEST, _BEFORE = 32, 64, 64
 
 
 @dataclass
@@ -36,8 +36,7 @@ class History:
         """
         end = bisect_right(self.steps, now)
         start = min(bisect_left(self.steps, since), max(0, end - _RECENT))
-        if end - start > 128:
-            start = end - 128
+        start = max(start, end - _LONGEST)
         if start < 8 and end >= 12:  # a short or sparse series: halve what there is
             start = max(8, end // 2)
         return moved(self.values[max(0, start - _BEFORE) : start], self.values[start:end])
@@ -61,6 +60,6 @@ def moved(before: list[float], after: list[float]) -> float:
         tx=math.fsum(i * x for i, x in enumerate(b)),
         lag1=math.fsum(b[i] * b[i - 1] for i in range(1, m)), lag4=math.fsum(b[i] * b[i - 4] for i in range(4, m)),
         x_first=b[0], x_last=b[-1], ends=math.fsum(b[:4]) + math.fsum(b[-4:]),
-        early=math.fsum(a[: n - half]), late=math.fsum(a[n - half :]), n_early=n - half,
+        x_half=0.0, tx_half=0.0, early=math.fsum(a[: n - half]), late=math.fsum(a[n - half :]), n_early=n - half,
     )  # fmt: skip
     return float(contrast(sums, FLOATS).score)

@@ -11,6 +11,7 @@ from trimtab.catalog import bound
 from trimtab.detect.change import Change
 from trimtab.detect.detector import Decision, Detector
 from trimtab.detect.history import History
+from trimtab.detect.joint import FAMILIES, Joint
 from trimtab.detect.presence import Nonfinite, Silence
 from trimtab.detect.rule import Rule, split
 from trimtab.detect.rules import RULES, STREAM_RULES
@@ -54,6 +55,7 @@ class Pipeline:
         self.decisions: dict[Place, Decision] = {}
         self.seen: Counter[Place] = Counter()
         self.histories = {(e.key, e.slice): History() for rule in self.rules for e in rule.excuses}
+        self.joints = {family: Joint(members) for family, members in FAMILIES.items()}
         self.excused: dict[Place, _Excused] = {}
         self.nonfinite = Nonfinite()
         self.silence = Silence()
@@ -72,7 +74,8 @@ class Pipeline:
     def on_readings(self, readings: Iterable[Reading]) -> list[Alarm]:
         """Alarms of the readings that closed at one step."""
         pairs: list[tuple[Rule, Reading]] = []
-        for reading in readings:
+        closed = list(readings)
+        for reading in [*closed, *self._joint(closed)]:
             if reading.status != "ok":
                 continue
             pairs += [
@@ -107,7 +110,7 @@ class Pipeline:
                         history.steps.append(step)
                         history.values.append(value)
         events: list[tuple[int, int, Rule, Reading, Decision | None]] = []
-        for (key, name), one in series.items():
+        for (key, name), one in {**series, **self._joint_series(series)}.items():
             for rule in self.by_key.get(key, ()):
                 if rule.covers(name):
                     events += self._scan(rule, name, one)
@@ -150,6 +153,31 @@ class Pipeline:
         if place not in self.detectors:
             self.detectors[place] = rule.detector(self.budgets[rule.name])
         return self.detectors[place]
+
+    def _joint(self, readings: list[Reading]) -> list[Reading]:
+        """Joint readings of one step."""
+        values = {(r.key, r.slice): r.value for r in readings if r.status == "ok"}
+        if not values:
+            return []
+        step = max(reading.step for reading in readings)
+        totals = {family: joint.update(values) for family, joint in self.joints.items()}
+        return [
+            Reading(f"joint/{family}", step, Window(step, step), "all", total, 0, 0)
+            for family, total in totals.items()
+            if math.isfinite(total)
+        ]
+
+    def _joint_series(self, series: Mapping[tuple[str, str], Series]) -> dict[tuple[str, str], Series]:
+        """Joint readings of whole series."""
+        found: dict[tuple[str, str], Series] = {}
+        for family, joint in self.joints.items():
+            tables = {m.key: dict(zip(*series[m.key], strict=True)) for m in joint.members if m.key in series}
+            steps = sorted({step for table in tables.values() for step in table}) if len(tables) > 1 else []
+            values = [joint.update({k: t[step] for k, t in tables.items() if step in t}) for step in steps]
+            kept = [(step, value) for step, value in zip(steps, values, strict=True) if math.isfinite(value)]
+            if kept:
+                found[f"joint/{family}", "all"] = [s for s, _ in kept], [v for _, v in kept]
+        return found
 
     def _scan(
         self, rule: Rule, name: str, series: Series
@@ -201,7 +229,7 @@ class Pipeline:
         if reading.step - held.looked < _RECHECK:
             return []
         self.excused[place] = replace(held, looked=reading.step)
-        if self._excuse(rule, max(held.decision.since, reading.step - 64), reading.step):
+        if self._excuse(rule, held.decision.since, reading.step):
             return []
         del self.excused[place]
         self._clear(rule.name, reading.slice, reading.step)
@@ -213,6 +241,8 @@ class Pipeline:
     def _excuse(self, rule: Rule, since: int, step: int) -> str:
         """The reading that moves along and explains the alarm, in words; empty when none does."""
         for excuse in rule.excuses:
+            if step - since + 1 < excuse.slow:
+                continue
             deviate = self.histories[(excuse.key, excuse.slice)].moved(since, step)
             if excuse.sign * deviate > excuse.least:
                 return f"{excuse.key} {'rose' if excuse.sign > 0 else 'fell'} with it"

@@ -24,7 +24,7 @@ Make = Callable[[float], Detector]
 class Excuse:
     """An alarm is information only while this other reading moves too: `sign` +1 up, -1 down, since the alarm's evidence began.
 
-    `least` is the movement in normal deviates that counts; `absent` says whether an alarm is excused where the reading is not there.
+    `slow`: only evidence that took at least so many steps is excused. `least` is the movement in normal deviates that counts; `absent` says whether an alarm is excused where the reading is not there.
     """
 
     key: str
@@ -32,6 +32,7 @@ class Excuse:
     slice: str = "all"
     least: float = field(default_factory=lambda: bound("excuse"))
     absent: bool = False
+    slow: int = 0
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from trimtab.detect.rule_sets.policy import POLICY
 from trimtab.detect.rule_sets.preference import PREFERENCE
 from trimtab.detect.rule_sets.reward import REWARD
 from trimtab.detect.rule_sets.tails import TAILS
+from trimtab.detect.rule_sets.together import TOGETHER
 
 __all__ = ["RULES", "STREAM_RULES", "Rule", "StreamRule"]
 
-RULES: tuple[Rule, ...] = (*TAILS, *MISMATCH, *POLICY, *REWARD, *ENVIRONMENT, *PREFERENCE)
+RULES: tuple[Rule, ...] = (*TAILS, *MISMATCH, *POLICY, *REWARD, *ENVIRONMENT, *PREFERENCE, *TOGETHER)
 """Rules on readings. Their false-alarm budgets add up to the catalog's `budget` (`trimtab.detect.rule.split`)."""
 
 STREAM_RULES: dict[str, StreamRule] = {

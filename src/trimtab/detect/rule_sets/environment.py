@@ -7,6 +7,7 @@ from trimtab.detect.rule import Excuse, Rule, beyond, change, excursion
 __all__ = ["ENVIRONMENT"]
 
 _LEARNS = Excuse("aggregate/reward", 1)
+_SLOWLY = Excuse("aggregate/reward", 1, slow=64)
 _DAPO = "DAPO, arXiv 2503.14476"
 
 ENVIRONMENT: tuple[Rule, ...] = (
@@ -66,7 +67,7 @@ ENVIRONMENT: tuple[Rule, ...] = (
         "tool_use_dies", "aggregate/tool_calls", "all", "aggregate", "tools", "identity", change(-1, lenient=True, min_frac=0.03),
         "warning", "the policy calls tools less and less", "Tool use that dies out does not come back by itself.",
         "Check failures and latency first; reward a needed call; check that answers are not guessable.",
-        "A fall while the reward rises is often efficiency, and only information.", "agent-lightning#489, gem#39", excuses=(_LEARNS,),
+        "A fall while the reward rises is often efficiency, and only information.", "agent-lightning#489, gem#39", excuses=(_SLOWLY,),
     ),
     Rule(
         "tool_use_gone", "aggregate/tool_calls", "all", "aggregate", "tools", "identity", excursion(-1, 0.25, memory=400), "critical",
@@ -77,7 +78,7 @@ ENVIRONMENT: tuple[Rule, ...] = (
         "no_call_growth", "aggregate/no_call_frac", "all", "aggregate", "tools", "log", change(1), "warning",
         "more responses call no tool at all", "Tool use that dies out does not come back by itself.",
         "Check failures and latency first; reward a needed call.",
-        "A rise while the reward rises is often efficiency, and only information.", "NeMo Gym PR#1304", excuses=(_LEARNS,),
+        "A rise while the reward rises is often efficiency, and only information.", "NeMo Gym PR#1304", excuses=(_SLOWLY,),
     ),
     Rule(
         "tool_abandoned", "tools/steps_since_call", "tool/*", "aggregate", "tools", "identity",

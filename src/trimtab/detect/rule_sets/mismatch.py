@@ -6,7 +6,7 @@ from trimtab.detect.rule import Excuse, Rule, beyond, change, excursion
 
 __all__ = ["MISMATCH"]
 
-_LEARNS = Excuse("aggregate/reward", 1)
+_SLOWLY = Excuse("aggregate/reward", 1, slow=64)
 _ENGINES = (
     "Compare the engines' precision, sampling parameters and attention kernels; correct with sequence-level masking, or "
     "replay routes for a mixture of experts."
@@ -43,7 +43,7 @@ MISMATCH: tuple[Rule, ...] = (
     Rule(
         "mismatch_tail_growth", "mismatch/p99", "all", "tail", "mismatch", "log", change(1, lenient=True), "warning",
         "p99 of |log pi_old - log mu| grows", "The engines disagree more and more on the tokens that matter most.", _ENGINES,
-        "An engine or a precision changed on purpose at `since`.", _SPEED, excuses=(_LEARNS,),
+        "An engine or a precision changed on purpose at `since`.", _SPEED, excuses=(_SLOWLY,),
     ),
     Rule(
         "mismatch_surge", "aggregate/mismatch_kl", "all", "aggregate", "mismatch", "identity",
@@ -55,12 +55,12 @@ MISMATCH: tuple[Rule, ...] = (
     Rule(
         "mismatch_kl_growth", "aggregate/mismatch_kl", "all", "aggregate", "mismatch", "log", change(1, lenient=True), "warning",
         "the engines' KL grows", "The surrogate objective loses its footing as mu leaves pi_old.", _ENGINES,
-        "An engine or a precision changed on purpose at `since`.", _SPEED, excuses=(_LEARNS,),
+        "An engine or a precision changed on purpose at `since`.", _SPEED, excuses=(_SLOWLY,),
     ),
     Rule(
         "mismatch_abs_growth", "aggregate/mismatch_abs", "all", "aggregate", "mismatch", "log", change(1, lenient=True), "warning",
         "the engines' mean |log-probability difference| grows", "The same, as TRL logs it.", _ENGINES,
-        "An engine or a precision changed on purpose at `since`.", "TRL sampling/sampling_logp_difference/mean", excuses=(_LEARNS,),
+        "An engine or a precision changed on purpose at `since`.", "TRL sampling/sampling_logp_difference/mean", excuses=(_SLOWLY,),
     ),
     Rule(
         "first_order_breakdown", "total/first_order_gap_p95", "all", "tail", "staleness", "log", change(1), "warning",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trimtab.catalog import bound
 from trimtab.detect.rule import Excuse, Rule, change, excursion
 from trimtab.detect.spike import Spike
 
@@ -19,7 +20,8 @@ POLICY: tuple[Rule, ...] = (
         "Runs meant to leave their reference far behind.", "docs/evidence.md; house default",
     ),
     Rule(
-        "kl_break", "aggregate/kl", "all", "aggregate", "kl", "log", change(1, lenient=True), "warning",
+        "kl_break", "aggregate/kl", "all", "aggregate", "kl", "log",
+        change(1, lenient=True, min_effect=bound("aggregate_growth")), "warning",
         "mean KL to the reference left its own trend upwards",
         "The whole policy is moving away from the reference faster than before.",
         "Raise the KL coefficient or lower the learning rate; check which slice carries it.",
@@ -34,7 +36,7 @@ POLICY: tuple[Rule, ...] = (
         "Tasks with one right answer that the policy has learnt.", _RAGEN, excuses=(_LEARNS,),
     ),
     Rule(
-        "entropy_collapse", "aggregate/entropy", "all", "aggregate", "entropy", "identity", change(-1, lenient=True), "warning",
+        "entropy_collapse", "aggregate/entropy", "all", "aggregate", "entropy", "identity", change(-1, lenient=True, min_frac=0.06), "warning",
         "mean entropy falls faster than its own trend", "A sudden fall is the start of a collapse to few answers.",
         "Look at entropy by slice, and at the outputs themselves.",
         "A fall while the reward rises is learning, and only information.", _RAGEN, excuses=(_LEARNS,),

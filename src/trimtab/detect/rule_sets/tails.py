@@ -14,6 +14,7 @@ _CONSTRAIN = (
     "coefficient or truncate weights on post-tool tokens only, and keep the last checkpoint from before `since`."
 )
 _LEARNS = Excuse("aggregate/reward", 1)
+_SLOWLY = Excuse("aggregate/reward", 1, slow=64)
 
 TAILS: tuple[Rule, ...] = (
     Rule(
@@ -29,8 +30,7 @@ TAILS: tuple[Rule, ...] = (
         "post_tool_tail_shift", "tail_ratio/p95", "post_tool", "tail", "post_tool", "log", change(1, lenient=True), "warning",
         "p95 of |drift| after a tool result moved up relative to text, by less than the growth rule asks for",
         "The same mechanism, seen while it is still small, against up to 256 windows of the run's own past.",
-        _CONSTRAIN, "Tools whose outputs were changed on purpose at `since`; a rise while the reward rises is information.", _POST,
-        excuses=(_LEARNS,),
+        _CONSTRAIN, "Tools whose outputs were changed on purpose at `since`", _POST, excuses=(_SLOWLY,),
     ),
     Rule(
         "lagged_drift_growth", "lagged_drift/p95", "post_tool", "tail", "post_tool", "log",
@@ -56,7 +56,7 @@ TAILS: tuple[Rule, ...] = (
         "The first windows of a run whose reference is the start: drift begins at zero.", "docs/evidence.md",
     ),
     Rule(
-        "drift_tail_break", "drift/p95", "all", "tail", "kl", "log", change(1, lenient=True), "warning",
+        "drift_tail_break", "drift/p95", "all", "tail", "kl", "log", change(1, lenient=True, min_effect=bound("tail_change")), "warning",
         "p95 of |drift| over all tokens rises faster than it did",
         "Drift from the start grows in every run that learns; faster growth than the run's own is what is looked for.",
         "Check the learning rate's schedule and which slice carries it.",
@@ -66,7 +66,7 @@ TAILS: tuple[Rule, ...] = (
         "support_falling", "ref_logprob/below_5_frac", "post_tool", "tail", "support", "log", change(1, lenient=True), "warning",
         "more tokens after a tool result are ones the reference gives less than one chance in 148",
         "Falling reference support is the mechanism by which tool outputs destabilise: E[w^2] grows with it.",
-        _CONSTRAIN, "A policy that was meant to leave its reference.", _POST, excuses=(_LEARNS,),
+        _CONSTRAIN, "A policy that was meant to leave its reference.", _POST, excuses=(_SLOWLY,),
     ),
     Rule(
         "weight_concentration", "weight_mass/top_trajectory_frac", "all", "tail", "concentration", "log", change(1),
