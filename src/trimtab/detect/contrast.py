@@ -141,9 +141,7 @@ def _memory(w: Sums, on: Any, mean: Any, slope: Any, sxx: Any, residual: Any) ->
     raw = on.minimum(on.maximum(pairs / below, -0.99), 0.99)
     fourth = on.minimum(on.maximum(pairs4 / below, 0.0), 0.99)
     slow = on.where((raw > 0.01) & (fourth > 2.0 / on.sqrt(m)), on.cbrt(fourth / on.maximum(raw, 0.01)), 0.0)
-    doubt = (
-        1.0 + 2.0 * raw**4
-    )  # standard errors on top: near one, a small error of phi is a large one of the factor
+    doubt = 1.0 + 4.0 * raw**6  # near one, a small error of phi is a large one of the factor
     phi = raw + (2.0 + 4.0 * raw) / m + doubt * on.sqrt((1.0 - raw * raw) / m)
     phi = on.minimum(on.maximum(on.maximum(phi, slow), 0.0), 0.985)
     factor = (1.0 + phi) / (1.0 - phi)

@@ -24,7 +24,7 @@ TAILS: tuple[Rule, ...] = (
         "Tokens written after a tool result come from places the reference hardly supports; ratio-based gradients grow a "
         "heavy tail there, often before any average breaks its own trend.",
         _CONSTRAIN,
-        "The baseline is ten windows: a run whose first ten windows are not typical of it.", _POST, weight=10.0,
+        "The baseline is ten windows: a run whose first ten windows are not typical of it.", _POST, weight=3.0,
     ),
     Rule(
         "post_tool_tail_shift", "tail_ratio/p95", "post_tool", "tail", "post_tool", "log", change(1, lenient=True), "warning",
@@ -38,7 +38,7 @@ TAILS: tuple[Rule, ...] = (
         "the policy changes faster than it did, on fixed probe transcripts, after a tool result",
         "The transcripts are fixed, so this is the policy's own change and not a change of its inputs.",
         "Lower the learning rate, or take fewer updates a batch; compare with staleness and the gradient norm.",
-        "A learning rate that is still warming up.", "docs/architecture.md, Growth", weight=5.0,
+        "A learning rate that is still warming up.", "docs/architecture.md, Growth", weight=2.0,
     ),
     Rule(
         "lagged_drift_shift", "lagged_drift/p95", "post_tool", "tail", "post_tool", "log", change(1), "warning",
