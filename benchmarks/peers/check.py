@@ -2,8 +2,9 @@
 
     python benchmarks/peers/check.py [--peers-python PATH] [--every 50] [--seeds 3]
 
-The sample: healthy logs of 300 steps whose every number is a stationary AR(1) (coefficient 0.7), and as many whose KL climbs from
-step 150 on, to ten times its level. The tables are of the sample, then of each peer's scenarios by all three.
+The sample: healthy logs of 300 steps whose every number is an AR(1) (coefficient 0.7), about a level or, the reward, a slow climb,
+and as many whose KL grows from step 150 on: to ten times its level (0.5 nats), to sixty times. Then the same with a reward that does
+not climb. Then each peer's scenarios, judged by all three.
 `translation`: scenarios in which a peer's alarms differ between its own original and our translation of it.
 """
 
@@ -29,6 +30,12 @@ LEVELS = {
 }  # fmt: skip
 """Level and standard deviation of each number of the sample."""
 
+SAMPLES: dict[str, dict[str, float]] = {
+    "KL to 0.5": {"times": 10.0},
+    "KL to 3": {"times": 60.0},
+    "KL to 3, flat reward": {"times": 60.0, "climb": 0.0},
+}
+
 
 def ar1(rng: np.random.Generator, n: int, coefficient: float = 0.7) -> np.ndarray:
     """A stationary AR(1) of variance 1."""
@@ -38,15 +45,21 @@ def ar1(rng: np.random.Generator, n: int, coefficient: float = 0.7) -> np.ndarra
     return values
 
 
-def sample(count: int = 20, n: int = 300, onset: int = 150, seed: int = 0) -> list[dict[str, Any]]:
-    """`count` healthy logs and `count` with a KL that climbs linearly from the onset to ten times its level."""
+def sample(
+    count: int = 20, n: int = 300, onset: int = 150, times: float = 60.0, climb: float = 0.3, seed: int = 0
+) -> list[dict[str, Any]]:
+    """`count` healthy logs and `count` with a KL that climbs linearly from the onset to `times` its level.
+
+    The reward climbs by `climb` over the log: rldoctor takes one that does not for a plateau, which it is.
+    """
     rng = np.random.default_rng(seed)
     logs = []
     for i in range(2 * count):
         healthy = i < count
         series = {name: level + spread * ar1(rng, n) for name, (level, spread) in LEVELS.items()}
+        series["reward"] += climb * np.linspace(0, 1, n)
         if not healthy:
-            series["kl"][onset:] *= np.linspace(1, 10, n - onset)
+            series["kl"][onset:] *= np.linspace(1, times, n - onset)
         logs.append(
             {
                 "id": f"{'healthy' if healthy else 'kl'}/{i}",
@@ -66,10 +79,10 @@ def prefixed(logs: list[dict[str, Any]], every: int) -> list[dict[str, Any]]:
 
 
 def translation(answers: list[dict[str, Any]], logs: list[dict[str, Any]]) -> list[str]:
-    """A line for each scenario in which a peer's last alarms are not those on its own original."""
+    """A line for each scenario in which a peer's verdict is not that on its own original."""
     lines = []
     for answer, log in zip(answers, logs, strict=True):
-        ours = {f["rule"] for f in answer["findings"] if f["final"] and f["severity"] != "info"}
+        ours = {rule for rule, severity in answer["whole"] if severity != "info"}
         own = {rule for rule, severity in log["own_findings"] if severity != "info"}
         if ours != own:
             lines.append(f"  {log['id']:<36} lost {sorted(own - ours)}, new {sorted(ours - own)}")
@@ -88,9 +101,10 @@ def main() -> None:
     if python is None:
         return
     print(versions(python))
-    logs = prefixed(sample(), options.every)
-    print(f"\nsample, checked every {options.every} steps")
-    print(format_table({peer: summarise(ask(python, peer, logs), logs) for peer in PEERS}))
+    for title, choice in SAMPLES.items():
+        logs = prefixed(sample(**choice), options.every)
+        print(f"\nsample, {title}, checked every {options.every} steps")
+        print(format_table({peer: summarise(ask(python, peer, logs), logs) for peer in PEERS}))
     own = prefixed(scenarios(python, seeds=options.seeds), options.every)
     for author in ("rldoctor", "rlprobe"):
         theirs = [log for log in own if log["peer"] == author]

@@ -3,8 +3,8 @@
     $TRIMTAB_PEERS_PYTHON benchmarks/peers/run_peer.py rldoctor < logs.jsonl > findings.jsonl
 
 In, a line a log: `{"id", "steps": [int], "series": {our name: [float | null]}, "prefixes": [int]?, "config": {}?}`.
-Out, a line a log: `{"id", "findings": [{"rule", "severity", "step", "claimed", "final", "families"}], "seconds", "evaluated",
-"untaken"}`, or `{"id", "error"}` where the peer raised.
+Out, a line a log: `{"id", "findings": [{"rule", "severity", "step", "claimed", "families"}], "whole": [[rule,
+severity]], "seconds", "evaluated", "untaken"}`, or `{"id", "error"}` where the peer raised.
 
 Each peer is used through its own interface with its own defaults: rldoctor's `diagnose(run_from_records(rows))`, rlprobe's
 `diagnose(folder)` of a recording by its own writer, rlwatch's `attach(framework="manual")` and `log_step`.
@@ -14,8 +14,9 @@ Each peer is used through its own interface with its own defaults: rldoctor's `d
 * `step` is when the peer would have spoken. rlwatch speaks in the step. The two others judge a whole log: with `prefixes` they
   judge its first n steps for each n, as their live modes do, and a finding carries the last step of the first prefix that has
   it; a finding is new if its rule is, or is more severe than before, which is rldoctor's own live rule. Prefixes shorter than
-  the peer's own minimum (60 and 30 steps) are skipped. Without prefixes `step` is null for rldoctor and, for rlprobe, null too:
-  its `first_step` looks back from the end of the log, so it is given apart as `claimed`. `final`: still there, no milder, at the log's end.
+  the peer's own minimum (60 and 30 steps) are skipped. Without prefixes `step` is null: rlprobe's
+  `first_step` looks back from the end of the log, so it is given apart as `claimed`. `whole` is the verdict on the whole log.
+  rldoctor is told the log's last step as `max_steps`, without which it calls a young run a plateau.
 * `evaluated` is how many steps were read. rldoctor is quadratic (10,000 steps: 8 s, 1.7 GB), so it is given the first 1000.
 * `seconds` is the judgement of the whole log once, or all of `log_step`; prefixes are not in it.
 """
@@ -80,8 +81,9 @@ def judge_prefix(peer: str, log: dict[str, Any], n: int) -> tuple[Found, float]:
     steps, series = log["steps"][:n], {name: values[:n] for name, values in log["series"].items()}
     if peer == "rldoctor":
         rows = rldoctor_rows(steps, series)
+        config = {"max_steps": log["steps"][-1], **(log.get("config") or {})}
         begin = time.perf_counter()
-        return rldoctor_judge(rows, log.get("config")), time.perf_counter() - begin
+        return rldoctor_judge(rows, config), time.perf_counter() - begin
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
         rlprobe_record(rlprobe_steps(steps, series), folder)
@@ -89,36 +91,26 @@ def judge_prefix(peer: str, log: dict[str, Any], n: int) -> tuple[Found, float]:
         return rlprobe_judge(folder), time.perf_counter() - begin
 
 
-def offline(peer: str, log: dict[str, Any]) -> tuple[list[dict[str, Any]], float, int]:
-    """Findings of a peer that judges whole logs, its seconds on the whole log, and the steps it read."""
+def offline(peer: str, log: dict[str, Any]) -> dict[str, Any]:
+    """The answer of a peer that judges whole logs."""
     length = min(len(log["steps"]), LIMIT.get(peer, len(log["steps"])))
     whole, seconds = judge_prefix(peer, log, length)
-    last = {rule: max(RANK[s] for r, s, _ in whole if r == rule) for rule, _, _ in whole}
     found: list[dict[str, Any]] = []
     said: dict[str, int] = {}
     prefixes = sorted({min(n, length) for n in log["prefixes"]} | {length}) if log.get("prefixes") else []
     for n in (n for n in prefixes if n == length or n >= SHORTEST[peer]):
-        now = whole if n == length else judge_prefix(peer, log, n)[0]
-        for rule, severity, claimed in now:
+        for rule, severity, claimed in whole if n == length else judge_prefix(peer, log, n)[0]:
             if RANK[severity] > said.get(rule, -1):
                 said[rule] = RANK[severity]
-                found.append(
-                    finding(
-                        peer,
-                        rule,
-                        severity,
-                        log["steps"][n - 1],
-                        claimed,
-                        last.get(rule, -1) >= RANK[severity],
-                    )
-                )
+                found.append(finding(peer, rule, severity, log["steps"][n - 1], claimed))
     if not prefixes:
-        found = [finding(peer, rule, severity, None, claimed, True) for rule, severity, claimed in whole]
-    return found, seconds, length
+        found = [finding(peer, rule, severity, None, claimed) for rule, severity, claimed in whole]
+    verdict = [[rule, severity] for rule, severity, _ in whole]
+    return {"findings": found, "whole": verdict, "seconds": seconds, "evaluated": length}
 
 
-def online(log: dict[str, Any]) -> tuple[list[dict[str, Any]], float, int]:
-    """rlwatch's alerts as it sends them: its cooldown of 100 steps and its 50 alerts a run are left as they are."""
+def online(log: dict[str, Any]) -> dict[str, Any]:
+    """The answer of rlwatch, alerts as it sends them: its cooldown of 100 steps and its 50 alerts a run stay as they are."""
     import rlwatch
 
     calls = rlwatch_calls(log["steps"], log["series"])
@@ -128,40 +120,23 @@ def online(log: dict[str, Any]) -> tuple[list[dict[str, Any]], float, int]:
         alerts = [alert for call in calls for alert in monitor.log_step(**call)]
         seconds = time.perf_counter() - begin
         monitor.stop()
-    return (
-        [finding("rlwatch", a.detector, a.severity, a.step, a.step, True) for a in alerts],
-        seconds,
-        len(calls),
-    )
+    found = [finding("rlwatch", a.detector, a.severity, a.step, a.step) for a in alerts]
+    return {"findings": found, "whole": [], "seconds": seconds, "evaluated": len(calls)}
 
 
-def finding(
-    peer: str, rule: str, severity: str, step: int | None, claimed: int | None, final: bool
-) -> dict[str, Any]:
+def finding(peer: str, rule: str, severity: str, step: int | None, claimed: int | None) -> dict[str, Any]:
     """One finding in the shape that every system of the bench answers in."""
-    return {
-        "rule": rule,
-        "severity": severity,
-        "step": step,
-        "claimed": claimed,
-        "final": final,
-        "families": list(families(peer, rule)),
-    }
+    spoken_for = list(families(peer, rule))
+    return {"rule": rule, "severity": severity, "step": step, "claimed": claimed, "families": spoken_for}
 
 
 def answer(peer: str, log: dict[str, Any]) -> dict[str, Any]:
     """The line for one log; what the peer raised is the answer where it raised."""
     try:
-        found, seconds, evaluated = online(log) if peer == "rlwatch" else offline(peer, log)
+        found = online(log) if peer == "rlwatch" else offline(peer, log)
     except Exception as error:
         return {"id": log["id"], "error": f"{type(error).__name__}: {error}"}
-    return {
-        "id": log["id"],
-        "findings": found,
-        "seconds": seconds,
-        "evaluated": evaluated,
-        "untaken": untaken(peer, log["series"]),
-    }
+    return {"id": log["id"], **found, "untaken": untaken(peer, log["series"])}
 
 
 def main(write: Callable[[str], Any] = sys.stdout.write) -> None:

@@ -25,7 +25,16 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta, chi2
 
-__all__ = ["Outcome", "bootstrap", "format_table", "outcome", "poisson_upper", "share_interval", "summarise"]
+__all__ = [
+    "Outcome",
+    "bootstrap",
+    "format_table",
+    "outcome",
+    "poisson_upper",
+    "share_interval",
+    "summarise",
+    "without",
+]
 
 PER = 10_000
 Row = Mapping[str, Any]
@@ -72,6 +81,16 @@ def outcome(answer: Row, truth: Row) -> Outcome:
         delay=min(dated) - onset if dated else None,
         named=any(family in f.get("families", ()) for f in late) if known else None,
     )
+
+
+def without(answers: Iterable[Row], *families: str) -> list[dict[str, Any]]:
+    """The answers without findings that speak for one of these families, where the truth of a log says nothing about it."""
+    return [
+        {**a, "findings": [f for f in a["findings"] if not set(families) & set(f.get("families", ()))]}
+        if "findings" in a
+        else dict(a)
+        for a in answers
+    ]
 
 
 def _high(alarms: Iterable[Row]) -> int:
