@@ -30,7 +30,7 @@ LEVELS = {
 }  # fmt: skip
 """Level and standard deviation of each number of the sample."""
 
-SAMPLES: dict[str, dict[str, float]] = {
+SAMPLES: dict[str, dict[str, Any]] = {
     "KL to 0.5": {"times": 10.0},
     "KL to 3": {"times": 60.0},
     "KL to 3, flat reward": {"times": 60.0, "climb": 0.0},

@@ -7,15 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.peers.table import (
-    bootstrap,
-    format_table,
-    outcome,
-    poisson_upper,
-    share_interval,
-    summarise,
-    without,
-)
+from benchmarks.peers.intervals import bootstrap, poisson_upper, share_interval
+from benchmarks.peers.table import format_table, outcome, summarise, without
 
 
 def found(step: int | None, severity: str = "warning", *families: str) -> dict[str, Any]:
