@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import cast
 
 __all__ = ["settle_nulls"]
 
@@ -17,7 +18,7 @@ Row = dict[str, "float | None"]
 
 
 def settle_nulls(
-    rows: Sequence[tuple[int, Row]], table: bool, count: Counter[str]
+    rows: list[tuple[int, Row]], table: bool, count: Counter[str]
 ) -> list[tuple[int, dict[str, float]]]:
     """The rows without nulls: each is NaN or gone, and what is gone is counted. `table`: every row holds every column.
 
@@ -25,9 +26,7 @@ def settle_nulls(
     [(1, {'kl': 0.1}), (2, {'kl': nan, 'loss': 1.0})]
     """
     if not any(None in row.values() for _, row in rows):
-        return [
-            (step, {name: value for name, value in row.items() if value is not None}) for step, row in rows
-        ]
+        return cast("list[tuple[int, dict[str, float]]]", rows)
     gone = _gone([row for _, row in rows]) if table else set()
     count["nulls read as absent, not as NaN"] += len(gone)
     return [

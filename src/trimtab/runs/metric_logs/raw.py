@@ -34,13 +34,17 @@ class RawLog:
     excluded: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
 
-    def metric_keys(self) -> list[str]:
-        """Every key of the log that is not bookkeeping, in order of appearance."""
+    def keys(self) -> list[str]:
+        """Every key of the log, in order of appearance."""
         seen: dict[str, None] = {}
         for row in self.rows:
-            if row.keys() - seen.keys():
+            if not row.keys() <= seen.keys():
                 seen.update(dict.fromkeys(row))
-        return [key for key in seen if key not in _SKIP]
+        return list(seen)
+
+    def metric_keys(self) -> list[str]:
+        """Every key of the log that is not bookkeeping, in order of appearance."""
+        return [key for key in self.keys() if key not in _SKIP]
 
     def is_table(self) -> bool:
         """Does every row hold every column, as rows of a table do?"""
@@ -54,6 +58,8 @@ def flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     >>> flat({"step": 3, "data": {"actor": {"lr": 0.1}}})
     {'step': 3, 'actor/lr': 0.1}
     """
+    if not prefix and dict not in set(map(type, row.values())):
+        return dict(row)
     found: dict[str, Any] = {}
     for key, value in row.items():
         if isinstance(value, dict):
@@ -70,9 +76,10 @@ def steps_of(log: RawLog, source: str) -> list[int | None]:
 
     Raises MetricLogError when no row has a step under any known name.
     """
-    counts = {key: sum(row.get(key) is not None for row in log.rows) for key in STEP_KEYS}
-    best = max(counts, key=lambda key: counts[key])
-    if not counts[best]:
+    there = set(log.keys())
+    counts = {key: sum(row.get(key) is not None for row in log.rows) for key in STEP_KEYS if key in there}
+    best = max(counts, key=lambda key: counts[key], default="")
+    if not counts.get(best):
         shown = ", ".join(log.metric_keys()[:6]) or "none"
         raise MetricLogError(
             f"{source}: no row has a step; one of {', '.join(STEP_KEYS[:6])} is needed (keys there: {shown})"
