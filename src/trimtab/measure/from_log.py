@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from trimtab.records import Reading, Window
@@ -23,10 +23,10 @@ class LogStep(NamedTuple):
     readings: list[Reading]
 
 
-def readings_of_log(log: MetricLog) -> Iterator[LogStep]:
+def readings_of_log(log: MetricLog, wanted: Collection[str] | None = None) -> Iterator[LogStep]:
     """Step by step what a pipeline takes: readings `aggregate/<name>` of the slice `all`, without tokens or interval.
 
-    Held-out metrics come when an evaluation is due, so their absence is no silence.
+    `wanted`: keys of the readings to make, all of them when None; the other fields tell of every metric all the same. Held-out metrics come when an evaluation is due, so their absence is no silence.
     """
     seen: dict[str, int] = {}
     for _, row in log.rows:
@@ -34,6 +34,7 @@ def readings_of_log(log: MetricLog) -> Iterator[LogStep]:
             seen[name] = seen.get(name, 0) + 1
     regular = {name for name, count in seen.items() if count >= _CADENCE and not name.startswith("held_out")}
     keys = {name: (f"aggregate/{name}", f"metrics/{name}") for name in seen}
+    made = {name for name, (key, _) in keys.items() if wanted is None or key in wanted}
     reference = {name: f"{log.framework}: {theirs}" for name, theirs in log.mapped.items()}
     for step, row in log.rows:
         window = Window(step, step)
@@ -44,5 +45,6 @@ def readings_of_log(log: MetricLog) -> Iterator[LogStep]:
             [
                 Reading(keys[name][0], step, window, "all", value, 0, 0, reference=reference[name])
                 for name, value in row.items()
+                if name in made
             ],
         )

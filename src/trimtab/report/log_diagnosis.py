@@ -41,7 +41,7 @@ def diagnose_log(
     """What do the rules say of a log of averages? Raises MetricLogError when it cannot be read."""
     log = read_metric_log(path, framework, format, mapping)
     pipeline = Pipeline()
-    for step in readings_of_log(log):
+    for step in readings_of_log(log, {rule.key for rule in pipeline.rules}):
         pipeline.on_step(step.step, step.nonfinite, step.columns)
         pipeline.on_readings(step.readings)
     judged, pending = pipeline.judged(), pipeline.pending()
