@@ -21,9 +21,14 @@ def table() -> str:
             keys = [*framework.keys.get(name, ()), *(f"/{p}/" for p in framework.patterns.get(name, ()))]
             if keys:
                 cells.append(f"{framework.name}: " + ", ".join(f"`{_cell(key)}`" for key in keys))
-        lines.append(f"| `{name}` | {_cell(METRICS[f'aggregate/{name}'].what)} | {'; '.join(cells) or '(by `--map` only)'} |")
+        lines.append(
+            f"| `{name}` | {_cell(METRICS[f'aggregate/{name}'].what)} | {'; '.join(cells) or '(by `--map` only)'} |"
+        )
     lines += ["", "| framework | tables read at | prefixes that are dropped |", "|---|---|---|"]
-    lines += [f"| {f.name} | {f.versions} | {', '.join(f'`{p}`' for p in f.prefixes) or 'none'} |" for f in FRAMEWORKS.values()]
+    lines += [
+        f"| {f.name} | {f.versions} | {', '.join(f'`{p}`' for p in f.prefixes) or 'none'} |"
+        for f in FRAMEWORKS.values()
+    ]
     lines += ["", "Traps, said whenever the key is read:", ""]
     lines += [f"- {f.name} `{key}`: {note}." for f in others for key, note in f.notes.items()]
     return "\n".join(lines) + "\n"

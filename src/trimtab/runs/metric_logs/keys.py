@@ -51,15 +51,17 @@ def framework_named(name: str) -> Framework:
     return FRAMEWORKS[name]
 
 
-def choose(keys: Iterable[str]) -> tuple[Framework | None, str]:
+def choose(keys: Iterable[str], prefer: str = "") -> tuple[Framework | None, str]:
     """The framework that knows most of the keys, and why in words; None when no framework knows any.
+
+    On a tie `prefer`, the framework whose format the log has, then the earlier one of `FRAMEWORKS`.
 
     >>> choose(["actor/ppo_kl", "critic/score/mean"])[1]
     'verl: 2 of the keys are its, actor/ppo_kl, critic/score/mean'
     """
     names = list(keys)
     counts = {f.name: len(f.translate(names)[0]) for f in FRAMEWORKS.values()}
-    best = max(counts, key=lambda name: counts[name])
+    best = max(counts, key=lambda name: (counts[name], name == prefer))
     if not counts[best]:
         return None, "no framework knows any of the keys"
     shown = sorted(FRAMEWORKS[best].translate(names)[0].values())[:4]

@@ -50,7 +50,7 @@ def build_log(
     wanted = dict(mapping or {})
     check_mapping(wanted, keys)
     if framework is None:
-        chosen, why = choose(keys)
+        chosen, why = choose(keys, raw.format)
     else:
         chosen, why = framework_named(framework), f"{framework}: as asked for"
     found, lines = chosen.translate(keys) if chosen else ({}, [])

@@ -32,7 +32,7 @@ def strict_json(data: bytes, excluded: Counter[str]) -> Any:
     """One JSON value; NaN and Infinity as Python writes them are taken, broken UTF-8 is counted. ValueError otherwise."""
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
         text = data.decode("utf-8")
