@@ -68,12 +68,7 @@ def diagnose(
 
     Exit code: 0 healthy, 1 alarms, 2 bad input, blind or not judged yet.
     """
-    if (
-        framework is None
-        and format is None
-        and not mapping
-        and ((path / "run.json").is_file() or not path.exists())
-    ):
+    if (path / "run.json").is_file() and framework is None and format is None and not mapping:
         found = diagnosis(load_view(path))
         lines = diagnosis_lines
     else:

@@ -54,9 +54,7 @@ class TrendBreak:
         distance = abs(distance) if self.sign == 0 else self.sign * distance
         side = 1.0 if self.sign == 0 and value > predicted else float(self.sign or -1)
         outside = distance > limit
-        decision = self.edge.update(
-            step, outside, distance < self._clear * limit, predicted + side * limit
-        )
+        decision = self.edge.update(step, outside, distance < self._clear * limit, predicted + side * limit)
         if outside or decision.active:
             self.pending.append(value)
         else:

@@ -26,7 +26,7 @@ def read_tensorboard(files: list[Path]) -> RawLog:
             try:
                 for record in tf_records(path.read_bytes()):
                     yield from _scalars(record)
-            except ValueError:
+            except (ValueError, struct.error):
                 log.excluded["event files that end in a damaged record"] += 1
 
     log.rows = by_step(events())

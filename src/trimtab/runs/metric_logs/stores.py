@@ -33,8 +33,12 @@ def read_sqlite(path: Path, run: str | None) -> RawLog:
                 return _mlflow(store, path, run)
             if {"metrics", "step", "run_name"} <= columns:
                 return _trackio(store, path, run, "run_id" if "run_id" in columns else "run_name")
-    except sqlite3.Error as error:
-        raise MetricLogError(f"{path} cannot be read as SQLite: {error}") from error
+    except (
+        sqlite3.Error,
+        ValueError,
+        TypeError,
+    ) as error:  # damage shows as text that is no UTF-8, or as text in numbers' columns
+        raise MetricLogError(f"{path} cannot be read as SQLite: {str(error).splitlines()[0]}") from error
     raise MetricLogError(
         f"{path} is an SQLite file, but neither MLflow's nor trackio's: it has no table of metrics we know"
     )

@@ -16,7 +16,7 @@ TRL = Framework(
         "reward_max": ("max_reward",),
         "reward_min": ("min_reward",),
         "zero_std_frac": ("frac_reward_zero_std",),
-        "held_out_reward": ("eval_reward",),
+        "held_out_reward": ("eval_reward", "eval_accuracy", "eval_rewards/accuracies"),
         "kl": ("kl",),
         "entropy": ("entropy",),
         "clip_frac": ("clip_ratio/region_mean",),
