@@ -34,17 +34,23 @@ def readings_of_log(log: MetricLog, wanted: Collection[str] | None = None) -> It
             seen[name] = seen.get(name, 0) + 1
     regular = {name for name, count in seen.items() if count >= _CADENCE and not name.startswith("held_out")}
     keys = {name: (f"aggregate/{name}", f"metrics/{name}") for name in seen}
-    made = {name for name, (key, _) in keys.items() if wanted is None or key in wanted}
+    made = [name for name, (key, _) in keys.items() if wanted is None or key in wanted]
     reference = {name: f"{log.framework}: {theirs}" for name, theirs in log.mapped.items()}
+    columns: list[str] = []
+    shape: tuple[str, ...] = ()
     for step, row in log.rows:
         window = Window(step, step)
+        if tuple(row) != shape:
+            shape = tuple(row)
+            columns = [keys[name][1] for name in row if name in regular]
+        calm = all(map(math.isfinite, row.values()))
         yield LogStep(
             step,
-            {keys[name][1]: 1 for name, value in row.items() if not math.isfinite(value)},
-            [keys[name][1] for name in row if name in regular],
+            {} if calm else {keys[n][1]: 1 for n, value in row.items() if not math.isfinite(value)},
+            columns,
             [
-                Reading(keys[name][0], step, window, "all", value, 0, 0, reference=reference[name])
-                for name, value in row.items()
-                if name in made
+                Reading(keys[name][0], step, window, "all", row[name], 0, 0, reference=reference[name])
+                for name in made
+                if name in row
             ],
         )

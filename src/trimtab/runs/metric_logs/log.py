@@ -124,24 +124,32 @@ def _merged(
         if last is not None and step < last:
             count["rows out of order, sorted"] += 1
         last = step
-        into = table.get(step)
-        if into is None:
-            into = table[step] = {}
-        for theirs, ours in pairs:
-            if theirs not in row:
-                continue
-            value = row[theirs]
-            if type(value) is not float:
-                if value is None:
-                    into.setdefault(ours, None)
-                    continue
-                value = number(value)
-                if value is None:
-                    count["values that are not numbers"] += 1
-                    continue
-            old = into.get(ours)
-            if old is not None and old != value and not (old != old and value != value):
+        new = _translated(row, pairs, count)
+        known = table.setdefault(step, new)
+        if known is new:
+            continue
+        for ours, value in new.items():
+            old = known.get(ours)
+            if old is not None and value is not None and repr(old) != repr(value):
                 count["values overwritten by a later row of the same step"] += 1
-            into[ours] = value
-    rows = sorted((step, row) for step, row in table.items())
-    return settle_nulls(rows, raw.is_table(), count)
+            if value is not None or ours not in known:
+                known[ours] = value
+    return settle_nulls(sorted(table.items()), raw.is_table(), count)
+
+
+def _translated(
+    row: Mapping[str, Any], pairs: list[tuple[str, str]], count: Counter[str]
+) -> dict[str, float | None]:
+    """A row under our names: numbers, and None where a null stood; what is neither is counted."""
+    found: dict[str, float | None] = {}
+    for theirs, ours in pairs:
+        if theirs not in row:
+            continue
+        value = row[theirs]
+        if type(value) is not float and value is not None:
+            value = number(value)
+            if value is None:
+                count["values that are not numbers"] += 1
+                continue
+        found[ours] = value
+    return found

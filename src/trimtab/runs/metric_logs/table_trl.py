@@ -45,7 +45,7 @@ TRL = Framework(
     },
     notes={
         "kl": "kl: TRL logs it with beta > 0 only; in KTO it is the batch's reference point, not a mean over tokens",
-        "reward_std": "reward_std: since TRL 1.x the spread over the whole batch, not within groups",
+        "reward_std": "reward_std: TRL 1.2 to 1.16 log the spread over the whole batch, not within groups",
         "entropy": "entropy: TRL averages of several trainers include padding (trl#6809)",
         "tools/failure_frequency": "tool_failure_frac: TRL logs 0 when no tool was called at all; read it beside tool_calls",
         "sampling/importance_sampling_ratio/mean": "weight_mean: TRL logs it after clamping or masking",
