@@ -21,3 +21,9 @@ def test_readme_is_short_and_names_the_two_commands():
     assert "make demo" in text
     assert "make test" in text
     assert "from trimtab.adapters.trl import watch" in text
+
+
+def test_the_metric_key_table_is_up_to_date():
+    made = runpy.run_path(str(ROOT / "docs" / "make_metric_keys.py"))["page"]
+    text = (ROOT / "docs" / "metric-logs.md").read_text(encoding="utf-8")
+    assert text == made(text), "run python docs/make_metric_keys.py"

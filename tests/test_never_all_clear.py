@@ -109,7 +109,7 @@ def test_metrics_of_any_number_type_are_judged(tmp_path, kind):
 def test_an_unknown_reward_name_is_said(tmp_path):
     with trimtab.open_run(tmp_path / "run", strict=True) as run:
         run.observe(make_batch(np.random.default_rng(0), reward=None))
-        run.flush(0, {"mean_reward": 1.0})
+        run.flush(0, {"my_score": 1.0})
     assert "no metric named reward" in load_view(tmp_path / "run").not_observed["reward"]
 
 

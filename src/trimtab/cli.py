@@ -7,13 +7,14 @@ import json
 import math
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from trimtab._version import __version__
-from trimtab.errors import TrimtabError
+from trimtab.errors import MetricLogError, TrimtabError
 from trimtab.report.diagnosis import diagnosis, diagnosis_lines
 from trimtab.report.inert import inert
 from trimtab.report.view import load_view
@@ -29,7 +30,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-RunFolder = Annotated[Path, typer.Argument(help="Folder of a watched run.", show_default=False)]
 RunFolders = Annotated[list[Path], typer.Argument(help="One or more run folders.", show_default=False)]
 
 
@@ -50,13 +50,47 @@ def _options(
 
 @app.command()
 def diagnose(
-    run: RunFolder,
+    path: Annotated[
+        Path, typer.Argument(help="Run folder, or any trainer's metrics log.", show_default=False)
+    ],
+    framework: Annotated[
+        str | None, typer.Option(help="Whose keys the log has; found by its keys otherwise.")
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option(help="The log's format; found by its content otherwise.")
+    ] = None,
+    mapping: Annotated[
+        list[str] | None, typer.Option("--map", help="ours=theirs: read our metric off this key; repeatable.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
-    """Verdict, alarms and what was not observed. Exit code: 0 healthy, 1 alarms, 2 bad input, blind or not judged yet."""
-    found = diagnosis(load_view(run))
-    print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(diagnosis_lines(found)))
+    """Verdict, alarms and what was not observed, of a run folder or of another trainer's metrics log (docs/metric-logs.md).
+
+    Exit code: 0 healthy, 1 alarms, 2 bad input, blind or not judged yet.
+    """
+    if (path / "run.json").is_file() and framework is None and format is None and not mapping:
+        found = diagnosis(load_view(path))
+        lines = diagnosis_lines
+    else:
+        from trimtab.report.log_diagnosis import diagnose_log, log_diagnosis, log_diagnosis_lines
+
+        found = log_diagnosis(diagnose_log(path, framework, format, _pairs(mapping or ())))
+        lines = log_diagnosis_lines
+    print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(lines(found)))
     raise typer.Exit(found["exit_code"])
+
+
+def _pairs(texts: Iterable[str]) -> dict[str, str]:
+    """`ours=theirs` texts as a mapping; MetricLogError for one without both."""
+    found: dict[str, str] = {}
+    for text in texts:
+        ours, _, theirs = text.partition("=")
+        if not ours or not theirs:
+            raise MetricLogError(
+                f"--map {text!r} is not of the form ours=theirs, as in --map reward=my/score"
+            )
+        found[ours.strip()] = theirs.strip()
+    return found
 
 
 @app.command()

@@ -3,6 +3,7 @@
     TrimtabError              base; the command line prints it as one line and exits with code 2
     ├── BatchError            a TokenBatch that cannot be right: names the field, the shapes and what to do
     ├── RunError              a run folder that is not one, cannot be read, or comes from a newer trimtab
+    ├── MetricLogError    a metrics log of some trainer that cannot be found, recognised or read
     ├── SummaryError          two summaries with different parameters, or bytes that are not a summary
     └── UnsupportedError      a trainer feature trimtab cannot watch; names the feature
 
@@ -11,7 +12,7 @@ A message says what is wrong, where, and what to do, in one line.
 
 from __future__ import annotations
 
-__all__ = ["BatchError", "RunError", "SummaryError", "TrimtabError", "UnsupportedError"]
+__all__ = ["BatchError", "MetricLogError", "RunError", "SummaryError", "TrimtabError", "UnsupportedError"]
 
 
 class TrimtabError(Exception):
@@ -24,6 +25,10 @@ class BatchError(TrimtabError, ValueError):
 
 class RunError(TrimtabError):
     """A run folder is missing, not a run, unreadable, or written by a newer version of trimtab."""
+
+
+class MetricLogError(TrimtabError):
+    """A metrics log is missing, of no format or framework we know, or unreadable; says what to give instead."""
 
 
 class SummaryError(TrimtabError, ValueError):

@@ -227,7 +227,7 @@ class Run:
         numbers = self._aggregates.add(step, metrics)
         if "reward" not in numbers and "reward" not in self._columns:
             absent = {
-                "reward": f"no metric named {' or '.join(TRAINER_KEYS['reward'])}, no reward column",
+                "reward": f"no metric named {' or '.join(TRAINER_KEYS['reward'][:3])} (nor by another trainer's name), no reward column",
                 **absent,
             }
         for name, value in numbers.items():

@@ -58,13 +58,12 @@ class Silence:
                 self.longest[column] = max(self.longest.get(column, 1), step - self.last[column])
             self.last[column] = step
             self.arrivals[column] = self.arrivals.get(column, 0) + 1
+        factor, unknown = int(bound("silence")), int(bound("silence_unknown"))
         for column, seen in self.last.items():
+            if seen == step:
+                continue
             known = self.arrivals[column] >= 3
-            allowed = (
-                int(bound("silence")) * self.longest.get(column, 1)
-                if known
-                else int(bound("silence_unknown"))
-            )
+            allowed = factor * self.longest.get(column, 1) if known else unknown
             if column not in self.silent and step - seen > allowed:
                 self.silent[column] = seen + 1
                 edges[column] = Decision(True, True, True, since=seen + 1, bound=float(allowed))

@@ -37,6 +37,9 @@ class TrendBreak:
     def __post_init__(self) -> None:
         self.edge = Hysteresis(self.confirm)
         self._t = t_quantile((1.0 if self.sign else 0.5) / self.arl, self.baseline - 2)
+        self._clear = bound("clear_frac")
+        self._offsets = [i - (self.baseline - 1) / 2.0 for i in range(self.baseline)]
+        self._sxx = math.fsum(x * x for x in self._offsets)
 
     def update(self, step: int, value: float, se: float = math.nan) -> Decision:
         """Take one value; `se`, its measurement error, bounds the scale from below."""
@@ -51,9 +54,7 @@ class TrendBreak:
         distance = abs(distance) if self.sign == 0 else self.sign * distance
         side = 1.0 if self.sign == 0 and value > predicted else float(self.sign or -1)
         outside = distance > limit
-        decision = self.edge.update(
-            step, outside, distance < bound("clear_frac") * limit, predicted + side * limit
-        )
+        decision = self.edge.update(step, outside, distance < self._clear * limit, predicted + side * limit)
         if outside or decision.active:
             self.pending.append(value)
         else:
@@ -69,15 +70,13 @@ class TrendBreak:
 
     def _predict(self, ahead: int, se: float) -> tuple[float, float]:
         """Line through the values, extrapolated `ahead` steps past the next one, and its prediction half-width."""
-        m = self.baseline
-        middle, mean = (m - 1) / 2.0, math.fsum(self.values) / m
-        sxx = math.fsum((i - middle) ** 2 for i in range(m))
-        slope = math.fsum((i - middle) * (v - mean) for i, v in enumerate(self.values)) / sxx
-        residual = math.fsum((v - mean - slope * (i - middle)) ** 2 for i, v in enumerate(self.values)) / (
-            m - 2
-        )
+        m, offsets, sxx = self.baseline, self._offsets, self._sxx
+        mean = math.fsum(self.values) / m
+        slope = math.fsum([x * (v - mean) for x, v in zip(offsets, self.values, strict=True)]) / sxx
+        rest = [v - mean - slope * x for x, v in zip(offsets, self.values, strict=True)]
+        residual = math.fsum([r * r for r in rest]) / (m - 2)
         scale = max(math.sqrt(residual), se if math.isfinite(se) else 0.0)
-        x = m + ahead - middle
+        x = offsets[-1] + 1 + ahead
         half = self._t * scale * math.sqrt(1.0 + 1.0 / m + x * x / sxx)
         return mean + slope * x, max(self.min_effect, self.min_frac * abs(mean), half)
 

@@ -37,6 +37,7 @@ class Evidence:
     `observed`: ratios seen at least once, e.g. {"drift"}; `not_observed`: ratio -> why. `judged`: rules whose baseline is
     complete; `pending`: rule -> windows of its baseline so far. `unwatched`: measured ratios that no rule reads.
     `gaps`: reasons, in words, why the record cannot be trusted to be whole. `zero_drift`: drift was measured, and 0 everywhere.
+    `metrics_only`: a trainer's log of averages was judged, which has no tokens; `num_windows` then counts its steps.
     """
 
     num_steps: int
@@ -54,6 +55,7 @@ class Evidence:
     unwatched: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
     zero_drift: bool = False
+    metrics_only: bool = False
     min_tokens: int = WINDOW_TOKENS
     min_trajectories: int = WINDOW_TRAJECTORIES
 
@@ -70,7 +72,9 @@ def judge(alarms: Iterable[Alarm], evidence: Evidence) -> Verdict:
     if waiting:
         return Verdict("not judged yet", waiting)
     text = f"no rule fired ({', '.join(evidence.judged)})"
-    if not evidence.tail_ready:
+    if evidence.metrics_only:
+        text = f"the averages are calm; the tails were not observed, a metrics log has no tokens; {text}"
+    elif not evidence.tail_ready:
         text = f"no token was written after a tool result; {text}"
     if evidence.unwatched:
         text += f"; measured, but watched by no rule: {', '.join(evidence.unwatched)}"
@@ -97,6 +101,10 @@ def _blind(evidence: Evidence) -> str:
         return f"the monitor failed {evidence.num_failures} times and did not recover; see errors"
     if evidence.num_failed_steps > bound("failed_frac") * evidence.num_steps:
         return f"the monitor failed at {evidence.num_failed_steps} of {evidence.num_steps} steps; see errors"
+    if evidence.metrics_only:
+        return (
+            "" if evidence.pending or evidence.judged else "the log has none of the metrics that a rule reads"
+        )
     if not evidence.observed:
         why = "; ".join(f"{name}: {reason}" for name, reason in evidence.not_observed.items())
         return f"no log-ratio was observed ({why or 'no token that receives gradient reached the monitor'})"
@@ -113,6 +121,9 @@ def _waiting(evidence: Evidence) -> str:
         return "no step has been flushed"
     if evidence.num_windows == 0:
         return f"no slice has reached {evidence.min_tokens:,} tokens from {evidence.min_trajectories} trajectories"
+    if evidence.metrics_only and not evidence.aggregate_ready:
+        known = ", ".join(f"{rule} {count}" for rule, count in sorted(evidence.pending.items()))
+        return f"every rule is still collecting its baseline (values so far: {known or 'none'})"
     tails = evidence.post_tool_tokens and not evidence.tail_ready
     if tails or not (evidence.tail_ready or evidence.aggregate_ready):
         known = ", ".join(f"{rule} {count}" for rule, count in sorted(evidence.pending.items()))

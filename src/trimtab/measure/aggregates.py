@@ -11,21 +11,15 @@ import numpy as np
 from trimtab.catalog import METRIC_NAMES
 from trimtab.measure.state import SliceState
 from trimtab.measure.value import Value
+from trimtab.runs.metric_logs import aliases
 
 __all__ = ["AGGREGATES", "TRAINER_KEYS", "aggregates", "as_numbers", "trainer_aggregates"]
 
 AGGREGATES = ("reward", "kl", "entropy", "grad_norm", "loss", "length")
 """Names of the aggregates, in the order views show them."""
 
-TRAINER_KEYS = {
-    "reward": ("reward", "rewards/mean", "critic/rewards/mean"),
-    "kl": ("kl", "actor/ppo_kl", "actor/kl_loss", "objective/kl"),
-    "entropy": ("entropy", "actor/entropy", "policy/entropy"),
-    "grad_norm": ("grad_norm", "actor/grad_norm"),
-    "loss": ("loss", "actor/pg_loss", "train_loss"),
-    "length": ("completions/mean_length", "response_length/mean"),
-}
-"""Names under which trainers log an aggregate; the first that is there counts. Every name of ours is also taken as it is."""
+TRAINER_KEYS: Mapping[str, tuple[str, ...]] = aliases()
+"""Names under which trainers log an aggregate, ours first; the first that is there counts. One table: `runs.metric_logs`."""
 
 
 def aggregates(state: SliceState) -> Iterator[Value]:
@@ -71,12 +65,12 @@ def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
 def trainer_aggregates(metrics: Mapping[str, float]) -> dict[str, float]:
     """The aggregates a trainer logged, under our names.
 
-    >>> trainer_aggregates({"actor/grad_norm": 0.5, "lr": 1.0})
-    {'grad_norm': 0.5}
+    >>> trainer_aggregates({"actor/grad_norm": 0.5, "actor/ppo_kl": 0.1, "note": 1.0})
+    {'policy_kl': 0.1, 'grad_norm': 0.5}
     """
     found: dict[str, float] = {}
     for name in METRIC_NAMES:
-        for key in (*TRAINER_KEYS.get(name, ()), name):
+        for key in TRAINER_KEYS[name]:
             value = metrics.get(key)
             if value is not None:
                 found[name] = float(value)

@@ -11,7 +11,7 @@ from trimtab.report.payload import alarm_payload
 from trimtab.report.tools_table import tools_table
 from trimtab.report.view import RunView
 
-__all__ = ["diagnosis", "diagnosis_lines"]
+__all__ = ["alarm_lines", "diagnosis", "diagnosis_lines"]
 
 _LATEST = (
     "drift/p95",
@@ -87,17 +87,7 @@ def diagnosis_lines(found: dict[str, Any]) -> list[str]:
         f"  {where}, {found['ranks']} rank(s), {found['sessions']} session(s)"
         + (f", last written {_age(found['written_s_ago'])} ago" if found["num_steps"] else ""),
     ]
-    for alarm in found["alarms"]:
-        state = f"cleared at step {alarm['cleared']}" if alarm["cleared"] is not None else "active"
-        hidden = ", hidden" if alarm["hidden"] else ""
-        lines += [
-            "",
-            f"  [{alarm['severity']}{hidden}] {alarm['rule']} in {alarm['slice']}, fired at step {alarm['step']}, since {alarm['since']}, {state}",
-            f"    what   {alarm['what']}",
-            f"    why    {alarm['why']}",
-            f"    do     {alarm['advice']}",
-            f"    source {alarm['reference']}",
-        ]
+    lines += [line for alarm in found["alarms"] for line in alarm_lines(alarm)]
     lines += ["", "  slice                  tokens  trajectories  p95 |drift|  p99 |drift| (95 % interval)"]
     lines += [_slice_line(row, found["min_tokens"], found["min_trajectories"]) for row in found["slices"]]
     lines += [f"  not observed: {what}: {why}" for what, why in sorted(found["not_observed"].items())]
@@ -111,6 +101,20 @@ def diagnosis_lines(found: dict[str, Any]) -> list[str]:
         if count:
             lines.append(f"  {what}: {count}")
     return [inert(line) for line in lines]
+
+
+def alarm_lines(alarm: dict[str, Any]) -> list[str]:
+    """One alarm (`alarm_payload`) for a person, an empty line before it; not yet made safe to print."""
+    state = f"cleared at step {alarm['cleared']}" if alarm["cleared"] is not None else "active"
+    hidden = ", hidden" if alarm["hidden"] else ""
+    return [
+        "",
+        f"  [{alarm['severity']}{hidden}] {alarm['rule']} in {alarm['slice']}, fired at step {alarm['step']}, since {alarm['since']}, {state}",
+        f"    what   {alarm['what']}",
+        f"    why    {alarm['why']}",
+        f"    do     {alarm['advice']}",
+        f"    source {alarm['reference']}",
+    ]
 
 
 def _age(seconds: float) -> str:

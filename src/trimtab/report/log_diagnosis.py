@@ -1,0 +1,119 @@
+"""The diagnosis of a metrics log: the rules that averages can feed, and, named one by one, those they cannot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trimtab.catalog import READINGS
+from trimtab.detect.pipeline import Pipeline
+from trimtab.detect.verdict import Evidence, Verdict, judge
+from trimtab.measure.from_log import readings_of_log
+from trimtab.records import Alarm
+from trimtab.report.diagnosis import alarm_lines
+from trimtab.report.inert import inert
+from trimtab.report.payload import alarm_payload
+from trimtab.runs.metric_logs import MetricLog, read_metric_log
+
+__all__ = ["LogDiagnosis", "diagnose_log", "log_diagnosis", "log_diagnosis_lines"]
+
+
+@dataclass(frozen=True)
+class LogDiagnosis:
+    """`not_run`: rule -> the input it lacks, in words. `judged`: rules whose baseline the log completed."""
+
+    log: MetricLog
+    verdict: Verdict
+    alarms: list[Alarm]
+    judged: tuple[str, ...]
+    pending: dict[str, int]
+    not_run: dict[str, str]
+
+
+def diagnose_log(
+    path: str | os.PathLike[str],
+    framework: str | None = None,
+    format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+) -> LogDiagnosis:
+    """What do the rules say of a log of averages? Raises MetricLogError when it cannot be read."""
+    log = read_metric_log(path, framework, format, mapping)
+    pipeline = Pipeline()
+    for step in readings_of_log(log, {rule.key for rule in pipeline.rules}):
+        pipeline.on_step(step.step, step.nonfinite, step.columns)
+        pipeline.on_readings(step.readings)
+    judged, pending = pipeline.judged(), pipeline.pending()
+    evidence = Evidence(
+        num_steps=len(log.rows), observed=frozenset(), not_observed={}, num_windows=len(log.rows), judged=judged,
+        pending=pending, tail_ready=False, aggregate_ready=pipeline.ready("aggregate"), post_tool_tokens=0,
+        num_failures=0, num_failed_steps=0, last_failed=False, metrics_only=True,
+    )  # fmt: skip
+    lacking = {rule.name: _lacks(rule.key) for rule in pipeline.rules if rule.name not in pipeline.seen}
+    return LogDiagnosis(
+        log, judge(pipeline.alarms, evidence), list(pipeline.alarms), judged, pending, lacking
+    )
+
+
+def _lacks(key: str) -> str:
+    """What would have to be there for a rule of this key to run, in words."""
+    family, _, name = key.partition("/")
+    what = READINGS[key].what
+    if family == "aggregate":
+        return f"the log has no `{name}` ({what}); name its key with --map {name}=KEY"
+    return f"needs the tokens' log-probabilities, which no metrics log holds ({what}); watch the run itself"
+
+
+def log_diagnosis(found: LogDiagnosis) -> dict[str, Any]:
+    """The diagnosis as JSON types; NaN and infinity are the caller's to make strict."""
+    log = found.log
+    return {
+        "log": log.source,
+        "format": log.format,
+        "framework": log.framework,
+        "framework_why": log.why,
+        "verdict": found.verdict.word,
+        "reason": found.verdict.reason,
+        "exit_code": found.verdict.exit_code,
+        "first_step": log.rows[0][0] if log.rows else None,
+        "last_step": log.rows[-1][0] if log.rows else None,
+        "num_steps": len(log.rows),
+        "alarms": [alarm_payload(alarm) for alarm in found.alarms],
+        "tails": "not observed: a metrics log has no tokens",
+        "mapped": log.mapped,
+        "unmapped": list(log.unmapped),
+        "judged": list(found.judged),
+        "pending": found.pending,
+        "not_run": found.not_run,
+        "excluded": log.excluded,
+        "notes": list(log.notes),
+    }
+
+
+def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
+    """The same for a person: plain text, safe to print whatever the log holds."""
+    where = f"steps {found['first_step']} to {found['last_step']}" if found["num_steps"] else "no step"
+    lines = [
+        f"{found['log']}: {found['verdict'].upper()}",
+        f"  {found['reason']}",
+        f"  {where}, {found['num_steps']} rows, format {found['format']}, framework {found['framework_why']}",
+        f"  tails {found['tails']}",
+        *(line for alarm in found["alarms"] for line in alarm_lines(alarm)),
+        "",
+        f"  judged   {', '.join(found['judged']) or 'no rule'}",
+    ]
+    lines += [
+        f"  waiting  {rule}: {count} values, its baseline needs more"
+        for rule, count in found["pending"].items()
+    ]
+    lines += [f"  not run  {rule}: {why}" for rule, why in found["not_run"].items()]
+    lines.append("  mapped   " + ", ".join(f"{ours} <- {theirs}" for ours, theirs in found["mapped"].items()))
+    if found["unmapped"]:
+        rest = len(found["unmapped"]) - 12
+        lines.append(
+            f"  unmapped {', '.join(found['unmapped'][:12])}{f' and {rest} more' if rest > 0 else ''}"
+        )
+    lines += [f"  left out {count} {reason}" for reason, count in found["excluded"].items()]
+    lines += [f"  note     {note}" for note in found["notes"]]
+    return [inert(line) for line in lines]

@@ -1,0 +1,71 @@
+"""What a framework's key table is: theirs under ours, with the traps worth telling."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["Framework"]
+
+
+@dataclass(frozen=True)
+class Framework:
+    """How one trainer names its numbers.
+
+    `keys`: our name -> their keys, the first that a log has counts. `patterns`: our name -> regular expressions for keys
+    with a task's or an agent's name inside. `prefixes`: what W&B or TensorBoard writers put in front. `notes`: their key ->
+    what a reader of our name must know. `versions`: where the table was read.
+    """
+
+    name: str
+    versions: str
+    keys: Mapping[str, tuple[str, ...]]
+    patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    prefixes: tuple[str, ...] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    def plain(self, key: str) -> str:
+        """Their key without the prefix a log writer put in front; an evaluation's stays told apart.
+
+        >>> trl = Framework("trl", "", {}, prefixes=("train/",))
+        >>> trl.plain("train/reward"), trl.plain("eval/reward")
+        ('reward', 'eval_reward')
+        """
+        for prefix in self.prefixes:
+            if key.startswith(prefix):
+                return key.removeprefix(prefix)
+            if prefix == "train/" and key.startswith("eval/"):
+                return "eval_" + key.removeprefix("eval/")
+        return key
+
+    def translate(self, keys: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+        """Ours -> the log's key, and a line for each name that more than one key with a task's name inside would give.
+
+        >>> Framework("x", "", {"kl": ("kl", "kl_loss")}).translate(["kl_loss", "lr"])
+        ({'kl': 'kl_loss'}, [])
+        """
+        there: dict[str, str] = {}
+        for key in sorted(keys, key=len, reverse=True):  # the bare key wins over the prefixed one
+            there[self.plain(key)] = key
+        found: dict[str, str] = {}
+        lines: list[str] = []
+        for ours in dict.fromkeys((*self.keys, *self.patterns)):
+            theirs = next((key for key in self.keys.get(ours, ()) if key in there), None)
+            if theirs is not None:
+                found[ours] = there[theirs]
+                continue
+            for pattern in self.patterns.get(ours, ()):
+                fits = sorted(key for plain, key in there.items() if re.fullmatch(pattern, plain))
+                if fits:
+                    found[ours] = fits[0]
+                    if len(fits) > 1:
+                        lines.append(
+                            f"{ours}: {len(fits)} keys would give it; read {fits[0]}, not {', '.join(fits[1:4])}"
+                        )
+                    break
+        return found, lines
+
+    def told(self, mapped: Mapping[str, str]) -> list[str]:
+        """The notes on the keys that were taken."""
+        return [self.notes[plain] for plain in map(self.plain, mapped.values()) if plain in self.notes]

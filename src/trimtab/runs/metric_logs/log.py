@@ -1,0 +1,155 @@
+"""A trainer's metrics log under our names, whatever wrote it: what the aggregate rules judge when there are no tokens."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trimtab.errors import MetricLogError
+from trimtab.runs.metric_logs.keys import check_mapping, choose, framework_named
+from trimtab.runs.metric_logs.nulls import settle_nulls
+from trimtab.runs.metric_logs.raw import RawLog, steps_of
+
+__all__ = ["MetricLog", "build_log"]
+
+_WORDS = {"nan": math.nan, "+nan": math.nan, "-nan": math.nan}
+
+
+@dataclass(frozen=True)
+class MetricLog:
+    """One row a step, steps ascending; NaN and infinity are kept, for they are alarms of their own.
+
+    `rows`: (step, ours -> value). `framework` says whose keys they were, `why` on what ground. `mapped`: ours -> theirs.
+    `unmapped`: numeric keys of the log that no name of ours stands for. `excluded`: what was left out, by reason.
+    `notes`: traps of this trainer's keys, and choices the reader made.
+    """
+
+    source: str
+    format: str
+    framework: str
+    why: str
+    rows: list[tuple[int, dict[str, float]]]
+    mapped: dict[str, str]
+    unmapped: tuple[str, ...]
+    excluded: dict[str, int]
+    notes: tuple[str, ...]
+
+
+def build_log(
+    raw: RawLog, source: str, framework: str | None, mapping: Mapping[str, str] | None
+) -> MetricLog:
+    """Translate, sort and merge a raw log. MetricLogError when it has no step or no key that we know."""
+    if not raw.rows:
+        left = ", ".join(f"{count} {reason}" for reason, count in raw.excluded.items())
+        raise MetricLogError(f"{source}: no row to read{f' ({left})' if left else ''}")
+    steps = steps_of(raw, source)
+    keys = _numeric(raw)
+    wanted = dict(mapping or {})
+    check_mapping(wanted, keys)
+    if framework is None:
+        chosen, why = choose(keys, raw.format)
+    else:
+        chosen, why = framework_named(framework), f"{framework}: as asked for"
+    found, lines = chosen.translate(keys) if chosen else ({}, [])
+    taken = set(wanted.values())
+    mapped = {ours: theirs for ours, theirs in found.items() if theirs not in taken} | wanted
+    if not mapped:
+        shown = ", ".join(keys[:6]) or "none"
+        raise MetricLogError(
+            f"{source}: {'none of its numbers is known' if not framework else f'no key of {framework} in it'} "
+            f"(it has: {shown}); name them with --map ours=theirs, the names are in docs/metric-logs.md"
+        )
+    rows = _merged(raw, steps, mapped)
+    read = set(mapped.values())
+    return MetricLog(
+        source=source,
+        format=raw.format,
+        framework=chosen.name if chosen else "custom",
+        why=why,
+        rows=rows,
+        mapped=mapped,
+        unmapped=tuple(key for key in keys if key not in read),
+        excluded={reason: count for reason, count in raw.excluded.items() if count},
+        notes=(*raw.notes, *lines, *(chosen.told(mapped) if chosen else ())),
+    )
+
+
+def number(value: Any) -> float | None:
+    """A written value as a number, None when it is none; null is NaN, as verl and the JSON writers write it.
+
+    >>> number("-Infinity"), number(None), number("abc"), number(True)
+    (-inf, nan, None, None)
+    """
+    if value is None:
+        return math.nan
+    if isinstance(value, (bool, list, dict, bytes)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError):
+        return _WORDS.get(str(value).strip().lower())
+
+
+def _numeric(raw: RawLog) -> list[str]:
+    """Keys under which some row has a number."""
+    open_keys = dict.fromkeys(raw.metric_keys())
+    order = list(open_keys)
+    good: set[str] = set()
+    for row in raw.rows:
+        if not open_keys:
+            break
+        for key in [key for key in open_keys if row.get(key) is not None and number(row[key]) is not None]:
+            good.add(key)
+            del open_keys[key]
+    return [key for key in order if key in good]
+
+
+def _merged(
+    raw: RawLog, steps: list[int | None], mapped: Mapping[str, str]
+) -> list[tuple[int, dict[str, float]]]:
+    """One row a step of our names; a number beats a null, and of two numbers the later one stands and is counted."""
+    pairs = [(theirs, ours) for ours, theirs in mapped.items()]
+    count: Counter[str] = raw.excluded
+    table: dict[int, dict[str, float | None]] = {}
+    last: int | None = None
+    for step, row in zip(steps, raw.rows, strict=True):
+        if step is None:
+            count["rows without a step"] += 1
+            continue
+        if last is not None and step < last:
+            count["rows out of order, sorted"] += 1
+        last = step
+        new = _translated(row, pairs, count)
+        known = table.setdefault(step, new)
+        if known is new:
+            continue
+        for ours, value in new.items():
+            old = known.get(ours)
+            if old is not None and value is not None and repr(old) != repr(value):
+                count["values overwritten by a later row of the same step"] += 1
+            if value is not None or ours not in known:
+                known[ours] = value
+    return settle_nulls(sorted(table.items()), raw.is_table(), count)
+
+
+def _translated(
+    row: Mapping[str, Any], pairs: list[tuple[str, str]], count: Counter[str]
+) -> dict[str, float | None]:
+    """A row under our names: numbers, and None where a null stood; what is neither is counted."""
+    found: dict[str, float | None] = {}
+    for theirs, ours in pairs:
+        if theirs not in row:
+            continue
+        value = row[theirs]
+        if type(value) is not float and value is not None:
+            value = number(value)
+            if value is None:
+                count["values that are not numbers"] += 1
+                continue
+        found[ours] = value
+    return found

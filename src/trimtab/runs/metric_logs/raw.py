@@ -1,0 +1,113 @@
+"""What every reader of a format hands over: rows as they were written, and what it had to leave out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trimtab.errors import MetricLogError
+
+__all__ = ["RawLog", "by_step", "flat", "steps_of"]
+
+STEP_KEYS = (
+    "step", "global_step", "train/global_step", "trainer/global_step", "training/global_step", "training_step", "train_step",
+    "rollout/step", "train/step", "progress/batch", "iteration", "iter", "update", "_step", "Step",
+)  # fmt: skip
+"""Names of a step column, the better first: W&B's `_step` counts calls of `log`, not steps."""
+
+_SKIP = frozenset({
+    *STEP_KEYS, "epoch", "train/epoch", "eval/step", "time", "timestamp", "wall_time", "_timestamp", "_runtime", "rank", "session",
+})  # fmt: skip
+"""Bookkeeping that is no metric: neither mapped nor listed as unmapped."""
+
+_WRAPPERS = frozenset({"data", "metrics", "scalars", "values", "logs", "log"})
+
+
+@dataclass
+class RawLog:
+    """`rows`: flat, theirs -> whatever stood there; a key that was not written is absent. `excluded`: reason -> count."""
+
+    format: str
+    rows: list[dict[str, Any]]
+    excluded: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+    def keys(self) -> list[str]:
+        """Every key of the log, in order of appearance."""
+        seen: dict[str, None] = {}
+        for row in self.rows:
+            if not row.keys() <= seen.keys():
+                seen.update(dict.fromkeys(row))
+        return list(seen)
+
+    def metric_keys(self) -> list[str]:
+        """Every key of the log that is not bookkeeping, in order of appearance."""
+        return [key for key in self.keys() if key not in _SKIP]
+
+    def is_table(self) -> bool:
+        """Does every row hold every column, as rows of a table do?"""
+        columns = self.rows[0].keys() if self.rows else set()
+        return all(row.keys() == columns for row in self.rows)
+
+
+def flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested row as a flat one: `{"data": ...}` and the like vanish, other levels join by `/`.
+
+    >>> flat({"step": 3, "data": {"actor": {"lr": 0.1}}})
+    {'step': 3, 'actor/lr': 0.1}
+    """
+    if not prefix and dict not in set(map(type, row.values())):
+        return dict(row)
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, dict):
+            inside = prefix if key in _WRAPPERS and not prefix else f"{prefix}{key}/"
+            for name, item in flat(value, inside).items():
+                found.setdefault(name, item)
+        else:
+            found[prefix + key] = value
+    return found
+
+
+def steps_of(log: RawLog, source: str) -> list[int | None]:
+    """Each row's step; None where it has none. The step column is the one most rows have, the better name on a tie.
+
+    Raises MetricLogError when no row has a step under any known name.
+    """
+    there = set(log.keys())
+    counts = {key: sum(row.get(key) is not None for row in log.rows) for key in STEP_KEYS if key in there}
+    best = max(counts, key=lambda key: counts[key], default="")
+    if not counts.get(best):
+        shown = ", ".join(log.metric_keys()[:6]) or "none"
+        raise MetricLogError(
+            f"{source}: no row has a step; one of {', '.join(STEP_KEYS[:6])} is needed (keys there: {shown})"
+        )
+    if best == "_step":
+        log.notes.append(
+            "steps are W&B's _step, which counts calls of log and may differ from the trainer's steps"
+        )
+    return [_whole(row.get(best)) for row in log.rows]
+
+
+def _whole(value: Any) -> int | None:
+    if type(value) is int:
+        return value
+    try:
+        number = float(value)
+        return int(number) if number == int(number) else None
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def by_step(pairs: Iterable[tuple[int, str, float]]) -> list[dict[str, Any]]:
+    """Rows of a stream of (step, key, value): consecutive values of one step share a row, as long as no key repeats."""
+    rows: list[dict[str, Any]] = []
+    row: dict[str, Any] = {}
+    for step, key, value in pairs:
+        if not row or row["step"] != step or key in row:
+            row = {"step": step}
+            rows.append(row)
+        row[key] = value
+    return rows

@@ -1,0 +1,159 @@
+"""`trimtab diagnose` on a metrics log: verdict, what was read as what, which rules could not run, exit codes."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from trimtab.cli import main
+from trimtab.measure.from_log import readings_of_log
+from trimtab.runs.metric_logs import read_metric_log
+
+
+def write(path, n=120, seed=0, **changes):
+    """A calm TRL-like log; `changes`: key -> function from step to value, or None to leave the key out."""
+    random = np.random.default_rng(seed)
+    with path.open("w") as file:
+        for step in range(n):
+            row = {
+                "reward": 0.5 + 0.01 * random.normal(), "kl": 0.02 * math.exp(0.05 * random.normal()),
+                "entropy": 0.4 * math.exp(0.05 * random.normal()), "grad_norm": math.exp(0.1 * random.normal()),
+                "completions/mean_length": 100.0, "zorp": 1.0,
+            }  # fmt: skip
+            row |= {key: change(step) if change else None for key, change in changes.items()}
+            row = {key: value for key, value in row.items() if key not in changes or changes[key] is not None}
+            file.write(json.dumps({"step": step, **row}) + "\n")
+    return path
+
+
+def run(capsys, monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["trimtab", "diagnose", *map(str, arguments)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    out, err = capsys.readouterr()
+    return int(left.value.code or 0), out, err
+
+
+def test_a_calm_log_is_healthy_and_its_tails_are_said_to_be_unseen(tmp_path, capsys, monkeypatch):
+    code, out, _ = run(capsys, monkeypatch, write(tmp_path / "m.jsonl"))
+    assert code == 0
+    assert "HEALTHY" in out
+    assert "the tails were not observed" in out
+    assert "framework trl" in out
+    assert "length <- completions/mean_length" in out
+    assert "unmapped zorp" in out
+    assert "not run  post_tool_tail_growth: needs the tokens' log-probabilities" in out
+
+
+def test_json_says_the_same(tmp_path, capsys, monkeypatch):
+    path = write(tmp_path / "m.jsonl", kl=None)
+    code, out, _ = run(capsys, monkeypatch, path, "--json")
+    found = json.loads(out)
+    assert (code, found["exit_code"], found["verdict"]) == (0, 0, "healthy")
+    assert (found["format"], found["framework"], found["num_steps"]) == ("jsonl", "trl", 120)
+    assert found["unmapped"] == ["zorp"]
+    assert "the log has no `kl`" in found["not_run"]["kl_break"]
+    assert "--map kl=KEY" in found["not_run"]["kl_break"]
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (
+            {"grad_norm": lambda step: math.exp(0.1 * math.sin(step)) * (1 if step < 60 else 50)},
+            "grad_norm_growth",
+        ),
+        ({"reward": lambda step: 0.5 + 0.01 * math.sin(step) - (0.4 if step > 80 else 0)}, "reward_drop"),
+        ({"entropy": lambda step: math.nan if step == 70 else 0.4}, "nonfinite"),
+        ({"entropy": lambda step: None if step == 70 else 0.4}, "nonfinite"),
+    ],
+)
+def test_a_broken_log_alarms(tmp_path, capsys, monkeypatch, change, rule):
+    code, out, _ = run(capsys, monkeypatch, write(tmp_path / "m.jsonl", **change), "--json")
+    found = json.loads(out)
+    assert code == 1
+    assert rule in {alarm["rule"] for alarm in found["alarms"]}
+
+
+def test_a_metric_that_stops_arriving_alarms(tmp_path, capsys, monkeypatch):
+    """prime-rl leaves out what is not finite: the gap is all there is to see."""
+    path = write(tmp_path / "m.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows[80:]:
+        del row["grad_norm"]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, out, _ = run(capsys, monkeypatch, path, "--json")
+    silent = [a for a in json.loads(out)["alarms"] if a["rule"] == "column_silent"]
+    assert (code, silent[0]["slice"], silent[0]["since"]) == (1, "metrics/grad_norm", 80)
+
+
+def test_a_short_log_is_not_judged_yet_and_a_foreign_one_is_blind(tmp_path, capsys, monkeypatch):
+    code, out, _ = run(capsys, monkeypatch, write(tmp_path / "short.jsonl", n=5), "--json")
+    assert (code, json.loads(out)["verdict"]) == (2, "not judged yet")
+    (tmp_path / "foreign.jsonl").write_text('{"step": 1, "learning_rate": 0.1}\n' * 3)
+    code, out, _ = run(capsys, monkeypatch, tmp_path / "foreign.jsonl", "--json")
+    assert (code, json.loads(out)["verdict"]) == (2, "blind")
+
+
+def test_options_reach_the_reader(tmp_path, capsys, monkeypatch):
+    path = write(tmp_path / "m.jsonl")
+    _, out, _ = run(
+        capsys, monkeypatch, path, "--framework", "ours", "--format", "jsonl", "--map", "loss=zorp", "--json"
+    )
+    found = json.loads(out)
+    assert (found["framework_why"], found["mapped"]["loss"]) == ("ours: as asked for", "zorp")
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--framework", "keras"], ["--format", "xls"], ["--map", "reward"], ["--map", "kl=x"]]
+)
+def test_wrong_options_are_one_line_and_exit_code_2(tmp_path, capsys, monkeypatch, wrong):
+    code, out, err = run(capsys, monkeypatch, write(tmp_path / "m.jsonl"), *wrong)
+    assert (code, out) == (2, "")
+    assert err.startswith("trimtab: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0" * 50, b"hello", b"{}", b"[]", b"[1]", b'{"step": 1}', b"PAR1", b"\x1f\x8b", b":W&B"],
+)
+def test_rubbish_is_one_line_and_exit_code_2(tmp_path, capsys, monkeypatch, content):
+    (tmp_path / "x").write_bytes(content)
+    code, out, err = run(capsys, monkeypatch, tmp_path / "x")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "bug of ours" not in err
+
+
+def test_readings_carry_no_tokens_and_name_their_key(tmp_path):
+    log = read_metric_log(write(tmp_path / "m.jsonl", n=3))
+    step = list(readings_of_log(log))[2]
+    reading = {reading.key: reading for reading in step.readings}["aggregate/length"]
+    assert (reading.step, reading.window, reading.slice, reading.value) == (2, (2, 2), "all", 100.0)
+    assert (reading.n_tokens, reading.n_trajectories, reading.status) == (0, 0, "ok")
+    assert reading.reference == "trl: completions/mean_length"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_ten_thousand_steps_take_little_memory(tmp_path):
+    path = write(tmp_path / "m.jsonl", n=10_000, **{f"x/{i}": lambda step: 0.12345678 for i in range(19)})
+    code = """
+import sys
+from pathlib import Path
+from trimtab.cli import main
+try:
+    main()
+finally:
+    status = Path("/proc/self/status").read_text()
+    print(next(line for line in status.splitlines() if line.startswith("VmHWM")), file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, "diagnose", str(path)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode in (0, 1), done.stderr
+    assert int(done.stderr.split()[1]) < 200 * 1024, done.stderr  # kB
