@@ -38,6 +38,8 @@ class Excursion:
     blocks: list[float] = field(default_factory=list)
     count: int = 0
     limit: float = math.nan
+    best: float = math.nan
+    scatter: float = 0.0
     edge: Hysteresis = field(default_factory=lambda: Hysteresis(2))
 
     def __post_init__(self) -> None:
@@ -57,7 +59,7 @@ class Excursion:
         decision = Decision(False)
         if self.blocks:
             above = self.sign * (now - self.limit) > 0
-            best = self._best()
+            best = self.best
             back = self.sign * (now - best) < bound("clear_frac") * self.sign * (self.limit - best)
             decision = self.edge.update(step, above, back, self.limit)
         if self.count % self.window == 0:
@@ -65,22 +67,21 @@ class Excursion:
             self._move()
         return decision
 
-    def _best(self) -> float:
-        return min(self.blocks) if self.sign > 0 else max(self.blocks)
-
     def _move(self) -> None:
         """The limit the next block is held to."""
-        best = self._best()
-        scatter = max(_scatter(self.blocks, lag) for lag in (1, 4, 12))
+        best = self.best = min(self.blocks) if self.sign > 0 else max(self.blocks)
+        done = self.count // self.window
+        if done < 16 or done % 4 == 0:  # it moves slowly once there are many
+            self.scatter = max(_scatter(self.blocks, lag) for lag in (1, 4, 12))
         reach = self._z + math.sqrt(
             2.0 * math.log(len(self.blocks) + 1.0)
         )  # the calmest of so many is extreme itself
-        limits = [best + self.sign * reach * scatter, best * self.factor]
+        limits = [best + self.sign * reach * self.scatter, best * self.factor]
         self.limit = max(*limits, self.floor) if self.sign > 0 else min(limits)
 
     def state(self) -> dict[str, Any]:
         """Everything `restore` needs, as JSON types."""
-        names = ("num_skipped", "recent", "blocks", "count", "limit")
+        names = ("num_skipped", "recent", "blocks", "count", "limit", "best", "scatter")
         return {name: getattr(self, name) for name in names} | {"edge": asdict(self.edge)}
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -8,9 +8,12 @@ independent. k movements of d deviations each then make one of sqrt(k) d.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+
+import numpy as np
+import numpy.typing as npt
 
 __all__ = ["FAMILIES", "Joint", "Member"]
 
@@ -31,6 +34,13 @@ class Member:
         if self.log:
             raw = math.log(raw) if raw > 0 else math.nan
         return self.sign * raw
+
+    def values(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The same for an array."""
+        if self.log:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                raw = np.where(raw > 0, np.log(raw), math.nan)
+        return np.asarray(self.sign * raw)
 
 
 def _up(name: str, log: bool = False) -> Member:
@@ -107,6 +117,45 @@ class Joint:
                 return math.nan
             total += min(max((value - middle) / spread, -30.0), 30.0)
         return total / math.sqrt(len(self.scale))
+
+    def scan(
+        self, series: Mapping[Key, tuple[Sequence[int], Sequence[float]]]
+    ) -> tuple[list[int], list[float]]:
+        """`update` over whole series: the steps with a joint value, and the values. For a joint that has seen nothing."""
+        mine = {m.key: series[m.key] for m in self.members if m.key in series}
+        if len(mine) < 2:
+            return [], []
+        shared = next(iter(mine.values()))[0]
+        if any(list(steps) != list(shared) for steps, _ in mine.values()):
+            return self._scan_apart(mine)
+        columns = {
+            m.key: m.values(np.asarray(mine[m.key][1], dtype=np.float64))
+            for m in self.members
+            if m.key in mine
+        }
+        for row in range(len(shared)):  # until the scales stand
+            self.update({key: float(mine[key][1][row]) for key in mine})
+            if self.scale is not None:
+                break
+        if self.scale is None or len(self.scale) < 2:
+            return [], []
+        total = np.zeros(len(shared))
+        for key, (middle, spread) in self.scale.items():
+            total += np.clip((columns[key] - middle) / spread, -30.0, 30.0)
+        total /= math.sqrt(len(self.scale))
+        total[: row + 1] = math.nan
+        kept = np.flatnonzero(np.isfinite(total))
+        return [shared[i] for i in kept.tolist()], total[kept].tolist()
+
+    def _scan_apart(
+        self, series: Mapping[Key, tuple[Sequence[int], Sequence[float]]]
+    ) -> tuple[list[int], list[float]]:
+        """The same for series whose steps differ."""
+        tables = {key: dict(zip(*one, strict=True)) for key, one in series.items()}
+        steps = sorted({step for table in tables.values() for step in table})
+        values = [self.update({k: t[step] for k, t in tables.items() if step in t}) for step in steps]
+        kept = [(step, value) for step, value in zip(steps, values, strict=True) if math.isfinite(value)]
+        return [step for step, _ in kept], [value for _, value in kept]
 
 
 def _scales(first: Mapping[Key, list[float]]) -> dict[Key, tuple[float, float]]:

@@ -141,9 +141,9 @@ class Pipeline:
         return dict(waiting)
 
     def without_input(self) -> dict[str, str]:
-        """Rules that saw no value at all -> the reading each lacks."""
+        """Rules that saw no value at all -> the key of the reading each lacks."""
         seen = {name for name, _ in self.seen}
-        return {r.name: f"{r.key} in {r.slice}" for r in self.rules if r.name not in seen}
+        return {r.name: r.key for r in self.rules if r.name not in seen}
 
     def _ready_rules(self) -> set[str]:
         return {name for (name, _), decision in self.decisions.items() if decision.ready}
@@ -171,19 +171,16 @@ class Pipeline:
         """Joint readings of whole series."""
         found: dict[tuple[str, str], Series] = {}
         for family, joint in self.joints.items():
-            tables = {m.key: dict(zip(*series[m.key], strict=True)) for m in joint.members if m.key in series}
-            steps = sorted({step for table in tables.values() for step in table}) if len(tables) > 1 else []
-            values = [joint.update({k: t[step] for k, t in tables.items() if step in t}) for step in steps]
-            kept = [(step, value) for step, value in zip(steps, values, strict=True) if math.isfinite(value)]
-            if kept:
-                found[f"joint/{family}", "all"] = [s for s, _ in kept], [v for _, v in kept]
+            steps, values = joint.scan(series)
+            if steps:
+                found[f"joint/{family}", "all"] = steps, values
         return found
 
     def _scan(
         self, rule: Rule, name: str, series: Series
     ) -> list[tuple[int, int, Rule, Reading, Decision | None]]:
         """Edges of one rule on one series, and the moments at which an excuse is looked at again."""
-        steps, values = list(series[0]), [rule.value(value) for value in series[1]]
+        steps, values = list(series[0]), rule.values(series[1])
         detector, place = self._detector(rule, name), (rule.name, name)
         self.seen[place] += len(values)
         edges: list[tuple[int, Decision]] = []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
+
+import numpy as np
 
 from trimtab.catalog import bound
 from trimtab.detect.change import Change
@@ -66,6 +68,15 @@ class Rule:
         if self.transform == "identity":
             return raw
         return math.log(raw) if raw > 0 else math.nan
+
+    def values(self, raw: Sequence[float]) -> list[float]:
+        """`value` for a whole series."""
+        if self.transform == "identity":
+            return list(raw)
+        array = np.asarray(raw, dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found: list[float] = np.where(array > 0, np.log(array), math.nan).tolist()
+        return found
 
     def raw(self, value: float) -> float:
         """The reading's own unit back from the detector's."""

@@ -47,7 +47,8 @@ class Spike:
             self.num_skipped += 1
             return Decision(len(self.values) >= self.warmup, self.active > 0, since=self.since)
         edge = self.edge
-        self.values = [*self.values, value][-self.memory :]
+        self.values.append(value)
+        del self.values[: -self.memory]
         self.count += 1
         if len(self.values) >= self.warmup and (math.isnan(edge) or self.count % _MOVE == 0):
             self.edge = self._edge()
@@ -106,6 +107,7 @@ class Jump:
     values: list[float] = field(default_factory=list)
     active: int = 0
     since: int = -1
+    count: int = 0
 
     def update(self, step: int, value: float, se: float = math.nan) -> Decision:
         """Take one value; one that is not finite is counted and skipped."""
@@ -113,15 +115,21 @@ class Jump:
         if not math.isfinite(value):
             self.num_skipped += 1
             return Decision(len(self.values) >= self.plateau + self.window, self.active > 0, since=self.since)
-        self.values = [*self.values, value][-(self.plateau + self.window) :]
+        self.values.append(value)
+        del self.values[: -(self.plateau + self.window)]
+        self.count += 1
         if len(self.values) < self.plateau + self.window:
             return Decision(False)
         if self.active:
             self.active -= 1
             return Decision(True, self.active > 0, cleared=self.active == 0, since=self.since)
+        if self.count % 2:
+            return Decision(True)
         before, now = self.values[: self.plateau], self.values[self.plateau :]
-        half = self.plateau // 2
         spread = max(before) - min(before)
+        if self.sign * (now[-1] - before[-1]) < 2.0 * spread:  # far from it, most of the time
+            return Decision(True)
+        half = self.plateau // 2
         drift = abs(math.fsum(before[half:]) / (len(before) - half) - math.fsum(before[:half]) / half)
         limit = median(before) + self.sign * self.factor * spread
         beyond = sum(self.sign * (x - limit) > 0 for x in now)
@@ -132,7 +140,8 @@ class Jump:
 
     def state(self) -> dict[str, Any]:
         """Everything `restore` needs, as JSON types."""
-        return {name: getattr(self, name) for name in ("num_skipped", "values", "active", "since")}
+        names = ("num_skipped", "values", "active", "since", "count")
+        return {name: getattr(self, name) for name in names}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue where `state` was taken."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from trimtab.records import Reading, Window
 from trimtab.runs.metric_logs import MetricLog
 
-__all__ = ["LogStep", "readings_of_log"]
+__all__ = ["LogStep", "readings_of_log", "series_of_log"]
 
 _CADENCE = 10  # a metric seen less often has no cadence by which its silence could be told
 
@@ -54,3 +54,14 @@ def readings_of_log(log: MetricLog, wanted: Collection[str] | None = None) -> It
                 if name in row
             ],
         )
+
+
+def series_of_log(log: MetricLog) -> dict[tuple[str, str], tuple[list[int], list[float]]]:
+    """The same, by series: (reading key, slice) -> the steps it was logged at, and its values there, NaN included."""
+    found: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
+    for step, row in log.rows:
+        for name, value in row.items():
+            steps, values = found.setdefault((f"aggregate/{name}", "all"), ([], []))
+            steps.append(step)
+            values.append(value)
+    return found

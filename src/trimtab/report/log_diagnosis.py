@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimtab.catalog import READINGS
+from trimtab.detect.joint import FAMILIES
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.verdict import Evidence, Verdict, judge
-from trimtab.measure.from_log import readings_of_log
+from trimtab.measure.from_log import readings_of_log, series_of_log
 from trimtab.records import Alarm
 from trimtab.report.diagnosis import alarm_lines
 from trimtab.report.inert import inert
@@ -41,16 +42,17 @@ def diagnose_log(
     """What do the rules say of a log of averages? Raises MetricLogError when it cannot be read."""
     log = read_metric_log(path, framework, format, mapping)
     pipeline = Pipeline()
-    for step in readings_of_log(log, {rule.key for rule in pipeline.rules}):
+    for step in readings_of_log(log, ()):
         pipeline.on_step(step.step, step.nonfinite, step.columns)
-        pipeline.on_readings(step.readings)
+    pipeline.on_log(series_of_log(log))
+    pipeline.alarms.sort(key=lambda alarm: alarm.step)
     judged, pending = pipeline.judged(), pipeline.pending()
     evidence = Evidence(
         num_steps=len(log.rows), observed=frozenset(), not_observed={}, num_windows=len(log.rows), judged=judged,
         pending=pending, tail_ready=False, aggregate_ready=pipeline.ready("aggregate"), post_tool_tokens=0,
         num_failures=0, num_failed_steps=0, last_failed=False, metrics_only=True,
     )  # fmt: skip
-    lacking = {rule.name: _lacks(rule.key) for rule in pipeline.rules if rule.name not in pipeline.seen}
+    lacking = {name: _lacks(key) for name, key in pipeline.without_input().items()}
     return LogDiagnosis(
         log, judge(pipeline.alarms, evidence), list(pipeline.alarms), judged, pending, lacking
     )
@@ -59,6 +61,9 @@ def diagnose_log(
 def _lacks(key: str) -> str:
     """What would have to be there for a rule of this key to run, in words."""
     family, _, name = key.partition("/")
+    if family == "joint":
+        members = ", ".join(member.key[0].removeprefix("aggregate/") for member in FAMILIES[name])
+        return f"needs two at least of: {members}"
     what = READINGS[key].what
     if family == "aggregate":
         return f"the log has no `{name}` ({what}); name its key with --map {name}=KEY"
