@@ -144,10 +144,12 @@ def _add_ratio(
     sketch, clusters = LogSketch(rows=rows), ClusterTail(rows=rows)
     sketch.update(values, index)
     clusters.update(values, index, run.batch.episode_id[sequence])
-    upper, lower = TopK(rows=rows), TopK(rows=rows)
+    upper, lower, rises = TopK(rows=rows), TopK(rows=rows), ClusterTail(rows=rows)
     if "khat" in ratio.valid:
         upper.update(values, index)
         lower.update(-values, index)
+        up = values > 0
+        rises.update(values[up], index[up], run.batch.episode_id[sequence[up]])
     shape = (run.batch.num_sequences, rows)
     sums = _sequence_sums(values, index, sequence, shape)
     gaps = (
@@ -163,6 +165,7 @@ def _add_ratio(
         if "khat" in ratio.valid:
             state.parts[f"{ratio.name}/upper"] = upper.select(chosen)
             state.parts[f"{ratio.name}/lower"] = lower.select(chosen)
+            state.parts[f"{ratio.name}/rises"] = rises.select(chosen)
         if "sequence_ess" in ratio.valid:
             state.parts[f"{ratio.name}/sequence"] = _filled(LogMoments(), sums[:, chosen].sum(axis=1)[here])
         if gaps is not None:

@@ -20,6 +20,7 @@ __all__ = ["PARTS", "Accumulator", "SliceState"]
 PARTS: dict[str, type[Any]] = {
     "sketch": LogSketch,  # token log-ratios x: histogram, sums of x, e^x, e^2x, e^-x
     "clusters": ClusterTail,  # |x| by trajectory, for intervals
+    "rises": ClusterTail,  # the same of x > 0 alone, where w and 1/w have tails of their own
     "upper": TopK,  # largest x, exact; not kept on disk
     "lower": TopK,  # largest -x
     "sequence": LogMoments,  # sequence log-weights

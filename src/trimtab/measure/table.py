@@ -7,12 +7,14 @@ import math
 from collections.abc import Mapping
 
 from trimtab.measure.aggregates import aggregates
+from trimtab.measure.chi2 import chi2
 from trimtab.measure.clip import clip
 from trimtab.measure.concentration import concentration
 from trimtab.measure.entropy import entropy
 from trimtab.measure.ess import ess
 from trimtab.measure.first_order import first_order
 from trimtab.measure.growth import tail_ratio
+from trimtab.measure.hill import hill
 from trimtab.measure.khat import khat
 from trimtab.measure.kl import kl
 from trimtab.measure.ratios import RATIOS
@@ -29,6 +31,8 @@ MEASURES: dict[str, Measure] = {
     "ess": ess,
     "khat": khat,
     "kl": kl,
+    "chi2": chi2,
+    "hill": hill,
     "concentration": concentration,
     "clip": clip,
     "first_order": first_order,

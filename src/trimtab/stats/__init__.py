@@ -6,6 +6,7 @@
     TopK         the k largest values, exact
     pareto_khat  tail shape of importance weights, from those
     ClusterTail  bootstrap intervals of quantiles, by trajectory
+    hill, tail_replicates  tail index, and intervals of tail statistics, by trajectory
 
 All obey the merge laws (`summary.py`). Only numpy below.
 """
@@ -16,18 +17,24 @@ from trimtab.stats.log_sketch import LogSketch
 from trimtab.stats.moments import Moments
 from trimtab.stats.pareto import ParetoFit, khat_bound, pareto_khat, pareto_tail_size
 from trimtab.stats.summary import Summary
+from trimtab.stats.tail_index import HillFit, TailReplicates, hill, mean_exp_factor, tail_replicates
 from trimtab.stats.top_k import TopK
 
 __all__ = [
     "ClusterTail",
+    "HillFit",
     "LogMoments",
     "LogSketch",
     "Moments",
     "ParetoFit",
     "Summary",
+    "TailReplicates",
     "TopK",
+    "hill",
     "khat_bound",
+    "mean_exp_factor",
     "pareto_khat",
     "pareto_tail_size",
     "ratio_interval",
+    "tail_replicates",
 ]
