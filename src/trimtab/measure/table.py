@@ -18,6 +18,7 @@ from trimtab.measure.hill import hill
 from trimtab.measure.khat import khat
 from trimtab.measure.kl import kl
 from trimtab.measure.ratios import RATIOS
+from trimtab.measure.shift import WindowShift
 from trimtab.measure.state import SliceState
 from trimtab.measure.support import support
 from trimtab.measure.tails import tails
@@ -41,11 +42,15 @@ MEASURES: dict[str, Measure] = {
 }
 
 
-def readings_of(name: str, window: Window, state: SliceState) -> list[Reading]:
-    """Every reading the state of slice `name` supports over `window`."""
+def readings_of(
+    name: str, window: Window, state: SliceState, shift: WindowShift | None = None
+) -> list[Reading]:
+    """Every reading the state of slice `name` supports over `window`; with `shift`, against its earlier windows too."""
     values = [value for measure in MEASURES.values() for value in measure(state)]
     if name == "all":
         values += list(aggregates(state))
+    if shift is not None:
+        values += list(shift.update(name, state))
     return [_reading(value, name, window, state) for value in values]
 
 

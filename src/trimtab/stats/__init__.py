@@ -19,6 +19,7 @@ from trimtab.stats.pareto import ParetoFit, khat_bound, pareto_khat, pareto_tail
 from trimtab.stats.summary import Summary
 from trimtab.stats.tail_index import HillFit, TailReplicates, hill, mean_exp_factor, tail_replicates
 from trimtab.stats.top_k import TopK
+from trimtab.stats.two_sample import design_effect, ks_critical, ks_distance, wasserstein1
 
 __all__ = [
     "ClusterTail",
@@ -30,11 +31,15 @@ __all__ = [
     "Summary",
     "TailReplicates",
     "TopK",
+    "design_effect",
     "hill",
     "khat_bound",
+    "ks_critical",
+    "ks_distance",
     "mean_exp_factor",
     "pareto_khat",
     "pareto_tail_size",
     "ratio_interval",
     "tail_replicates",
+    "wasserstein1",
 ]

@@ -110,6 +110,12 @@ class LogQueries(Summary):
         total = max(1, int(axis.number.sum()))
         return axis.high, np.cumsum(axis.number) / total
 
+    def abs_counts(self) -> tuple[Int64, Float64]:
+        """Counts (K,) of |x| and finite bucket edges (K + 1,), the last at the largest |x| or the end of the grid."""
+        edges = self.grid.edges().copy()
+        edges[-1] = max(float(edges[-2]), self.abs_max) if self.count else edges[-2]
+        return self._one()._counts[0].sum(axis=0), edges
+
     def abs_mass_top_share(self, fraction: float) -> float:
         """Which share of the sum of |x| do the largest `fraction` of the values hold? nan if all are zero."""
         return ax.top_mass_share(self._abs(), fraction)
