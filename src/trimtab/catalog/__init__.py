@@ -9,11 +9,12 @@ from __future__ import annotations
 from trimtab.catalog.bounds import BOUNDS
 from trimtab.catalog.metrics import METRIC_NAMES, METRICS
 from trimtab.catalog.rows import Bound, Definition
-from trimtab.catalog.shape import SHAPE
+from trimtab.catalog.shape import LAG_BUCKETS, SHAPE
 from trimtab.catalog.tokens import TAUS, TOKENS
 
 __all__ = [
     "BOUNDS",
+    "LAG_BUCKETS",
     "METRIC_NAMES",
     "READINGS",
     "TAUS",

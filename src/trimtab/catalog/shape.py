@@ -9,7 +9,7 @@ __all__ = ["LAG_BUCKETS", "SHAPE"]
 LAG_BUCKETS = {"lag_0": "0", "lag_1": "1", "lag_2_3": "2 or 3", "lag_4_up": "4 or more"}
 """Buckets of the age of a token in policy versions."""
 
-_RATIOS = ("mismatch", "staleness", "total", "drift", "lagged_drift")
+_RATIOS = ("mismatch", "staleness", "total", "drift")
 _HILL = "Hill 1975; median over 8 m from M/4 to M = min(0.2 n, 3 sqrt n)"
 _GPD = "Zhang & Stephens 2009; the fit of arXiv 1507.02646, appendix G"
 _KS = "Smirnov 1948; design effect of Kish 1965"
@@ -53,7 +53,7 @@ _SHIFTS: dict[str, tuple[str, str, Direction, str]] = {
 
 def _shifts() -> dict[str, Definition]:
     rows: dict[str, Definition] = {}
-    for name in _RATIOS[:4]:
+    for name in _RATIOS:
         for suffix, against in (("", "previous"), ("_first", "first")):
             for key, (what, unit, direction, source) in _SHIFTS.items():
                 text = f"{name}, against the {against} window of the slice: {what}"

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.capture.slices import Cells, cells_of
+from trimtab.measure.clip import add_clip
+from trimtab.measure.lag import add_lag
 from trimtab.measure.ratios import RATIOS, Ratio, log_ratio, why_not
 from trimtab.measure.state import SliceState
 from trimtab.records import Float32, TokenBatch
@@ -77,6 +79,7 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
         name: _counts(counts[:, list(rows)].sum(axis=1), new, scored) for name, rows in cells.slices.items()
     }
     weights: Float32 | None = None
+    found: dict[str, Float32] = {}
     for ratio in RATIOS.values():
         reason = why_not(batch, ratio)
         if reason and ratio.name == "lagged_drift":  # of probes only; `measure.probes` fills it
@@ -85,10 +88,13 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
             for state in states.values():
                 state.notes[f"not {ratio.name}"] = reason
             continue
-        values = log_ratio(batch, ratio)
+        values = found[ratio.name] = log_ratio(batch, ratio)
         _add_ratio(run, ratio, values, states, counts)
         if ratio.name in ("total", "staleness"):
             weights = values
+    if "staleness" in found:
+        add_clip(batch, cells, found["staleness"], states)
+    add_lag(batch, cells, found, states)
     _add_plain(run, states)
     _add_mass(run, weights, states)
     by_cells = {cells.slices[name]: state for name, state in states.items()}

@@ -11,8 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from trimtab.catalog import LAG_BUCKETS
 from trimtab.errors import SummaryError
-from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, TopK
+from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, Tally, TopK
 
 __all__ = ["PARTS", "Accumulator", "SliceState"]
 
@@ -27,6 +28,8 @@ PARTS: dict[str, type[Any]] = {
     "gap": LogSketch,  # first-order gap a sequence
     "values": Moments,  # a plain per-token or per-sequence quantity
     "mass": LogSketch,  # |A w| a token
+    "clip": Tally,  # side of the clip range by sign of the advantage
+    **dict.fromkeys(LAG_BUCKETS, LogSketch),  # x of the tokens of one age
 }
 """Part name -> class. A state's key is `<what>/<part>`, e.g. `drift/sketch`."""
 

@@ -17,6 +17,7 @@ from trimtab.measure.growth import tail_ratio
 from trimtab.measure.hill import hill
 from trimtab.measure.khat import khat
 from trimtab.measure.kl import kl
+from trimtab.measure.lag import lag
 from trimtab.measure.ratios import RATIOS
 from trimtab.measure.shift import WindowShift
 from trimtab.measure.state import SliceState
@@ -36,6 +37,7 @@ MEASURES: dict[str, Measure] = {
     "hill": hill,
     "concentration": concentration,
     "clip": clip,
+    "lag": lag,
     "first_order": first_order,
     "support": support,
     "entropy": entropy,

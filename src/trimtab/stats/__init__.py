@@ -3,6 +3,7 @@
     LogSketch    log-histogram, sums (to 1e-7) and exact extremes of log-ratios, by slice cell
     LogMoments   ESS and E[w], E[w^2] of log-weights of any magnitude
     Moments      mean, variance, extremes of plain values
+    Tally        counts of exclusive kinds, exact
     TopK         the k largest values, exact
     pareto_khat  tail shape of importance weights, from those
     ClusterTail  bootstrap intervals of quantiles, by trajectory
@@ -18,6 +19,7 @@ from trimtab.stats.moments import Moments
 from trimtab.stats.pareto import ParetoFit, khat_bound, pareto_khat, pareto_tail_size
 from trimtab.stats.summary import Summary
 from trimtab.stats.tail_index import HillFit, TailReplicates, hill, mean_exp_factor, tail_replicates
+from trimtab.stats.tally import Tally
 from trimtab.stats.top_k import TopK
 from trimtab.stats.two_sample import design_effect, ks_critical, ks_distance, wasserstein1
 
@@ -30,6 +32,7 @@ __all__ = [
     "ParetoFit",
     "Summary",
     "TailReplicates",
+    "Tally",
     "TopK",
     "design_effect",
     "hill",
