@@ -147,15 +147,15 @@ def _add_ratio(
     if keep is not None:
         values, index, sequence = values[keep], index[keep], sequence[keep]
     rows = run.cells.num_cells
-    sketch, clusters = LogSketch(rows=rows), ClusterTail(rows=rows)
+    sketch = LogSketch(rows=rows)
     sketch.update(values, index)
-    clusters.update(values, index, run.batch.episode_id[sequence])
-    upper, lower, rises = TopK(rows=rows), TopK(rows=rows), ClusterTail(rows=rows)
+    signs = 2 if "khat" in ratio.valid else 1  # then a cell has a row of x <= 0 and one of x > 0
+    clusters = ClusterTail(rows=signs * rows)
+    clusters.update(values, index if signs == 1 else 2 * index + (values > 0), run.batch.episode_id[sequence])
+    upper, lower = TopK(rows=rows), TopK(rows=rows)
     if "khat" in ratio.valid:
         upper.update(values, index)
         lower.update(-values, index)
-        up = values > 0
-        rises.update(values[up], index[up], run.batch.episode_id[sequence[up]])
     shape = (run.batch.num_sequences, rows)
     sums = _sequence_sums(values, index, sequence, shape)
     gaps = (
@@ -167,11 +167,13 @@ def _add_ratio(
         state, chosen = states[name], list(cells)
         here = counts[:, chosen].sum(axis=1) > 0
         state.parts[f"{ratio.name}/sketch"] = sketch.select(chosen)
-        state.parts[f"{ratio.name}/clusters"] = clusters.select(chosen)
+        state.parts[f"{ratio.name}/clusters"] = clusters.select(
+            [signs * row + sign for row in chosen for sign in range(signs)]
+        )
         if "khat" in ratio.valid:
             state.parts[f"{ratio.name}/upper"] = upper.select(chosen)
             state.parts[f"{ratio.name}/lower"] = lower.select(chosen)
-            state.parts[f"{ratio.name}/rises"] = rises.select(chosen)
+            state.parts[f"{ratio.name}/rises"] = clusters.select([2 * row + 1 for row in chosen])
         if "sequence_ess" in ratio.valid:
             state.parts[f"{ratio.name}/sequence"] = _filled(LogMoments(), sums[:, chosen].sum(axis=1)[here])
         if gaps is not None:

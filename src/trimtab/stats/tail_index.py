@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ class HillFit(NamedTuple):
     reason: str
 
 
+@lru_cache(maxsize=64)
 def hill_sweep(n: int) -> Int64:
     """The m over which Hill's estimate is swept: up to 8 numbers, evenly spaced in log m, from M/4 (at least 5) to
     M = `pareto_tail_size(n)`.
@@ -38,11 +40,10 @@ def hill_sweep(n: int) -> Int64:
     """
     largest = pareto_tail_size(n)
     smallest = min(largest, max(LEAST_TAIL, largest // 4))
-    return (
-        np.unique(np.round(np.geomspace(smallest, largest, 8)).astype(np.int64))
-        if largest
-        else np.zeros(0, np.int64)
-    )
+    spaced = smallest * (largest / max(1, smallest)) ** (np.arange(8) / 7.0)
+    sweep = np.unique(np.round(spaced).astype(np.int64)) if largest else np.zeros(0, np.int64)
+    sweep.setflags(write=False)
+    return sweep
 
 
 def hill(log_values_desc: npt.ArrayLike, n: int) -> HillFit:
