@@ -87,6 +87,9 @@ def test_states_without_the_new_parts_still_read(rng):
             assert reading.value == pytest.approx(before[reading.key].value, rel=0.05)
             assert math.isnan(reading.low)
             assert math.isfinite(before[reading.key].low)
+    mixed = {r.key: r for r in readings_of("all", W, old["all"].merge(states["all"]))}
+    assert math.isnan(mixed["mismatch/khat"].low)  # half of the stream has no signs by trajectory
+    assert math.isfinite(mixed["mismatch/khat"].value)
 
 
 def ratios(data):

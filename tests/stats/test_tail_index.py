@@ -20,7 +20,7 @@ from trimtab.stats import (
     tail_replicates,
 )
 from trimtab.stats.pareto import gpd_shapes
-from trimtab.stats.tail_index import hill_sweep
+from trimtab.stats.hill import hill_sweep
 
 Float64 = npt.NDArray[np.float64]
 

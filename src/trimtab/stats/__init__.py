@@ -7,18 +7,20 @@
     TopK         the k largest values, exact
     pareto_khat  tail shape of importance weights, from those
     ClusterTail  bootstrap intervals of quantiles, by trajectory
+    two_sample   KS, Wasserstein-1 and the design effect, of two histograms
     hill, tail_replicates  tail index, and intervals of tail statistics, by trajectory
 
 All obey the merge laws (`summary.py`). Only numpy below.
 """
 
 from trimtab.stats.clusters import ClusterTail, ratio_interval
+from trimtab.stats.hill import HillFit, hill
 from trimtab.stats.log_moments import LogMoments
 from trimtab.stats.log_sketch import LogSketch
 from trimtab.stats.moments import Moments
 from trimtab.stats.pareto import ParetoFit, khat_bound, pareto_khat, pareto_tail_size
 from trimtab.stats.summary import Summary
-from trimtab.stats.tail_index import HillFit, TailReplicates, hill, mean_exp_factor, tail_replicates
+from trimtab.stats.tail_replicates import TailReplicates, mean_exp_factor, tail_replicates
 from trimtab.stats.tally import Tally
 from trimtab.stats.top_k import TopK
 from trimtab.stats.two_sample import design_effect, ks_critical, ks_distance, wasserstein1

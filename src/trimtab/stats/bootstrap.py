@@ -39,17 +39,19 @@ def draw(groups: int, replicates: int, seed: int) -> Float64:
     return _bootstrap_weights(groups, replicates, seed)
 
 
-def bucket_factors(counts: Int64, replicates: int, seed: int) -> tuple[Float64, Float64]:
-    """Of (clusters, buckets): what each bucket's count is multiplied by in a replicate, (1 + replicates, buckets), and
-    each replicate's total (1 + replicates,). The first of both is the data itself; an empty bucket's factor is 1."""
+def bucket_factors(counts: Int64, replicates: int, seed: int) -> Float64:
+    """Of (clusters, buckets): what each bucket's count is multiplied by in a replicate, (1 + replicates, buckets).
+
+    The first row is the data itself, ones; so is an empty bucket's column.
+    """
     occupied, total = np.flatnonzero(counts.sum(axis=1)), counts.sum(axis=0)
     factors = np.ones((replicates + 1, total.size))
     if occupied.size == 0:
-        return factors, np.zeros(replicates + 1)
+        return factors
     at = np.flatnonzero(total)
     drawn = draw(occupied.size, replicates, seed) @ counts[np.ix_(occupied, at)].astype(np.float64)
     factors[:, at] = drawn / total[at]
-    return factors, drawn.sum(axis=1)
+    return factors
 
 
 @lru_cache(maxsize=128)

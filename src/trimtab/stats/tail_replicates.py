@@ -1,89 +1,22 @@
-"""Tail indices and their intervals: Hill's estimator over a sweep, and replicates of a histogram's tail by trajectory."""
+"""How far can a tail index be trusted, when tokens of one trajectory are not independent? Replicates of a histogram's tail."""
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.errors import SummaryError
 from trimtab.stats import bootstrap
 from trimtab.stats.clusters import GRID, ClusterTail
+from trimtab.stats.hill import hill_sweep
 from trimtab.stats.log_sketch import LogSketch
-from trimtab.stats.pareto import LEAST_DRAWS, LEAST_TAIL, UNDERFLOW, gpd_shapes, pareto_tail_size
+from trimtab.stats.pareto import LEAST_DRAWS, UNDERFLOW, gpd_shapes, pareto_tail_size
 
-__all__ = ["HillFit", "TailReplicates", "hill", "hill_sweep", "mean_exp_factor", "tail_replicates"]
+__all__ = ["TailReplicates", "mean_exp_factor", "tail_replicates"]
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
-
-
-class HillFit(NamedTuple):
-    """The median over the sweep, the least and greatest of it, the sweep's largest m, and what to know ("" is nothing)."""
-
-    hill: float
-    least: float
-    greatest: float
-    tail_size: int
-    reason: str
-
-
-@lru_cache(maxsize=64)
-def hill_sweep(n: int) -> Int64:
-    """The m over which Hill's estimate is swept: up to 8 numbers, evenly spaced in log m, from M/4 (at least 5) to
-    M = `pareto_tail_size(n)`.
-
-    >>> hill_sweep(10_000).tolist()
-    [75, 91, 111, 136, 166, 202, 246, 300]
-    """
-    largest = pareto_tail_size(n)
-    smallest = min(largest, max(LEAST_TAIL, largest // 4))
-    spaced = smallest * (largest / max(1, smallest)) ** (np.arange(8) / 7.0)
-    sweep = np.unique(np.round(spaced).astype(np.int64)) if largest else np.zeros(0, np.int64)
-    sweep.setflags(write=False)
-    return sweep
-
-
-def hill(log_values_desc: npt.ArrayLike, n: int) -> HillFit:
-    """How heavy is the upper tail of n positive values, of which the largest logarithms are given, descending?
-
-    H(m) = mean of log(x_(i) / x_(m+1)) over the m largest (Hill 1975): 0.5 and above, no finite variance; 1 and
-    above, no mean. One m is arbitrary and H(m) is biased off a pure power law, so the answer is the median over
-    `hill_sweep(n)`, and a sweep whose ends differ by more than a factor 2 is called unstable in `reason`. Give
-    `pareto_tail_size(n)` + 1 values; -inf (zeros) at the end is allowed. Ties count as log 1 = 0. nan with a reason:
-    fewer than 25 values in all, a tail that reaches zeros or is not given before m = 5, or all equal.
-    SummaryError on nan, +inf, another order, or more values than n.
-
-    >>> x = -0.5 * np.log((np.arange(10_000) + 0.5) / 10_000)  # Pareto of index 0.5
-    >>> round(hill(x, 10_000).hill, 2)
-    0.5
-    >>> hill([0.0] * 100, 100).reason
-    'equal values'
-    """
-    values = np.asarray(log_values_desc, dtype=np.float64)
-    if values.ndim != 1 or np.isnan(values).any() or np.isposinf(values).any():
-        raise SummaryError(
-            "tail logarithms must be (M,) without nan or +inf; count and leave those out first"
-        )
-    if np.any(values[1:] > values[:-1]) or values.size > n:
-        raise SummaryError(f"tail logarithms must be in descending order and no more than n = {n}")
-    missing = float("nan"), float("nan"), float("nan"), 0
-    if n < LEAST_DRAWS:
-        return HillFit(*missing, f"{n} values, an estimate needs {LEAST_DRAWS}")
-    positive = int(np.isfinite(values).sum())
-    sweep = hill_sweep(n)
-    usable = sweep[sweep < positive]
-    if usable.size == 0:
-        return HillFit(*missing, f"only {positive} tail values above 0, an estimate needs {sweep[0] + 1}")
-    usable = usable[values[usable] < values[0]]  # a cutoff equal to the largest says nothing
-    if usable.size == 0:
-        return HillFit(*missing, "equal values")
-    mean = np.cumsum(values[:positive])[usable - 1] / usable - values[usable]
-    least, greatest = float(mean.min()), float(mean.max())
-    reason = f"unstable: {least:.3g} to {greatest:.3g} over the sweep" if greatest > 2.0 * least else ""
-    return HillFit(float(np.median(mean)), least, greatest, int(usable[-1]), reason)
 
 
 class TailReplicates(NamedTuple):
@@ -156,10 +89,9 @@ def tail_replicates(
     narrow on clustered data (tests/stats/test_tail_index.py).
     """
     values, number = sketch.buckets("size" if rises is None else "upper")
-    counts, at = _by_cluster(values, sizes, rises)
-    return TailReplicates(
-        values, number, at, bootstrap.bucket_factors(counts, replicates, seed)[0], sizes.num_clusters
-    )
+    counts, at = _by_cluster(values, number, sizes, rises)
+    factors = bootstrap.bucket_factors(counts, replicates, seed)
+    return TailReplicates(values, number, at, factors, int(np.count_nonzero(counts.sum(axis=1))))
 
 
 def mean_exp_factor(
@@ -172,7 +104,7 @@ def mean_exp_factor(
 ) -> float:
     """f, for the 95 % interval from m/f to m f around the mean m of e^(power x); arguments as in `tail_replicates`."""
     values, number = sketch.buckets("upper")
-    counts, at = _by_cluster(values, sizes, rises)
+    counts, at = _by_cluster(values, number, sizes, rises)
     total, occupied = counts.sum(axis=0), np.flatnonzero(counts.sum(axis=1))
     if occupied.size == 0:
         return float("nan")
@@ -186,10 +118,17 @@ def mean_exp_factor(
     return float(np.exp(bootstrap.margin(logs, occupied.size)))
 
 
-def _by_cluster(values: Float64, sizes: ClusterTail, rises: ClusterTail | None) -> tuple[Int64, Int64]:
-    """(clusters, K) counts, of x <= 0 before those of x > 0 where signed, and the column of each value."""
+def _by_cluster(
+    values: Float64, number: Int64, sizes: ClusterTail, rises: ClusterTail | None
+) -> tuple[Int64, Int64]:
+    """(clusters, K) counts, of x <= 0 before those of x > 0 where signed, and the column of each value.
+
+    All zero, so that there is no interval, where `rises` lacks some of the stream: states of older versions had none.
+    """
     counts, at = sizes.cluster_counts(), GRID.ids(values.astype(np.float32)).astype(np.int64)
     if rises is None:
         return counts, at
-    up = rises.cluster_counts()
-    return np.concatenate((counts - up, up), axis=1), at + np.where(values > 0.0, GRID.num_buckets, 0)
+    up, at = rises.cluster_counts(), at + np.where(values > 0.0, GRID.num_buckets, 0)
+    if up.sum() < number[values > 0.0].sum():
+        return np.zeros((sizes.clusters, 2 * GRID.num_buckets), np.int64), at
+    return np.concatenate((counts - up, up), axis=1), at
