@@ -19,8 +19,8 @@ from trimtab.stats import (
     pareto_tail_size,
     tail_replicates,
 )
-from trimtab.stats.pareto import gpd_shapes
 from trimtab.stats.hill import hill_sweep
+from trimtab.stats.pareto import gpd_shapes
 
 Float64 = npt.NDArray[np.float64]
 
