@@ -134,3 +134,11 @@ def test_one_cluster_and_nothing_at_all_have_no_interval():
     assert math.isnan(empty.hill_factor(empty.values))
     assert math.isnan(empty.gpd_margin(empty.values))
     assert math.isnan(mean_exp_factor(LogSketch(), 2.0, ClusterTail(), ClusterTail()))
+
+
+def test_a_tail_narrower_than_the_coarse_buckets_has_no_interval():
+    """All of it in one bucket: every replicate would be the same, and the interval falsely of no width."""
+    x = np.random.default_rng(2).uniform(0.9, 1.0, 3_000)
+    thin = tail_replicates(*summaries(x, np.arange(3_000) % 50)[:2])
+    assert math.isnan(thin.hill_factor(np.log(thin.values)))
+    assert math.isnan(thin.gpd_margin(thin.values))

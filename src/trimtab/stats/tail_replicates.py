@@ -43,7 +43,7 @@ class TailReplicates(NamedTuple):
         """
         cuts = np.unique([self._top(int(m)) for m in hill_sweep(int(self.number.sum()))]).astype(np.int64)
         cuts = cuts[cuts < np.isfinite(logarithms).sum()]
-        if cuts.size == 0:
+        if cuts.size == 0 or self._too_coarse(int(cuts[-1])):
             return float("nan")
         weights, logs = self._weights(int(cuts[-1])), logarithms[: cuts[-1]]
         above = np.arange(cuts[-1])[:, None] < cuts
@@ -59,12 +59,16 @@ class TailReplicates(NamedTuple):
         """Half the 95 % interval of the tail shape of `sizes` (M,), one a bucket, descending; the cutoff is held fixed."""
         n = int(self.number.sum())
         cut = self._top(pareto_tail_size(n))
-        if n < LEAST_DRAWS or cut < 2 or cut >= sizes.size:
+        if n < LEAST_DRAWS or cut < 2 or cut >= sizes.size or self._too_coarse(cut):
             return float("nan")
         above = (sizes[:cut] - sizes[cut])[::-1] / (sizes[0] - sizes[cut])
         return bootstrap.margin(
             gpd_shapes(np.maximum(above, UNDERFLOW), self._weights(cut)[:, ::-1]), self.groups
         )
+
+    def _too_coarse(self, cut: int) -> bool:
+        """Do the largest `cut` buckets lie in fewer than 4 of the coarser ones? Replicates could then hardly differ."""
+        return np.unique(self.at[:cut]).size < 4
 
     def _weights(self, cut: int) -> Float64:
         """(1 + R, cut) counts of the largest `cut` buckets."""
@@ -86,7 +90,7 @@ def tail_replicates(
 
     `rises` is the same as `sizes` of x > 0 alone. Whole trajectories are drawn; inside one bucket of `ClusterTail` (a
     quarter of an octave) the finer buckets keep their shares, which leaves the margins of k-hat and Hill 10 to 30 % too
-    narrow on clustered data (tests/stats/test_tail_index.py).
+    narrow on clustered data (tests/stats/test_tail_index.py); a tail within fewer than 4 of them gets none.
     """
     values, number = sketch.buckets("size" if rises is None else "upper")
     counts, at = _by_cluster(values, number, sizes, rises)
