@@ -87,6 +87,8 @@ class TokenBatch:
     entropy: Float32 | None = None  # (N,) nats, of pi_theta's next-token distribution
     token_ids: Int64 | None = None  # (N,)
     policy_version: Int64 | None = None  # (N,) version of the weights that sampled the token
+    current_version: int | None = None  # version of the weights that are trained now
+    clip_range: tuple[float, float] | None = None  # the trainer's epsilons, below and above 1
     reward: Float64 | None = None  # (B,)
     reward_parts: Mapping[str, Float64] = field(default_factory=dict)  # each (B,)
     group: Int64 | None = None  # (B,)

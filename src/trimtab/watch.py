@@ -29,6 +29,7 @@ from trimtab.measure.aggregates import TRAINER_KEYS, as_numbers
 from trimtab.measure.observe import nonfinite_columns, observe
 from trimtab.measure.pack import StateBlocks
 from trimtab.measure.probes import Probes
+from trimtab.measure.shift import WindowShift
 from trimtab.measure.state import Accumulator, SliceState
 from trimtab.measure.steps import StepAggregates, observed_columns
 from trimtab.measure.table import not_observed, pair_readings, readings_of
@@ -105,6 +106,7 @@ class Run:
         self._pending_first = -1
         self._why: dict[str, str] = {}
         self._aggregates = StepAggregates()
+        self._shift = WindowShift()
         self._tool_table: tuple[str, ...] = ()
         self._new_step()
 
@@ -290,7 +292,7 @@ class Run:
         readings: list[Reading] = []
         closed, pair = self.windows.add(first, step, states)
         for name, done in closed:
-            found = readings_of(name, done.window, done.states[name])
+            found = readings_of(name, done.window, done.states[name], self._shift)
             readings += self._aggregates.apply(found, done.window) if name == "all" else found
         if pair is not None:
             readings += pair_readings(pair.window, pair.states)

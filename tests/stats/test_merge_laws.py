@@ -12,7 +12,7 @@ import pytest
 
 from tests.stats.distributions import MAKERS, Float32, stream
 from trimtab.errors import SummaryError
-from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, Summary, TopK
+from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, Summary, Tally, TopK
 
 Feed = Callable[[Any, Float32, slice], None]
 
@@ -35,6 +35,11 @@ CLASSES: dict[str, tuple[Callable[[], Summary], Feed, Summary]] = {
         lambda: TopK(rows=5, k=50),
         lambda s, x, part: s.update(x[part], _rows(x)[part]),
         TopK(rows=6, k=50),
+    ),
+    "Tally of 5 rows": (
+        lambda: Tally(rows=5, kinds=3),
+        lambda s, x, part: s.update((np.arange(x.size) % 3)[part], _rows(x)[part]),
+        Tally(rows=5, kinds=4),
     ),
     "ClusterTail": (
         lambda: ClusterTail(clusters=8),

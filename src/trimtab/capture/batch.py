@@ -44,6 +44,8 @@ def token_batch(
     reference: str = "",
     same: Sequence[tuple[str, str]] = (),
     absent: Mapping[str, str] | None = None,
+    current_version: int | None = None,
+    clip_range: float | tuple[float, float] | None = None,
     **columns: Any,
 ) -> TokenBatch:
     """Build a `TokenBatch` from padded (B, T) arrays, or packed (N,) arrays with `lengths` (B,).
@@ -55,6 +57,8 @@ def token_batch(
     `episode_id` tells that a sequence was seen before; without it each is new.
     `columns`: rollout_logprobs, old_logprobs, logprobs, prox_logprobs, ref_logprobs (nats, <= 0), advantages (a token
     or a sequence), entropy (nats), token_ids, policy_version; reward, group, episode_id, ref_scored a sequence.
+    `current_version`: version of the weights trained now, to be compared with `policy_version`. `clip_range`: the
+    trainer's clip epsilon, or (below, above) as (0.2, 0.28).
     `same`: pairs of columns that are one policy, so that their ratio is one by construction.
 
     Raises BatchError naming the field: unknown column, shapes that differ, a mask that is not boolean, a
@@ -108,8 +112,22 @@ def token_batch(
         reference=reference,
         same=frozenset(frozenset(pair) for pair in same),
         absent=dict(absent or {}),
+        current_version=None if current_version is None else int(current_version),
+        clip_range=_clip_range(clip_range),
         **values,
     )
+
+
+def _clip_range(raw: float | tuple[float, float] | None) -> tuple[float, float] | None:
+    if raw is None:
+        return None
+    pair = np.asarray(raw, dtype=np.float64).ravel()
+    low, high = (float(pair[0]), float(pair[-1])) if pair.size in (1, 2) else (np.nan, np.nan)
+    if not (0.0 < low < 1.0 and 0.0 < high < np.inf):
+        raise BatchError(
+            f"clip_range is one epsilon or (below, above), 0 < below < 1 and above > 0, not {raw!r}"
+        )
+    return low, high
 
 
 def _begun(mask: npt.NDArray[np.bool_], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

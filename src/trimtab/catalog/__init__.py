@@ -9,10 +9,12 @@ from __future__ import annotations
 from trimtab.catalog.bounds import BOUNDS
 from trimtab.catalog.metrics import METRIC_NAMES, METRICS
 from trimtab.catalog.rows import Bound, Definition
+from trimtab.catalog.shape import LAG_BUCKETS, SHAPE
 from trimtab.catalog.tokens import TAUS, TOKENS
 
 __all__ = [
     "BOUNDS",
+    "LAG_BUCKETS",
     "METRIC_NAMES",
     "READINGS",
     "TAUS",
@@ -30,7 +32,7 @@ WINDOW_TOKENS = 2_000
 WINDOW_TRAJECTORIES = 30
 """Trajectories a slice needs before a window is judged (house default: the bootstrap resamples trajectories)."""
 
-READINGS: dict[str, Definition] = {**TOKENS, **METRICS}
+READINGS: dict[str, Definition] = {**TOKENS, **SHAPE, **METRICS}
 
 
 def definition(key: str) -> Definition:

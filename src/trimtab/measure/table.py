@@ -7,15 +7,19 @@ import math
 from collections.abc import Mapping
 
 from trimtab.measure.aggregates import aggregates
+from trimtab.measure.chi2 import chi2
 from trimtab.measure.clip import clip
 from trimtab.measure.concentration import concentration
 from trimtab.measure.entropy import entropy
 from trimtab.measure.ess import ess
 from trimtab.measure.first_order import first_order
 from trimtab.measure.growth import tail_ratio
+from trimtab.measure.hill import hill
 from trimtab.measure.khat import khat
 from trimtab.measure.kl import kl
+from trimtab.measure.lag import lag
 from trimtab.measure.ratios import RATIOS
+from trimtab.measure.shift import WindowShift
 from trimtab.measure.state import SliceState
 from trimtab.measure.support import support
 from trimtab.measure.tails import tails
@@ -29,19 +33,26 @@ MEASURES: dict[str, Measure] = {
     "ess": ess,
     "khat": khat,
     "kl": kl,
+    "chi2": chi2,
+    "hill": hill,
     "concentration": concentration,
     "clip": clip,
+    "lag": lag,
     "first_order": first_order,
     "support": support,
     "entropy": entropy,
 }
 
 
-def readings_of(name: str, window: Window, state: SliceState) -> list[Reading]:
-    """Every reading the state of slice `name` supports over `window`."""
+def readings_of(
+    name: str, window: Window, state: SliceState, shift: WindowShift | None = None
+) -> list[Reading]:
+    """Every reading the state of slice `name` supports over `window`; with `shift`, against its earlier windows too."""
     values = [value for measure in MEASURES.values() for value in measure(state)]
     if name == "all":
         values += list(aggregates(state))
+    if shift is not None:
+        values += list(shift.update(name, state))
     return [_reading(value, name, window, state) for value in values]
 
 

@@ -21,6 +21,7 @@ from trimtab.detect.rules import RULES
 from trimtab.detect.verdict import Evidence, Verdict, judge
 from trimtab.errors import RunError
 from trimtab.measure.pack import unpack_states
+from trimtab.measure.shift import WindowShift
 from trimtab.measure.state import SliceState
 from trimtab.measure.steps import StepAggregates
 from trimtab.measure.table import pair_readings, readings_of
@@ -120,13 +121,14 @@ class RunView:
     def _merged_readings(self) -> list[Reading]:
         windows, aggregates = WindowSet(self.min_tokens, self.min_trajectories), StepAggregates()
         found: list[Reading] = []
+        shift = WindowShift()
         metrics = {int(row["step"]): row["metrics"] for row in self.steps}
         for window, states in self.blocks:
             for step in range(window.first, window.last + 1):
                 aggregates.add(step, metrics.get(step, {}))
             closed, pair = windows.add(window.first, window.last, states)
             for name, done in closed:
-                readings = readings_of(name, done.window, done.states[name])
+                readings = readings_of(name, done.window, done.states[name], shift)
                 found += aggregates.apply(readings, done.window) if name == "all" else readings
             if pair is not None:
                 found += pair_readings(pair.window, pair.states)

@@ -110,21 +110,37 @@ class LogQueries(Summary):
         total = max(1, int(axis.number.sum()))
         return axis.high, np.cumsum(axis.number) / total
 
+    def abs_counts(self) -> tuple[Int64, Float64]:
+        """Counts (K,) of |x| and finite bucket edges (K + 1,), the last at the largest |x| or the end of the grid."""
+        edges = self.grid.edges().copy()
+        edges[-1] = max(float(edges[-2]), self.abs_max) if self.count else edges[-2]
+        return self._one()._counts[0].sum(axis=0), edges
+
     def abs_mass_top_share(self, fraction: float) -> float:
         """Which share of the sum of |x| do the largest `fraction` of the values hold? nan if all are zero."""
         return ax.top_mass_share(self._abs(), fraction)
 
     def tail_values(self, side: str, k: int) -> Float64:
-        """About the k largest ("upper", descending) or smallest ("lower", ascending) x, spread in their buckets.
+        """About the k largest ("upper", descending) or smallest ("lower", ascending) x, or largest |x| ("size",
+        descending), spread in their buckets.
 
         Deterministic; the first one is exact. For a tail fit after a reload, where the values themselves are gone.
         """
-        if side not in ("upper", "lower"):
-            raise SummaryError(f"side is 'upper' or 'lower', not {side!r}")
-        if side == "upper":
-            return ax.spread(self._signed(), k)
-        low, high = float(self._low[0]), float(self._high[0])
-        return -ax.spread(ax.signed_axis(self.grid, self._one()._counts[0, ::-1], -high, -low), k)
+        values = ax.spread(self._side(side), k)
+        return -values if side == "lower" else values
+
+    def buckets(self, side: str) -> tuple[Float64, Int64]:
+        """Middle and number of each occupied bucket, largest first; sides as in `tail_values`, "lower" as -x."""
+        axis = self._side(side)
+        return ((axis.low + axis.high) / 2.0)[::-1], axis.number[::-1]
+
+    def _side(self, side: str) -> ax.Axis:
+        if side not in ("upper", "lower", "size"):
+            raise SummaryError(f"side is 'upper', 'lower' or 'size', not {side!r}")
+        if side == "lower":
+            low, high = float(self._low[0]), float(self._high[0])
+            return ax.signed_axis(self.grid, self._one()._counts[0, ::-1], -high, -low)
+        return self._signed() if side == "upper" else self._abs()
 
     def _one(self) -> LogQueries:
         inputs.need_one_row(self.rows)
