@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.capture.slices import Cells, cells_of
+from trimtab.measure.fills import fill
 from trimtab.measure.ratios import RATIOS, Ratio, log_ratio, why_not
 from trimtab.measure.state import SliceState
 from trimtab.records import Float32, TokenBatch
@@ -77,6 +78,7 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
         name: _counts(counts[:, list(rows)].sum(axis=1), new, scored) for name, rows in cells.slices.items()
     }
     weights: Float32 | None = None
+    ratios: dict[str, Float32] = {}
     for ratio in RATIOS.values():
         reason = why_not(batch, ratio)
         if reason and ratio.name == "lagged_drift":  # of probes only; `measure.probes` fills it
@@ -87,12 +89,14 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
             continue
         values = log_ratio(batch, ratio)
         _add_ratio(run, ratio, values, states, counts)
+        ratios[ratio.name] = values
         if ratio.name in ("total", "staleness"):
             weights = values
     _add_plain(run, states)
     _add_mass(run, weights, states)
     by_cells = {cells.slices[name]: state for name, state in states.items()}
-    return {name: by_cells[rows] for name, rows in names.items()}  # slices of the same cells share one state
+    shared = {name: by_cells[rows] for name, rows in names.items()}  # slices of the same cells share one
+    return fill(batch, cells.sequence, ratios, shared)
 
 
 def nonfinite_columns(batch: TokenBatch) -> dict[str, int]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trimtab.errors import SummaryError
-from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, TopK
+from trimtab.measure.worst import Worst
+from trimtab.stats import ClusterTail, Counts, LogMoments, LogSketch, Moments, TopK
 
 __all__ = ["PARTS", "Accumulator", "SliceState"]
 
@@ -26,10 +27,12 @@ PARTS: dict[str, type[Any]] = {
     "gap": LogSketch,  # first-order gap a sequence
     "values": Moments,  # a plain per-token or per-sequence quantity
     "mass": LogSketch,  # |A w| a token
+    "layers": Counts,  # agreement of routes by layer
+    "worst": Worst,  # the worst tokens; rows of their own on disk
 }
 """Part name -> class. A state's key is `<what>/<part>`, e.g. `drift/sketch`."""
 
-NOT_STORED = frozenset({"upper", "lower"})
+NOT_STORED = frozenset({"upper", "lower", "worst"})
 _HEAD = "<qqqqqdd"
 
 

@@ -4,6 +4,7 @@
     LogMoments   ESS and E[w], E[w^2] of log-weights of any magnitude
     Moments      mean, variance, extremes of plain values
     TopK         the k largest values, exact
+    Counts       a small table of whole numbers
     pareto_khat  tail shape of importance weights, from those
     ClusterTail  bootstrap intervals of quantiles, by trajectory
 
@@ -11,6 +12,7 @@ All obey the merge laws (`summary.py`). Only numpy below.
 """
 
 from trimtab.stats.clusters import ClusterTail, ratio_interval
+from trimtab.stats.counts import Counts
 from trimtab.stats.log_moments import LogMoments
 from trimtab.stats.log_sketch import LogSketch
 from trimtab.stats.moments import Moments
@@ -20,6 +22,7 @@ from trimtab.stats.top_k import TopK
 
 __all__ = [
     "ClusterTail",
+    "Counts",
     "LogMoments",
     "LogSketch",
     "Moments",
