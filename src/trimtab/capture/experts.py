@@ -49,7 +49,9 @@ def expert_column(
     some, every = missing.any(axis=(1, 2)), missing.all(axis=(1, 2))
     if (some & ~every).any():
         at = int(np.flatnonzero(some & ~every)[0])
-        raise BatchError(f"{name} lacks part of the route of gradient token {at}: -1 must fill all of it or none")
+        raise BatchError(
+            f"{name} lacks part of the route of gradient token {at}: -1 must fill all of it or none"
+        )
     order = np.sort(own[~every], axis=2)
     if (order[..., 1:] == order[..., :-1]).any():
         raise BatchError(

@@ -78,9 +78,7 @@ def exemplar_row(
     return [{**head, "tokens": tokens}] if tokens else []
 
 
-def _token(
-    own: Own, ratio: str, size: Float32, j: int, start: npt.NDArray[np.int64]
-) -> WorstToken:
+def _token(own: Own, ratio: str, size: Float32, j: int, start: npt.NDArray[np.int64]) -> WorstToken:
     batch, at, sequence = own.batch, int(own.at[j]), int(own.sequence[j])
     numerator, denominator = (
         getattr(batch, column)[at] for column in (RATIOS[ratio].numerator, RATIOS[ratio].denominator)

@@ -61,20 +61,23 @@ def fill_ngrams(own: Own, states: Mapping[str, SliceState]) -> None:
     batch, state = own.batch, states.get("all")
     if state is None:
         return
-    for name in ("token_ids", "group"):
-        if getattr(batch, name) is None:
-            state.notes[_NOTE] = f"no {name}: {batch.absent.get(name, 'not given')}"
-            return
-    assert batch.token_ids is not None and batch.group is not None
+    if batch.token_ids is None or batch.group is None:
+        name = "token_ids" if batch.token_ids is None else "group"
+        state.notes[_NOTE] = f"no {name}: {batch.absent.get(name, 'not given')}"
+        return
     kept = _chosen(batch.episode_id, batch.group)
-    profiles, usable = _profiles(own, kept)
+    profiles = _profiles(own, kept, batch.token_ids)
+    usable = np.asarray(profiles.any(axis=1), dtype=bool)
     group = batch.group[kept][usable]
     hits, chance = retrieval(profiles[usable], group)
     if np.unique(group).size < 2:
         state.notes[_NOTE] = "fewer than two groups of responses with two tokens came in one batch"
         hits, chance = hits[:0], chance[:0]
     else:
-        state.parts["distinguish_hits/values"], state.parts["distinguish_chance/values"] = Moments(), Moments()
+        state.parts["distinguish_hits/values"], state.parts["distinguish_chance/values"] = (
+            Moments(),
+            Moments(),
+        )
         state.parts["distinguish_hits/values"].update(hits)
         state.parts["distinguish_chance/values"].update(chance)
     state.excluded["distinguish: response not compared"] = batch.num_sequences - hits.size
@@ -95,19 +98,15 @@ def _chosen(episode: Int64, group: Int64) -> Int64:
     return np.asarray(first[np.argsort(start[inverse], kind="stable")][:MAX_SEQUENCES])
 
 
-def _profiles(own: Own, kept: Int64) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    """Counts (len(kept), BUCKETS) of hashed pairs of adjacent gradient tokens, and which rows have any."""
-    batch = own.batch
-    assert batch.token_ids is not None
-    row = np.full(batch.num_sequences, -1)
+def _profiles(own: Own, kept: Int64, token_ids: Int64) -> npt.NDArray[np.float32]:
+    """Counts (len(kept), BUCKETS) of hashed pairs of adjacent gradient tokens."""
+    row = np.full(own.batch.num_sequences, -1)
     row[kept] = np.arange(kept.size)
     place = row[own.sequence]
     left = np.flatnonzero((place[:-1] >= 0) & (place[:-1] == place[1:]) & (np.diff(own.at) == 1))
-    ids = batch.token_ids.astype(np.uint64)
-    one, two = ids[own.at[left]], ids[own.at[left + 1]]
+    one, two = (token_ids[own.at[at]].astype(np.uint64) for at in (left, left + 1))
     mixed = (one * np.uint64(0x9E3779B97F4A7C15)) ^ (two * np.uint64(0xC2B2AE3D27D4EB4F))
     mixed *= np.uint64(0xD6E8FEB86659FD93)
     bucket = (mixed >> np.uint64(54)).astype(np.int64)
     flat = np.bincount(place[left] * BUCKETS + bucket, minlength=kept.size * BUCKETS)
-    counts = flat.reshape(kept.size, BUCKETS).astype(np.float32)
-    return counts, counts.any(axis=1)
+    return flat.reshape(kept.size, BUCKETS).astype(np.float32)
