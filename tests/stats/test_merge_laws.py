@@ -12,7 +12,7 @@ import pytest
 
 from tests.stats.distributions import MAKERS, Float32, stream
 from trimtab.errors import SummaryError
-from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, Summary, TopK
+from trimtab.stats import ClusterTail, Counts, LogMoments, LogSketch, Moments, Summary, TopK
 
 Feed = Callable[[Any, Float32, slice], None]
 
@@ -35,6 +35,11 @@ CLASSES: dict[str, tuple[Callable[[], Summary], Feed, Summary]] = {
         lambda: TopK(rows=5, k=50),
         lambda s, x, part: s.update(x[part], _rows(x)[part]),
         TopK(rows=6, k=50),
+    ),
+    "Counts": (
+        lambda: Counts(5, 2),
+        lambda s, x, part: s.add(np.stack([np.bincount(_rows(x)[part], minlength=5)] * 2, axis=1)),
+        Counts(5, 3),
     ),
     "ClusterTail": (
         lambda: ClusterTail(clusters=8),

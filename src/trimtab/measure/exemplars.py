@@ -37,7 +37,7 @@ def largest(values: Float32, k: int) -> npt.NDArray[np.int64]:
         tops = tops[tops > 0]
         if not tops.size:
             return np.zeros(0, np.int64)
-        bar = np.partition(tops, -k)[-k] if tops.size > k else tops.min() * 0.0
+        bar = np.partition(tops, -k)[-k] if tops.size > k else 0.0
         found = np.flatnonzero((values >= bar) & (values > 0))
         if found.size > k:
             found = found[values[found] >= np.partition(values[found], -k)[-k]]

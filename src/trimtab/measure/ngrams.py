@@ -21,7 +21,7 @@ __all__ = ["MAX_SEQUENCES", "fill_ngrams", "ngrams", "retrieval"]
 MAX_SEQUENCES = 128
 """Responses compared with each other in one batch, whole groups first (house default, for the cost)."""
 
-BUCKETS = 1_024
+BUCKETS = 2_048  # a power of two
 _TIE = 1e-5  # float32 noise of a cosine
 _NOTE = "not distinguish"
 
@@ -107,6 +107,6 @@ def _profiles(own: Own, kept: Int64, token_ids: Int64) -> npt.NDArray[np.float32
     one, two = (token_ids[own.at[at]].astype(np.uint64) for at in (left, left + 1))
     mixed = (one * np.uint64(0x9E3779B97F4A7C15)) ^ (two * np.uint64(0xC2B2AE3D27D4EB4F))
     mixed *= np.uint64(0xD6E8FEB86659FD93)
-    bucket = (mixed >> np.uint64(54)).astype(np.int64)
+    bucket = (mixed >> np.uint64(65 - BUCKETS.bit_length())).astype(np.int64)
     flat = np.bincount(place[left] * BUCKETS + bucket, minlength=kept.size * BUCKETS)
     return flat.reshape(kept.size, BUCKETS).astype(np.float32)
