@@ -57,8 +57,8 @@ LATEST = frozenset(
 _MAX_EPISODES = 65_536  # trajectories remembered to count each once
 _MAX_ERROR_ROWS = 100
 _UNFED = {
-    "gradient": "no per-trajectory gradients were given (Run.gradients)",
-    "cross_scores": "no responses were scored under other prompts (Run.cross_scores)",
+    "gradient": "none given (Run.gradients)",
+    "cross_scores": "none given (Run.cross_scores)",
 }
 
 

@@ -102,9 +102,10 @@ def _profiles(own: Own, kept: Int64, token_ids: Int64) -> npt.NDArray[np.float32
     """Counts (len(kept), BUCKETS) of hashed pairs of adjacent gradient tokens."""
     row = np.full(own.batch.num_sequences, -1)
     row[kept] = np.arange(kept.size)
-    place = row[own.sequence]
-    left = np.flatnonzero((place[:-1] >= 0) & (place[:-1] == place[1:]) & (np.diff(own.at) == 1))
-    one, two = (token_ids[own.at[at]].astype(np.uint64) for at in (left, left + 1))
+    mine = np.flatnonzero(row[own.sequence] >= 0)
+    place, at = row[own.sequence[mine]], own.at[mine]
+    left = np.flatnonzero((place[:-1] == place[1:]) & (np.diff(at) == 1))
+    one, two = (token_ids[at[end]].astype(np.uint64) for end in (left, left + 1))
     mixed = (one * np.uint64(0x9E3779B97F4A7C15)) ^ (two * np.uint64(0xC2B2AE3D27D4EB4F))
     mixed *= np.uint64(0xD6E8FEB86659FD93)
     bucket = (mixed >> np.uint64(65 - BUCKETS.bit_length())).astype(np.int64)

@@ -5,28 +5,34 @@ The engines' mismatch concentrates on tokens of low mu, mostly pi_old << mu, and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from trimtab.catalog import PROB_BANDS
-from trimtab.measure.coarse import Own
+from trimtab.measure.coarse import COARSE, Own
 from trimtab.measure.state import SliceState
 from trimtab.measure.value import Value
+from trimtab.stats import LogSketch
 
 __all__ = ["fill_rare", "rare"]
 
 
 def fill_rare(own: Own, states: Mapping[str, SliceState]) -> None:
-    """One sketch of mismatch a band of mu; nothing where mismatch is not observed (its note says why)."""
+    """One sketch of mismatch a band of mu, which follow on each other; nothing where mismatch is not observed (its note says why)."""
     mismatch, mu = own.ratios.get("mismatch"), own.batch.rollout_logprobs
     if mismatch is None or mu is None:
         return
+    edges = np.log([up_to for _, up_to in PROB_BANDS.values()]).astype(np.float32)
     mine = mu[own.at]
-    for band, (above, up_to) in PROB_BANDS.items():
-        inside = mine <= math.log(up_to)
-        if above > 0:
-            inside &= mine > math.log(above)
-        own.sketch(f"mismatch_{band}/sketch", mismatch[inside], own.rows[inside], states)
+    at = np.flatnonzero(mine <= edges[-1])
+    band = np.searchsorted(edges, mine[at], side="left")
+    sketch = LogSketch(rows=4 * edges.size)
+    sketch.update(mismatch[at], 4 * band + own.rows[at])
+    for name, rows in COARSE.items():
+        if name in states:
+            for i, label in enumerate(PROB_BANDS):
+                states[name].parts[f"mismatch_{label}/sketch"] = sketch.select([4 * i + row for row in rows])
 
 
 def rare(state: SliceState) -> Iterator[Value]:
