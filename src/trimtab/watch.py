@@ -170,7 +170,8 @@ class Run:
         gram: bool = False,
     ) -> None:
         """Add the per-trajectory gradients of `step`: slice -> (n, d) vectors, of all weights or a small head, or with `gram`
-        slice -> (n, n) Gram matrices. `tokens`: slice -> gradient tokens. See `measure.gradients`."""
+        slice -> (n, n) Gram matrices. `tokens`: slice -> gradient tokens. One call a step, with all of its trajectories; of
+        several ranks, views show the first one's. See `measure.gradients`."""
         with self.isolated("gradients"):
             self._fed.add("gradient")
             self._probe_readings += step_readings(step, gradient_values(parts, tokens, gram))

@@ -105,6 +105,31 @@ def test_padded_routes_are_packed_like_every_column():
     assert values(batch)["routing/mismatch_p95_same"].status == "not observed"
 
 
+def test_routes_reach_the_run_folder_also_when_steps_are_joined(tmp_path):
+    with trimtab.open_run(
+        tmp_path / "run", strict=True, min_tokens=600, min_trajectories=2, state_every=10
+    ) as run:
+        for step in range(8):
+            columns = rich_columns(np.random.default_rng(step))
+            run.observe(**{**columns, "episode_id": np.arange(24) + 100 * step})
+            run.flush(step, {"reward": 1.0})
+    view = load_view(tmp_path / "run")
+    assert view.errors == []
+    for key in (
+        "routing/agree_frac",
+        "mismatch/p95_prob_le_1e-3",
+        "distinguish/ngram_retrieval_accuracy",
+        "entropy/p95",
+    ):
+        assert [r.value for r in view.series(key, "all")], key
+    assert view.series("entropy/after_tool_jump", "post_tool")
+    ((_, states),) = view.stored()
+    agree = {r.key: r.value for r in readings_of("all", W, states["all"])}["routing/agree_frac"]
+    each = [values(rich_batch(step))["routing/agree_frac"] for step in range(8)]
+    total = sum(r.n_tokens for r in each)
+    assert agree == pytest.approx(sum(r.value * r.n_tokens for r in each) / total)
+
+
 # --- rare tokens -----------------------------------------------------------------------------------------------------
 
 

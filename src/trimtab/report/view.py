@@ -156,7 +156,7 @@ class RunView:
         return Evidence(
             num_steps=len(self.steps),
             observed=frozenset(observed | arrived),
-            not_observed=why,
+            not_observed={what: reason for what, reason in why.items() if what in families},
             num_windows=self.readings.num_windows(families),
             judged=self.pipeline.judged(),
             pending=self.pipeline.pending(),
