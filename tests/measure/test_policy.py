@@ -262,10 +262,10 @@ def test_identical_templates_retrieve_at_chance_and_distinct_ones_always():
 def test_a_random_template_is_near_chance_although_every_response_differs():
     """Template collapse: high entropy, no dependence on the prompt."""
     rng = np.random.default_rng(0)
-    group = np.repeat(np.arange(16), 8).tolist()
-    texts = rng.integers(0, 20, (128, 60)).tolist()
+    group = np.repeat(np.arange(8), 8).tolist()
+    texts = rng.integers(0, 20, (64, 60)).tolist()
     found = values(responses(texts, group))["distinguish/ngram_retrieval_accuracy"]
-    assert found.value == pytest.approx(7 / 127, abs=0.07)
+    assert found.value == pytest.approx(7 / 63, abs=0.1)
 
 
 def test_more_responses_than_the_cap_are_counted(monkeypatch):

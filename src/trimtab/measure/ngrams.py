@@ -18,10 +18,10 @@ from trimtab.stats import Moments
 
 __all__ = ["MAX_SEQUENCES", "fill_ngrams", "ngrams", "retrieval"]
 
-MAX_SEQUENCES = 128
+MAX_SEQUENCES = 64
 """Responses compared with each other in one batch, whole groups first (house default, for the cost)."""
 
-BUCKETS = 2_048  # a power of two
+BUCKETS = 1_024  # a power of two
 _TIE = 1e-5  # float32 noise of a cosine
 _NOTE = "not distinguish"
 
