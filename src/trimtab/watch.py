@@ -12,9 +12,9 @@ import os
 import time
 import traceback
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any
 
@@ -26,14 +26,18 @@ from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
 from trimtab.detect.pipeline import Pipeline
 from trimtab.errors import RunError, TrimtabError
 from trimtab.measure.aggregates import TRAINER_KEYS, as_numbers
+from trimtab.measure.distinguish import Distinguish
+from trimtab.measure.exemplars import EXEMPLAR_SLICES, exemplar_row
+from trimtab.measure.gradients import gradient_values
 from trimtab.measure.observe import nonfinite_columns, observe
 from trimtab.measure.pack import StateBlocks
 from trimtab.measure.probes import Probes
+from trimtab.measure.records import step_readings
 from trimtab.measure.shift import WindowShift
 from trimtab.measure.state import Accumulator, SliceState
 from trimtab.measure.steps import StepAggregates, observed_columns
 from trimtab.measure.table import not_observed, pair_readings, readings_of
-from trimtab.measure.windows import WindowSet
+from trimtab.measure.windows import Closed, WindowSet
 from trimtab.records import Alarm, Reading, TokenBatch
 from trimtab.runs import RunReader, RunWriter
 from trimtab.runs.rows import alarm_row, reading_rows, readings_from_row
@@ -53,6 +57,10 @@ LATEST = frozenset(
 
 _MAX_EPISODES = 65_536  # trajectories remembered to count each once
 _MAX_ERROR_ROWS = 100
+_UNFED = {
+    "gradient": "none given (Run.gradients)",
+    "cross_scores": "none given (Run.cross_scores)",
+}
 
 
 def open_run(
@@ -64,11 +72,13 @@ def open_run(
     state_every: int = 5,
     min_tokens: int = WINDOW_TOKENS,
     min_trajectories: int = WINDOW_TRAJECTORIES,
+    token_text: Callable[[int], str] | None = None,
 ) -> Run:
     """Open a run folder, new or to be resumed, for one rank's writing.
 
     `state_every`: steps a stored histogram covers at first (it doubles with the run's age). `min_tokens` and
-    `min_trajectories`: what a slice needs before a window is judged. `strict` re-raises the monitor's own failures.
+    `min_trajectories`: what a slice needs before a window is judged. `token_text`: the text of a token id, written beside the worst tokens.
+    `strict` re-raises the monitor's own failures.
     Raises RunError when the folder is something else, or of a newer format.
     """
     windows = {"min_tokens": min_tokens, "min_trajectories": min_trajectories}
@@ -77,6 +87,7 @@ def open_run(
         WindowSet(min_tokens, min_trajectories),
         strict=strict,
         state_every=state_every,
+        token_text=token_text,
     )
 
 
@@ -86,8 +97,16 @@ class Run:
     Use as a context manager, or call `close`. `alarms` holds what fired so far in this process.
     """
 
-    def __init__(self, writer: RunWriter, windows: WindowSet, *, strict: bool, state_every: int) -> None:
-        self.strict, self.state_every = strict, state_every
+    def __init__(
+        self,
+        writer: RunWriter,
+        windows: WindowSet,
+        *,
+        strict: bool,
+        state_every: int,
+        token_text: Callable[[int], str] | None = None,
+    ) -> None:
+        self.strict, self.state_every, self.token_text = strict, state_every, token_text
         self.num_failures = 0
         self._costs: dict[str, float] = {}
         self._inner_s: list[float] = []
@@ -98,6 +117,9 @@ class Run:
         self.writer, self.windows = writer, windows
         self.pipeline = Pipeline()
         self.probes = Probes()
+        self.distinguish = Distinguish()
+        self._fed: set[str] = set()
+        self._num_groups = 0
         self.latest: dict[str, float] = {}
         self.last_step: int | None = None
         self._episodes: OrderedDict[int, None] = OrderedDict()
@@ -126,7 +148,7 @@ class Run:
                 self._nonfinite[column] = self._nonfinite.get(column, 0) + count
             self._columns |= observed_columns(made)
             self._counts.append(slice_counts(made, fresh := self._fresh(made)))
-            self._pending.append((made, fresh))
+            self._pending.append((self._grouped(made), fresh))
 
     def _with_tools(self, arrays: dict[str, Any]) -> dict[str, Any]:
         """Without a declared table the tools with a slice of their own are the first 16 names seen."""
@@ -141,6 +163,28 @@ class Run:
         """Add a scoring of the fixed probe transcripts by the policy as it is at `step`; see `measure.probes`."""
         with self.isolated("probe"):
             self._probe_readings += self.probes.update(step, batch)
+
+    def gradients(
+        self,
+        step: int,
+        parts: Mapping[str, Any],
+        tokens: Mapping[str, int] | None = None,
+        gram: bool = False,
+    ) -> None:
+        """Add the per-trajectory gradients of `step`: slice -> (n, d) vectors, of all weights or a small head, or with `gram`
+        slice -> (n, n) Gram matrices. `tokens`: slice -> gradient tokens. One call a step, with all of its trajectories; of
+        several ranks, views show the first one's. See `measure.gradients`."""
+        with self.isolated("gradients"):
+            self._fed.add("gradient")
+            self._probe_readings += step_readings(step, gradient_values(parts, tokens, gram))
+
+    def cross_scores(self, step: int, scores: Any, own: Any) -> None:
+        """Add a scoring of R responses under P prompts at `step`: `scores` (R, P) mean log-probabilities a token, `own` (R,)
+        the prompt each response answers, counted from 0. See `measure.distinguish`."""
+        with self.isolated("cross scores"):
+            self._fed.add("cross_scores")
+            found = self.distinguish.update(scores, own)
+            self._probe_readings += step_readings(step, [("all", value, counts) for value, counts in found])
 
     def tool_call(self, call: ToolCall) -> None:
         """Record one tool call; written at the next flush."""
@@ -214,6 +258,7 @@ class Run:
         self._probe_readings: list[Reading] = []
         self.pending_tools: list[ToolCall] = []
         self._failed_now = False
+        self._groups: dict[int, int] = {}
 
     def _flush(
         self, step: int, metrics: dict[str, float], absent: dict[str, str], duration_s: float | None
@@ -226,6 +271,7 @@ class Run:
         self.last_step = step
         if self.probes.last is None:
             absent = {"lagged_drift": "no probe transcripts were scored", **absent}
+        absent = {what: why for what, why in _UNFED.items() if what not in self._fed} | absent
         numbers = self._aggregates.add(step, metrics)
         if "reward" not in numbers and "reward" not in self._columns:
             absent = {
@@ -292,11 +338,28 @@ class Run:
         readings: list[Reading] = []
         closed, pair = self.windows.add(first, step, states)
         for name, done in closed:
+            self._keep_exemplars(name, done)
             found = readings_of(name, done.window, done.states[name], self._shift)
             readings += self._aggregates.apply(found, done.window) if name == "all" else found
         if pair is not None:
             readings += pair_readings(pair.window, pair.states)
         return readings
+
+    def _keep_exemplars(self, name: str, done: Closed) -> None:
+        if name in EXEMPLAR_SLICES:
+            with self.isolated("write exemplars"):  # the decoder is the user's
+                rows = exemplar_row(name, done.window, done.states[name], self.token_text)
+                self.writer.write("exemplars", rows)
+
+    def _grouped(self, batch: TokenBatch) -> TokenBatch:
+        """Groups numbered for this run: the same number is the same prompt within a step, never across steps."""
+        if batch.group is None:
+            return batch
+        values, inverse = np.unique(batch.group, return_inverse=True)
+        for value in values.tolist():
+            if value not in self._groups:
+                self._groups[value], self._num_groups = self._num_groups, self._num_groups + 1
+        return replace(batch, group=np.array([self._groups[v] for v in values.tolist()], np.int64)[inverse])
 
     def _step_row(
         self,

@@ -55,6 +55,18 @@ def captured(run):
     return batches
 
 
+def places(batches):
+    """(episode, position) -> (batch, place of the token in it)."""
+    return {
+        (int(episode), position): (batch, int(start) + position)
+        for batch in batches
+        for episode, start, length in zip(
+            batch.episode_id, np.cumsum(batch.lengths) - batch.lengths, batch.lengths.tolist(), strict=True
+        )
+        for position in range(length)
+    }
+
+
 def last_row(folder):
     return load_view(folder).steps[-1]
 
@@ -89,6 +101,15 @@ def test_trl_defaults_give_drift_through_our_own_copy(tiny, tmp_path):
     assert math.isfinite(row["metrics"]["loss"])
     assert "same policy" in row["not_observed"]["staleness"]
     assert "sampler" in row["not_observed"]["mismatch"]
+    worst = load_view(tmp_path / "run").exemplars[-1]["tokens"]["drift"]
+    place_of = places(batches)
+    assert worst
+    for value, theta, ref, episode, position, _, _, token, text in worst:
+        batch, place = place_of[episode, position]
+        assert token == batch.token_ids[place]
+        assert text == tokenizer.decode([token])
+        assert (theta, ref) == pytest.approx((batch.logprobs[place], batch.ref_logprobs[place]), rel=1e-5)
+        assert value == pytest.approx(abs(theta - ref), rel=1e-4, abs=1e-6)
 
 
 def test_the_reference_equals_a_clean_model(tiny, tmp_path):

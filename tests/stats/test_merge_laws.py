@@ -12,7 +12,7 @@ import pytest
 
 from tests.stats.distributions import MAKERS, Float32, stream
 from trimtab.errors import SummaryError
-from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, Summary, Tally, TopK
+from trimtab.stats import ClusterTail, Counts, LogMoments, LogSketch, Moments, Summary, Tally, TopK
 
 Feed = Callable[[Any, Float32, slice], None]
 
@@ -40,6 +40,11 @@ CLASSES: dict[str, tuple[Callable[[], Summary], Feed, Summary]] = {
         lambda: Tally(rows=5, kinds=3),
         lambda s, x, part: s.update((np.arange(x.size) % 3)[part], _rows(x)[part]),
         Tally(rows=5, kinds=4),
+    ),
+    "Counts": (
+        lambda: Counts(5, 2),
+        lambda s, x, part: s.add(np.stack([np.bincount(_rows(x)[part], minlength=5)] * 2, axis=1)),
+        Counts(5, 3),
     ),
     "ClusterTail": (
         lambda: ClusterTail(clusters=8),

@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from trimtab.capture.experts import EXPERT_COLUMNS
 from trimtab.records import LOGPROB_COLUMNS, Bool, TokenBatch
 
 __all__ = ["join_batches"]
 
 _TOKENS = ("loss_mask", "phase", "tool", "turn", "source")
-_OPTIONAL = (*LOGPROB_COLUMNS, "advantages", "entropy", "reward", "policy_version")
+_OPTIONAL = (
+    *LOGPROB_COLUMNS, "advantages", "entropy", "reward", "policy_version", "token_ids", "group", *EXPERT_COLUMNS
+)  # fmt: skip
 
 
 def join_batches(pairs: Sequence[tuple[TokenBatch, Bool]]) -> list[tuple[TokenBatch, Bool]]:
@@ -22,8 +25,8 @@ def join_batches(pairs: Sequence[tuple[TokenBatch, Bool]]) -> list[tuple[TokenBa
 
     Each comes with a flag a sequence (B,), which is joined the same way.
 
-    Only what measures read is kept: per-token ids, groups and reward parts are dropped. Policy versions are moved so that
-    every token keeps its age under the newest current version.
+    Only what measures read is kept: reward parts and stop reasons are dropped. A `group` is the same prompt wherever its
+    number comes again. Policy versions are moved so that every token keeps its age under the newest current version.
     """
     found = []
     for _, group in groupby(pairs, key=lambda pair: _kind(pair[0])):
@@ -33,7 +36,9 @@ def join_batches(pairs: Sequence[tuple[TokenBatch, Bool]]) -> list[tuple[TokenBa
 
 
 def _kind(batch: TokenBatch) -> tuple[Any, ...]:
-    present = tuple(name for name in _OPTIONAL if getattr(batch, name) is not None)
+    present = tuple(
+        (name, column.shape[1:]) for name in _OPTIONAL if (column := getattr(batch, name)) is not None
+    )
     tables = (batch.tool_names, batch.source_names, batch.reference, batch.same)
     return (
         present,
@@ -60,8 +65,6 @@ def _join(batches: list[TokenBatch]) -> TokenBatch:
         name: np.concatenate([getattr(batch, name) for batch in batches]) for name in names
     }
     changes |= {
-        "token_ids": None,
-        "group": None,
         "reward_parts": {},
         "stop_reason": None,
     }

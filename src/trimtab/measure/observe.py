@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from trimtab.capture.slices import Cells, cells_of
 from trimtab.measure.clip import add_clip
+from trimtab.measure.fills import fill
 from trimtab.measure.lag import add_lag
 from trimtab.measure.ratios import RATIOS, Ratio, log_ratio, why_not
 from trimtab.measure.state import SliceState
@@ -98,7 +99,8 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
     _add_plain(run, states)
     _add_mass(run, weights, states)
     by_cells = {cells.slices[name]: state for name, state in states.items()}
-    return {name: by_cells[rows] for name, rows in names.items()}  # slices of the same cells share one state
+    shared = {name: by_cells[rows] for name, rows in names.items()}  # slices of the same cells share one
+    return fill(batch, cells.sequence, found, shared)
 
 
 def nonfinite_columns(batch: TokenBatch) -> dict[str, int]:

@@ -13,7 +13,8 @@ from typing import Any
 
 from trimtab.catalog import LAG_BUCKETS
 from trimtab.errors import SummaryError
-from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, Tally, TopK
+from trimtab.measure.worst import Worst
+from trimtab.stats import ClusterTail, Counts, LogMoments, LogSketch, Moments, Tally, TopK
 
 __all__ = ["PARTS", "Accumulator", "SliceState"]
 
@@ -30,10 +31,12 @@ PARTS: dict[str, type[Any]] = {
     "mass": LogSketch,  # |A w| a token
     "clip": Tally,  # side of the clip range by sign of the advantage
     **dict.fromkeys(LAG_BUCKETS, LogSketch),  # x of the tokens of one age
+    "layers": Counts,  # agreement of routes by layer
+    "worst": Worst,  # the worst tokens; rows of their own on disk
 }
 """Part name -> class. A state's key is `<what>/<part>`, e.g. `drift/sketch`."""
 
-NOT_STORED = frozenset({"upper", "lower"})
+NOT_STORED = frozenset({"upper", "lower", "worst"})
 _HEAD = "<qqqqqdd"
 
 

@@ -7,18 +7,23 @@ import math
 from collections.abc import Mapping
 
 from trimtab.measure.aggregates import aggregates
+from trimtab.measure.borders import borders
 from trimtab.measure.chi2 import chi2
 from trimtab.measure.clip import clip
 from trimtab.measure.concentration import concentration
 from trimtab.measure.entropy import entropy
 from trimtab.measure.ess import ess
+from trimtab.measure.fills import NOTED
 from trimtab.measure.first_order import first_order
 from trimtab.measure.growth import tail_ratio
 from trimtab.measure.hill import hill
 from trimtab.measure.khat import khat
 from trimtab.measure.kl import kl
 from trimtab.measure.lag import lag
+from trimtab.measure.ngrams import ngrams
+from trimtab.measure.rare import rare
 from trimtab.measure.ratios import RATIOS
+from trimtab.measure.routing import routing
 from trimtab.measure.shift import WindowShift
 from trimtab.measure.state import SliceState
 from trimtab.measure.support import support
@@ -41,6 +46,10 @@ MEASURES: dict[str, Measure] = {
     "first_order": first_order,
     "support": support,
     "entropy": entropy,
+    "borders": borders,
+    "rare": rare,
+    "routing": routing,
+    "ngrams": ngrams,
 }
 
 
@@ -63,12 +72,12 @@ def pair_readings(window: Window, states: Mapping[str, SliceState]) -> list[Read
 
 
 def not_observed(states: Mapping[str, SliceState]) -> dict[str, str]:
-    """Ratio -> why it was not observed, from the states of a step; an observed ratio is absent."""
+    """Ratio, or a name of `NOTED`, -> why it was not observed, from the states of a step; what was is absent."""
     reasons: dict[str, str] = {}
     for state in states.values():
-        for ratio in RATIOS:
-            if f"{ratio}/sketch" not in state.parts and f"not {ratio}" in state.notes:
-                reasons[ratio] = state.notes[f"not {ratio}"]
+        for what, part in {**{ratio: f"{ratio}/sketch" for ratio in RATIOS}, **NOTED}.items():
+            if part not in state.parts and f"not {what}" in state.notes:
+                reasons[what] = state.notes[f"not {what}"]
     return reasons
 
 

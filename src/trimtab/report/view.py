@@ -21,6 +21,7 @@ from trimtab.detect.rules import RULES
 from trimtab.detect.verdict import Evidence, Verdict, judge
 from trimtab.errors import RunError
 from trimtab.measure.pack import unpack_states
+from trimtab.measure.records import recorded
 from trimtab.measure.shift import WindowShift
 from trimtab.measure.state import SliceState
 from trimtab.measure.steps import StepAggregates
@@ -61,6 +62,7 @@ class RunView:
         self.steps = _merge_steps(self.reader.rows("steps"))
         self.errors = self.reader.rows("errors")
         self.tools = self.reader.rows("tools")
+        self.exemplars = self.reader.rows("exemplars")
         self.pipeline = Pipeline()
         if len(self.reader.ranks) <= 1:
             self.readings = ReadingRows(self.reader.rows("readings"))
@@ -135,7 +137,7 @@ class RunView:
         lagged = [
             r for row in self.reader.rows("readings", self.reader.ranks[0]) for r in readings_from_row(row)
         ]
-        found += [reading for reading in lagged if reading.key.startswith("lagged_drift/")]
+        found += [reading for reading in lagged if recorded(reading.key)]
         return sorted((replace(reading, state=None) for reading in found), key=lambda reading: reading.step)
 
     def _replay(self) -> None:
@@ -156,7 +158,7 @@ class RunView:
         return Evidence(
             num_steps=len(self.steps),
             observed=frozenset(observed | arrived),
-            not_observed=why,
+            not_observed={what: reason for what, reason in why.items() if what in families},
             num_windows=self.readings.num_windows(families),
             judged=self.pipeline.judged(),
             pending=self.pipeline.pending(),

@@ -5,6 +5,7 @@
     Moments      mean, variance, extremes of plain values
     Tally        counts of exclusive kinds, exact
     TopK         the k largest values, exact
+    Counts       a small table of whole numbers
     pareto_khat  tail shape of importance weights, from those
     ClusterTail  bootstrap intervals of quantiles, by trajectory
     two_sample   KS, Wasserstein-1 and the design effect, of two histograms
@@ -14,6 +15,7 @@ All obey the merge laws (`summary.py`). Only numpy below.
 """
 
 from trimtab.stats.clusters import ClusterTail, ratio_interval
+from trimtab.stats.counts import Counts
 from trimtab.stats.hill import HillFit, hill
 from trimtab.stats.log_moments import LogMoments
 from trimtab.stats.log_sketch import LogSketch
@@ -27,6 +29,7 @@ from trimtab.stats.two_sample import design_effect, ks_critical, ks_distance, wa
 
 __all__ = [
     "ClusterTail",
+    "Counts",
     "HillFit",
     "LogMoments",
     "LogSketch",

@@ -71,11 +71,11 @@ class LogSketch(LogQueries):
         """A one-row sketch of the given rows together. SummaryError if one does not exist or comes twice."""
         at = inputs.chosen(rows, self.rows)
         out = LogSketch(1, *self._parameters()[1:])
+        for mine, whole in zip(out._arrays()[:3], self._arrays()[:3], strict=True):
+            mine[0] = whole[at].sum(axis=0)
         for row in at:
-            part = LogSketch(1, *self._parameters()[1:])
-            for mine, whole in zip(part._arrays(), self._arrays(), strict=True):
-                mine[0] = whole[row]
-            out._absorb(part)
+            one = slice(row, row + 1)
+            exp_sums.absorb(out._exp_state(), (self._exp_sums[one], self._low[one], self._high[one]))
         return out
 
     def _add(self, x: Float32, cells: Array | None, calm: exp_sums.State) -> None:

@@ -56,6 +56,7 @@ def arrays_of(
         "loss_mask": exists & ~external,
         "exists": exists,
         "tool_tokens": external,
+        "token_ids": batch["completion_ids"].cpu().numpy(),
         "advantages": advantages,
         "reference": reference,
         "same": same,

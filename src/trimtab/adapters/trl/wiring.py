@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import transformers
@@ -62,6 +62,7 @@ def watch(
         "transformers": transformers.__version__,
         "ranks": trainer.accelerator.num_processes,
     }
+    open_with.setdefault("token_text", _decoder(trainer))
     run = open_run(folder, rank=trainer.accelerator.process_index, config=config, strict=strict, **open_with)
     capture: Any = None
     if isinstance(trainer, trl.GRPOTrainer):
@@ -73,3 +74,11 @@ def watch(
     StepCloser(trainer, run, capture, log_readings)
     trainer.trimtab_run = run
     return run
+
+
+def _decoder(trainer: Any) -> Callable[[int], str] | None:
+    """The text of one token id, where the trainer has a tokenizer."""
+    processor = getattr(trainer, "processing_class", None)
+    tokenizer = getattr(processor, "tokenizer", processor)
+    decode = getattr(tokenizer, "decode", None)
+    return None if decode is None else lambda token: str(decode([token]))
