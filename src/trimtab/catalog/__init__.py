@@ -7,6 +7,7 @@ A reading's key is `<what>/<statistic>`. `docs/metrics.md` is generated from thi
 from __future__ import annotations
 
 from trimtab.catalog.bounds import BOUNDS
+from trimtab.catalog.episodes import EPISODES
 from trimtab.catalog.metrics import METRIC_NAMES, METRICS
 from trimtab.catalog.rows import Bound, Definition
 from trimtab.catalog.tokens import TAUS, TOKENS
@@ -30,7 +31,11 @@ WINDOW_TOKENS = 2_000
 WINDOW_TRAJECTORIES = 30
 """Trajectories a slice needs before a window is judged (house default: the bootstrap resamples trajectories)."""
 
-READINGS: dict[str, Definition] = {**TOKENS, **METRICS}
+READINGS: dict[str, Definition] = {
+    **TOKENS,
+    **METRICS,
+    **EPISODES,
+}
 
 
 def definition(key: str) -> Definition:

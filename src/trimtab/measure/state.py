@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trimtab.errors import SummaryError
-from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, TopK
+from trimtab.measure.groups import GroupSums
+from trimtab.stats import ClusterTail, EdgeCounts, LogMoments, LogSketch, Moments, TopK
 
 __all__ = ["PARTS", "Accumulator", "SliceState"]
 
@@ -25,6 +26,9 @@ PARTS: dict[str, type[Any]] = {
     "sequence": LogMoments,  # sequence log-weights
     "gap": LogSketch,  # first-order gap a sequence
     "values": Moments,  # a plain per-token or per-sequence quantity
+    "lengths": LogSketch,  # gradient tokens a sequence
+    "groups": GroupSums,  # rewards by group
+    "edges": EdgeCounts,  # rewards at the extremes
     "mass": LogSketch,  # |A w| a token
 }
 """Part name -> class. A state's key is `<what>/<part>`, e.g. `drift/sketch`."""

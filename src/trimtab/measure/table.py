@@ -16,9 +16,12 @@ from trimtab.measure.growth import tail_ratio
 from trimtab.measure.khat import khat
 from trimtab.measure.kl import kl
 from trimtab.measure.ratios import RATIOS
+from trimtab.measure.retokenise import retokenise
+from trimtab.measure.rewards import reward_parts, rewards
 from trimtab.measure.state import SliceState
 from trimtab.measure.support import support
 from trimtab.measure.tails import tails
+from trimtab.measure.text_shape import text_shape
 from trimtab.measure.value import Measure, Value
 from trimtab.records import Reading, Window
 
@@ -36,13 +39,19 @@ MEASURES: dict[str, Measure] = {
     "entropy": entropy,
 }
 
+OF_ALL: tuple[Measure, ...] = (aggregates, rewards, text_shape, retokenise)
+"""Measures of the slice `all` alone, most of them over whole sequences."""
+
 
 def readings_of(name: str, window: Window, state: SliceState) -> list[Reading]:
     """Every reading the state of slice `name` supports over `window`."""
     values = [value for measure in MEASURES.values() for value in measure(state)]
+    found = [_reading(value, name, window, state) for value in values]
     if name == "all":
-        values += list(aggregates(state))
-    return [_reading(value, name, window, state) for value in values]
+        whole = [value for measure in OF_ALL for value in measure(state)]
+        found += [_reading(value, name, window, state) for value in whole]
+        found += [_reading(value, part, window, state) for part, value in reward_parts(state)]
+    return found
 
 
 def pair_readings(window: Window, states: Mapping[str, SliceState]) -> list[Reading]:

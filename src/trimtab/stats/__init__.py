@@ -3,6 +3,7 @@
     LogSketch    log-histogram, sums (to 1e-7) and exact extremes of log-ratios, by slice cell
     LogMoments   ESS and E[w], E[w^2] of log-weights of any magnitude
     Moments      mean, variance, extremes of plain values
+    EdgeCounts   share of values at the extremes
     TopK         the k largest values, exact
     pareto_khat  tail shape of importance weights, from those
     ClusterTail  bootstrap intervals of quantiles, by trajectory
@@ -11,6 +12,7 @@ All obey the merge laws (`summary.py`). Only numpy below.
 """
 
 from trimtab.stats.clusters import ClusterTail, ratio_interval
+from trimtab.stats.edges import EdgeCounts
 from trimtab.stats.log_moments import LogMoments
 from trimtab.stats.log_sketch import LogSketch
 from trimtab.stats.moments import Moments
@@ -20,6 +22,7 @@ from trimtab.stats.top_k import TopK
 
 __all__ = [
     "ClusterTail",
+    "EdgeCounts",
     "LogMoments",
     "LogSketch",
     "Moments",
