@@ -29,7 +29,7 @@ class Difference:
         """As sums that merge."""
         sequences, tokens = Moments(), Moments()
         sequences.update([float(self.differs)])
-        tokens.update(np.arange(self.num_tokens) >= self.num_tokens - self.num_after)
+        tokens.update((np.arange(self.num_tokens) >= self.num_tokens - self.num_after).astype(np.float64))
         return {"retokenise_sequence/values": sequences, "retokenise_token/values": tokens}
 
 

@@ -57,6 +57,7 @@ def arrays_of(
         "exists": exists,
         "tool_tokens": external,
         "advantages": advantages,
+        "token_ids": batch["completion_ids"].cpu().numpy(),
         "reference": reference,
         "same": same,
         "absent": {name: why for name, why in _ABSENT.items() if name not in found},
