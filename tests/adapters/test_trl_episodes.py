@@ -95,24 +95,26 @@ def test_grpo_with_tools_gives_episodes_and_tools(tiny, tmp_path):
     assert all(0 <= value < 1 for value in values(run, "aggregate/repetition_frac"))
 
 
-def test_the_watchs_own_group_spread_is_trls(tiny, tmp_path, monkeypatch):
-    """Four sequences a group, two a micro-batch: TRL's own number is taken away, ours must equal it."""
+def test_group_spread_is_that_of_the_rewards_trl_computed(tiny, tmp_path):
+    """Groups of four in micro-batches of two, shuffled: the spread is taken over whole groups."""
     path, tokenizer = tiny
     config = grpo_config(tmp_path, per_device_train_batch_size=2, gradient_accumulation_steps=4, max_steps=3)
     trainer = GRPOTrainer(
         path, random_reward, args=config, train_dataset=text_rows(), processing_class=tokenizer
     )
-    run = watch(trainer, tmp_path / "run", reference="off", probes="off", state_every=1, **SMALL)
-    inner, theirs = run.flush, []
+    inner, spreads = trainer._calculate_rewards, []
 
-    def flush(step, metrics, *rest):
-        theirs.append(metrics.pop("reward_std"))
-        return inner(step, metrics, *rest)
+    def calculate(*args, **kwargs):
+        rewards = inner(*args, **kwargs)
+        spreads.append(rewards[:, 0].view(-1, 4).std(dim=1).mean().item())
+        return rewards
 
-    monkeypatch.setattr(run, "flush", flush)
+    trainer._calculate_rewards = calculate
+    watch(trainer, tmp_path / "run", reference="off", probes="off", state_every=1, **SMALL)
     trainer.train()
-    assert values(tmp_path / "run", "aggregate/reward_std") == pytest.approx(theirs, rel=1e-5)
+    assert values(tmp_path / "run", "aggregate/reward_std") == pytest.approx(spreads, rel=1e-5)
     assert load_view(tmp_path / "run").series("aggregate/reward_std", "all")[0].n_tokens == 2
+    assert "rewards/batch_std" in load_view(tmp_path / "run").steps[0]["metrics"]
 
 
 def pairs(count=16):

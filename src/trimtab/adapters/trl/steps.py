@@ -20,6 +20,9 @@ from trimtab.watch import Run
 
 __all__ = ["Capture", "StepCloser"]
 
+_RENAMED = {"reward_std": "rewards/batch_std"}
+"""TRL's `reward_std` is over all rewards of a step; ours of that name is within groups, and is computed from the batch."""
+
 
 class Capture(Protocol):
     """What a trainer-specific capture offers the step closer."""
@@ -108,7 +111,7 @@ class StepCloser(TrainerCallback):
             self.lengths[name] = len(values)
             numbers = [math.nan if value is None else float(value) for value in new]
             if numbers:
-                found[name] = (
+                found[_RENAMED.get(name, name)] = (
                     math.fsum(numbers) / len(numbers) if all(map(math.isfinite, numbers)) else math.nan
                 )
         return found
