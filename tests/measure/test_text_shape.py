@@ -101,3 +101,21 @@ def test_masked_sequences_are_left_out_and_counted():
     assert found["aggregate/empty_frac"].value == 0.5
     assert found["aggregate/empty_frac"].excluded == {"aggregate: sequence masked by the trainer": 1}
     assert found["length/p95"].n_tokens == 2
+
+
+def test_micro_batches_of_a_step_are_one_batch(rng):
+    """Also when some lack columns: each measure rests on the sequences that have what it needs."""
+    stop = ["eos", "length"] * 16
+    batch = episode_batch(rng, stop_reason=stop)
+    ids, logps = batch.token_ids.reshape(32, 30), batch.logprobs.reshape(32, 30)
+    parts = [
+        episode_batch(rng, sequences=8, token_ids=ids[i : i + 8], logprobs=logps[i : i + 8], reward=batch.reward[i : i + 8],
+                      reward_parts={}, group=batch.group[i : i + 8], stop_reason=stop[i : i + 8])
+        for i in range(0, 32, 8)
+    ]  # fmt: skip
+    bare = token_batch(np.ones((4, 7), bool), logprobs=np.full((4, 7), -1.0))
+    whole, split = readings([[batch]]), readings([[*parts[:2], bare, *parts[2:]]])
+    for name in ("truncated_frac", "repetition_frac", "correct_logp", "reward_length_corr", "zero_std_frac"):
+        one, two = whole["all", f"aggregate/{name}"], split["all", f"aggregate/{name}"]
+        assert (two.value, two.n_tokens) == (pytest.approx(one.value), one.n_tokens), name
+    assert split["all", "length/p95"].n_tokens == 36

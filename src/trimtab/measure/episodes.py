@@ -6,8 +6,11 @@ B sequences, N tokens of a batch. A trajectory counts once, when it is first see
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from itertools import groupby
 from typing import Any
+
+import numpy as np
 
 from trimtab.measure.declared import Declared
 from trimtab.measure.retokenise import Difference
@@ -25,25 +28,28 @@ class Episodes:
 
     declared: Declared = field(default_factory=Declared)
     held: SliceState = field(default_factory=SliceState)
-    rows: list[RewardRows] = field(default_factory=list)
-    looked_at: int = 0  # tokens of this step whose repetition was counted
+    pending: list[tuple[TokenBatch, Bool]] = field(default_factory=list)
 
     def add(self, batch: TokenBatch, fresh: Bool) -> None:
-        """Take what measures of whole sequences need of a batch; `fresh` (B,) marks trajectories seen for the first time."""
-        if not fresh.any():
-            return
-        parts, excluded, self.looked_at = text_parts(batch, fresh, self.looked_at)
-        self._absorb(parts, excluded)
-        if batch.reward is not None:
-            self.rows.append(RewardRows.of(batch, fresh))
+        """Keep a batch of the open step; `fresh` (B,) marks trajectories seen for the first time."""
+        if fresh.any():
+            self.pending.append((batch, fresh))
 
     def retokenised(self, difference: Difference) -> None:
         """Take one sequence that was encoded again."""
         self._absorb(difference.parts(), {})
 
     def close(self, step: int) -> None:
-        """The step is over: its rewards can be compared within their groups."""
-        rows, self.rows, self.looked_at = self.rows, [], 0
+        """The step is over: add its sequences up, and compare rewards within their groups."""
+        pending, self.pending = self.pending, []
+        rows: list[RewardRows] = []
+        looked_at = 0
+        for _, alike in groupby(pending, key=lambda pair: _kind(pair[0])):
+            batch, fresh = _joined(list(alike))
+            parts, excluded, looked_at = text_parts(batch, fresh, looked_at)
+            self._absorb(parts, excluded)
+            if batch.reward is not None:
+                rows.append(RewardRows.of(batch, fresh))
         if rows:
             whole = RewardRows.joined(rows)
             self._absorb(
@@ -65,3 +71,26 @@ class Episodes:
     def _absorb(self, parts: Mapping[str, Any], excluded: Mapping[str, int]) -> None:
         counts = {reason: count for reason, count in excluded.items() if count}
         self.held.absorb(SliceState(parts=dict(parts), excluded=counts))
+
+
+def _kind(batch: TokenBatch) -> tuple[Any, ...]:
+    """Batches of one kind have the same columns."""
+    arrays = tuple(f.name for f in fields(batch) if isinstance(getattr(batch, f.name), np.ndarray))
+    return arrays, batch.stop_reason is None, bool(batch.tool_names), tuple(batch.reward_parts)
+
+
+def _joined(pairs: list[tuple[TokenBatch, Bool]]) -> tuple[TokenBatch, Bool]:
+    """Batches of one kind as one: the cost of measuring is a cost a call. Their tables of names are the first one's."""
+    if len(pairs) == 1:
+        return pairs[0]
+    batches = [batch for batch, _ in pairs]
+    first = batches[0]
+    changes: dict[str, Any] = {
+        name: np.concatenate([getattr(batch, name) for batch in batches]) for name in _kind(first)[0]
+    }
+    changes["reward_parts"] = {
+        name: np.concatenate([batch.reward_parts[name] for batch in batches]) for name in first.reward_parts
+    }
+    if first.stop_reason is not None:
+        changes["stop_reason"] = tuple(reason for batch in batches for reason in batch.stop_reason or ())
+    return replace(first, **changes), np.concatenate([fresh for _, fresh in pairs])

@@ -52,8 +52,6 @@ class ToolHealth:
         self.window_first = step if self.window_first < 0 else self.window_first
         for call in calls:
             self._add(call, step)
-        for use in self.tools.values():
-            use.settle()
         self.steps, self.episodes = self.steps + 1, self.episodes + episodes
         if self.steps < STEP_WINDOW:
             return []
@@ -79,7 +77,9 @@ class ToolHealth:
 
     def _add(self, call: ToolCall, step: int) -> None:
         name = named(call.name or "(no name)", self.tools, MAX_TOOLS)
-        self.tools.setdefault(name, ToolUse()).take(call, step)
+        if name not in self.tools:
+            self.tools[name] = ToolUse()
+        self.tools[name].take(call, step)
         argument = self.declared.key_arguments.get(call.name)
         if argument is None or argument not in call.arguments:
             return

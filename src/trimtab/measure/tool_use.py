@@ -17,6 +17,7 @@ __all__ = ["OTHER", "ToolUse", "UseCount", "error_kind", "named"]
 
 OTHER = "other"
 MAX_KINDS = 16
+_FEW = 1_024  # calls kept before they go into the histograms
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 
 
@@ -50,11 +51,13 @@ class ToolUse(UseCount):
         """One call at `step`."""
         self.add(step)
         self.fresh.append((call.latency_s, call.result_size))
+        if len(self.fresh) >= _FEW:
+            self.settle()
         if call.error:
             self.failures[named(error_kind(call.error), self.failures, MAX_KINDS)] += 1
 
     def settle(self) -> None:
-        """Move the calls of a step into the histograms, in one update."""
+        """Move what is kept of calls into the histograms, in one update."""
         if self.fresh:
             values = np.array(self.fresh, np.float32)
             self.latency.update(np.ascontiguousarray(values[:, 0]))
@@ -63,6 +66,7 @@ class ToolUse(UseCount):
 
     def values(self, total: int, episodes: int) -> Iterator[tuple[str, float, int]]:
         """Key, value and what it rests on, of the open window; `total` calls of all tools in `episodes`."""
+        self.settle()
         failed = sum(self.failures.values())
         timed = self.latency.count
         yield "tools/calls", float(self.calls), self.calls
