@@ -113,6 +113,7 @@ def test_a_trajectory_trained_on_twice_counts_once(rng):
     gathered.add(batch, np.arange(32) < 8)
     gathered.add(batch, np.zeros(32, bool))
     gathered.close(0)
+    gathered.fill({})
     assert gathered.held.parts["reward/edges"].count == 8
 
 

@@ -1,4 +1,4 @@
-"""Sums over whole sequences of each step, gathered as batches come and handed to the state of the slice `all`.
+"""Sums over whole sequences, gathered as batches come and handed to the state of the slice `all` when it is measured.
 
 B sequences, N tokens of a batch. A trajectory counts once, when it is first seen.
 """
@@ -17,7 +17,7 @@ from trimtab.measure.retokenise import Difference
 from trimtab.measure.rewards import RewardRows
 from trimtab.measure.state import SliceState
 from trimtab.measure.text_shape import text_parts
-from trimtab.records import Bool, TokenBatch
+from trimtab.records import Bool, Int64, TokenBatch
 
 __all__ = ["Episodes"]
 
@@ -28,36 +28,27 @@ class Episodes:
 
     declared: Declared = field(default_factory=Declared)
     held: SliceState = field(default_factory=SliceState)
-    pending: list[tuple[TokenBatch, Bool]] = field(default_factory=list)
+    open: list[tuple[TokenBatch, Bool]] = field(default_factory=list)
+    closed: list[tuple[TokenBatch, Bool, Int64]] = field(default_factory=list)
 
     def add(self, batch: TokenBatch, fresh: Bool) -> None:
         """Keep a batch of the open step; `fresh` (B,) marks trajectories seen for the first time."""
         if fresh.any():
-            self.pending.append((batch, fresh))
+            self.open.append((batch, fresh))
 
     def retokenised(self, difference: Difference) -> None:
         """Take one sequence that was encoded again."""
         self._absorb(difference.parts(), {})
 
     def close(self, step: int) -> None:
-        """The step is over: add its sequences up, and compare rewards within their groups."""
-        pending, self.pending = self.pending, []
-        rows: list[RewardRows] = []
-        looked_at = 0
-        for _, alike in groupby(pending, key=lambda pair: _kind(pair[0])):
-            batch, fresh = _joined(list(alike))
-            parts, excluded, looked_at = text_parts(batch, fresh, looked_at)
-            self._absorb(parts, excluded)
-            if batch.reward is not None:
-                rows.append(RewardRows.of(batch, fresh))
-        if rows:
-            whole = RewardRows.joined(rows)
-            self._absorb(
-                *whole.parts(0 if self.declared.groups_span_steps else step, self.declared.solved_at)
-            )
+        """The step is over: what came since the last one is of it."""
+        number = 0 if self.declared.groups_span_steps else step
+        self.closed += [(b, fresh, np.full(b.num_sequences, number)) for b, fresh in self.open]
+        self.open = []
 
     def fill(self, states: dict[str, SliceState]) -> None:
-        """Hand what is held over to the slice `all` of `states`, if it is there."""
+        """Add up the closed steps and hand what is held over to the slice `all` of `states`, if it is there."""
+        self._add_up()
         every = states.get("all")
         if every is None:
             return
@@ -67,6 +58,19 @@ class Episodes:
             excluded={**every.excluded, **self.held.excluded},
         )
         self.held = SliceState()
+
+    def _add_up(self) -> None:
+        closed, self.closed = self.closed, []
+        rows: list[RewardRows] = []
+        looked_at = 0
+        for _, alike in groupby(closed, key=lambda item: _kind(item[0])):
+            batch, fresh, step = _joined(list(alike))
+            parts, excluded, looked_at = text_parts(batch, fresh, looked_at)
+            self._absorb(parts, excluded)
+            if batch.reward is not None:
+                rows.append(RewardRows.of(batch, fresh, step))
+        if rows:
+            self._absorb(*RewardRows.joined(rows).parts(self.declared.solved_at))
 
     def _absorb(self, parts: Mapping[str, Any], excluded: Mapping[str, int]) -> None:
         counts = {reason: count for reason, count in excluded.items() if count}
@@ -79,11 +83,11 @@ def _kind(batch: TokenBatch) -> tuple[Any, ...]:
     return arrays, batch.stop_reason is None, bool(batch.tool_names), tuple(batch.reward_parts)
 
 
-def _joined(pairs: list[tuple[TokenBatch, Bool]]) -> tuple[TokenBatch, Bool]:
+def _joined(items: list[tuple[TokenBatch, Bool, Int64]]) -> tuple[TokenBatch, Bool, Int64]:
     """Batches of one kind as one: the cost of measuring is a cost a call. Their tables of names are the first one's."""
-    if len(pairs) == 1:
-        return pairs[0]
-    batches = [batch for batch, _ in pairs]
+    if len(items) == 1:
+        return items[0]
+    batches = [batch for batch, _, _ in items]
     first = batches[0]
     changes: dict[str, Any] = {
         name: np.concatenate([getattr(batch, name) for batch in batches]) for name in _kind(first)[0]
@@ -93,4 +97,5 @@ def _joined(pairs: list[tuple[TokenBatch, Bool]]) -> tuple[TokenBatch, Bool]:
     }
     if first.stop_reason is not None:
         changes["stop_reason"] = tuple(reason for batch in batches for reason in batch.stop_reason or ())
-    return replace(first, **changes), np.concatenate([fresh for _, fresh in pairs])
+    flags, steps = (np.concatenate([item[i] for item in items]) for i in (1, 2))
+    return replace(first, **changes), flags, steps

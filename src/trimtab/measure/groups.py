@@ -13,11 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MAX_GROUPS", "GroupSums", "GroupTotals"]
+__all__ = ["MAX_GROUPS", "GroupSums", "GroupTotals", "step_groups"]
 
 MAX_GROUPS = 4_096
 """Groups kept open; beyond it the oldest are closed, and what comes of them later counts as a group of its own."""
 
+Ints = npt.NDArray[np.int64]
 _ROW = struct.Struct("<4q4d")
 _HEAD = struct.Struct("<5qd")
 
@@ -76,13 +77,13 @@ class GroupSums:
 
     def update(
         self,
-        step: int,
+        step: npt.ArrayLike,
         group: npt.NDArray[np.int64],
         reward: npt.NDArray[np.float64],
         solved_at: float | None,
     ) -> None:
-        """Add finite rewards (B,) of groups (B,); solved is a reward of at least `solved_at`."""
-        ids, where = np.unique(group, return_inverse=True)
+        """Add finite rewards (B,) of groups (B,) of a step, or of steps (B,); solved is a reward of at least `solved_at`."""
+        steps, ids, where = step_groups(np.broadcast_to(step, group.shape), group)
         count = np.bincount(where, minlength=ids.size)
         passed = reward >= (math.inf if solved_at is None else solved_at)
         solved = np.bincount(where, weights=passed, minlength=ids.size).astype(np.int64)
@@ -91,9 +92,9 @@ class GroupSums:
         top, bottom = np.full(ids.size, -np.inf), np.full(ids.size, -np.inf)
         np.maximum.at(top, where, reward)
         np.maximum.at(bottom, where, -reward)
-        columns = (a.tolist() for a in (ids, count, solved, total, square, top, bottom))
-        for key, *row in zip(*columns, strict=True):
-            self._add((step, key), Row(*row))
+        columns = (a.tolist() for a in (steps, ids, count, solved, total, square, top, bottom))
+        for at, key, *row in zip(*columns, strict=True):
+            self._add((at, key), Row(*row))
         self._bound()
 
     def totals(self) -> GroupTotals:
@@ -131,6 +132,18 @@ class GroupSums:
     def _bound(self) -> None:
         for key in sorted(self.rows)[: max(0, len(self.rows) - MAX_GROUPS)]:
             self.closed = _plus(self.closed, _judge(self.rows.pop(key))._replace(closed_early=1))
+
+
+def step_groups(step: Ints, group: Ints) -> tuple[Ints, Ints, Ints]:
+    """Step and group (G,) of the pairs that occur in step (B,), group (B,), and the place of each row's pair (B,).
+
+    >>> [a.tolist() for a in step_groups(np.array([1, 1, 2]), np.array([5, 5, 5]))]
+    [[1, 2], [5, 5], [0, 0, 1]]
+    """
+    steps, at = np.unique(step, return_inverse=True)
+    ids, of = np.unique(group, return_inverse=True)
+    pairs, where = np.unique(at * max(1, ids.size) + of, return_inverse=True)
+    return steps[pairs // max(1, ids.size)], ids[pairs % max(1, ids.size)], where
 
 
 def _judge(row: Row) -> GroupTotals:

@@ -1,6 +1,6 @@
 """How are rewards distributed, within groups and against length? A mean hides groups that give no gradient.
 
-B sequences of a step. DAPO (arXiv 2503.14476) drops groups of equal rewards; LLD (arXiv 2512.04220) watches the
+B sequences. DAPO (arXiv 2503.14476) drops groups of equal rewards; LLD (arXiv 2512.04220) watches the
 likelihood of correct responses fall before a collapse.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.measure.groups import GroupSums
+from trimtab.measure.groups import GroupSums, step_groups
 from trimtab.measure.rows import own_counts, own_means
 from trimtab.measure.state import SliceState
 from trimtab.measure.value import Value
@@ -27,8 +27,9 @@ _PART = "reward_part:"
 
 @dataclass(frozen=True)
 class RewardRows:
-    """Per sequence (B,): reward, gradient tokens, their mean log-probability (nan: none), group (None: not given)."""
+    """Per sequence (B,): step, reward, gradient tokens, their mean log-probability (nan: none), group (None: not given)."""
 
+    step: Int64
     reward: Float64
     length: Int64
     logp: Float64
@@ -36,7 +37,7 @@ class RewardRows:
     parts_of: Mapping[str, Float64] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, batch: TokenBatch, fresh: Bool) -> RewardRows:
+    def of(cls, batch: TokenBatch, fresh: Bool, step: Int64) -> RewardRows:
         """The rows of a batch that has rewards, of trajectories seen for the first time."""
         assert batch.reward is not None
         logps = next(
@@ -44,6 +45,7 @@ class RewardRows:
         )
         means = np.full(batch.num_sequences, np.nan) if logps is None else own_means(batch, logps)
         return cls(
+            step[fresh],
             batch.reward[fresh],
             own_counts(batch)[fresh],
             means[fresh],
@@ -53,10 +55,11 @@ class RewardRows:
 
     @classmethod
     def joined(cls, rows: Sequence[RewardRows]) -> RewardRows:
-        """All rows of a step; groups only when every batch gave them. A part a batch lacks is nan there."""
+        """All rows; groups only when every batch gave them. A part a batch lacks is nan there."""
         names = dict.fromkeys(name for one in rows for name in one.parts_of)
         groups = [one.group for one in rows if one.group is not None]
         return cls(
+            np.concatenate([one.step for one in rows]),
             np.concatenate([one.reward for one in rows]),
             np.concatenate([one.length for one in rows]),
             np.concatenate([one.logp for one in rows]),
@@ -67,8 +70,8 @@ class RewardRows:
             },
         )
 
-    def parts(self, step: int, solved_at: float | None) -> tuple[dict[str, Any], dict[str, int]]:
-        """Sums of the step, and what was left out."""
+    def parts(self, solved_at: float | None) -> tuple[dict[str, Any], dict[str, int]]:
+        """Sums of the rows, and what was left out."""
         fine = np.isfinite(self.reward)
         excluded = {"aggregate: reward not finite": int((~fine).sum())}
         found: dict[str, Any] = {"reward/edges": _sums(EdgeCounts(), self.reward)}
@@ -80,7 +83,7 @@ class RewardRows:
             found[f"{_PART}{name}/values"] = _sums(Moments(), values)
         if self.group is not None:
             sums = GroupSums()
-            sums.update(step, self.group[fine], self.reward[fine], solved_at)
+            sums.update(self.step[fine], self.group[fine], self.reward[fine], solved_at)
             label = "solved" if solved_at is not None else "reward"
             found[f"{label}/groups"] = sums
         correct = self._correct(fine, solved_at)
@@ -94,8 +97,8 @@ class RewardRows:
             return fine & (self.reward >= solved_at)
         if self.group is None or not fine.any():
             return None
-        ids, where = np.unique(self.group[fine], return_inverse=True)
-        mean = np.bincount(where, weights=self.reward[fine], minlength=ids.size) / np.bincount(where)
+        _, _, where = step_groups(self.step[fine], self.group[fine])
+        mean = np.bincount(where, weights=self.reward[fine]) / np.bincount(where)
         chosen = np.zeros(fine.size, bool)
         chosen[fine] = self.reward[fine] > mean[where]
         return chosen

@@ -33,7 +33,7 @@ MASKED = "masked"
 NGRAM = 4
 _HASH_BITS = 40  # of a 4-gram, below 24 bits of its row: one false repeat in a thousand rows of 40,000 tokens
 MAX_LOOKED_AT = 16_384
-"""Own tokens of a step whose repetition is counted (house default: about a millisecond)."""
+"""Own tokens, of the steps that are measured together, whose repetition is counted (house default: about a millisecond)."""
 
 
 def text_parts(
@@ -142,7 +142,7 @@ def _turns(batch: TokenBatch, own: Int64) -> tuple[Int64, Int64]:
 
 
 def _repetition(batch: TokenBatch, wrote: Bool, own: Int64, looked_at: int) -> tuple[Float64, int]:
-    """Shares of the first sequences that fit under `MAX_LOOKED_AT` in this step."""
+    """Shares of the first sequences that fit under `MAX_LOOKED_AT`."""
     assert batch.token_ids is not None
     total = looked_at + np.cumsum(np.where(wrote, own, 0))
     chosen = wrote & (total <= MAX_LOOKED_AT)
