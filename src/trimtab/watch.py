@@ -12,7 +12,7 @@ import os
 import time
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from types import TracebackType
@@ -26,17 +26,21 @@ from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
 from trimtab.detect.pipeline import Pipeline
 from trimtab.errors import RunError, TrimtabError
 from trimtab.measure.aggregates import TRAINER_KEYS, as_numbers
+from trimtab.measure.declared import Declared
 from trimtab.measure.distinguish import Distinguish
+from trimtab.measure.episodes import Episodes
 from trimtab.measure.exemplars import EXEMPLAR_SLICES, exemplar_row
 from trimtab.measure.gradients import gradient_values
 from trimtab.measure.observe import nonfinite_columns, observe
 from trimtab.measure.pack import StateBlocks
 from trimtab.measure.probes import Probes
 from trimtab.measure.records import step_readings
+from trimtab.measure.retokenise import difference
 from trimtab.measure.shift import WindowShift
 from trimtab.measure.state import Accumulator, SliceState
 from trimtab.measure.steps import StepAggregates, observed_columns
 from trimtab.measure.table import not_observed, pair_readings, readings_of
+from trimtab.measure.tool_health import ToolHealth, replay_tools
 from trimtab.measure.windows import Closed, WindowSet
 from trimtab.records import Alarm, Reading, TokenBatch
 from trimtab.runs import RunReader, RunWriter
@@ -73,21 +77,30 @@ def open_run(
     min_tokens: int = WINDOW_TOKENS,
     min_trajectories: int = WINDOW_TRAJECTORIES,
     token_text: Callable[[int], str] | None = None,
+    required_tools: Sequence[str] = (),
+    key_arguments: Mapping[str, str] | None = None,
+    required_files: Sequence[str] = (),
+    solved_at: float | None = None,
+    groups_span_steps: bool = False,
 ) -> Run:
     """Open a run folder, new or to be resumed, for one rank's writing.
 
     `state_every`: steps a stored histogram covers at first (it doubles with the run's age). `min_tokens` and
-    `min_trajectories`: what a slice needs before a window is judged. `token_text`: the text of a token id, written beside the worst tokens.
-    `strict` re-raises the monitor's own failures.
-    Raises RunError when the folder is something else, or of a newer format.
+    `min_trajectories`: what a slice needs before a window is judged. `token_text`: the text of a token id, written beside
+    the worst tokens. `strict` re-raises the monitor's own failures.
+    `required_tools` to `groups_span_steps` say what cannot be seen: which tools and files should be used, and so on; see
+    `trimtab.measure.declared.Declared`.
+    Raises RunError when the folder is something else, or of a newer format, or a declaration cannot hold.
     """
+    said = Declared(required_tools, key_arguments or {}, required_files, solved_at, groups_span_steps)
     windows = {"min_tokens": min_tokens, "min_trajectories": min_trajectories}
     return Run(
-        RunWriter(folder, rank, {**(config or {}), **windows}),
+        RunWriter(folder, rank, {**(config or {}), **windows, **said.config()}),
         WindowSet(min_tokens, min_trajectories),
         strict=strict,
         state_every=state_every,
         token_text=token_text,
+        declared=said,
     )
 
 
@@ -105,8 +118,10 @@ class Run:
         strict: bool,
         state_every: int,
         token_text: Callable[[int], str] | None = None,
+        declared: Declared | None = None,
     ) -> None:
         self.strict, self.state_every, self.token_text = strict, state_every, token_text
+        self.declared = declared or Declared()
         self.num_failures = 0
         self._costs: dict[str, float] = {}
         self._inner_s: list[float] = []
@@ -118,6 +133,7 @@ class Run:
         self.pipeline = Pipeline()
         self.probes = Probes()
         self.distinguish = Distinguish()
+        self.episodes, self.tools = Episodes(self.declared), ToolHealth(self.declared)
         self._fed: set[str] = set()
         self._num_groups = 0
         self.latest: dict[str, float] = {}
@@ -148,7 +164,9 @@ class Run:
                 self._nonfinite[column] = self._nonfinite.get(column, 0) + count
             self._columns |= observed_columns(made)
             self._counts.append(slice_counts(made, fresh := self._fresh(made)))
-            self._pending.append((self._grouped(made), fresh))
+            made = self._grouped(made)
+            self._pending.append((made, fresh))
+            self.episodes.add(made, fresh)
 
     def _with_tools(self, arrays: dict[str, Any]) -> dict[str, Any]:
         """Without a declared table the tools with a slice of their own are the first 16 names seen."""
@@ -189,6 +207,11 @@ class Run:
     def tool_call(self, call: ToolCall) -> None:
         """Record one tool call; written at the next flush."""
         self.pending_tools.append(call)
+
+    def retokenised(self, sampled: Sequence[int], reencoded: Sequence[int]) -> None:
+        """Compare a sampled sequence's ids with those its decoded text encodes to; see `measure.retokenise`."""
+        with self.isolated("retokenised"):
+            self.episodes.retokenised(difference(sampled, reencoded))
 
     def charge(self, name: str, seconds: float) -> None:
         """Book time spent for the monitor outside of it, e.g. a reference pass; kept apart from the watch's own time."""
@@ -281,11 +304,14 @@ class Run:
         for name, value in numbers.items():
             if not np.isfinite(value):
                 self._nonfinite[f"metrics/{name}"] = 1
+        self.episodes.close(step)
         readings = self._measure(step) + self._probe_readings
         if (
             "all" not in self.windows.clocks and not self._pending
         ):  # a trainer without tokens still has its averages
             readings += self._aggregates.without_tokens()
+        done = self.tools.close(step, self.pending_tools, self._new_trajectories())
+        readings += [r for r in done if r.key not in self._aggregates.logged]
         self.latest |= {f"trimtab/{r.slice}/{r.key}": r.value for r in readings if (r.slice, r.key) in LATEST}
         fired = self._judge(step, readings, stream=True)
         self.writer.write("tools", [{**asdict(call), "step": step} for call in self.pending_tools])
@@ -332,6 +358,7 @@ class Run:
             self._why = not_observed(states := observe(batch, fresh))
             for name, state in states.items():
                 held.add(name, state)
+        self.episodes.fill(held.states)
         return first, held.states
 
     def _close_windows(self, first: int, step: int, states: dict[str, SliceState]) -> list[Reading]:
@@ -352,8 +379,11 @@ class Run:
                 self.writer.write("exemplars", rows)
 
     def _grouped(self, batch: TokenBatch) -> TokenBatch:
-        """Groups numbered for this run: the same number is the same prompt within a step, never across steps."""
-        if batch.group is None:
+        """Groups as every measure reads them: one number is one prompt, wherever it comes again in the run.
+
+        A trainer's numbers that may start over at each step are numbered anew; those that span steps are kept.
+        """
+        if batch.group is None or self.declared.groups_span_steps:
             return batch
         values, inverse = np.unique(batch.group, return_inverse=True)
         for value in values.tolist():
@@ -406,11 +436,14 @@ class Run:
                 "trimtab: %s holds steps up to %d and now starts again at %d; steps %d to %d stay on disk but no view shows "
                 "them. Give a new folder if this is another run.", self.writer.folder, over[-1], step, over[0], over[-1],
             )  # fmt: skip
-        for row in reader.rows("steps", rank):
-            if row["step"] >= step:
-                break
+        before = [row for row in reader.rows("steps", rank) if row["step"] < step]
+        replay_tools(self.tools, before, reader.rows("tools", rank))
+        for row in before:
             self.pipeline.on_step(row["step"], row["nonfinite"], row["columns"])
             self.pipeline.on_readings(closed.get(row["step"], []))
+
+    def _new_trajectories(self) -> int:
+        return sum(counts.get("all", (0, 0))[1] for counts in self._counts)
 
     def _fresh(self, batch: TokenBatch) -> Any:
         """(B,) True for trajectories not counted before, so that a second epoch does not count them twice."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -285,6 +286,25 @@ def test_groups_of_different_steps_are_different_prompts(tmp_path):
     ((_, states),) = load_view(tmp_path / "run").stored()
     hits, chance = (states["all"].parts[f"distinguish_{part}/values"] for part in ("hits", "chance"))
     assert (hits.mean(), hits.count, chance.mean()) == (1.0, 16, pytest.approx(1 / 15))
+
+
+@pytest.mark.parametrize("span", [False, True])
+def test_a_group_split_over_two_micro_batches_is_one_group_to_every_measure(tmp_path, span):
+    """Rewards and retrieval read the same number as the same prompt: in a step, and over steps only where declared."""
+    with trimtab.open_run(
+        tmp_path / "run", strict=True, min_tokens=10**6, state_every=2, groups_span_steps=span
+    ) as run:
+        for step in range(2):
+            for half in range(2):  # of each group, and of each prompt
+                part = responses([[10 * g + i for i in range(6)] for g in (0, 1, 0, 1)], [0, 1, 0, 1])
+                run.observe(replace(part, reward=np.array([0.0, 1.0, half, 1.0])))
+            run.flush(step, {"grad_norm": 1.0})
+    ((_, states),) = load_view(tmp_path / "run").stored()
+    chance, groups = states["all"].parts["distinguish_chance/values"], states["all"].parts["reward/groups"]
+    mates = 7 if span else 3  # of 15 others, that share the prompt
+    assert (chance.count, chance.mean()) == (16, pytest.approx(mates / 15))
+    totals = groups.totals()
+    assert (totals.groups, totals.zero) == ((2, 1) if span else (4, 2))
 
 
 def test_matrix_retrieval_and_information_by_hand():

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.measure.episodes import episode_keys
 from tests.measure.policy import emitted_keys
 from tests.support import make_batch
 from trimtab import BatchError, Convention, token_batch
@@ -67,7 +68,7 @@ def test_every_key_is_in_the_catalog_and_every_rule_reads_an_emitted_key(rng):
     aggregates = StepAggregates()
     aggregates.add(0, dict.fromkeys(METRIC_NAMES, 1.0))
     emitted |= {r.key for r in aggregates.apply([], W)}
-    emitted |= emitted_keys()
+    emitted |= emitted_keys() | episode_keys(rng)
     assert emitted <= set(READINGS), emitted - set(READINGS)
     assert {rule.key for rule in RULES} <= emitted
     assert set(READINGS) - emitted == {"nonfinite/count", "silence/steps"}  # made by detect/pipeline.py

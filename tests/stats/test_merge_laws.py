@@ -12,7 +12,17 @@ import pytest
 
 from tests.stats.distributions import MAKERS, Float32, stream
 from trimtab.errors import SummaryError
-from trimtab.stats import ClusterTail, Counts, LogMoments, LogSketch, Moments, Summary, Tally, TopK
+from trimtab.stats import (
+    ClusterTail,
+    Counts,
+    EdgeCounts,
+    LogMoments,
+    LogSketch,
+    Moments,
+    Summary,
+    Tally,
+    TopK,
+)
 
 Feed = Callable[[Any, Float32, slice], None]
 
@@ -30,6 +40,7 @@ CLASSES: dict[str, tuple[Callable[[], Summary], Feed, Summary]] = {
     ),
     "LogMoments": (LogMoments, lambda s, x, part: s.update(x[part]), Moments()),
     "Moments": (Moments, lambda s, x, part: s.update(x[part]), LogMoments()),
+    "EdgeCounts": (EdgeCounts, lambda s, x, part: s.update(x[part]), Moments()),
     "TopK": (lambda: TopK(k=50), lambda s, x, part: s.update(x[part]), TopK(k=51)),
     "TopK of 5 rows": (
         lambda: TopK(rows=5, k=50),

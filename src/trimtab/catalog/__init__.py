@@ -7,6 +7,7 @@ A reading's key is `<what>/<statistic>`. `docs/metrics.md` is generated from thi
 from __future__ import annotations
 
 from trimtab.catalog.bounds import BOUNDS
+from trimtab.catalog.episodes import EPISODES
 from trimtab.catalog.metrics import METRIC_NAMES, METRICS
 from trimtab.catalog.policy import BORDER_TOKENS, POLICY, PROB_BANDS
 from trimtab.catalog.rows import Bound, Definition
@@ -35,7 +36,7 @@ WINDOW_TOKENS = 2_000
 WINDOW_TRAJECTORIES = 30
 """Trajectories a slice needs before a window is judged (house default: the bootstrap resamples trajectories)."""
 
-READINGS: dict[str, Definition] = {**TOKENS, **SHAPE, **METRICS, **POLICY}
+READINGS: dict[str, Definition] = {**TOKENS, **SHAPE, **METRICS, **POLICY, **EPISODES}
 
 
 def definition(key: str) -> Definition:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from trimtab.catalog import METRIC_NAMES
+from trimtab.measure.preference import PREFERENCE_KEYS
 from trimtab.measure.state import SliceState
 from trimtab.measure.value import Value
 
@@ -24,6 +25,7 @@ TRAINER_KEYS = {
     "grad_norm": ("grad_norm", "actor/grad_norm"),
     "loss": ("loss", "actor/pg_loss", "train_loss"),
     "length": ("completions/mean_length", "response_length/mean"),
+    **PREFERENCE_KEYS,
 }
 """Names under which trainers log an aggregate; the first that is there counts. Every name of ours is also taken as it is."""
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from trimtab.catalog import LAG_BUCKETS
 from trimtab.errors import SummaryError
+from trimtab.measure.groups import GroupSums
 from trimtab.measure.worst import Worst
-from trimtab.stats import ClusterTail, Counts, LogMoments, LogSketch, Moments, Tally, TopK
+from trimtab.stats import ClusterTail, Counts, EdgeCounts, LogMoments, LogSketch, Moments, Tally, TopK
 
 __all__ = ["PARTS", "Accumulator", "SliceState"]
 
@@ -28,6 +29,9 @@ PARTS: dict[str, type[Any]] = {
     "sequence": LogMoments,  # sequence log-weights
     "gap": LogSketch,  # first-order gap a sequence
     "values": Moments,  # a plain per-token or per-sequence quantity
+    "lengths": LogSketch,  # gradient tokens a sequence
+    "groups": GroupSums,  # rewards by group
+    "edges": EdgeCounts,  # rewards at the extremes
     "mass": LogSketch,  # |A w| a token
     "clip": Tally,  # side of the clip range by sign of the advantage
     **dict.fromkeys(LAG_BUCKETS, LogSketch),  # x of the tokens of one age

@@ -23,11 +23,14 @@ from trimtab.measure.lag import lag
 from trimtab.measure.ngrams import ngrams
 from trimtab.measure.rare import rare
 from trimtab.measure.ratios import RATIOS
+from trimtab.measure.retokenise import retokenise
+from trimtab.measure.rewards import reward_parts, rewards
 from trimtab.measure.routing import routing
 from trimtab.measure.shift import WindowShift
 from trimtab.measure.state import SliceState
 from trimtab.measure.support import support
 from trimtab.measure.tails import tails
+from trimtab.measure.text_shape import text_shape
 from trimtab.measure.value import Measure, Value
 from trimtab.records import Reading, Window
 
@@ -52,17 +55,23 @@ MEASURES: dict[str, Measure] = {
     "ngrams": ngrams,
 }
 
+OF_ALL: tuple[Measure, ...] = (aggregates, rewards, text_shape, retokenise)
+"""Measures of the slice `all` alone, most of them over whole sequences."""
+
 
 def readings_of(
     name: str, window: Window, state: SliceState, shift: WindowShift | None = None
 ) -> list[Reading]:
     """Every reading the state of slice `name` supports over `window`; with `shift`, against its earlier windows too."""
     values = [value for measure in MEASURES.values() for value in measure(state)]
+    found = [_reading(value, name, window, state) for value in values]
     if name == "all":
-        values += list(aggregates(state))
+        whole = [value for measure in OF_ALL for value in measure(state)]
+        found += [_reading(value, name, window, state) for value in whole]
+        found += [_reading(value, part, window, state) for part, value in reward_parts(state)]
     if shift is not None:
-        values += list(shift.update(name, state))
-    return [_reading(value, name, window, state) for value in values]
+        found += [_reading(value, name, window, state) for value in shift.update(name, state)]
+    return found
 
 
 def pair_readings(window: Window, states: Mapping[str, SliceState]) -> list[Reading]:

@@ -20,12 +20,14 @@ from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rules import RULES
 from trimtab.detect.verdict import Evidence, Verdict, judge
 from trimtab.errors import RunError
+from trimtab.measure.declared import Declared
 from trimtab.measure.pack import unpack_states
 from trimtab.measure.records import recorded
 from trimtab.measure.shift import WindowShift
 from trimtab.measure.state import SliceState
 from trimtab.measure.steps import StepAggregates
 from trimtab.measure.table import pair_readings, readings_of
+from trimtab.measure.tool_health import ToolHealth, replay_tools
 from trimtab.measure.windows import WindowSet
 from trimtab.records import Alarm, Reading, Window
 from trimtab.report.readings import ReadingRows
@@ -138,6 +140,8 @@ class RunView:
             r for row in self.reader.rows("readings", self.reader.ranks[0]) for r in readings_from_row(row)
         ]
         found += [reading for reading in lagged if recorded(reading.key)]
+        tools = ToolHealth(Declared.from_config(self.reader.header.get("config", {})))
+        found += [r for r in replay_tools(tools, self.steps, self.tools) if r.key not in aggregates.logged]
         return sorted((replace(reading, state=None) for reading in found), key=lambda reading: reading.step)
 
     def _replay(self) -> None:

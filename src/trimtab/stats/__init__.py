@@ -4,6 +4,7 @@
     LogMoments   ESS and E[w], E[w^2] of log-weights of any magnitude
     Moments      mean, variance, extremes of plain values
     Tally        counts of exclusive kinds, exact
+    EdgeCounts   share of values at the extremes
     TopK         the k largest values, exact
     Counts       a small table of whole numbers
     pareto_khat  tail shape of importance weights, from those
@@ -16,6 +17,7 @@ All obey the merge laws (`summary.py`). Only numpy below.
 
 from trimtab.stats.clusters import ClusterTail, ratio_interval
 from trimtab.stats.counts import Counts
+from trimtab.stats.edges import EdgeCounts
 from trimtab.stats.hill import HillFit, hill
 from trimtab.stats.log_moments import LogMoments
 from trimtab.stats.log_sketch import LogSketch
@@ -30,6 +32,7 @@ from trimtab.stats.two_sample import design_effect, ks_critical, ks_distance, wa
 __all__ = [
     "ClusterTail",
     "Counts",
+    "EdgeCounts",
     "HillFit",
     "LogMoments",
     "LogSketch",
