@@ -18,6 +18,7 @@ __all__ = [
     "BORDER_TOKENS",
     "BOUNDS",
     "LAG_BUCKETS",
+    "MAIN_SLICES",
     "METRIC_NAMES",
     "PROB_BANDS",
     "READINGS",
@@ -35,6 +36,9 @@ WINDOW_TOKENS = 2_000
 
 WINDOW_TRAJECTORIES = 30
 """Trajectories a slice needs before a window is judged (house default: the bootstrap resamples trajectories)."""
+
+MAIN_SLICES = ("all", "text", "post_tool")
+"""Slices with tail indices, shifts between windows and intervals of k-hat and chi-square (house default, for the cost)."""
 
 READINGS: dict[str, Definition] = {**TOKENS, **SHAPE, **METRICS, **POLICY, **EPISODES}
 

@@ -16,18 +16,27 @@ from trimtab.measure.state import SliceState
 from trimtab.measure.value import Value
 from trimtab.stats import mean_exp_factor
 
-__all__ = ["chi2"]
+__all__ = ["chi2", "chi2_interval"]
 
 
 def chi2(state: SliceState) -> Iterator[Value]:
-    """`mismatch/chi2`, `total/chi2`: E_mu[w^2] - 1 of raw token weights; interval bootstrapped by trajectory."""
+    """`mismatch/chi2`, `total/chi2`: E_mu[w^2] - 1 of raw token weights."""
+    yield from _chi2(state, interval=False)
+
+
+def chi2_interval(state: SliceState) -> Iterator[Value]:
+    """The same with an interval bootstrapped by trajectory, for the slices `MAIN_SLICES`."""
+    yield from _chi2(state, interval=True)
+
+
+def _chi2(state: SliceState, interval: bool) -> Iterator[Value]:
     for name, ratio in RATIOS.items():
         sketch = state.parts.get(f"{name}/sketch")
         if sketch is None or "second_moment" not in ratio.valid:
             continue
         log_square, low, high = sketch.log_mean_exp(2), math.nan, math.nan
         rises = state.parts.get(f"{name}/rises")
-        if rises is not None and sketch.count:
+        if interval and rises is not None and sketch.count:
             margin = math.log(mean_exp_factor(sketch, 2.0, state.parts[f"{name}/clusters"], rises))
             low, high = _expm1(log_square - margin), _expm1(log_square + margin)
         reason = "" if sketch.count else "no finite log-ratio"

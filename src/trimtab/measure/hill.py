@@ -21,7 +21,8 @@ __all__ = ["hill"]
 
 
 def hill(state: SliceState) -> Iterator[Value]:
-    """`<ratio>/hill` and `<ratio>/gpd_shape` of |log-ratio| for every ratio of a batch, from the histogram's tail.
+    """`<ratio>/hill` and `<ratio>/gpd_shape` of |log-ratio| for every ratio of a batch, from the histogram's tail; for the
+    slices `MAIN_SLICES` alone.
 
     Hill: median over m from M/4 to M, M = min(0.2 n, 3 sqrt n); GPD: the M largest over the next one, Zhang & Stephens
     with ten pseudo-draws at 0.5. Intervals by trajectory. nan with a reason under 25 tokens, for equal values, for zeros.

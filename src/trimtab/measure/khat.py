@@ -16,7 +16,7 @@ from trimtab.measure.state import SliceState
 from trimtab.measure.value import Value
 from trimtab.stats import hill, khat_bound, pareto_khat, pareto_tail_size, tail_replicates
 
-__all__ = ["khat"]
+__all__ = ["khat", "tail_indices"]
 
 
 _SIDES = (("upper", "khat", "hill_w"), ("lower", "khat_inverse", "hill_inverse"))
@@ -24,14 +24,24 @@ Float64 = npt.NDArray[np.float64]
 
 
 def khat(state: SliceState) -> Iterator[Value]:
-    """`<ratio>/khat`, `khat_inverse`, `hill_w`, `hill_inverse`, `khat_bound` of mismatch and total; from exact top-k values
-    where they reach (up to about 29,000 tokens, and not after a reload from disk), else from the histogram's tail, whose bias
-    is smaller than that of a tail cut at 512 (tests/stats/test_pareto.py: worst 0.02 against 0.24 at 100,000 values).
-    Intervals by trajectory, from the histogram at a fixed cutoff; nan for states written before they held `rises`."""
-    for name, ratio in RATIOS.items():
-        sketch = state.parts.get(f"{name}/sketch")
-        if sketch is None or "khat" not in ratio.valid:
-            continue
+    """`<ratio>/khat`, `khat_inverse`, `khat_bound` of mismatch and total; from exact top-k values where they reach (up to
+    about 29,000 tokens, and not after a reload from disk), else from the histogram's tail, whose bias is smaller than that of
+    a tail cut at 512 (tests/stats/test_pareto.py: worst 0.02 against 0.24 at 100,000 values)."""
+    for name in _observed(state):
+        n = state.parts[f"{name}/sketch"].count
+        for side, key, _ in _SIDES:
+            fit = pareto_khat(_tail(state, name, side), n)
+            yield Value(f"{name}/{key}", fit.khat, n, reason=fit.reason)
+        yield Value(f"{name}/khat_bound", khat_bound(n), n)
+
+
+def tail_indices(state: SliceState) -> Iterator[Value]:
+    """`khat` of the slices `MAIN_SLICES`: the same with intervals, and `<ratio>/hill_w`, `hill_inverse`.
+
+    Intervals by trajectory, from the histogram at a fixed cutoff; nan for states written before they held `rises`.
+    """
+    for name in _observed(state):
+        sketch = state.parts[f"{name}/sketch"]
         n, rises, drawn = sketch.count, state.parts.get(f"{name}/rises"), None
         if rises is not None and n:
             drawn = tail_replicates(sketch, state.parts[f"{name}/clusters"], rises)
@@ -46,6 +56,10 @@ def khat(state: SliceState) -> Iterator[Value]:
             reason = index.reason.replace("equal values", "equal weights")
             yield Value(f"{name}/{hill_key}", index.hill, n, index.hill / factor, index.hill * factor, reason)
         yield Value(f"{name}/khat_bound", khat_bound(n), n)
+
+
+def _observed(state: SliceState) -> list[str]:
+    return [name for name, of in RATIOS.items() if "khat" in of.valid and f"{name}/sketch" in state.parts]
 
 
 def _tail(state: SliceState, name: str, side: str) -> Float64:

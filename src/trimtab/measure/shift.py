@@ -21,6 +21,7 @@ from trimtab.stats import ClusterTail, LogSketch, design_effect, ks_critical, ks
 __all__ = ["RATIOS_COMPARED", "WindowShift"]
 
 RATIOS_COMPARED = ("mismatch", "staleness", "total", "drift")
+_TAILS = {0.95: "shift_tail_mass", 0.99: "shift_tail_mass_p99"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class _Past:
 class WindowShift:
     """Remembers the first and the previous closed window of every slice and ratio; one object a run, fed in order.
 
-    It starts anew with the process: after a resume, "first" is the first window after it.
+    It starts anew with the process: after a resume, "first" is the first window after it. `readings_of` feeds it the
+    slices `MAIN_SLICES` alone.
     """
 
     first: dict[tuple[str, str], _Past] = field(default_factory=dict)
@@ -70,8 +72,8 @@ def _past(sketch: LogSketch, clusters: ClusterTail) -> _Past:
     effect = design_effect(clusters.cluster_counts())
     # where every value is in one bucket of the coarse grid, each cluster counts as one observation
     n_eff = float(clusters.num_clusters) if math.isnan(effect) else sketch.count / effect
-    quantiles = {q: sketch.abs_quantile(q) for q in (0.5, 0.95, 0.99)}
-    beyond = {q: sketch.abs_exceedance(quantiles[q]) for q in (0.95, 0.99)}
+    quantiles = dict(zip((0.5, *_TAILS), sketch.abs_quantiles([0.5, *_TAILS]), strict=True))
+    beyond = dict(zip(_TAILS, sketch.abs_exceedances([quantiles[q] for q in _TAILS]), strict=True))
     counts, edges = sketch.abs_counts()
     return _Past(counts, edges, n_eff, quantiles, beyond)
 
@@ -83,9 +85,9 @@ def _compared(ratio: str, sketch: LogSketch, now: _Past, then: _Past, suffix: st
     yield Value(f"{ratio}/shift_ks_level{suffix}", distance / critical, n)
     edges = np.maximum(now.edges, then.edges)  # they differ in the last one, the larger extreme
     yield Value(f"{ratio}/shift_w1{suffix}", wasserstein1(now.counts, then.counts, edges), n)
-    for q, key in ((0.95, "shift_tail_mass"), (0.99, "shift_tail_mass_p99")):
-        moved = sketch.abs_exceedance(then.quantiles[q]) - then.beyond[q]
-        yield Value(f"{ratio}/{key}{suffix}", moved, n)
+    shares = sketch.abs_exceedances([then.quantiles[q] for q in _TAILS])
+    for (q, key), share in zip(_TAILS.items(), shares, strict=True):
+        yield Value(f"{ratio}/{key}{suffix}", share - then.beyond[q], n)
 
 
 def _stretch(window: _Past) -> float:

@@ -19,19 +19,21 @@ Int64 = npt.NDArray[np.int64]
 
 
 def log_quantiles(
-    counts: Sequence[Int64], grid: LogGrid, q: float, replicates: int, seed: int
-) -> list[Float64]:
-    """For each (clusters, buckets): log quantile of all clusters, then of each replicate; common draws of clusters.
+    counts: Sequence[Int64], grid: LogGrid, qs: Sequence[float], replicates: int, seed: int
+) -> list[list[Float64]]:
+    """For each (clusters, buckets) and q: log quantile of all clusters, then of each replicate; common draws of clusters.
 
     SummaryError unless 0 < q < 1; nan where there is nothing, or the quantile is off the grid.
     """
-    if not 0.0 < q < 1.0:
-        raise SummaryError(f"an interval's q lies in (0, 1), not {q}")
+    for q in qs:
+        if not 0.0 < q < 1.0:
+            raise SummaryError(f"an interval's q lies in (0, 1), not {q}")
     occupied = np.flatnonzero(sum(c.sum(axis=1) for c in counts))
     if occupied.size == 0:
-        return [np.full(replicates + 1, np.nan) for _ in counts]
+        return [[np.full(replicates + 1, np.nan) for _ in qs] for _ in counts]
     weights = _bootstrap_weights(occupied.size, replicates, seed)
-    return [_log_quantile(np.asarray(weights @ c[occupied], dtype=np.float64), grid, q) for c in counts]
+    drawn = [np.asarray(weights @ c[occupied].astype(np.float64)) for c in counts]
+    return [_log_quantiles(each, grid, qs) for each in drawn]
 
 
 def draw(groups: int, replicates: int, seed: int) -> Float64:
@@ -63,9 +65,13 @@ def _bootstrap_weights(groups: int, replicates: int, seed: int) -> Float64:
     return weights
 
 
-def _log_quantile(counts: Float64, grid: LogGrid, q: float) -> Float64:
-    """(B,) log of the q-quantile of each row of (B, buckets), interpolated; nan where empty or off the grid."""
+def _log_quantiles(counts: Float64, grid: LogGrid, qs: Sequence[float]) -> list[Float64]:
+    """For each q (B,): log of the q-quantile of each row of (B, buckets), interpolated; nan where empty or off the grid."""
     cumulative = np.cumsum(counts, axis=1)
+    return [_log_quantile(counts, cumulative, grid, q) for q in qs]
+
+
+def _log_quantile(counts: Float64, cumulative: Float64, grid: LogGrid, q: float) -> Float64:
     target = q * cumulative[:, -1]
     at = np.argmax(cumulative >= target[:, None], axis=1)
     each = np.arange(at.size)
@@ -88,13 +94,23 @@ def factors(logs: Float64, groups: int, level: float) -> tuple[float, float]:
     if not 0.0 < level < 1.0:
         raise SummaryError(f"an interval's level lies in (0, 1), not {level}")
     spread = logs[1:] - logs[0]
-    if groups < 2 or np.isnan(spread).mean() > 0.5:
+    known = np.sort(spread[~np.isnan(spread)])
+    if groups < 2 or 2 * known.size < spread.size:
         return float("nan"), float("nan")
     z = NormalDist().inv_cdf((1.0 + level) / 2.0)
     student = 1.0 + (z * z + 1.0) / (4.0 * (groups - 1))  # t over normal quantile, first order
     tails = ((1.0 - level) / 2.0, (1.0 + level) / 2.0)
-    low, high = np.nanquantile(spread, tails) * _small_sample(groups) * student
+    low, high = (_interpolated(known, tail) * _small_sample(groups) * student for tail in tails)
     return float(np.exp(low)), float(np.exp(high))
+
+
+def _interpolated(ascending: Float64, q: float) -> float:
+    """The q-quantile as np.quantile gives it by default, without its checks, which cost more than the work."""
+    at = q * (ascending.size - 1)
+    below = int(at)
+    one, two = float(ascending[below]), float(ascending[min(below + 1, ascending.size - 1)])
+    share = at - below
+    return two - (two - one) * (1.0 - share) if share >= 0.5 else one + (two - one) * share
 
 
 def standard_error(logs: Float64, groups: int) -> float:

@@ -53,6 +53,7 @@ class LogSketch(LogQueries):
         self._exp_sums = np.zeros((rows, 3))  # shifted: see exp_sums
         self._low = np.full(rows, np.inf)
         self._high = np.full(rows, -np.inf)
+        self._known = {}
 
     def update(self, values: npt.ArrayLike, rows: npt.ArrayLike | None = None) -> None:
         """Add values (N,) in nats; `rows` (N,) are integers in [0, R), needed unless R is 1.
@@ -61,6 +62,7 @@ class LogSketch(LogQueries):
         """
         x = inputs.as_values(values)
         cells = inputs.as_rows(rows, x.size, self.rows)
+        self._known = {}
         calm = exp_sums.empty(self.rows)
         for start in range(0, x.size, one_pass.CHUNK):
             part = slice(start, start + one_pass.CHUNK)
@@ -107,6 +109,7 @@ class LogSketch(LogQueries):
         return (self._counts, self._non_finite, self._sums, self._exp_sums, self._low, self._high)
 
     def _absorb(self, other: LogSketch) -> None:
+        self._known = {}
         self._counts += other._counts
         self._non_finite += other._non_finite
         self._sums += other._sums
