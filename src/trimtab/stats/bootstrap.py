@@ -32,8 +32,7 @@ def log_quantiles(
     if occupied.size == 0:
         return [[np.full(replicates + 1, np.nan) for _ in qs] for _ in counts]
     weights = _bootstrap_weights(occupied.size, replicates, seed)
-    drawn = [np.asarray(weights @ c[occupied].astype(np.float64)) for c in counts]
-    return [_log_quantiles(each, grid, qs) for each in drawn]
+    return [_log_quantiles(weights, c[occupied], grid, qs) for c in counts]
 
 
 def draw(groups: int, replicates: int, seed: int) -> Float64:
@@ -65,25 +64,38 @@ def _bootstrap_weights(groups: int, replicates: int, seed: int) -> Float64:
     return weights
 
 
-def _log_quantiles(counts: Float64, grid: LogGrid, qs: Sequence[float]) -> list[Float64]:
-    """For each q (B,): log of the q-quantile of each row of (B, buckets), interpolated; nan where empty or off the grid."""
-    cumulative = np.cumsum(counts, axis=1)
-    return [_log_quantile(counts, cumulative, grid, q) for q in qs]
+def _log_quantiles(weights: Float64, counts: Int64, grid: LogGrid, qs: Sequence[float]) -> list[Float64]:
+    """For each q (B,): log of the q-quantile of every weighted sum, (B, groups), of counts (groups, buckets).
+
+    Interpolated; nan where empty or off the grid. Only buckets between the first and the last that hold something count.
+    """
+    held = np.flatnonzero(counts.any(axis=0))
+    first, last = (int(held[0]), int(held[-1])) if held.size else (0, 0)
+    drawn = np.asarray(weights @ counts[:, first : last + 1].astype(np.float64))
+    cumulative = np.cumsum(drawn, axis=1)
+    return [_log_quantile(drawn, cumulative, first, grid, q) for q in qs]
 
 
-def _log_quantile(counts: Float64, cumulative: Float64, grid: LogGrid, q: float) -> Float64:
+def _log_quantile(counts: Float64, cumulative: Float64, first: int, grid: LogGrid, q: float) -> Float64:
     target = q * cumulative[:, -1]
     at = np.argmax(cumulative >= target[:, None], axis=1)
     each = np.arange(at.size)
     inside = counts[each, at]
     share = (target - (cumulative[each, at] - inside)) / np.where(inside > 0, inside, 1.0)
-    inner = np.log(grid.edges()[1:-1])
-    low, high = np.concatenate((inner[:1], inner)), np.concatenate((inner, inner[-1:]))
+    at += first
+    low, high = _log_edges(grid)
     out = low[at] + share * (high[at] - low[at])
     out[inside == 0] = np.nan
     if at[0] in (0, grid.num_buckets - 1):
         out[0] = np.nan
     return np.asarray(out)
+
+
+@lru_cache(maxsize=8)
+def _log_edges(grid: LogGrid) -> tuple[Float64, Float64]:
+    """Logarithms of each bucket's ends; of the first and the last bucket both are the one that is finite."""
+    inner = np.log(grid.edges()[1:-1])
+    return np.concatenate((inner[:1], inner)), np.concatenate((inner, inner[-1:]))
 
 
 def factors(logs: Float64, groups: int, level: float) -> tuple[float, float]:

@@ -41,7 +41,8 @@ class TailReplicates(NamedTuple):
 
         `logarithms` (M,) are log x of each bucket. nan where there is nothing to estimate, or one cluster.
         """
-        cuts = np.unique([self._top(int(m)) for m in hill_sweep(int(self.number.sum()))]).astype(np.int64)
+        tops = self._tops(hill_sweep(int(self.number.sum())))
+        cuts = np.array(sorted(set(tops.tolist())), dtype=np.int64)
         cuts = cuts[cuts < np.isfinite(logarithms).sum()]
         if cuts.size == 0 or self._too_coarse(int(cuts[-1])):
             return float("nan")
@@ -58,7 +59,7 @@ class TailReplicates(NamedTuple):
     def gpd_margin(self, sizes: Float64) -> float:
         """Half the 95 % interval of the tail shape of `sizes` (M,), one a bucket, descending; the cutoff is held fixed."""
         n = int(self.number.sum())
-        cut = self._top(pareto_tail_size(n))
+        cut = int(self._tops(np.array([pareto_tail_size(n)]))[0])
         if n < LEAST_DRAWS or cut < 2 or cut >= sizes.size or self._too_coarse(cut):
             return float("nan")
         above = (sizes[:cut] - sizes[cut])[::-1] / (sizes[0] - sizes[cut])
@@ -68,15 +69,15 @@ class TailReplicates(NamedTuple):
 
     def _too_coarse(self, cut: int) -> bool:
         """Do the largest `cut` buckets lie in fewer than 4 of the coarser ones? Replicates could then hardly differ."""
-        return np.unique(self.at[:cut]).size < 4
+        return len(set(self.at[:cut].tolist())) < 4
 
     def _weights(self, cut: int) -> Float64:
         """(1 + R, cut) counts of the largest `cut` buckets."""
         return np.asarray(self.factors[:, self.at[:cut]] * self.number[:cut])
 
-    def _top(self, number: int) -> int:
-        """How many buckets hold at least `number` of the largest values."""
-        return min(self.number.size, int(np.searchsorted(np.cumsum(self.number), number)) + 1)
+    def _tops(self, numbers: Int64) -> Int64:
+        """How many buckets hold at least each of `numbers` of the largest values."""
+        return np.minimum(self.number.size, np.searchsorted(np.cumsum(self.number), numbers) + 1)
 
 
 def tail_replicates(
