@@ -75,6 +75,12 @@ class LogSketch(LogQueries):
         out = LogSketch(1, *self._parameters()[1:])
         for mine, whole in zip(out._arrays()[:3], self._arrays()[:3], strict=True):
             mine[0] = whole[at].sum(axis=0)
+        chosen = self._exp_sums[at], self._low[at], self._high[at]
+        if at and exp_sums.is_calm(chosen):
+            exp_sums.absorb_calm(
+                out._exp_state(), (chosen[0].sum(axis=0), chosen[1].min(), chosen[2].max()), slice(None)
+            )
+            return out
         for row in at:
             one = slice(row, row + 1)
             exp_sums.absorb(out._exp_state(), (self._exp_sums[one], self._low[one], self._high[one]))
