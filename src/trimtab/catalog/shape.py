@@ -12,6 +12,7 @@ LAG_BUCKETS = {"lag_0": "0", "lag_1": "1", "lag_2_3": "2 or 3", "lag_4_up": "4 o
 _RATIOS = ("mismatch", "staleness", "total", "drift")
 _HILL = "Hill 1975; median over 8 m from M/4 to M = min(0.2 n, 3 sqrt n)"
 _GPD = "Zhang & Stephens 2009; the fit of arXiv 1507.02646, appendix G"
+_MAIN = "; in all, text and post_tool"
 _KS = "Smirnov 1948; design effect of Kish 1965"
 
 
@@ -19,24 +20,26 @@ def _tail_indices() -> dict[str, Definition]:
     rows: dict[str, Definition] = {}
     for name in _RATIOS:
         rows[f"{name}/hill"] = Definition(
-            f"Hill's tail index of |log-ratio| of {name}: from 0.5 on no variance, from 1 on no mean",
+            f"Hill's tail index of |log-ratio| of {name}: from 0.5 on no variance, from 1 on no mean{_MAIN}",
             "1",
             "up is bad",
             _HILL,
         )
         rows[f"{name}/gpd_shape"] = Definition(
-            f"generalised-Pareto shape of |log-ratio| of {name}; 0 is an exponential tail",
+            f"generalised-Pareto shape of |log-ratio| of {name}; 0 is an exponential tail{_MAIN}",
             "1",
             "up is bad",
             _GPD,
         )
     for name in ("mismatch", "total"):
-        rows[f"{name}/hill_w"] = Definition(f"Hill's tail index of w of {name}", "1", "up is bad", _HILL)
+        rows[f"{name}/hill_w"] = Definition(
+            f"Hill's tail index of w of {name}{_MAIN}", "1", "up is bad", _HILL
+        )
         rows[f"{name}/hill_inverse"] = Definition(
-            f"Hill's tail index of 1/w of {name}", "1", "up is bad", _HILL
+            f"Hill's tail index of 1/w of {name}{_MAIN}", "1", "up is bad", _HILL
         )
         rows[f"{name}/chi2"] = Definition(
-            "E_mu[w^2] - 1 of raw token weights, the plug-in for E_mu[w] = 1; may be negative", "1", "up is bad",
+            f"E_mu[w^2] - 1 of raw token weights, the plug-in for E_mu[w] = 1; may be negative; interval{_MAIN[1:]}", "1", "up is bad",
             "arXiv 2510.01161 (M2PO)",
         )  # fmt: skip
     return rows
@@ -56,16 +59,16 @@ def _shifts() -> dict[str, Definition]:
     for name in _RATIOS:
         for suffix, against in (("", "previous"), ("_first", "first")):
             for key, (what, unit, direction, source) in _SHIFTS.items():
-                text = f"{name}, against the {against} window of the slice: {what}"
+                text = f"{name}, against the {against} window of the slice: {what}{_MAIN}"
                 rows[f"{name}/{key}{suffix}"] = Definition(text, unit, direction, source)
         rows[f"{name}/stretch"] = Definition(
-            f"p99/p50 of |log-ratio| of {name} over the same of the slice's first window",
+            f"p99/p50 of |log-ratio| of {name} over the same of the slice's first window{_MAIN}",
             "ratio",
             "up is bad",
             HOUSE,
         )
         rows[f"{name}/n_eff"] = Definition(
-            f"tokens of {name} over the design effect of its trajectories on the CDF of |log-ratio|", "count", "neither",
+            f"tokens of {name} over the design effect of its trajectories on the CDF of |log-ratio|{_MAIN}", "count", "neither",
             "Kish 1965",
         )  # fmt: skip
     return rows

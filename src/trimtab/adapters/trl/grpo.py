@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trimtab.adapters.trl.columns import arrays_of
+from trimtab.adapters.trl.columns import arrays_of, clip_range_of
 from trimtab.adapters.trl.probes import ProbeScorer
 from trimtab.adapters.trl.reference import RowSampler, make_reference
 from trimtab.adapters.trl.retokenise import Reencoder
@@ -160,7 +160,8 @@ class GrpoCapture:
                 scored = self._score_reference(step, batch)
                 generation, rows = self._rows_of(batch)
                 table = self._tool_table(generation)
-                self.run.observe(**arrays_of(batch, generation, rows, scored, self.reference.name, table))
+                reference, clip = self.reference.name, clip_range_of(self.trainer)
+                self.run.observe(**arrays_of(batch, generation, rows, scored, reference, table, clip))
                 self.probes.keep_first(batch)
             with self.run.isolated("encode again", cost="retokenise"):
                 self.reencoder.look(step, batch)
