@@ -12,7 +12,7 @@ import pytest
 import trimtab
 from tests.measure.policy import cut, rich_batch, rich_columns, routes, values
 from trimtab import BatchError, token_batch
-from trimtab.catalog import BORDER_TOKENS, PROB_BANDS
+from trimtab.catalog import BORDER_TOKENS, MAIN_SLICES, PROB_BANDS
 from trimtab.measure import ngrams, routing
 from trimtab.measure.distinguish import Distinguish, distinguish
 from trimtab.measure.gradients import gradient_values, snr, total_variance
@@ -134,7 +134,7 @@ def test_routes_reach_the_run_folder_also_when_steps_are_joined(tmp_path):
 # --- rare tokens -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", COARSE)
+@pytest.mark.parametrize("name", MAIN_SLICES)
 def test_mismatch_by_probability_of_the_sampler(name):
     batch = rich_batch(sequences=60)
     found, mu = values(batch, name), np.exp(batch.rollout_logprobs.astype(float))
@@ -195,7 +195,7 @@ def test_a_planted_jump_is_found_and_a_sequence_that_begins_with_a_result_is_lef
     assert (found.value, found.n_tokens, sum(found.excluded.values())) == (0.75, 1, 1)
 
 
-@pytest.mark.parametrize("name", COARSE)
+@pytest.mark.parametrize("name", MAIN_SLICES)
 def test_entropy_quantiles(name):
     batch = rich_batch(sequences=40)
     x = batch.entropy[inside(batch, name)]

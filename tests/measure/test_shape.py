@@ -12,6 +12,7 @@ from trimtab import BatchError, token_batch
 from trimtab.capture import join_batches
 from trimtab.measure.observe import observe
 from trimtab.measure.pack import pack_states, unpack_states
+from trimtab.measure.shift import WindowShift
 from trimtab.measure.table import readings_of
 
 
@@ -193,3 +194,20 @@ def test_lags_and_clip_shares_survive_the_disk(rng):
     for key in before:
         if "lag" in key or "clip" in key:
             assert after[key] == pytest.approx(before[key], nan_ok=True), key
+
+
+def test_only_the_main_slices_have_tail_indices_and_intervals(rng):
+    batch = token_batch(**columns(rng))
+    state = observe(batch)["all"]
+    main = {r.key: r for r in readings_of("text", W, state, WindowShift())}
+    other = {r.key: r for r in readings_of("turn/2-3", W, state, WindowShift())}
+    gone = {
+        key
+        for key in main
+        if key.rsplit("/", 1)[1] in ("hill", "gpd_shape", "hill_w", "hill_inverse", "n_eff")
+    }
+    assert set(main) - set(other) == gone
+    for key in other:
+        assert other[key].value == pytest.approx(main[key].value, nan_ok=True), key
+    assert math.isfinite(main["mismatch/khat"].low)
+    assert math.isnan(other["mismatch/khat"].low)

@@ -38,7 +38,8 @@ WINDOW_TRAJECTORIES = 30
 """Trajectories a slice needs before a window is judged (house default: the bootstrap resamples trajectories)."""
 
 MAIN_SLICES = ("all", "text", "post_tool")
-"""Slices with tail indices, shifts between windows and intervals of k-hat and chi-square (house default, for the cost)."""
+"""Slices with tail indices, shifts between windows, intervals of k-hat and chi-square, quantiles of entropy and mismatch by
+the sampler's probability (house default, for the cost)."""
 
 READINGS: dict[str, Definition] = {**TOKENS, **SHAPE, **METRICS, **POLICY, **EPISODES}
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trimtab.capture.segments import OTHER
 from trimtab.catalog import BORDER_TOKENS
-from trimtab.measure.coarse import Own
+from trimtab.measure.coarse import MAIN, Own
 from trimtab.measure.state import SliceState
 from trimtab.measure.value import Value
 from trimtab.stats import Moments
@@ -24,14 +24,14 @@ ONE_SIDED = "entropy: tool result without a gradient token on both sides"
 
 
 def fill_borders(own: Own, states: Mapping[str, SliceState]) -> None:
-    """Entropy sketch by turn; entropy before and after each result, in `post_tool` and `post_tool/<tool>`."""
+    """Entropy sketch of the slices `MAIN_SLICES`; entropy before and after each result, in `post_tool` and `post_tool/<tool>`."""
     batch = own.batch
     if batch.entropy is None:
         if "all" in states:
             states["all"].notes["not entropy"] = f"no entropy: {batch.absent.get('entropy', 'not given')}"
         return
     entropy = batch.entropy[own.at]
-    own.sketch("entropy/sketch", entropy, own.rows, states)
+    own.sketch("entropy/sketch", entropy, own.halves, states, MAIN)
     before, after, tool = _sides(own, entropy.astype(np.float64))
     names = (*batch.tool_names, OTHER)
     chosen = {"post_tool": np.ones(tool.size, bool)}
@@ -48,7 +48,7 @@ def fill_borders(own: Own, states: Mapping[str, SliceState]) -> None:
 
 
 def borders(state: SliceState) -> Iterator[Value]:
-    """`entropy/p05`, `p95` over tokens; `entropy/before_call`, `after_tool`, `after_tool_jump` over results. nats."""
+    """`entropy/p05`, `p95` over tokens of the slices `MAIN_SLICES`; `entropy/before_call`, `after_tool`, `after_tool_jump` over results. nats."""
     sketch = state.parts.get("entropy/sketch")
     if sketch is not None:
         yield Value("entropy/p05", sketch.quantile(0.05), sketch.count)

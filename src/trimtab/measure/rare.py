@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from trimtab.catalog import PROB_BANDS
-from trimtab.measure.coarse import COARSE, Own
+from trimtab.measure.coarse import MAIN, Own
 from trimtab.measure.state import SliceState
 from trimtab.measure.value import Value
 from trimtab.stats import LogSketch
@@ -19,7 +19,7 @@ __all__ = ["fill_rare", "rare"]
 
 
 def fill_rare(own: Own, states: Mapping[str, SliceState]) -> None:
-    """One sketch of mismatch a band of mu, which follow on each other; nothing where mismatch is not observed (its note says why)."""
+    """One sketch of mismatch a band of mu in the slices `MAIN_SLICES`; bands follow on each other. Nothing where mismatch is not observed (its note says why)."""
     mismatch, mu = own.ratios.get("mismatch"), own.batch.rollout_logprobs
     if mismatch is None or mu is None:
         return
@@ -27,12 +27,12 @@ def fill_rare(own: Own, states: Mapping[str, SliceState]) -> None:
     mine = mu[own.at]
     at = np.flatnonzero(mine <= edges[-1])
     band = np.searchsorted(edges, mine[at], side="left")
-    sketch = LogSketch(rows=4 * edges.size)
-    sketch.update(mismatch[at], 4 * band + own.rows[at])
-    for name, rows in COARSE.items():
+    sketch = LogSketch(rows=2 * edges.size)
+    sketch.update(mismatch[at], 2 * band + own.halves[at])
+    for name, rows in MAIN.items():
         if name in states:
             for i, label in enumerate(PROB_BANDS):
-                states[name].parts[f"mismatch_{label}/sketch"] = sketch.select([4 * i + row for row in rows])
+                states[name].parts[f"mismatch_{label}/sketch"] = sketch.select([2 * i + row for row in rows])
 
 
 def rare(state: SliceState) -> Iterator[Value]:
