@@ -34,9 +34,10 @@ def varints(numbers: npt.ArrayLike) -> bytes:
     values = np.asarray(numbers, dtype=np.uint64)
     if values.size == 0:
         return b""
-    if int(values.max()) < 0x80:  # nearly always: counts and gaps are small
+    largest = int(values.max())
+    if largest < 0x80:  # nearly always: counts and gaps are small
         return bytes(values.astype(np.uint8))
-    longest = max(1, -(-int(values.max()).bit_length() // 7))
+    longest = -(-largest.bit_length() // 7)
     groups = values[:, None] >> (np.arange(longest, dtype=np.uint64) * np.uint64(7))
     more = np.zeros(groups.shape, dtype=bool)
     more[:, :-1] = groups[:, 1:] > 0
