@@ -16,6 +16,7 @@ import torch
 from torch.func import functional_call
 
 from reproduce.pilot.drift_aware import frozen_weights, post_tool
+from trimtab.measure.gradients import total_variance
 
 __all__ = ["Controls", "gradient_variance", "matched_quantiles"]
 
@@ -173,7 +174,7 @@ class _Running:
         n = self.n
         means = (self.sums[0], self.sums[1], self.sums.sum(dim=0))
         values = [
-            (square - float(total.dot(total)) / n) / (n - 1) if n > 1 else float("nan")
+            total_variance(float(square), float(total.dot(total)), n)
             for square, total in zip(self.squares, means, strict=True)
         ]
         return dict(zip(("text", "post_tool", "all"), values, strict=True))

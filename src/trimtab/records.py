@@ -38,6 +38,7 @@ __all__ = [
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
+Int16 = npt.NDArray[np.int16]
 UInt8 = npt.NDArray[np.uint8]
 Bool = npt.NDArray[np.bool_]
 
@@ -86,7 +87,11 @@ class TokenBatch:
     advantages: Float32 | None = None  # (N,)
     entropy: Float32 | None = None  # (N,) nats, of pi_theta's next-token distribution
     token_ids: Int64 | None = None  # (N,)
+    routed_experts: Int16 | None = None  # (N, L, K) the trainer's expert of each layer; -1: no record
+    rollout_routed_experts: Int16 | None = None  # (N, L, K) those of the engine that sampled
     policy_version: Int64 | None = None  # (N,) version of the weights that sampled the token
+    current_version: int | None = None  # version of the weights that are trained now
+    clip_range: tuple[float, float] | None = None  # the trainer's epsilons, below and above 1
     reward: Float64 | None = None  # (B,)
     reward_parts: Mapping[str, Float64] = field(default_factory=dict)  # each (B,)
     group: Int64 | None = None  # (B,)

@@ -12,9 +12,9 @@ import os
 import time
 import traceback
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any
 
@@ -26,13 +26,22 @@ from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
 from trimtab.detect.pipeline import Pipeline
 from trimtab.errors import RunError, TrimtabError
 from trimtab.measure.aggregates import TRAINER_KEYS, as_numbers
+from trimtab.measure.declared import Declared
+from trimtab.measure.distinguish import Distinguish
+from trimtab.measure.episodes import Episodes
+from trimtab.measure.exemplars import EXEMPLAR_SLICES, exemplar_row
+from trimtab.measure.gradients import gradient_values
 from trimtab.measure.observe import nonfinite_columns, observe
 from trimtab.measure.pack import StateBlocks
 from trimtab.measure.probes import Probes
+from trimtab.measure.records import step_readings
+from trimtab.measure.retokenise import difference
+from trimtab.measure.shift import WindowShift
 from trimtab.measure.state import Accumulator, SliceState
 from trimtab.measure.steps import StepAggregates, observed_columns
 from trimtab.measure.table import not_observed, pair_readings, readings_of
-from trimtab.measure.windows import WindowSet
+from trimtab.measure.tool_health import ToolHealth, replay_tools
+from trimtab.measure.windows import Closed, WindowSet
 from trimtab.records import Alarm, Reading, TokenBatch
 from trimtab.runs import RunReader, RunWriter
 from trimtab.runs.rows import alarm_row, reading_rows, readings_from_row
@@ -52,6 +61,10 @@ LATEST = frozenset(
 
 _MAX_EPISODES = 65_536  # trajectories remembered to count each once
 _MAX_ERROR_ROWS = 100
+_UNFED = {
+    "gradient": "none given (Run.gradients)",
+    "cross_scores": "none given (Run.cross_scores)",
+}
 
 
 def open_run(
@@ -63,19 +76,31 @@ def open_run(
     state_every: int = 5,
     min_tokens: int = WINDOW_TOKENS,
     min_trajectories: int = WINDOW_TRAJECTORIES,
+    token_text: Callable[[int], str] | None = None,
+    required_tools: Sequence[str] = (),
+    key_arguments: Mapping[str, str] | None = None,
+    required_files: Sequence[str] = (),
+    solved_at: float | None = None,
+    groups_span_steps: bool = False,
 ) -> Run:
     """Open a run folder, new or to be resumed, for one rank's writing.
 
     `state_every`: steps a stored histogram covers at first (it doubles with the run's age). `min_tokens` and
-    `min_trajectories`: what a slice needs before a window is judged. `strict` re-raises the monitor's own failures.
-    Raises RunError when the folder is something else, or of a newer format.
+    `min_trajectories`: what a slice needs before a window is judged. `token_text`: the text of a token id, written beside
+    the worst tokens. `strict` re-raises the monitor's own failures.
+    `required_tools` to `groups_span_steps` say what cannot be seen: which tools and files should be used, and so on; see
+    `trimtab.measure.declared.Declared`.
+    Raises RunError when the folder is something else, or of a newer format, or a declaration cannot hold.
     """
+    said = Declared(required_tools, key_arguments or {}, required_files, solved_at, groups_span_steps)
     windows = {"min_tokens": min_tokens, "min_trajectories": min_trajectories}
     return Run(
-        RunWriter(folder, rank, {**(config or {}), **windows}),
+        RunWriter(folder, rank, {**(config or {}), **windows, **said.config()}),
         WindowSet(min_tokens, min_trajectories),
         strict=strict,
         state_every=state_every,
+        token_text=token_text,
+        declared=said,
     )
 
 
@@ -85,8 +110,18 @@ class Run:
     Use as a context manager, or call `close`. `alarms` holds what fired so far in this process.
     """
 
-    def __init__(self, writer: RunWriter, windows: WindowSet, *, strict: bool, state_every: int) -> None:
-        self.strict, self.state_every = strict, state_every
+    def __init__(
+        self,
+        writer: RunWriter,
+        windows: WindowSet,
+        *,
+        strict: bool,
+        state_every: int,
+        token_text: Callable[[int], str] | None = None,
+        declared: Declared | None = None,
+    ) -> None:
+        self.strict, self.state_every, self.token_text = strict, state_every, token_text
+        self.declared = declared or Declared()
         self.num_failures = 0
         self._costs: dict[str, float] = {}
         self._inner_s: list[float] = []
@@ -97,6 +132,10 @@ class Run:
         self.writer, self.windows = writer, windows
         self.pipeline = Pipeline()
         self.probes = Probes()
+        self.distinguish = Distinguish()
+        self.episodes, self.tools = Episodes(self.declared), ToolHealth(self.declared)
+        self._fed: set[str] = set()
+        self._num_groups = 0
         self.latest: dict[str, float] = {}
         self.last_step: int | None = None
         self._episodes: OrderedDict[int, None] = OrderedDict()
@@ -105,6 +144,7 @@ class Run:
         self._pending_first = -1
         self._why: dict[str, str] = {}
         self._aggregates = StepAggregates()
+        self._shift = WindowShift()
         self._tool_table: tuple[str, ...] = ()
         self._new_step()
 
@@ -124,7 +164,9 @@ class Run:
                 self._nonfinite[column] = self._nonfinite.get(column, 0) + count
             self._columns |= observed_columns(made)
             self._counts.append(slice_counts(made, fresh := self._fresh(made)))
+            made = self._grouped(made)
             self._pending.append((made, fresh))
+            self.episodes.add(made, fresh)
 
     def _with_tools(self, arrays: dict[str, Any]) -> dict[str, Any]:
         """Without a declared table the tools with a slice of their own are the first 16 names seen."""
@@ -140,9 +182,36 @@ class Run:
         with self.isolated("probe"):
             self._probe_readings += self.probes.update(step, batch)
 
+    def gradients(
+        self,
+        step: int,
+        parts: Mapping[str, Any],
+        tokens: Mapping[str, int] | None = None,
+        gram: bool = False,
+    ) -> None:
+        """Add the per-trajectory gradients of `step`: slice -> (n, d) vectors, of all weights or a small head, or with `gram`
+        slice -> (n, n) Gram matrices. `tokens`: slice -> gradient tokens. One call a step, with all of its trajectories; of
+        several ranks, views show the first one's. See `measure.gradients`."""
+        with self.isolated("gradients"):
+            self._fed.add("gradient")
+            self._probe_readings += step_readings(step, gradient_values(parts, tokens, gram))
+
+    def cross_scores(self, step: int, scores: Any, own: Any) -> None:
+        """Add a scoring of R responses under P prompts at `step`: `scores` (R, P) mean log-probabilities a token, `own` (R,)
+        the prompt each response answers, counted from 0. See `measure.distinguish`."""
+        with self.isolated("cross scores"):
+            self._fed.add("cross_scores")
+            found = self.distinguish.update(scores, own)
+            self._probe_readings += step_readings(step, [("all", value, counts) for value, counts in found])
+
     def tool_call(self, call: ToolCall) -> None:
         """Record one tool call; written at the next flush."""
         self.pending_tools.append(call)
+
+    def retokenised(self, sampled: Sequence[int], reencoded: Sequence[int]) -> None:
+        """Compare a sampled sequence's ids with those its decoded text encodes to; see `measure.retokenise`."""
+        with self.isolated("retokenised"):
+            self.episodes.retokenised(difference(sampled, reencoded))
 
     def charge(self, name: str, seconds: float) -> None:
         """Book time spent for the monitor outside of it, e.g. a reference pass; kept apart from the watch's own time."""
@@ -212,6 +281,7 @@ class Run:
         self._probe_readings: list[Reading] = []
         self.pending_tools: list[ToolCall] = []
         self._failed_now = False
+        self._groups: dict[int, int] = {}
 
     def _flush(
         self, step: int, metrics: dict[str, float], absent: dict[str, str], duration_s: float | None
@@ -224,6 +294,7 @@ class Run:
         self.last_step = step
         if self.probes.last is None:
             absent = {"lagged_drift": "no probe transcripts were scored", **absent}
+        absent = {what: why for what, why in _UNFED.items() if what not in self._fed} | absent
         numbers = self._aggregates.add(step, metrics)
         if "reward" not in numbers and "reward" not in self._columns:
             absent = {
@@ -233,11 +304,14 @@ class Run:
         for name, value in numbers.items():
             if not np.isfinite(value):
                 self._nonfinite[f"metrics/{name}"] = 1
+        self.episodes.close(step)
         readings = self._measure(step) + self._probe_readings
         if (
             "all" not in self.windows.clocks and not self._pending
         ):  # a trainer without tokens still has its averages
             readings += self._aggregates.without_tokens()
+        done = self.tools.close(step, self.pending_tools, self._new_trajectories())
+        readings += [r for r in done if r.key not in self._aggregates.logged]
         self.latest |= {f"trimtab/{r.slice}/{r.key}": r.value for r in readings if (r.slice, r.key) in LATEST}
         fired = self._judge(step, readings, stream=True)
         self.writer.write("tools", [{**asdict(call), "step": step} for call in self.pending_tools])
@@ -284,17 +358,38 @@ class Run:
             self._why = not_observed(states := observe(batch, fresh))
             for name, state in states.items():
                 held.add(name, state)
+        self.episodes.fill(held.states)
         return first, held.states
 
     def _close_windows(self, first: int, step: int, states: dict[str, SliceState]) -> list[Reading]:
         readings: list[Reading] = []
         closed, pair = self.windows.add(first, step, states)
         for name, done in closed:
-            found = readings_of(name, done.window, done.states[name])
+            self._keep_exemplars(name, done)
+            found = readings_of(name, done.window, done.states[name], self._shift)
             readings += self._aggregates.apply(found, done.window) if name == "all" else found
         if pair is not None:
             readings += pair_readings(pair.window, pair.states)
         return readings
+
+    def _keep_exemplars(self, name: str, done: Closed) -> None:
+        if name in EXEMPLAR_SLICES:
+            with self.isolated("write exemplars"):  # the decoder is the user's
+                rows = exemplar_row(name, done.window, done.states[name], self.token_text)
+                self.writer.write("exemplars", rows)
+
+    def _grouped(self, batch: TokenBatch) -> TokenBatch:
+        """Groups as every measure reads them: one number is one prompt, wherever it comes again in the run.
+
+        A trainer's numbers that may start over at each step are numbered anew; those that span steps are kept.
+        """
+        if batch.group is None or self.declared.groups_span_steps:
+            return batch
+        values, inverse = np.unique(batch.group, return_inverse=True)
+        for value in values.tolist():
+            if value not in self._groups:
+                self._groups[value], self._num_groups = self._num_groups, self._num_groups + 1
+        return replace(batch, group=np.array([self._groups[v] for v in values.tolist()], np.int64)[inverse])
 
     def _step_row(
         self,
@@ -341,11 +436,14 @@ class Run:
                 "trimtab: %s holds steps up to %d and now starts again at %d; steps %d to %d stay on disk but no view shows "
                 "them. Give a new folder if this is another run.", self.writer.folder, over[-1], step, over[0], over[-1],
             )  # fmt: skip
-        for row in reader.rows("steps", rank):
-            if row["step"] >= step:
-                break
+        before = [row for row in reader.rows("steps", rank) if row["step"] < step]
+        replay_tools(self.tools, before, reader.rows("tools", rank))
+        for row in before:
             self.pipeline.on_step(row["step"], row["nonfinite"], row["columns"])
             self.pipeline.on_readings(closed.get(row["step"], []))
+
+    def _new_trajectories(self) -> int:
+        return sum(counts.get("all", (0, 0))[1] for counts in self._counts)
 
     def _fresh(self, batch: TokenBatch) -> Any:
         """(B,) True for trajectories not counted before, so that a second epoch does not count them twice."""

@@ -9,6 +9,7 @@ import asyncio
 import copy
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from tests.adapters.tiny_trl import (
 )
 from trimtab import UnsupportedError
 from trimtab.adapters.trl import watch
+from trimtab.adapters.trl.columns import clip_range_of
 from trimtab.report.view import load_view
 
 SMALL = {"min_tokens": 20, "min_trajectories": 2, "strict": True}
@@ -53,6 +55,18 @@ def captured(run):
 
     run.observe = observe
     return batches
+
+
+def places(batches):
+    """(episode, position) -> (batch, place of the token in it)."""
+    return {
+        (int(episode), position): (batch, int(start) + position)
+        for batch in batches
+        for episode, start, length in zip(
+            batch.episode_id, np.cumsum(batch.lengths) - batch.lengths, batch.lengths.tolist(), strict=True
+        )
+        for position in range(length)
+    }
 
 
 def last_row(folder):
@@ -89,6 +103,15 @@ def test_trl_defaults_give_drift_through_our_own_copy(tiny, tmp_path):
     assert math.isfinite(row["metrics"]["loss"])
     assert "same policy" in row["not_observed"]["staleness"]
     assert "sampler" in row["not_observed"]["mismatch"]
+    worst = load_view(tmp_path / "run").exemplars[-1]["tokens"]["drift"]
+    place_of = places(batches)
+    assert worst
+    for value, theta, ref, episode, position, _, _, token, text in worst:
+        batch, place = place_of[episode, position]
+        assert token == batch.token_ids[place]
+        assert text == tokenizer.decode([token])
+        assert (theta, ref) == pytest.approx((batch.logprobs[place], batch.ref_logprobs[place]), rel=1e-5)
+        assert value == pytest.approx(abs(theta - ref), rel=1e-4, abs=1e-6)
 
 
 def test_the_reference_equals_a_clean_model(tiny, tmp_path):
@@ -306,7 +329,11 @@ def test_lagged_drift_from_kept_probes(tiny, tmp_path):
 def test_columns_of_other_settings(tiny, tmp_path, case):
     path, tokenizer = tiny
     changes, extra = (
-        {"old": {"num_iterations": 2, "max_steps": 4}, "reference": {"beta": 0.04}, "peft": {}}[case],
+        {
+            "old": {"num_iterations": 2, "max_steps": 4, "epsilon_high": 0.28},
+            "reference": {"beta": 0.04},
+            "peft": {},
+        }[case],
         {},
     )
     if case == "peft":
@@ -322,6 +349,7 @@ def test_columns_of_other_settings(tiny, tmp_path, case):
     batches = captured(run)
     trainer.train()
     last = batches[-1]
+    assert last.clip_range == ((0.2, 0.28) if case == "old" else (0.2, 0.2))
     if case == "old":
         assert np.abs(last.logprobs - last.old_logprobs).max() > 1e-4
         assert batches[0].episode_id.tolist() == batches[1].episode_id.tolist() or set(
@@ -333,6 +361,22 @@ def test_columns_of_other_settings(tiny, tmp_path, case):
     assert expected in last.reference
     assert np.abs(batches[0].logprobs - batches[0].ref_logprobs).max() < 1e-4
     assert np.abs(last.logprobs - last.ref_logprobs).max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, (0.2, 0.28)),
+        ({"loss_type": "cispo"}, None),
+        ({"importance_sampling_level": "sequence"}, None),
+        ({"epsilon_low": 0.0}, None),
+    ],
+)
+def test_only_a_clip_of_each_tokens_ratio_is_passed_on(changes, expected):
+    plain = {
+        "loss_type": "dapo", "importance_sampling_level": "token", "epsilon_low": 0.2, "epsilon_high": 0.28,
+    }  # fmt: skip
+    assert clip_range_of(SimpleNamespace(**{**plain, **changes})) == expected
 
 
 def test_reference_off_is_blind_where_nothing_else_is_observed(tiny, tmp_path):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trimtab.capture.experts import EXPERT_COLUMNS, expert_column, same_experts_shape
 from trimtab.capture.segments import MAX_NAMES, NEAR_TOKENS, segment_tokens, tool_codes
 from trimtab.errors import BatchError
 from trimtab.records import LOGPROB_COLUMNS, Convention, TokenBatch
@@ -44,6 +45,8 @@ def token_batch(
     reference: str = "",
     same: Sequence[tuple[str, str]] = (),
     absent: Mapping[str, str] | None = None,
+    current_version: int | None = None,
+    clip_range: float | tuple[float, float] | None = None,
     **columns: Any,
 ) -> TokenBatch:
     """Build a `TokenBatch` from padded (B, T) arrays, or packed (N,) arrays with `lengths` (B,).
@@ -54,7 +57,10 @@ def token_batch(
     `tool_names`: the declared table, at most 16 (others count as `other`). `source`: a data source name a sequence.
     `episode_id` tells that a sequence was seen before; without it each is new.
     `columns`: rollout_logprobs, old_logprobs, logprobs, prox_logprobs, ref_logprobs (nats, <= 0), advantages (a token
-    or a sequence), entropy (nats), token_ids, policy_version; reward, group, episode_id, ref_scored a sequence.
+    or a sequence), entropy (nats), token_ids, policy_version; routed_experts and rollout_routed_experts, with the axes
+    layer and expert behind the token's (-1: no record); reward, group, episode_id, ref_scored a sequence.
+    `current_version`: version of the weights trained now, to be compared with `policy_version`. `clip_range`: the
+    trainer's clip epsilon, or (below, above) as (0.2, 0.28).
     `same`: pairs of columns that are one policy, so that their ratio is one by construction.
 
     Raises BatchError naming the field: unknown column, shapes that differ, a mask that is not boolean, a
@@ -65,9 +71,9 @@ def token_batch(
     (3, [0, 1, 1])
     """
     mask = _boolean("loss_mask", loss_mask)
-    unknown = sorted(set(columns) - set(TOKEN_COLUMNS) - set(SEQUENCE_COLUMNS))
+    unknown = sorted(set(columns) - {*TOKEN_COLUMNS, *EXPERT_COLUMNS, *SEQUENCE_COLUMNS})
     if unknown:
-        known = ", ".join((*TOKEN_COLUMNS, *SEQUENCE_COLUMNS))
+        known = ", ".join((*TOKEN_COLUMNS, *EXPERT_COLUMNS, *SEQUENCE_COLUMNS))
         raise BatchError(f"unknown column {unknown[0]!r}; known columns: {known}")
     keep, size = _existing(mask, lengths, exists)
     shape, num_sequences = mask.shape, int(size.size)
@@ -82,6 +88,10 @@ def token_batch(
         raw = columns.get(name)
         if raw is not None:
             values[name] = _token_column(name, raw, shape, keep, size, packed_mask)
+    for name in EXPERT_COLUMNS:
+        if columns.get(name) is not None:
+            values[name] = expert_column(name, columns[name], shape, keep, packed_mask)
+    same_experts_shape(values)
     for name in SEQUENCE_COLUMNS:
         raw = columns.get(name)
         if raw is not None:
@@ -108,8 +118,22 @@ def token_batch(
         reference=reference,
         same=frozenset(frozenset(pair) for pair in same),
         absent=dict(absent or {}),
+        current_version=None if current_version is None else int(current_version),
+        clip_range=_clip_range(clip_range),
         **values,
     )
+
+
+def _clip_range(raw: float | tuple[float, float] | None) -> tuple[float, float] | None:
+    if raw is None:
+        return None
+    pair = np.asarray(raw, dtype=np.float64).ravel()
+    low, high = (float(pair[0]), float(pair[-1])) if pair.size in (1, 2) else (np.nan, np.nan)
+    if not (0.0 < low < 1.0 and 0.0 < high < np.inf):
+        raise BatchError(
+            f"clip_range is one epsilon or (below, above), 0 < below < 1 and above > 0, not {raw!r}"
+        )
+    return low, high
 
 
 def _begun(mask: npt.NDArray[np.bool_], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from trimtab.capture.experts import EXPERT_COLUMNS
 from trimtab.records import LOGPROB_COLUMNS, Bool, TokenBatch
 
 __all__ = ["join_batches"]
 
 _TOKENS = ("loss_mask", "phase", "tool", "turn", "source")
-_OPTIONAL = (*LOGPROB_COLUMNS, "advantages", "entropy", "reward")
+_OPTIONAL = (
+    *LOGPROB_COLUMNS, "advantages", "entropy", "reward", "policy_version", "token_ids", "group", *EXPERT_COLUMNS
+)  # fmt: skip
 
 
 def join_batches(pairs: Sequence[tuple[TokenBatch, Bool]]) -> list[tuple[TokenBatch, Bool]]:
@@ -22,7 +25,8 @@ def join_batches(pairs: Sequence[tuple[TokenBatch, Bool]]) -> list[tuple[TokenBa
 
     Each comes with a flag a sequence (B,), which is joined the same way.
 
-    Only what measures read is kept: per-token ids, policy versions, groups and reward parts are dropped.
+    Only what measures read is kept: reward parts and stop reasons are dropped. A `group` is the same prompt wherever its
+    number comes again. Policy versions are moved so that every token keeps its age under the newest current version.
     """
     found = []
     for _, group in groupby(pairs, key=lambda pair: _kind(pair[0])):
@@ -32,7 +36,9 @@ def join_batches(pairs: Sequence[tuple[TokenBatch, Bool]]) -> list[tuple[TokenBa
 
 
 def _kind(batch: TokenBatch) -> tuple[Any, ...]:
-    present = tuple(name for name in _OPTIONAL if getattr(batch, name) is not None)
+    present = tuple(
+        (name, column.shape[1:]) for name in _OPTIONAL if (column := getattr(batch, name)) is not None
+    )
     tables = (batch.tool_names, batch.source_names, batch.reference, batch.same)
     return (
         present,
@@ -40,6 +46,8 @@ def _kind(batch: TokenBatch) -> tuple[Any, ...]:
         tables,
         sorted(batch.conventions.items(), key=str),
         sorted(batch.absent.items()),
+        batch.current_version is None,
+        batch.clip_range,
     )
 
 
@@ -57,10 +65,11 @@ def _join(batches: list[TokenBatch]) -> TokenBatch:
         name: np.concatenate([getattr(batch, name) for batch in batches]) for name in names
     }
     changes |= {
-        "token_ids": None,
-        "policy_version": None,
-        "group": None,
         "reward_parts": {},
         "stop_reason": None,
     }
+    current = [batch.current_version for batch in batches if batch.current_version is not None]
+    if current and first.policy_version is not None:
+        ages = [b.current_version - b.policy_version for b in batches]  # type: ignore[operator]
+        changes |= {"current_version": max(current), "policy_version": max(current) - np.concatenate(ages)}
     return replace(first, **changes)

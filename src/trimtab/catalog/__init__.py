@@ -7,14 +7,21 @@ A reading's key is `<what>/<statistic>`. `docs/metrics.md` is generated from thi
 from __future__ import annotations
 
 from trimtab.catalog.bounds import BOUNDS
+from trimtab.catalog.episodes import EPISODES
 from trimtab.catalog.joint import JOINT
 from trimtab.catalog.metrics import METRIC_NAMES, METRICS
+from trimtab.catalog.policy import BORDER_TOKENS, POLICY, PROB_BANDS
 from trimtab.catalog.rows import Bound, Definition
+from trimtab.catalog.shape import LAG_BUCKETS, SHAPE
 from trimtab.catalog.tokens import TAUS, TOKENS
 
 __all__ = [
+    "BORDER_TOKENS",
     "BOUNDS",
+    "LAG_BUCKETS",
+    "MAIN_SLICES",
     "METRIC_NAMES",
+    "PROB_BANDS",
     "READINGS",
     "TAUS",
     "WINDOW_TOKENS",
@@ -31,7 +38,11 @@ WINDOW_TOKENS = 2_000
 WINDOW_TRAJECTORIES = 30
 """Trajectories a slice needs before a window is judged (house default: the bootstrap resamples trajectories)."""
 
-READINGS: dict[str, Definition] = {**TOKENS, **METRICS, **JOINT}
+MAIN_SLICES = ("all", "text", "post_tool")
+"""Slices with tail indices, shifts between windows, intervals of k-hat and chi-square, quantiles of entropy and mismatch by
+the sampler's probability (house default, for the cost)."""
+
+READINGS: dict[str, Definition] = {**TOKENS, **SHAPE, **METRICS, **POLICY, **EPISODES, **JOINT}
 
 
 def definition(key: str) -> Definition:

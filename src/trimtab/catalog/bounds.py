@@ -93,6 +93,10 @@ BOUNDS: dict[str, Bound] = {
         "a text tail below it is raised to it before a ratio is taken",
         HOUSE,
     ),
+    "tool_rare_frac": Bound(
+        0.01, "share of the window's calls", "a required tool below it is called rarely", HOUSE
+    ),
+    "tool_abandoned_steps": Bound(20.0, "steps", "two windows of tool readings without a call", HOUSE),
     "clip": Bound(0.2, "1", "PPO's clip range", "arXiv 1707.06347"),
     "mismatch_small": Bound(
         0.05, "nats, p99 of |mismatch|", "tokens sampled by mu stand for tokens of pi_old within 5 %", HOUSE

@@ -101,10 +101,16 @@ TOKENS: dict[str, Definition] = {
         "arXiv 2512.01374 (MiniRL), section 2",
     ),
     "staleness/clip_high_frac": Definition(
-        "share of tokens with pi_theta/pi_old above 1.2", "share", "up is bad", "PPO, arXiv 1707.06347"
+        "share of tokens with pi_theta/pi_old above 1 + epsilon (the trainer's clip_range, else 0.2)",
+        "share",
+        "up is bad",
+        "PPO, arXiv 1707.06347",
     ),
     "staleness/clip_low_frac": Definition(
-        "share of tokens with pi_theta/pi_old below 0.8", "share", "up is bad", "PPO, arXiv 1707.06347"
+        "share of tokens with pi_theta/pi_old below 1 - epsilon (the trainer's clip_range, else 0.2)",
+        "share",
+        "up is bad",
+        "PPO, arXiv 1707.06347",
     ),
     "drift/second_moment_ref": Definition(
         "E_ref[w^2], estimated as the mean of w under pi_theta",

@@ -13,6 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.capture.slices import Cells, cells_of
+from trimtab.measure.clip import add_clip
+from trimtab.measure.fills import fill
+from trimtab.measure.lag import add_lag
 from trimtab.measure.ratios import RATIOS, Ratio, log_ratio, why_not
 from trimtab.measure.state import SliceState
 from trimtab.records import Float32, TokenBatch
@@ -77,6 +80,7 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
         name: _counts(counts[:, list(rows)].sum(axis=1), new, scored) for name, rows in cells.slices.items()
     }
     weights: Float32 | None = None
+    found: dict[str, Float32] = {}
     for ratio in RATIOS.values():
         reason = why_not(batch, ratio)
         if reason and ratio.name == "lagged_drift":  # of probes only; `measure.probes` fills it
@@ -85,14 +89,18 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
             for state in states.values():
                 state.notes[f"not {ratio.name}"] = reason
             continue
-        values = log_ratio(batch, ratio)
+        values = found[ratio.name] = log_ratio(batch, ratio)
         _add_ratio(run, ratio, values, states, counts)
         if ratio.name in ("total", "staleness"):
             weights = values
+    if "staleness" in found:
+        add_clip(batch, cells, found["staleness"], states)
+    add_lag(batch, cells, found, states)
     _add_plain(run, states)
     _add_mass(run, weights, states)
     by_cells = {cells.slices[name]: state for name, state in states.items()}
-    return {name: by_cells[rows] for name, rows in names.items()}  # slices of the same cells share one state
+    shared = {name: by_cells[rows] for name, rows in names.items()}  # slices of the same cells share one
+    return fill(batch, cells.sequence, found, shared)
 
 
 def nonfinite_columns(batch: TokenBatch) -> dict[str, int]:
@@ -141,9 +149,11 @@ def _add_ratio(
     if keep is not None:
         values, index, sequence = values[keep], index[keep], sequence[keep]
     rows = run.cells.num_cells
-    sketch, clusters = LogSketch(rows=rows), ClusterTail(rows=rows)
+    sketch = LogSketch(rows=rows)
     sketch.update(values, index)
-    clusters.update(values, index, run.batch.episode_id[sequence])
+    signs = 2 if "khat" in ratio.valid else 1  # then a cell has a row of x <= 0 and one of x > 0
+    clusters = ClusterTail(rows=signs * rows)
+    clusters.update(values, index if signs == 1 else 2 * index + (values > 0), run.batch.episode_id[sequence])
     upper, lower = TopK(rows=rows), TopK(rows=rows)
     if "khat" in ratio.valid:
         upper.update(values, index)
@@ -159,10 +169,13 @@ def _add_ratio(
         state, chosen = states[name], list(cells)
         here = counts[:, chosen].sum(axis=1) > 0
         state.parts[f"{ratio.name}/sketch"] = sketch.select(chosen)
-        state.parts[f"{ratio.name}/clusters"] = clusters.select(chosen)
+        state.parts[f"{ratio.name}/clusters"] = clusters.select(
+            [signs * row + sign for row in chosen for sign in range(signs)]
+        )
         if "khat" in ratio.valid:
             state.parts[f"{ratio.name}/upper"] = upper.select(chosen)
             state.parts[f"{ratio.name}/lower"] = lower.select(chosen)
+            state.parts[f"{ratio.name}/rises"] = clusters.select([2 * row + 1 for row in chosen])
         if "sequence_ess" in ratio.valid:
             state.parts[f"{ratio.name}/sequence"] = _filled(LogMoments(), sums[:, chosen].sum(axis=1)[here])
         if gaps is not None:

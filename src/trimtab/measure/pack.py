@@ -46,10 +46,15 @@ class StateBlocks:
 
 
 def pack_states(states: Mapping[str, SliceState]) -> str:
-    """Base64 of the zlib-compressed states, one after the other with their names."""
-    body = bytearray()
+    """Base64 of the zlib-compressed states, one after the other with their names.
+
+    Slices of the same tokens may share a state object, which is then put into bytes once.
+    """
+    body, known = bytearray(), dict[int, bytes]()
     for name, state in sorted(states.items()):
-        label, data = name.encode(), state.to_bytes()
+        if id(state) not in known:
+            known[id(state)] = state.to_bytes()
+        label, data = name.encode(), known[id(state)]
         body += struct.pack("<HI", len(label), len(data)) + label + data
     return base64.b64encode(zlib.compress(bytes(body), 6)).decode("ascii")
 

@@ -11,8 +11,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from trimtab.catalog import LAG_BUCKETS
 from trimtab.errors import SummaryError
-from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, TopK
+from trimtab.measure.groups import GroupSums
+from trimtab.measure.worst import Worst
+from trimtab.stats import ClusterTail, Counts, EdgeCounts, LogMoments, LogSketch, Moments, Tally, TopK
 
 __all__ = ["PARTS", "Accumulator", "SliceState"]
 
@@ -20,16 +23,24 @@ __all__ = ["PARTS", "Accumulator", "SliceState"]
 PARTS: dict[str, type[Any]] = {
     "sketch": LogSketch,  # token log-ratios x: histogram, sums of x, e^x, e^2x, e^-x
     "clusters": ClusterTail,  # |x| by trajectory, for intervals
+    "rises": ClusterTail,  # the same of x > 0 alone, where w and 1/w have tails of their own
     "upper": TopK,  # largest x, exact; not kept on disk
     "lower": TopK,  # largest -x
     "sequence": LogMoments,  # sequence log-weights
     "gap": LogSketch,  # first-order gap a sequence
     "values": Moments,  # a plain per-token or per-sequence quantity
+    "lengths": LogSketch,  # gradient tokens a sequence
+    "groups": GroupSums,  # rewards by group
+    "edges": EdgeCounts,  # rewards at the extremes
     "mass": LogSketch,  # |A w| a token
+    "clip": Tally,  # side of the clip range by sign of the advantage
+    **dict.fromkeys(LAG_BUCKETS, LogSketch),  # x of the tokens of one age
+    "layers": Counts,  # agreement of routes by layer
+    "worst": Worst,  # the worst tokens; rows of their own on disk
 }
 """Part name -> class. A state's key is `<what>/<part>`, e.g. `drift/sketch`."""
 
-NOT_STORED = frozenset({"upper", "lower"})
+NOT_STORED = frozenset({"upper", "lower", "worst"})
 _HEAD = "<qqqqqdd"
 
 

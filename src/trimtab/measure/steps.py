@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trimtab.measure.aggregates import trainer_aggregates
+from trimtab.measure.preference import CHANCE_KEY, derived
 from trimtab.records import LOGPROB_COLUMNS, Reading, TokenBatch, Window
 
 __all__ = ["STEP_WINDOW", "StepAggregates", "observed_columns"]
@@ -14,6 +15,7 @@ __all__ = ["STEP_WINDOW", "StepAggregates", "observed_columns"]
 STEP_WINDOW = 10
 """Steps of an aggregate window where no tokens are observed (house default)."""
 
+_OWN = "the trainer's own, mean over the window's steps"
 _MAX_STEPS = 4_096  # a window longer than this averages its last steps only
 
 
@@ -37,10 +39,14 @@ class StepAggregates:
     """Keeps the trainer's aggregates of the steps of the open `all` window; they override the token-based ones."""
 
     steps: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    logged: set[str] = field(default_factory=set)  # keys of the readings that are the trainer's own
+    chance: float | None = None  # what the trainer said its loss is at chance
 
     def add(self, step: int, metrics: Mapping[str, float]) -> dict[str, float]:
         """Take a step's metrics; returns the aggregates found among them."""
         found = trainer_aggregates(metrics)
+        self.logged |= {f"aggregate/{name}" for name in found}
+        self.chance = metrics.get(CHANCE_KEY, self.chance)
         self.steps.append((step, found))
         del self.steps[:-_MAX_STEPS]
         return found
@@ -67,6 +73,17 @@ class StepAggregates:
             skipped = {"not finite": len(values) - len(finite)} if len(finite) < len(values) else {}
             table[f"aggregate/{name}"] = Reading(
                 f"aggregate/{name}", window.last, window, "all", mean, len(finite), trajectories,
-                reference="the trainer's own, mean over the window's steps", excluded=skipped,
+                reference=_OWN, excluded=skipped,
+            )  # fmt: skip
+        means = {name: table[f"aggregate/{name}"].value for found in inside for name in found}
+        for key, value in derived(means, self.chance).items():
+            missing = (
+                ""
+                if math.isfinite(value)
+                else "the trainer's loss has no known value at chance, or is not finite"
+            )
+            table[key] = Reading(
+                key, window.last, window, "all", value, len(inside), trajectories, reference=_OWN,
+                status="not observed" if missing else "ok", reason=missing,
             )  # fmt: skip
         return list(table.values())

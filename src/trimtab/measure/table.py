@@ -6,19 +6,32 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from trimtab.catalog import MAIN_SLICES
 from trimtab.measure.aggregates import aggregates
+from trimtab.measure.borders import borders
+from trimtab.measure.chi2 import chi2, chi2_interval
 from trimtab.measure.clip import clip
 from trimtab.measure.concentration import concentration
 from trimtab.measure.entropy import entropy
 from trimtab.measure.ess import ess
+from trimtab.measure.fills import NOTED
 from trimtab.measure.first_order import first_order
 from trimtab.measure.growth import tail_ratio
-from trimtab.measure.khat import khat
+from trimtab.measure.hill import hill
+from trimtab.measure.khat import khat, tail_indices
 from trimtab.measure.kl import kl
+from trimtab.measure.lag import lag
+from trimtab.measure.ngrams import ngrams
+from trimtab.measure.rare import rare
 from trimtab.measure.ratios import RATIOS
+from trimtab.measure.retokenise import retokenise
+from trimtab.measure.rewards import reward_parts, rewards
+from trimtab.measure.routing import routing
+from trimtab.measure.shift import WindowShift
 from trimtab.measure.state import SliceState
 from trimtab.measure.support import support
 from trimtab.measure.tails import tails
+from trimtab.measure.text_shape import text_shape
 from trimtab.measure.value import Measure, Value
 from trimtab.records import Reading, Window
 
@@ -29,40 +42,65 @@ MEASURES: dict[str, Measure] = {
     "ess": ess,
     "khat": khat,
     "kl": kl,
+    "chi2": chi2,
     "concentration": concentration,
     "clip": clip,
+    "lag": lag,
     "first_order": first_order,
     "support": support,
     "entropy": entropy,
+    "borders": borders,
+    "rare": rare,
+    "routing": routing,
+    "ngrams": ngrams,
 }
 
+IN_DETAIL: dict[str, Measure] = {"khat": tail_indices, "chi2": chi2_interval, "hill": hill}
+"""Measures of the slices `MAIN_SLICES` in place of those of the same name, or beside them: they resample trajectories."""
 
-def readings_of(name: str, window: Window, state: SliceState) -> list[Reading]:
-    """Every reading the state of slice `name` supports over `window`."""
-    values = [value for measure in MEASURES.values() for value in measure(state)]
+OF_ALL: tuple[Measure, ...] = (aggregates, rewards, text_shape, retokenise)
+"""Measures of the slice `all` alone, most of them over whole sequences."""
+
+
+def readings_of(
+    name: str, window: Window, state: SliceState, shift: WindowShift | None = None
+) -> list[Reading]:
+    """Every reading the state of slice `name` supports over `window`; with `shift`, against its earlier windows too.
+
+    `IN_DETAIL` and `shift` are for the slices `MAIN_SLICES` alone.
+    """
+    main = name in MAIN_SLICES
+    measures = {**MEASURES, **IN_DETAIL} if main else MEASURES
+    values = [value for measure in measures.values() for value in measure(state)]
+    parts: list[tuple[str, Value]] = []
     if name == "all":
-        values += list(aggregates(state))
-    return [_reading(value, name, window, state) for value in values]
+        values += [value for measure in OF_ALL for value in measure(state)]
+        parts = list(reward_parts(state))
+    if shift is not None and main:
+        values += shift.update(name, state)
+    labels: dict[str, tuple[dict[str, int], str]] = {}
+    found = [_reading(value, name, window, state, labels) for value in values]
+    return found + [_reading(value, part, window, state, labels) for part, value in parts]
 
 
 def pair_readings(window: Window, states: Mapping[str, SliceState]) -> list[Reading]:
     """Readings that compare text and post_tool over the same steps."""
     text, post = states["text"], states["post_tool"]
-    return [_reading(value, "post_tool", window, post) for value in tail_ratio(text, post)]
+    return [_reading(value, "post_tool", window, post, {}) for value in tail_ratio(text, post)]
 
 
 def not_observed(states: Mapping[str, SliceState]) -> dict[str, str]:
-    """Ratio -> why it was not observed, from the states of a step; an observed ratio is absent."""
+    """Ratio, or a name of `NOTED`, -> why it was not observed, from the states of a step; what was is absent."""
     reasons: dict[str, str] = {}
     for state in states.values():
-        for ratio in RATIOS:
-            if f"{ratio}/sketch" not in state.parts and f"not {ratio}" in state.notes:
-                reasons[ratio] = state.notes[f"not {ratio}"]
+        for what, part in {**{ratio: f"{ratio}/sketch" for ratio in RATIOS}, **NOTED}.items():
+            if part not in state.parts and f"not {what}" in state.notes:
+                reasons[what] = state.notes[f"not {what}"]
     return reasons
 
 
-def _reading(value: Value, name: str, window: Window, state: SliceState) -> Reading:
-    family = value.key.split("/", 1)[0]
+def _labels(family: str, state: SliceState) -> tuple[dict[str, int], str]:
+    """What was excluded from the readings `<family>/*`, and what they refer to."""
     excluded = {k: v for k, v in state.excluded.items() if k.startswith(f"{family}:") and v}
     sketch = state.parts.get(f"{family}/sketch")
     if sketch is not None:
@@ -71,6 +109,21 @@ def _reading(value: Value, name: str, window: Window, state: SliceState) -> Read
     reference = state.notes.get("drift", "") if family in ("drift", "tail_ratio", "ref_logprob") else ""
     if family == "weight_mass":
         reference = state.notes.get("weight", "")
+    return excluded, reference
+
+
+def _reading(
+    value: Value,
+    name: str,
+    window: Window,
+    state: SliceState,
+    labels: dict[str, tuple[dict[str, int], str]],
+) -> Reading:
+    """One value as a reading; `labels` keeps what is the same for all readings of a family of one state."""
+    family = value.key.split("/", 1)[0]
+    if family not in labels:
+        labels[family] = _labels(family, state)
+    excluded, reference = labels[family]
     return Reading(
         key=value.key,
         step=window.last,

@@ -27,12 +27,13 @@ def tails(state: SliceState) -> Iterator[Value]:
         if sketch is None:
             continue
         n = sketch.count
-        for label, q in QUANTILES.items():
-            value, low, high = sketch.abs_quantile(q), math.nan, math.nan
-            if label in _WITH_INTERVAL:
-                below, above = state.parts[f"{name}/clusters"].abs_quantile_interval(q)
-                low, high = value * below, value * above
-            yield Value(f"{name}/{label}", value, n, low, high)
+        spans = state.parts[f"{name}/clusters"].abs_quantile_intervals([QUANTILES[q] for q in _WITH_INTERVAL])
+        factors = dict(zip(_WITH_INTERVAL, spans, strict=True))
+        values = sketch.abs_quantiles(list(QUANTILES.values()))
+        for label, value in zip(QUANTILES, values, strict=True):
+            below, above = factors.get(label, (math.nan, math.nan))
+            yield Value(f"{name}/{label}", value, n, value * below, value * above)
         yield Value(f"{name}/max", sketch.abs_max, n)
-        for tau in TAUS:
-            yield Value(f"{name}/exceed_{tau:g}", sketch.abs_exceedance(math.log(tau)), n)
+        shares = sketch.abs_exceedances([math.log(tau) for tau in TAUS])
+        for tau, share in zip(TAUS, shares, strict=True):
+            yield Value(f"{name}/exceed_{tau:g}", share, n)

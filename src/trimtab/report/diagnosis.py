@@ -6,6 +6,7 @@ import math
 import time
 from typing import Any
 
+from trimtab.report.exemplars import exemplar_table
 from trimtab.report.inert import inert
 from trimtab.report.payload import alarm_payload
 from trimtab.report.tools_table import tools_table
@@ -42,6 +43,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "min_trajectories": view.min_trajectories,
         "slices": [_slice(view, name) for name in view.slices],
         "tools": tools_table(view.tools),
+        "exemplars": exemplar_table(view.exemplars),
         "num_failures": len(view.errors),
         "last_failure": view.errors[-1]["error"] if view.errors else None,
         "written_s_ago": max(0.0, time.time() - steps[-1]["time"]) if steps else None,

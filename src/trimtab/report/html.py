@@ -59,6 +59,7 @@ def render_html(payload: Mapping[str, Any]) -> str:
         "verdicts": html_text.verdicts(runs),
         "warnings": html_text.warnings(runs),
         "tools": html_tables.tools(runs),
+        "exemplars": html_tables.exemplars(runs),
         "alarms": html_text.alarms(runs),
         "not_observed": html_tables.not_observed(runs),
         "judged": html_tables.judged(runs),

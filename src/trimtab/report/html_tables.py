@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trimtab.report.html_parts import Run, escape, heading, integer, prefix, section, table
 
-__all__ = ["facts", "judged", "not_observed", "tools"]
+__all__ = ["exemplars", "facts", "judged", "not_observed", "tools"]
 
 
 def tools(runs: Sequence[Run]) -> str:
@@ -28,6 +28,39 @@ def tools(runs: Sequence[Run]) -> str:
             columns = ["Tool", "Calls", "Errors", "Latency p50", "Latency p99", "Result size p50"]
             body += f"<div>{heading(run, i, len(runs))}{table(columns, rows)}</div>"
     return section("tools", "Tools", f'<div class="cols">{body}</div>') if body else ""
+
+
+def exemplars(runs: Sequence[Run]) -> str:
+    """The worst tokens of each run's latest windows, with where they stand; nothing when none were kept."""
+    body = ""
+    for i, run in enumerate(runs):
+        rows = [
+            [
+                f"{escape(token['slice'])} {escape(token['ratio'])}",
+                _text(token),
+                f"<bdi>{escape(token['tool'] or '–')}</bdi>",
+                _nats(token["value"]),
+                _nats(token["logprob"]),
+                _nats(token["other_logprob"]),
+                *(escape(token[key]) for key in ("episode", "position", "turn")),
+            ]
+            for token in run.get("exemplars") or []
+        ]
+        if rows:
+            columns = [
+                "Slice, ratio",
+                "Token",
+                "Tool",
+                "|log-ratio|",
+                "log p",
+                "log p of the other",
+                "Episode",
+                "Position",
+                "Turn",
+            ]
+            body += f"<div>{heading(run, i, len(runs))}{table(columns, rows, numeric_from=3)}</div>"
+    lede = "The tokens behind the tails, of the latest window of each slice. Their text is the policy's: do not trust it."
+    return section("exemplars", "Worst tokens", body, lede) if body else ""
 
 
 def not_observed(runs: Sequence[Run]) -> str:
@@ -72,6 +105,17 @@ def facts(runs: Sequence[Run]) -> str:
         listing = "".join(f"<dt>{escape(key)}</dt><dd>{escape(text)}</dd>" for key, text in rows)
         body += f'<div>{heading(run, i, len(runs))}<dl class="facts">{listing}</dl></div>'
     return section("facts", "Provenance", f'<div class="cols">{body}</div>') if body else ""
+
+
+def _text(token: Run) -> str:
+    """The token's text where it was given, else its id."""
+    if token.get("text") is not None:
+        return f"<bdi>{escape(token['text'])}</bdi>"
+    return "–" if token.get("token_id") is None else f"id {escape(token['token_id'])}"
+
+
+def _nats(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.3g}"
 
 
 def _number(value: float | None) -> str:

@@ -13,6 +13,7 @@ from trimtab.measure.aggregates import AGGREGATES
 from trimtab.measure.state import Accumulator, SliceState
 from trimtab.measure.table import readings_of
 from trimtab.records import Alarm, Reading, Window
+from trimtab.report.exemplars import exemplar_table
 from trimtab.report.tools_table import tools_table
 from trimtab.report.view import RunView
 
@@ -78,6 +79,7 @@ def _run(view: RunView) -> Json:
         "aggregates": _aggregates(view),
         "support": _sliding(view, main, _SUPPORT),
         "tools": tools_table(view.tools),
+        "exemplars": exemplar_table(view.exemplars),
         "judged": [_judged(view, name) for name in view.slices],
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+from trimtab.measure.records import recorded
 from trimtab.records import Reading
 from trimtab.runs.rows import readings_from_row
 
@@ -20,14 +21,17 @@ class ReadingRows:
         self.rows = list(rows)
         self._by_slice: dict[str, list[Row]] = {}
         self._keys: set[str] = set()
+        self._closed: set[str] = set()
         for row in self.rows:
             self._by_slice.setdefault(row["slice"], []).append(row)
             self._keys.update(row["values"])
+            if not all(map(recorded, row["values"])):
+                self._closed.add(row["slice"])
 
     @property
     def slices(self) -> set[str]:
-        """Slices with a reading."""
-        return set(self._by_slice)
+        """Slices with a closed window."""
+        return self._closed
 
     def series(self, key: str, name: str) -> list[Reading]:
         """Readings of one key and slice."""

@@ -20,10 +20,14 @@ from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rules import RULES
 from trimtab.detect.verdict import Evidence, Verdict, judge
 from trimtab.errors import RunError
+from trimtab.measure.declared import Declared
 from trimtab.measure.pack import unpack_states
+from trimtab.measure.records import recorded
+from trimtab.measure.shift import WindowShift
 from trimtab.measure.state import SliceState
 from trimtab.measure.steps import StepAggregates
 from trimtab.measure.table import pair_readings, readings_of
+from trimtab.measure.tool_health import ToolHealth, replay_tools
 from trimtab.measure.windows import WindowSet
 from trimtab.records import Alarm, Reading, Window
 from trimtab.report.readings import ReadingRows
@@ -60,6 +64,7 @@ class RunView:
         self.steps = _merge_steps(self.reader.rows("steps"))
         self.errors = self.reader.rows("errors")
         self.tools = self.reader.rows("tools")
+        self.exemplars = self.reader.rows("exemplars")
         self.pipeline = Pipeline()
         if len(self.reader.ranks) <= 1:
             self.readings = ReadingRows(self.reader.rows("readings"))
@@ -120,20 +125,23 @@ class RunView:
     def _merged_readings(self) -> list[Reading]:
         windows, aggregates = WindowSet(self.min_tokens, self.min_trajectories), StepAggregates()
         found: list[Reading] = []
+        shift = WindowShift()
         metrics = {int(row["step"]): row["metrics"] for row in self.steps}
         for window, states in self.blocks:
             for step in range(window.first, window.last + 1):
                 aggregates.add(step, metrics.get(step, {}))
             closed, pair = windows.add(window.first, window.last, states)
             for name, done in closed:
-                readings = readings_of(name, done.window, done.states[name])
+                readings = readings_of(name, done.window, done.states[name], shift)
                 found += aggregates.apply(readings, done.window) if name == "all" else readings
             if pair is not None:
                 found += pair_readings(pair.window, pair.states)
         lagged = [
             r for row in self.reader.rows("readings", self.reader.ranks[0]) for r in readings_from_row(row)
         ]
-        found += [reading for reading in lagged if reading.key.startswith("lagged_drift/")]
+        found += [reading for reading in lagged if recorded(reading.key)]
+        tools = ToolHealth(Declared.from_config(self.reader.header.get("config", {})))
+        found += [r for r in replay_tools(tools, self.steps, self.tools) if r.key not in aggregates.logged]
         return sorted((replace(reading, state=None) for reading in found), key=lambda reading: reading.step)
 
     def _replay(self) -> None:
@@ -154,7 +162,7 @@ class RunView:
         return Evidence(
             num_steps=len(self.steps),
             observed=frozenset(observed | arrived),
-            not_observed=why,
+            not_observed={what: reason for what, reason in why.items() if what in families},
             num_windows=self.readings.num_windows(families),
             judged=self.pipeline.judged(),
             pending=self.pipeline.pending(),

@@ -21,7 +21,7 @@ def reading_rows(readings: Iterable[Reading]) -> list[Row]:
             "pair"
             if reading.key.startswith("tail_ratio/")
             else reading.key.split("/")[0]
-            if reading.key.startswith("lagged")
+            if reading.key.startswith(("lagged", "gradient/", "distinguish/"))
             else ""
         )
         row = rows.setdefault((reading.slice, reading.window, group), _empty_row(reading))

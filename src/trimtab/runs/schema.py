@@ -14,6 +14,7 @@ readings    all readings of one slice over one closed window           when a wi
 alarms      an alarm fired or cleared                                  when it does
 tools       one tool call                                              at flush
 errors      one failure inside the monitor, with its traceback         when it happens
+exemplars   the worst tokens of one slice over one closed window        when a window closes
 steps       one flushed step; written last: it commits the others      at flush
 """
 
@@ -37,8 +38,8 @@ __all__ = [
 ]
 
 FORMAT = 1
-KINDS = ("states", "readings", "alarms", "tools", "errors", "steps")
-_NAME = re.compile(r"^(states|readings|alarms|tools|errors|steps)\.r(\d+)\.s(\d+)\.jsonl(?:\.gz)?$")
+KINDS = ("states", "readings", "alarms", "tools", "errors", "exemplars", "steps")
+_NAME = re.compile(r"^(states|readings|alarms|tools|errors|exemplars|steps)\.r(\d+)\.s(\d+)\.jsonl(?:\.gz)?$")
 SEALED = ".gz"
 REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "states": {"first": int, "last": int, "states": str},
@@ -48,6 +49,7 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
                "bound": (int, float), "why": str, "advice": str, "reference": str, "hidden": bool, "evidence": list},
     "tools": {"step": int, "name": str, "result_size": (int, float), "latency_s": (int, float)},
     "errors": {"step": int, "time": (int, float), "where": str, "error": str},
+    "exemplars": {"step": int, "first": int, "last": int, "slice": str, "tokens": dict},
     "steps": {"step": int, "time": (int, float), "metrics": dict, "slices": dict, "columns": list, "not_observed": dict,
               "nonfinite": dict, "costs_s": dict, "failed": bool},
 }  # fmt: skip

@@ -3,31 +3,54 @@
     LogSketch    log-histogram, sums (to 1e-7) and exact extremes of log-ratios, by slice cell
     LogMoments   ESS and E[w], E[w^2] of log-weights of any magnitude
     Moments      mean, variance, extremes of plain values
+    Tally        counts of exclusive kinds, exact
+    EdgeCounts   share of values at the extremes
     TopK         the k largest values, exact
+    Counts       a small table of whole numbers
     pareto_khat  tail shape of importance weights, from those
     ClusterTail  bootstrap intervals of quantiles, by trajectory
+    two_sample   KS, Wasserstein-1 and the design effect, of two histograms
+    hill, tail_replicates  tail index, and intervals of tail statistics, by trajectory
 
 All obey the merge laws (`summary.py`). Only numpy below.
 """
 
 from trimtab.stats.clusters import ClusterTail, ratio_interval
+from trimtab.stats.counts import Counts
+from trimtab.stats.edges import EdgeCounts
+from trimtab.stats.hill import HillFit, hill
 from trimtab.stats.log_moments import LogMoments
 from trimtab.stats.log_sketch import LogSketch
 from trimtab.stats.moments import Moments
 from trimtab.stats.pareto import ParetoFit, khat_bound, pareto_khat, pareto_tail_size
 from trimtab.stats.summary import Summary
+from trimtab.stats.tail_replicates import TailReplicates, mean_exp_factor, tail_replicates
+from trimtab.stats.tally import Tally
 from trimtab.stats.top_k import TopK
+from trimtab.stats.two_sample import design_effect, ks_critical, ks_distance, wasserstein1
 
 __all__ = [
     "ClusterTail",
+    "Counts",
+    "EdgeCounts",
+    "HillFit",
     "LogMoments",
     "LogSketch",
     "Moments",
     "ParetoFit",
     "Summary",
+    "TailReplicates",
+    "Tally",
     "TopK",
+    "design_effect",
+    "hill",
     "khat_bound",
+    "ks_critical",
+    "ks_distance",
+    "mean_exp_factor",
     "pareto_khat",
     "pareto_tail_size",
     "ratio_interval",
+    "tail_replicates",
+    "wasserstein1",
 ]

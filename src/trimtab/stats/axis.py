@@ -5,6 +5,8 @@ Order statistics are the lower ones, x_(ceil(q n)), as numpy's method "inverted_
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,20 +15,25 @@ import numpy.typing as npt
 from trimtab.errors import SummaryError
 from trimtab.stats.grid import LogGrid
 
-__all__ = ["Axis", "abs_axis", "quantile", "share_below", "signed_axis", "spread", "top_mass_share"]
+__all__ = ["Axis", "abs_axis", "quantiles", "shares_below", "signed_axis", "spread", "top_mass_share"]
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 
 class Axis(NamedTuple):
-    """Occupied buckets in ascending order, none overlapping, and the exact extremes of what they hold."""
+    """Occupied buckets in ascending order, none overlapping, and the exact extremes of what they hold.
+
+    `upto` are the cumulated counts, one sum for every question; `total` their last.
+    """
 
     low: Float64
     high: Float64
     number: Int64
     least: float
     greatest: float
+    upto: Int64
+    total: int
 
 
 def abs_axis(grid: LogGrid, counts: Int64, least: float, greatest: float) -> Axis:
@@ -52,34 +59,46 @@ def signed_axis(grid: LogGrid, counts: Int64, least: float, greatest: float) -> 
 
 def _occupied(low: Float64, high: Float64, count: Int64, least: float, greatest: float) -> Axis:
     at = np.flatnonzero(count)
-    low, high = np.clip(low[at], least, greatest), np.clip(high[at], least, greatest)
-    return Axis(low, high, count[at], least, greatest)
+    low, high = _clipped(low[at], least, greatest), _clipped(high[at], least, greatest)
+    number = count[at]
+    upto = np.cumsum(number)
+    return Axis(low, high, number, least, greatest, upto, int(upto[-1]) if at.size else 0)
 
 
-def quantile(axis: Axis, q: float) -> float:
-    """x_(ceil(q n)), by the harmonic middle of its bucket; the exact extreme at either end; nan when empty."""
-    if not 0.0 <= q <= 1.0:
-        raise SummaryError(f"a quantile's q lies in [0, 1], not {q}")
-    total = int(axis.number.sum())
-    if total == 0:
-        return float("nan")
-    rank = max(1, int(np.ceil(q * total * (1.0 - 1e-15))))
-    if rank >= total:
-        return axis.greatest
-    at = int(np.searchsorted(np.cumsum(axis.number), rank))
-    low, high = float(axis.low[at]), float(axis.high[at])
+def _clipped(values: Float64, least: float, greatest: float) -> Float64:
+    return np.asarray(np.minimum(np.maximum(values, least), greatest))
+
+
+def quantiles(axis: Axis, qs: Sequence[float]) -> list[float]:
+    """x_(ceil(q n)) for each q, by the harmonic middle of its bucket; the exact extreme at either end; nan when empty."""
+    for q in qs:
+        if not 0.0 <= q <= 1.0:
+            raise SummaryError(f"a quantile's q lies in [0, 1], not {q}")
+    if axis.total == 0:
+        return [float("nan") for _ in qs]
+    ranks = [max(1, math.ceil(q * axis.total * (1.0 - 1e-15))) for q in qs]
+    places = np.minimum(np.searchsorted(axis.upto, ranks), axis.upto.size - 1).tolist()
+    return [
+        axis.greatest if rank >= axis.total else _middle(float(axis.low[at]), float(axis.high[at]))
+        for rank, at in zip(ranks, places, strict=True)
+    ]
+
+
+def _middle(low: float, high: float) -> float:
     return low if low == high else 2.0 * low * high / (low + high)
 
 
-def share_below(axis: Axis, bound: float, inclusive: bool = False) -> float:
-    """Share of values < bound (<= if inclusive), interpolated in the bucket that `bound` cuts; nan when empty."""
-    total = int(axis.number.sum())
-    if total == 0 or np.isnan(bound):
-        return float("nan")
+def shares_below(axis: Axis, bounds: Sequence[float], inclusive: bool = False) -> list[float]:
+    """Share of values < each bound (<= if inclusive), interpolated in the bucket that it cuts; nan when empty."""
+    if axis.total == 0:
+        return [float("nan") for _ in bounds]
+    at = np.asarray(bounds, dtype=np.float64)[:, None]
     atom = axis.high <= axis.low
-    inside = (bound - axis.low) / np.where(atom, 1.0, axis.high - axis.low)
-    inside = np.where(atom, bound >= axis.low if inclusive else bound > axis.low, inside)
-    return float(np.sum(axis.number * np.clip(inside, 0.0, 1.0)) / total)
+    inside = (at - axis.low) / np.where(atom, 1.0, axis.high - axis.low)
+    if atom.any():
+        inside = np.where(atom, at >= axis.low if inclusive else at > axis.low, inside)
+    shares = np.sum(axis.number * _clipped(inside, 0.0, 1.0), axis=1) / axis.total
+    return np.where(np.isnan(at[:, 0]), np.nan, shares).tolist()  # type: ignore[no-any-return]
 
 
 def top_mass_share(axis: Axis, fraction: float) -> float:

@@ -34,9 +34,10 @@ def varints(numbers: npt.ArrayLike) -> bytes:
     values = np.asarray(numbers, dtype=np.uint64)
     if values.size == 0:
         return b""
-    if int(values.max()) < 0x80:  # nearly always: counts and gaps are small
+    largest = int(values.max())
+    if largest < 0x80:  # nearly always: counts and gaps are small
         return bytes(values.astype(np.uint8))
-    longest = max(1, -(-int(values.max()).bit_length() // 7))
+    longest = -(-largest.bit_length() // 7)
     groups = values[:, None] >> (np.arange(longest, dtype=np.uint64) * np.uint64(7))
     more = np.zeros(groups.shape, dtype=bool)
     more[:, :-1] = groups[:, 1:] > 0
@@ -50,6 +51,8 @@ def pack_array(array: Array) -> bytes:
     """One state array: integers by their non-zeros, floats as they are (little endian)."""
     if array.dtype.kind == "f":
         return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+    if array.size <= 4 and not array.any():  # most of the counts of what is not finite
+        return b"\x00"
     flat = array.ravel()
     at = np.flatnonzero(flat)
     if not at.size:

@@ -65,5 +65,6 @@ def log_sum(sums: Float64, low: float, high: float, power: int) -> float:
     at = POWERS.index(power)
     if low > high:
         return float("nan")
-    shift = shifts(np.array([low]), np.array([high]))[0, at]
+    extreme = (high, high, -low)[at]
+    shift = 0.0 if abs(extreme) <= UNSHIFTED else extreme  # as `shifts`, of one row that is not empty
     return float(np.log(sums[at]) + _WEIGHTS[at] * shift)

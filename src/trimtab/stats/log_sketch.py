@@ -53,6 +53,7 @@ class LogSketch(LogQueries):
         self._exp_sums = np.zeros((rows, 3))  # shifted: see exp_sums
         self._low = np.full(rows, np.inf)
         self._high = np.full(rows, -np.inf)
+        self._known = {}
 
     def update(self, values: npt.ArrayLike, rows: npt.ArrayLike | None = None) -> None:
         """Add values (N,) in nats; `rows` (N,) are integers in [0, R), needed unless R is 1.
@@ -61,6 +62,7 @@ class LogSketch(LogQueries):
         """
         x = inputs.as_values(values)
         cells = inputs.as_rows(rows, x.size, self.rows)
+        self._known = {}
         calm = exp_sums.empty(self.rows)
         for start in range(0, x.size, one_pass.CHUNK):
             part = slice(start, start + one_pass.CHUNK)
@@ -71,11 +73,17 @@ class LogSketch(LogQueries):
         """A one-row sketch of the given rows together. SummaryError if one does not exist or comes twice."""
         at = inputs.chosen(rows, self.rows)
         out = LogSketch(1, *self._parameters()[1:])
+        for mine, whole in zip(out._arrays()[:3], self._arrays()[:3], strict=True):
+            mine[0] = whole[at].sum(axis=0)
+        chosen = self._exp_sums[at], self._low[at], self._high[at]
+        if at and exp_sums.is_calm(chosen):
+            exp_sums.absorb_calm(
+                out._exp_state(), (chosen[0].sum(axis=0), chosen[1].min(), chosen[2].max()), slice(None)
+            )
+            return out
         for row in at:
-            part = LogSketch(1, *self._parameters()[1:])
-            for mine, whole in zip(part._arrays(), self._arrays(), strict=True):
-                mine[0] = whole[row]
-            out._absorb(part)
+            one = slice(row, row + 1)
+            exp_sums.absorb(out._exp_state(), (self._exp_sums[one], self._low[one], self._high[one]))
         return out
 
     def _add(self, x: Float32, cells: Array | None, calm: exp_sums.State) -> None:
@@ -107,6 +115,7 @@ class LogSketch(LogQueries):
         return (self._counts, self._non_finite, self._sums, self._exp_sums, self._low, self._high)
 
     def _absorb(self, other: LogSketch) -> None:
+        self._known = {}
         self._counts += other._counts
         self._non_finite += other._non_finite
         self._sums += other._sums

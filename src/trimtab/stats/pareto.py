@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from trimtab.errors import SummaryError
 
-__all__ = ["ParetoFit", "khat_bound", "pareto_khat", "pareto_tail_size"]
+__all__ = ["ParetoFit", "gpd_shapes", "khat_bound", "pareto_khat", "pareto_tail_size"]
 
 LEAST_DRAWS = 25  # arviz-stats refuses fewer; a tail of 0.2 n = 5 values
 LEAST_TAIL = 5
-_UNDERFLOW = 1e-300  # stands for a weight that far under the largest one
+UNDERFLOW = 1e-300  # stands for a weight that far under the largest one
 
 Float64 = npt.NDArray[np.float64]
 
@@ -103,19 +103,34 @@ def _exceedances(tail: Float64, cutoff: float) -> Float64:
     """w - cutoff of each tail weight above it, over the largest weight; descending, all above 0."""
     above = tail[tail > cutoff]
     weights = np.exp(above - tail[0]) * -np.expm1(cutoff - above)
-    return np.asarray(np.maximum(weights, _UNDERFLOW))
+    return np.asarray(np.maximum(weights, UNDERFLOW))
 
 
 def _shape(exceedances: Float64) -> float:
-    """Shape of a generalised Pareto by Zhang & Stephens 2009, ascending input; then 10 pseudo-draws at 0.5."""
-    n = exceedances.size
+    return float(gpd_shapes(exceedances, np.ones((1, exceedances.size)))[0])
+
+
+def gpd_shapes(exceedances: Float64, weights: Float64) -> Float64:
+    """(R,) shape of a generalised Pareto for each row of weights (R, M) of ascending exceedances (M,) above 0.
+
+    Zhang & Stephens 2009, with 10 pseudo-draws at 0.5. The grid and its prior are those of the first row, the data
+    themselves, so that a bootstrap over the other rows is one matrix product. nan for a row without weight.
+
+    >>> x = (1.0 - (np.arange(4_000) + 0.5) / 4_000) ** -0.5 - 1.0  # shape 0.5
+    >>> gpd_shapes(x, np.ones((1, 4_000))).round(2).tolist()
+    [0.5]
+    """
+    number = weights.sum(axis=1, keepdims=True)
+    n = float(number[0, 0])
     grid = 30 + int(math.sqrt(n))
     steps = 1.0 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))
-    b = steps / (3.0 * exceedances[int(n / 4 + 0.5) - 1]) + 1.0 / exceedances[-1]
-    k = np.log1p(-b[:, None] * exceedances).mean(axis=1)
-    log_likelihood = n * (np.log(-b / k) - k - 1.0)
-    weights = np.exp(log_likelihood - log_likelihood.max())
-    weights[weights < 10 * np.finfo(float).eps * weights.sum()] = 0.0
-    b_mean = float(np.sum(b * weights) / weights.sum())
-    shape = float(np.log1p(-b_mean * exceedances).mean())
-    return (n * shape + 10 * 0.5) / (n + 10)
+    quartile = exceedances[int(np.searchsorted(np.cumsum(weights[0]), int(n / 4 + 0.5)))]
+    b = steps / (3.0 * quartile) + 1.0 / exceedances[-1]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        k = weights @ np.log1p(-b[:, None] * exceedances).T / number
+        log_likelihood = number * (np.log(-b / k) - k - 1.0)
+        likely = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+        likely[likely < 10 * np.finfo(float).eps * likely.sum(axis=1, keepdims=True)] = 0.0
+        b_mean = (likely * b).sum(axis=1, keepdims=True) / likely.sum(axis=1, keepdims=True)
+        shape = (weights * np.log1p(-b_mean * exceedances)).sum(axis=1, keepdims=True) / number
+    return np.asarray(((number * shape + 10 * 0.5) / (number + 10))[:, 0])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-__all__ = ["arrays_of"]
+__all__ = ["arrays_of", "clip_range_of"]
 
 _FLOAT_COLUMNS = {
     "logprobs": "per_token_logps",
@@ -21,7 +22,22 @@ _ABSENT = {
     "rollout_logprobs": "the trainer's own generation returns no sampler log-probabilities (use vLLM or a rollout_func)",
     "entropy": "TRL computed none",
     "ref_logprobs": "beta is 0 and no reference could be made",
+    "policy_version": "TRL does not say which weights sampled a token",
 }
+_CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo")
+
+
+def clip_range_of(trainer: Any) -> tuple[float, float] | None:
+    """The trainer's (epsilon, epsilon_high) where its loss clips each token's ratio to 1 - epsilon .. 1 + epsilon_high.
+
+    None for losses that clip otherwise (cispo, sapo, vespo), for ratios of whole sequences (GSPO), and for an epsilon
+    that clips nothing or everything.
+    """
+    low, high = (getattr(trainer, name, None) for name in ("epsilon_low", "epsilon_high"))
+    level = getattr(trainer, "importance_sampling_level", "token")
+    if low is None or high is None or getattr(trainer, "loss_type", "") not in _CLIPPED or level != "token":
+        return None
+    return (float(low), float(high)) if 0.0 < low < 1.0 and 0.0 < high < math.inf else None
 
 
 def arrays_of(
@@ -31,6 +47,7 @@ def arrays_of(
     scored: tuple[Any, Any] | None,
     reference: str,
     tool_table: Sequence[str],
+    clip_range: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
     """Arguments of `trimtab.token_batch` for one TRL micro-batch, copied off the device in one transfer.
 
@@ -56,8 +73,10 @@ def arrays_of(
         "loss_mask": exists & ~external,
         "exists": exists,
         "tool_tokens": external,
+        "token_ids": batch["completion_ids"].cpu().numpy(),
         "advantages": advantages,
         "reference": reference,
+        "clip_range": clip_range,
         "same": same,
         "absent": {name: why for name, why in _ABSENT.items() if name not in found},
         **found,

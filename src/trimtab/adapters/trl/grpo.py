@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from trimtab.adapters.trl.columns import arrays_of
+from trimtab.adapters.trl.columns import arrays_of, clip_range_of
 from trimtab.adapters.trl.probes import ProbeScorer
 from trimtab.adapters.trl.reference import RowSampler, make_reference
+from trimtab.adapters.trl.retokenise import Reencoder
 from trimtab.adapters.trl.tools import ToolRecorder
 from trimtab.capture.segments import MAX_NAMES
 from trimtab.watch import Run
@@ -56,10 +57,12 @@ class GrpoCapture:
         probes: Any,
         probe_every: int,
         tool_names: Sequence[str],
+        retokenise_every: int,
     ) -> None:
         self.trainer, self.run, self.every = trainer, run, every
         self.reference = make_reference(trainer, reference)
         self.probes = ProbeScorer(run, probes, probe_every)
+        self.reencoder = Reencoder(trainer, run, retokenise_every)
         self.sampler = RowSampler(rows, trainer.args.seed)
         self.generations: list[Generation] = []
         self.table = list(tool_names)
@@ -135,7 +138,7 @@ class GrpoCapture:
             Generation(
                 first=self.next_row,
                 episode_id=keys * world + rank,
-                group=(keys * world + rank * count) // trainer.num_generations,
+                group=(self.next_row * world + rank * count + np.arange(count)) // trainer.num_generations,
                 reward=total,
                 parts={name: rewards[:, i] for i, name in enumerate(names)},
                 stop_reason=_stop_reasons(batch, trainer),
@@ -157,8 +160,11 @@ class GrpoCapture:
                 scored = self._score_reference(step, batch)
                 generation, rows = self._rows_of(batch)
                 table = self._tool_table(generation)
-                self.run.observe(**arrays_of(batch, generation, rows, scored, self.reference.name, table))
+                reference, clip = self.reference.name, clip_range_of(self.trainer)
+                self.run.observe(**arrays_of(batch, generation, rows, scored, reference, table, clip))
                 self.probes.keep_first(batch)
+            with self.run.isolated("encode again", cost="retokenise"):
+                self.reencoder.look(step, batch)
         if self.probes.due(step):
             with self.run.isolated("score probes", cost="probes"):
                 self.run.probe(step, self.probes.score(self.trainer))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import transformers
 import trl
 
 from trimtab.adapters.trl.grpo import GrpoCapture
+from trimtab.adapters.trl.losses import KtoCapture
 from trimtab.adapters.trl.pairs import DpoCapture
 from trimtab.adapters.trl.steps import StepCloser
 from trimtab.errors import UnsupportedError
@@ -28,6 +29,7 @@ def watch(
     probes: Literal["auto", "off"] | Mapping[str, Any] = "auto",
     probe_every: int = 10,
     tool_names: Sequence[str] = (),
+    retokenise_every: int = 10,
     log_readings: bool = True,
     strict: bool = False,
     **open_with: Any,
@@ -44,6 +46,9 @@ def watch(
     A rollout_func may return `tool_names`, for each sample the tools in the order of their results. The argument
     `tool_names` declares the tools that get a slice of their own (at most 16, others are `other`); without it they are
     the trainer's tools, or for a rollout_func the first 16 names seen.
+
+    `retokenise_every`: steps between comparisons of sampled ids with those of their re-encoded text, of four sequences;
+    0 for never. `open_with` goes to `trimtab.open_run`, as `required_tools` or `key_arguments`.
 
     Call it after the trainer is built and before `train()`. Under accelerate every rank calls it and writes its shard.
     Raises UnsupportedError for an object that is not a Hugging Face trainer, RunError for an unusable folder.
@@ -62,14 +67,35 @@ def watch(
         "transformers": transformers.__version__,
         "ranks": trainer.accelerator.num_processes,
     }
+    open_with.setdefault("token_text", _decoder(trainer))
+    if isinstance(trainer, trl.GRPOTrainer):
+        open_with.setdefault("groups_span_steps", True)  # the adapter numbers groups once and for all
     run = open_run(folder, rank=trainer.accelerator.process_index, config=config, strict=strict, **open_with)
     capture: Any = None
     if isinstance(trainer, trl.GRPOTrainer):
         capture = GrpoCapture(
-            trainer, run, reference, reference_rows, reference_every, probes, probe_every, tool_names
+            trainer,
+            run,
+            reference,
+            reference_rows,
+            reference_every,
+            probes,
+            probe_every,
+            tool_names,
+            retokenise_every,
         )
     elif isinstance(trainer, trl.DPOTrainer):
         capture = DpoCapture(trainer, run)
+    elif isinstance(trainer, trl.KTOTrainer):
+        capture = KtoCapture(trainer, run)
     StepCloser(trainer, run, capture, log_readings)
     trainer.trimtab_run = run
     return run
+
+
+def _decoder(trainer: Any) -> Callable[[int], str] | None:
+    """The text of one token id, where the trainer has a tokenizer."""
+    processor = getattr(trainer, "processing_class", None)
+    tokenizer = getattr(processor, "tokenizer", processor)
+    decode = getattr(tokenizer, "decode", None)
+    return None if decode is None else lambda token: str(decode([token]))
