@@ -51,7 +51,7 @@ def test_growth_that_the_averages_show_is_not_called_hidden(tmp_path):
         write_run(tmp_path / "run", steps=40, grow_from=25)
     )  # half of the tokens, and all of the KL
     rules = {alarm.rule: alarm for alarm in view.alarms}
-    assert "kl_break" in rules
+    assert "kl_jump" in rules
     assert not rules["post_tool_tail_growth"].hidden
 
 

@@ -12,6 +12,8 @@ from tests.measure.policy import emitted_keys
 from tests.support import make_batch
 from trimtab import BatchError, Convention, token_batch
 from trimtab.catalog import METRIC_NAMES, READINGS
+from trimtab.catalog.joint import JOINT
+from trimtab.detect.joint import FAMILIES
 from trimtab.detect.rules import RULES
 from trimtab.measure.observe import nonfinite_columns, observe
 from trimtab.measure.pack import pack_states, unpack_states
@@ -70,8 +72,10 @@ def test_every_key_is_in_the_catalog_and_every_rule_reads_an_emitted_key(rng):
     emitted |= {r.key for r in aggregates.apply([], W)}
     emitted |= emitted_keys() | episode_keys(rng)
     assert emitted <= set(READINGS), emitted - set(READINGS)
-    assert {rule.key for rule in RULES} <= emitted
-    assert set(READINGS) - emitted == {"nonfinite/count", "silence/steps"}  # made by detect/pipeline.py
+    made_by_detectors = {"nonfinite/count", "silence/steps", *JOINT}  # detect/pipeline.py and detect/joint.py
+    assert {rule.key for rule in RULES} <= emitted | made_by_detectors
+    assert {member.key[0] for members in FAMILIES.values() for member in members} <= emitted
+    assert set(READINGS) - emitted == made_by_detectors
 
 
 def test_tails_against_exact_order_statistics(rng):

@@ -11,6 +11,7 @@ they reach about two (docs/detectors.md has the table).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import NormalDist, median
@@ -81,7 +82,7 @@ class Change:
             self._start(drawn, raw, self._base)
             self._stays = stays
         if len(self.raw) % _EVERY == 0:
-            self._limits = _limits(self.raw[-_LOOK:])
+            self._limits = self._limit(self.raw[-_LOOK:])
         self.raw.append(value)
         self.steps.append(step)
         middle, width = self._limits
@@ -97,7 +98,7 @@ class Change:
         if not self.is_ready:
             return []
         base = self.raw[0]
-        x = _drawn(np.array(self.raw)) - base
+        x = _drawn(np.array(self.raw), self._reach) - base
         ends = np.arange(self.min_reference + self.scales[0], x.size + 1)
         over, kept = np.zeros(ends.size, bool), np.zeros(ends.size, bool)
         looks: list[tuple[int, Any, Contrast]] = []
@@ -143,7 +144,18 @@ class Change:
         for value in drawn:
             self._push(value)
         at = len(raw) - len(raw) % _EVERY
-        self._limits = _limits(raw[max(0, at - _LOOK) : at])
+        self._limits = self._limit(raw[max(0, at - _LOOK) : at])
+
+    def _limit(self, past: list[float]) -> tuple[float, float]:
+        """Median of the past values and how far from it a value is taken as it is; everything passes while there are few."""
+        if len(past) < _EVERY:
+            return 0.0, math.inf
+        middle = median(past)
+        return middle, float(self._reach(middle, median([abs(x - middle) for x in past])))
+
+    def _reach(self, middle: float, spread: float) -> float:
+        """Four robust deviations, and room for a movement of the smallest size that counts."""
+        return max(_LIMIT * 1.4826 * spread, 2.0 * self.min_effect, 2.0 * self.min_frac * abs(middle))
 
     def _push(self, value: float) -> None:
         t, x = len(self._x), 0.0
@@ -229,15 +241,7 @@ def deviates(arl: float, scales: tuple[int, ...], sides: int) -> tuple[float, ..
     return tuple(NormalDist().inv_cdf(1.0 - level) for level in levels)
 
 
-def _limits(past: list[float]) -> tuple[float, float]:
-    """Median and four robust deviations of the past values; everything passes while there are none."""
-    if len(past) < _EVERY:
-        return 0.0, math.inf
-    middle = median(past)
-    return middle, _LIMIT * 1.4826 * median([abs(x - middle) for x in past])
-
-
-def _drawn(values: Float) -> Float:
+def _drawn(values: Float, reach_of: Callable[[float, float], float]) -> Float:
     """Every value drawn in to the limits that the values before its block of 25 set."""
     out: Float = values.copy()
     starts = np.arange(_EVERY, values.size, _EVERY)
@@ -251,7 +255,7 @@ def _drawn(values: Float) -> Float:
         middles += inner.tolist()
         widths += np.median(np.abs(blocks - inner[:, None]), axis=1).tolist()
     for start, middle, width in zip(starts.tolist(), middles, widths, strict=True):
-        reach = _LIMIT * 1.4826 * width
+        reach = reach_of(middle, width)
         np.clip(
             values[start : start + _EVERY], middle - reach, middle + reach, out=out[start : start + _EVERY]
         )

@@ -19,7 +19,7 @@ class Excursion:
     values before (blocks of `window` values, their medians): above it for `sign` +1 (factor > 1), below it for -1 (factor < 1).
 
     The distance must also exceed the budget's normal deviate times the scatter of a block, taken from the differences of blocks
-    one, four and twelve apart (the largest of the three robust deviations, so that slow wander counts and a steady trend does not),
+    one, four and twelve apart and of neighbouring values (the largest of the robust deviations: slow wander counts, a steady trend does not),
     and for `sign` +1 the value must exceed `floor`. Values are on their own positive scale, not logarithms.
 
     >>> d = Excursion(sign=-1, factor=0.5)
@@ -35,6 +35,7 @@ class Excursion:
     arl: float = field(default_factory=lambda: bound("arl"))
     num_skipped: int = 0
     recent: list[float] = field(default_factory=list)
+    moves: list[float] = field(default_factory=list)  # |differences| of the first hundred neighbours
     blocks: list[float] = field(default_factory=list)
     count: int = 0
     limit: float = math.nan
@@ -51,6 +52,8 @@ class Excursion:
         if not math.isfinite(value):
             self.num_skipped += 1
             return Decision(bool(self.blocks), self.edge.active, since=self.edge.since)
+        if self.recent and len(self.moves) < 100:
+            self.moves.append(abs(value - self.recent[-1]))
         self.recent = [*self.recent, value][-self.window :]
         self.count += 1
         if len(self.recent) < self.window:
@@ -72,7 +75,8 @@ class Excursion:
         best = self.best = min(self.blocks) if self.sign > 0 else max(self.blocks)
         done = self.count // self.window
         if done < 16 or done % 4 == 0:  # it moves slowly once there are many
-            self.scatter = max(_scatter(self.blocks, lag) for lag in (1, 4, 12))
+            single = 1.4826 * median(self.moves) / math.sqrt(2.0)
+            self.scatter = max(single, *(_scatter(self.blocks, lag) for lag in (1, 4, 12)))
         reach = self._z + math.sqrt(
             2.0 * math.log(len(self.blocks) + 1.0)
         )  # the calmest of so many is extreme itself
@@ -81,7 +85,7 @@ class Excursion:
 
     def state(self) -> dict[str, Any]:
         """Everything `restore` needs, as JSON types."""
-        names = ("num_skipped", "recent", "blocks", "count", "limit", "best", "scatter")
+        names = ("num_skipped", "recent", "moves", "blocks", "count", "limit", "best", "scatter")
         return {name: getattr(self, name) for name in names} | {"edge": asdict(self.edge)}
 
     def restore(self, state: dict[str, Any]) -> None:

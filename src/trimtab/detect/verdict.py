@@ -35,7 +35,7 @@ class Evidence:
     """What a verdict may rest on.
 
     `observed`: ratios seen at least once, e.g. {"drift"}; `not_observed`: ratio -> why. `judged`: rules whose baseline is
-    complete; `pending`: rule -> windows of its baseline so far. `unwatched`: measured ratios that no rule reads.
+    complete; `pending`: rule -> windows of its baseline so far. `unwatched`: measured ratios that no rule has judged.
     `gaps`: reasons, in words, why the record cannot be trusted to be whole. `zero_drift`: drift was measured, and 0 everywhere.
     `metrics_only`: a trainer's log of averages was judged, which has no tokens; `num_windows` then counts its steps.
     """
@@ -77,7 +77,7 @@ def judge(alarms: Iterable[Alarm], evidence: Evidence) -> Verdict:
     elif not evidence.tail_ready:
         text = f"no token was written after a tool result; {text}"
     if evidence.unwatched:
-        text += f"; measured, but watched by no rule: {', '.join(evidence.unwatched)}"
+        text += f"; measured, but watched by no rule so far: {', '.join(evidence.unwatched)}"
     return Verdict("healthy", text)
 
 

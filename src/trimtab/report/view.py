@@ -166,7 +166,7 @@ class RunView:
             num_windows=self.readings.num_windows(families),
             judged=self.pipeline.judged(),
             pending=self.pipeline.pending(),
-            unwatched=tuple(sorted(observed - {rule.key.split("/")[0] for rule in RULES} - {"drift"})),
+            unwatched=tuple(sorted(observed - self._watched())),
             gaps=tuple(self._gaps()),
             zero_drift=self._zero_drift(),
             min_tokens=self.min_tokens,
@@ -178,6 +178,12 @@ class RunView:
             num_failures=len(self.errors),
             last_failed=bool(last.get("failed", False)) or self._failed_since(last.get("time", 0.0)),
         )
+
+    def _watched(self) -> set[str]:
+        """Log-ratios that a rule has judged; the ratio of drift's tails is drift."""
+        judged = set(self.pipeline.judged())
+        families = {rule.key.split("/")[0] for rule in RULES if rule.name in judged}
+        return families | ({"drift"} if "tail_ratio" in families else set())
 
     def _gaps(self) -> list[str]:
         """Why the record may not be whole: rows nobody can read, ranks that are missing or went silent."""

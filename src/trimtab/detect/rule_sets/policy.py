@@ -5,6 +5,7 @@ from __future__ import annotations
 from trimtab.catalog import bound
 from trimtab.detect.rule import Excuse, Rule, change, excursion
 from trimtab.detect.spike import Spike
+from trimtab.detect.trend_break import TrendBreak
 
 __all__ = ["POLICY"]
 
@@ -18,6 +19,14 @@ POLICY: tuple[Rule, ...] = (
         "The whole policy is leaving the reference at a pace no healthy run of the pilot showed.",
         "Lower the learning rate or raise the KL coefficient; keep the last checkpoint from before `since`.",
         "Runs meant to leave their reference far behind.", "docs/evidence.md; house default",
+    ),
+    Rule(
+        "kl_jump", "aggregate/kl", "all", "aggregate", "kl", "log",
+        lambda arl: TrendBreak(arl=arl, min_effect=bound("aggregate_growth"), sign=1), "warning",
+        "mean KL to the reference grew by half against the line through its last ten values",
+        "The fast form of kl_break: ten values of past are enough for a movement this large.",
+        "Raise the KL coefficient or lower the learning rate; check which slice carries it.",
+        "The first steps of a run, whose KL begins at zero.", "house default", excuses=(_LEARNS,), weight=5.0,
     ),
     Rule(
         "kl_break", "aggregate/kl", "all", "aggregate", "kl", "log",

@@ -1,0 +1,163 @@
+"""Every rule speaks when what it is for happens, through the pipeline and through a log file; budgets add up; excuses hold."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from trimtab.catalog import BOUNDS, READINGS, bound
+from trimtab.catalog.joint import JOINT
+from trimtab.detect.change import Change
+from trimtab.detect.excursion import Excursion
+from trimtab.detect.growth import SustainedGrowth
+from trimtab.detect.joint import FAMILIES
+from trimtab.detect.pipeline import Pipeline
+from trimtab.detect.rule import split
+from trimtab.detect.rules import RULES
+from trimtab.detect.spike import Jump, Spike
+from trimtab.detect.threshold import Threshold
+from trimtab.detect.trend_break import TrendBreak
+from trimtab.records import Reading, Window
+from trimtab.report.log_diagnosis import diagnose_log
+
+STEPS, ONSET = 400, 220
+
+
+def _calm(rng: np.random.Generator, rule) -> np.ndarray:
+    return 1.0 + 0.02 * rng.normal(size=STEPS)
+
+
+def _sick(rng: np.random.Generator, rule) -> np.ndarray:
+    """A series on the reading's own scale that does what the rule is for, from ONSET on."""
+    detector, x = rule.detector(1e5), _calm(rng, rule)
+    late = np.arange(STEPS) >= ONSET
+    if isinstance(detector, Threshold):
+        return np.where(late, detector.limit + detector.sign * 0.5 * abs(detector.limit), detector.limit - 0.5 * detector.sign * abs(detector.limit))  # fmt: skip
+    if isinstance(detector, Excursion):
+        level = max(detector.floor, 1.0) if detector.sign > 0 else 1.0
+        return level * x * np.where(late, detector.factor ** (2.0 if detector.sign > 0 else 3.0), 1.0)
+    if isinstance(detector, Spike):
+        return np.where(np.arange(STEPS) == ONSET, 1e9, x)
+    if isinstance(detector, Jump):
+        return np.where(late, x + 10.0, x)
+    sign = detector.sign or 1
+    return (
+        np.exp(np.log(x) + np.where(late, sign * 1.5, 0.0))
+        if isinstance(detector, (Change, SustainedGrowth, TrendBreak))
+        else x
+    )
+
+
+@pytest.mark.parametrize("rule", [r for r in RULES if r.key not in JOINT], ids=lambda rule: rule.name)
+def test_every_rule_fires_on_what_it_is_for_and_not_before(rule) -> None:
+    rng = np.random.default_rng(3)
+    where = rule.slice.replace("*", "search")
+    pipeline = Pipeline()
+    for step, value in enumerate(_sick(rng, rule).tolist()):
+        pipeline.on_readings([Reading(rule.key, step, Window(step, step), where, value, 1000, 50)])
+    mine = [alarm for alarm in pipeline.alarms if alarm.rule == rule.name]
+    assert mine, "never fired"
+    assert ONSET <= mine[0].step <= ONSET + 60
+    assert mine[0].slice == where
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_joint_rule_fires_when_its_members_move_together(family) -> None:
+    rng = np.random.default_rng(4)
+    series = {}
+    for member in FAMILIES[family]:
+        noise = rng.normal(size=STEPS) + 1.5 * member.sign * (np.arange(STEPS) >= ONSET)
+        series[member.key] = (list(range(STEPS)), np.exp(0.1 * noise).tolist())
+    pipeline = Pipeline()
+    pipeline.on_log(series)
+    assert any(a.rule == f"{family}_together" and a.step >= ONSET for a in pipeline.alarms)
+
+
+def test_a_log_file_reaches_every_rule_on_averages(tmp_path) -> None:
+    """What a user does: one JSONL file, `trimtab diagnose`. A rule that cannot run is named with the input it lacks."""
+    rng = np.random.default_rng(5)
+    fired: set[str] = set()
+    lacking: set[str] = set()
+    for rule in (r for r in RULES if r.key.startswith("aggregate/")):
+        name = rule.key.removeprefix("aggregate/")
+        path = tmp_path / f"{rule.name}.jsonl"
+        rows = [{"step": t, name: v} for t, v in enumerate(_sick(rng, rule).tolist())]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        found = diagnose_log(path)
+        fired |= {rule.name} & {alarm.rule for alarm in found.alarms}
+        lacking |= set(found.not_run)
+    assert fired == {r.name for r in RULES if r.key.startswith("aggregate/")}
+    assert {"post_tool_tail_growth", "mismatch_together"} <= lacking
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("at", [0, 7, 100])
+def test_nan_anywhere_alarms_at_its_step_and_the_detectors_work_on(bad, at) -> None:
+    rng = np.random.default_rng(6)
+    pipeline = Pipeline()
+    for step, value in enumerate((0.5 + 0.02 * rng.normal(size=STEPS)).tolist()):
+        value = bad if step == at else value - 0.3 * (step >= ONSET)
+        fired = pipeline.on_step(
+            step, {} if math.isfinite(value) else {"metrics/reward": 1}, ["metrics/reward"]
+        )
+        assert [a.rule for a in fired] == (["nonfinite"] if step == at else [])
+        pipeline.on_readings([Reading("aggregate/reward", step, Window(step, step), "all", value, 0, 0)])
+    assert any(alarm.rule == "reward_drop" and alarm.step >= ONSET for alarm in pipeline.alarms)
+
+
+def test_a_log_and_a_stream_give_the_same_alarms() -> None:
+    rng = np.random.default_rng(7)
+    series = {}
+    for n, key in enumerate(sorted({r.key for r in RULES if r.slice == "all" and r.key not in JOINT})):
+        noise = np.convolve(rng.normal(size=STEPS), [0.5, 0.3, 0.2], mode="same")
+        drift = (n % 3 - 1) * 0.4 * (np.arange(STEPS) > ONSET + 5 * n % 40)
+        series[key, "all"] = (list(range(STEPS)), np.exp(0.1 * noise + drift).tolist())
+    whole, stream = Pipeline(), Pipeline()
+    whole.on_log(series)
+    for step in range(STEPS):
+        stream.on_readings(
+            [Reading(key, step, Window(step, step), "all", values[step], 0, 0) for (key, _), (_, values) in series.items()]
+        )  # fmt: skip
+
+    def told(pipeline):
+        return sorted(
+            (a.step, a.rule, a.severity, a.since, a.cleared or -1, round(a.bound, 9)) for a in pipeline.alarms
+        )
+
+    assert told(whole) == told(stream)
+    assert len(whole.alarms) > 20
+
+
+def test_the_budget_is_split_over_rules_and_slices() -> None:
+    budgets = split(RULES, bound("budget"))
+    spent = sum((17.0 if rule.slice.endswith("*") else 1.0) / budgets[rule.name] for rule in RULES)
+    assert spent * bound("budget") == pytest.approx(1.0)
+
+
+def test_an_excused_alarm_is_information_until_the_excuse_lapses() -> None:
+    """KL rises while the reward rises: learning. When the reward no longer does, what is still over its bound is an alarm."""
+    rng = np.random.default_rng(8)
+    pipeline = Pipeline()
+    for step in range(500):
+        reward = 0.3 + 0.4 * min(max(step - 100, 0), 150) / 150 + 0.01 * rng.normal()
+        kl = 0.01 * math.exp(
+            1.5 * math.tanh(max(step - 100, 0) / 60) + 0.02 * max(step - 330, 0) + 0.05 * rng.normal()
+        )
+        pipeline.on_readings(
+            [Reading(k, step, Window(step, step), "all", v, 0, 0) for k, v in (("aggregate/reward", reward), ("aggregate/kl", kl))]
+        )  # fmt: skip
+    mine = [alarm for alarm in pipeline.alarms if alarm.rule == "kl_break"]
+    assert mine[0].severity == "info"
+    assert "aggregate/reward rose with it" in mine[0].why
+    assert any(alarm.severity == "warning" for alarm in mine[1:]), "the reward stood still from step 250 on"
+
+
+def test_rules_have_words_and_bounds_have_sources() -> None:
+    for rule in RULES:
+        assert rule.key in READINGS, rule.name
+        assert all((rule.what, rule.why, rule.advice, rule.not_when, rule.reference, rule.family)), rule.name
+    assert len({rule.name for rule in RULES}) == len(RULES)
+    assert all(row.source and row.derivation for row in BOUNDS.values())
