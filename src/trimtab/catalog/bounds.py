@@ -111,6 +111,9 @@ BOUNDS: dict[str, Bound] = {
     "tail_change": Bound(
         math.log(1.25), "log of a ratio", "smallest change of slope of a tail that grows anyway worth attention", HOUSE
     ),
+    "kl_floor": Bound(
+        2.0, "nats, mean KL a token", "pilot, tuning half: healthy runs without staleness end below it but for one; collapses pass 5", HOUSE
+    ),
     "surge": Bound(4.0, "ratio", "growth within a hundred windows that no healthy run of the pilot showed", HOUSE),
     "drift_floor": Bound(
         0.5, "nats, p95 of |drift|", "half a nat at p95: healthy pilot runs at 2e-4 end below it in text and constrained tools", HOUSE

@@ -19,7 +19,7 @@ class Excursion:
     values before (blocks of `window` values, their medians): above it for `sign` +1 (factor > 1), below it for -1 (factor < 1).
 
     The distance must also exceed the budget's normal deviate times the scatter of a block, taken from the differences of blocks
-    one, four and twelve apart and of neighbouring values (the largest of the robust deviations: slow wander counts, a steady trend does not),
+    one, four and twelve apart, and of neighbouring values while blocks are few (the largest of the robust deviations: slow wander counts, a steady trend does not),
     and for `sign` +1 the value must exceed `floor`. Values are on their own positive scale, not logarithms.
 
     >>> d = Excursion(sign=-1, factor=0.5)
@@ -75,7 +75,7 @@ class Excursion:
         best = self.best = min(self.blocks) if self.sign > 0 else max(self.blocks)
         done = self.count // self.window
         if done < 16 or done % 4 == 0:  # it moves slowly once there are many
-            single = 1.4826 * median(self.moves) / math.sqrt(2.0)
+            single = 1.4826 * median(self.moves) / math.sqrt(2.0) if len(self.blocks) < 8 else 0.0
             self.scatter = max(single, *(_scatter(self.blocks, lag) for lag in (1, 4, 12)))
         reach = self._z + math.sqrt(
             2.0 * math.log(len(self.blocks) + 1.0)

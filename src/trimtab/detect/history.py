@@ -11,7 +11,7 @@ from trimtab.detect.contrast import FLOATS, Sums, contrast
 __all__ = ["History", "moved"]
 
 _KEEP = 1_000
-_RECENT, _LONGEST, _BEFORE = 32, 64, 64
+_RECENT, _LONGEST, _BEFORE, _BLOCK = 32, 64, 64, 10
 
 
 @dataclass
@@ -40,6 +40,15 @@ class History:
         if start < 8 and end >= 12:  # a short or sparse series: halve what there is
             start = max(8, end // 2)
         return moved(self.values[max(0, start - _BEFORE) : start], self.values[start:end])
+
+    def settled(self, now: int) -> bool:
+        """Has it risen since the start and does it still stand within a twentieth of its best? What is learnt is learnt."""
+        end = bisect_right(self.steps, now)
+        if end < 3 * _BLOCK:
+            return False
+        means = [math.fsum(self.values[i : i + _BLOCK]) / _BLOCK for i in range(0, end - _BLOCK + 1, _BLOCK)]
+        recent = math.fsum(self.values[end - _BLOCK : end]) / _BLOCK
+        return recent > 0 and recent >= 0.95 * max(means) and recent >= 1.2 * means[0]
 
 
 def moved(before: list[float], after: list[float]) -> float:

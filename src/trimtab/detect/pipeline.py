@@ -240,7 +240,10 @@ class Pipeline:
         for excuse in rule.excuses:
             if step - since + 1 < excuse.slow:
                 continue
-            deviate = self.histories[(excuse.key, excuse.slice)].moved(since, step)
+            history = self.histories[(excuse.key, excuse.slice)]
+            if excuse.settled and history.settled(step):
+                return f"{excuse.key} has risen and stands at its best"
+            deviate = history.moved(since, step)
             if excuse.sign * deviate > excuse.least:
                 return f"{excuse.key} {'rose' if excuse.sign > 0 else 'fell'} with it"
             if excuse.absent and math.isnan(deviate):

@@ -26,7 +26,7 @@ Make = Callable[[float], Detector]
 class Excuse:
     """An alarm is information only while this other reading moves too: `sign` +1 up, -1 down, since the alarm's evidence began.
 
-    `slow`: only evidence that took at least so many steps is excused. `least` is the movement in normal deviates that counts; `absent` says whether an alarm is excused where the reading is not there.
+    `settled`: it also holds while that reading stands at its best after a rise. `slow`: only evidence that took at least so many steps is excused. `least` is the movement in normal deviates that counts; `absent` says whether an alarm is excused where the reading is not there.
     """
 
     key: str
@@ -35,6 +35,7 @@ class Excuse:
     least: float = field(default_factory=lambda: bound("excuse"))
     absent: bool = False
     slow: int = 0
+    settled: bool = False
 
 
 @dataclass(frozen=True)

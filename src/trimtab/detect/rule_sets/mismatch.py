@@ -28,11 +28,11 @@ MISMATCH: tuple[Rule, ...] = (
         "A change of lag or engine made on purpose at `since`.", "arXiv 2602.17616 (VCPO)",
     ),
     Rule(
-        "khat_high", "mismatch/khat", "all", "tail", "mismatch", "identity", beyond("khat", 1), "critical",
+        "khat_high", "mismatch/khat", "all", "tail", "mismatch", "identity", beyond("khat", 1), "info",
         "the tail of mismatch weights is too heavy for a mean to be relied on",
         "Above the bound an importance-weighted mean converges too slowly to be of use.",
         "Truncate or mask at sequence level; find the tokens in the exemplars.",
-        "Fewer than a few hundred tokens in the tail.", "Vehtari et al. 2024, arXiv 1507.02646", weight=0.5,
+        "Weights that hardly vary: their tail has a shape even where it does not matter, so this is information; ESS says whether it does.", "Vehtari et al. 2024, arXiv 1507.02646", weight=0.5,
     ),
     Rule(
         "khat_rising", "mismatch/khat", "all", "tail", "mismatch", "identity", change(1), "warning",

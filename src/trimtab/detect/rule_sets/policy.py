@@ -10,12 +10,13 @@ from trimtab.detect.trend_break import TrendBreak
 __all__ = ["POLICY"]
 
 _LEARNS = Excuse("aggregate/reward", 1)
+_LEARNT = Excuse("aggregate/reward", 1, settled=True)
 _RAGEN = "RAGEN, arXiv 2504.20073"
 
 POLICY: tuple[Rule, ...] = (
     Rule(
-        "kl_surge", "aggregate/kl", "all", "aggregate", "kl", "identity", excursion(1, 4.0, floor=0.1), "critical",
-        "mean KL to the reference grew fourfold within a hundred steps, past 0.1 nats",
+        "kl_surge", "aggregate/kl", "all", "aggregate", "kl", "identity", excursion(1, bound("surge"), floor=bound("kl_floor")), "critical",
+        "mean KL to the reference grew fourfold within a hundred steps, past 2 nats",
         "The whole policy is leaving the reference at a pace no healthy run of the pilot showed.",
         "Lower the learning rate or raise the KL coefficient; keep the last checkpoint from before `since`.",
         "Runs meant to leave their reference far behind.", "docs/evidence.md; house default",
@@ -39,7 +40,7 @@ POLICY: tuple[Rule, ...] = (
     ),
     Rule(
         "entropy_floor", "aggregate/entropy", "all", "aggregate", "entropy", "identity", excursion(-1, 0.25, memory=400),
-        "critical", "mean entropy fell under a quarter of what it was",
+        "info", "mean entropy fell under a quarter of what it was",
         "A policy of one answer has nothing left to explore with.",
         "Look at the outputs; raise the entropy bonus, or go back to before `since`.",
         "Tasks with one right answer that the policy has learnt.", _RAGEN, excuses=(_LEARNS,),
@@ -90,7 +91,7 @@ POLICY: tuple[Rule, ...] = (
         "gradient_vanishing", "aggregate/grad_norm", "all", "aggregate", "gradient", "log", change(-1, lenient=True), "warning",
         "the gradient norm falls away", "No gradient, no learning: groups without variance, saturated rewards, all clipped.",
         "Check zero-variance groups and the clip fraction.",
-        "A fall while the reward rises is convergence, and only information.", "house default", excuses=(_LEARNS,),
+        "A fall while the reward rises is convergence, and only information.", "house default", excuses=(_LEARNT,),
     ),
     Rule(
         "gradient_snr_low", "gradient/snr", "all", "tail", "gradient", "log", change(-1), "warning",
