@@ -174,6 +174,9 @@ class Change:
                 break
             if end % _stride(n):
                 continue
+            if self._other_way(end, n):
+                self._stays[k] = False
+                continue
             found = contrast(
                 _window(self._sums, self._x, end, n, self.memory),
                 FLOATS,
@@ -189,6 +192,17 @@ class Change:
             self.active = False
             return Decision(True, cleared=True, since=self.since)
         return Decision(True) if best is None else self._fire(best[1], best[2], end, self._base)
+
+    def _other_way(self, end: int, n: int) -> bool:
+        """Does the window lie on the harmless side of every level it may be held against? Then there is nothing to compute."""
+        if not self.sign:
+            return False
+        total, r = self._sums[0], end - n
+        s = max(0, r - self.memory)
+        middle = s + (r - s) // 2
+        test = self.sign * (total[end] - total[r]) / n
+        mean, later = (total[r] - total[s]) / (r - s), (total[r] - total[middle]) / (r - middle)
+        return bool(test < min(self.sign * mean, self.sign * later))
 
     def _judge(self, found: Contrast, k: int, base: float, on: Any) -> tuple[Any, Any]:
         """Does this look break the bound; does it keep an alarm up?"""
