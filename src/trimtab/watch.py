@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import lru_cache
 from types import TracebackType
 from typing import Any
 
@@ -61,6 +62,7 @@ LATEST = frozenset(
 
 _MAX_EPISODES = 65_536  # trajectories remembered to count each once
 _MAX_ERROR_ROWS = 100
+_MAX_TEXTS = 4_096  # decoded tokens remembered
 _UNFED = {
     "gradient": "none given (Run.gradients)",
     "cross_scores": "none given (Run.cross_scores)",
@@ -120,7 +122,8 @@ class Run:
         token_text: Callable[[int], str] | None = None,
         declared: Declared | None = None,
     ) -> None:
-        self.strict, self.state_every, self.token_text = strict, state_every, token_text
+        self.strict, self.state_every = strict, state_every
+        self.token_text = None if token_text is None else lru_cache(_MAX_TEXTS)(token_text)
         self.declared = declared or Declared()
         self.num_failures = 0
         self._costs: dict[str, float] = {}
@@ -356,8 +359,7 @@ class Run:
         held = Accumulator()
         for batch, fresh in join_batches(pending):
             self._why = not_observed(states := observe(batch, fresh))
-            for name, state in states.items():
-                held.add(name, state)
+            held.add_all(states)
         self.episodes.fill(held.states)
         return first, held.states
 

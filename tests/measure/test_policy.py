@@ -260,8 +260,9 @@ def test_identical_templates_retrieve_at_chance_and_distinct_ones_always():
     assert values(responses(distinct, group))["distinguish/ngram_retrieval_accuracy"].value == 1.0
 
 
-def test_a_random_template_is_near_chance_although_every_response_differs():
+def test_a_random_template_is_near_chance_although_every_response_differs(monkeypatch):
     """Template collapse: high entropy, no dependence on the prompt."""
+    monkeypatch.setattr(ngrams, "MAX_SEQUENCES", 64)
     rng = np.random.default_rng(0)
     group = np.repeat(np.arange(8), 8).tolist()
     texts = rng.integers(0, 20, (64, 60)).tolist()
@@ -274,6 +275,16 @@ def test_more_responses_than_the_cap_are_counted(monkeypatch):
     found = values(rich_batch())["distinguish/ngram_retrieval_accuracy"]
     assert found.n_tokens + found.excluded["distinguish: response not compared"] == 24
     assert found.n_tokens <= 8
+
+
+@pytest.mark.parametrize("size", [2, 8, 32])
+def test_the_sample_holds_two_or_more_of_several_groups_of_any_size(size):
+    group = np.repeat(np.arange(64 // size), size)
+    texts = [[100 * g + i for i in range(6)] for g in group.tolist()]
+    found = values(responses(texts, group.tolist()))["distinguish/ngram_retrieval_accuracy"]
+    each = max(2, ngrams.MAX_SEQUENCES * size // 64)
+    assert (found.value, found.n_tokens) == (1.0, ngrams.MAX_SEQUENCES)
+    assert found.reason == f"chance {(each - 1) / (ngrams.MAX_SEQUENCES - 1):.3f}"
 
 
 def test_groups_of_different_steps_are_different_prompts(tmp_path):

@@ -16,7 +16,6 @@ from trimtab.records import TokenBatch
 __all__ = ["TURN_BUCKETS", "Cells", "cells_of", "slice_counts"]
 
 TURN_BUCKETS = ("1", "2-3", "4-7", "8+")
-_TURN_EDGES = np.array([2, 4, 8])
 _PHASES, _TOOLS, _TURNS, _SOURCES = 3, 18, 4, 18
 
 
@@ -38,7 +37,8 @@ def cells_of(batch: TokenBatch) -> Cells:
     `source/<name>` where sources are declared. A slice without tokens is absent from the result.
     """
     mask = batch.loss_mask
-    bucket = np.searchsorted(_TURN_EDGES, batch.turn[mask], side="right")
+    turn = batch.turn[mask]
+    bucket = (turn >= 2).astype(np.int64) + (turn >= 4) + (turn >= 8)
     phase, tool, source = batch.phase[mask], batch.tool[mask], batch.source[mask]
     code = phase + _PHASES * (tool + _TOOLS * (bucket + _TURNS * source.astype(np.int64)))
     occupied = np.flatnonzero(np.bincount(code, minlength=1))
@@ -60,11 +60,12 @@ def slice_counts(batch: TokenBatch, fresh: npt.NDArray[np.bool_]) -> dict[str, t
     shape = (batch.num_sequences, cells.num_cells)
     flat = np.bincount(cells.sequence * max(1, shape[1]) + cells.index, minlength=shape[0] * shape[1])
     table = flat.reshape(shape)
-    found: dict[str, tuple[int, int]] = {}
-    for name, rows in cells.slices.items():
-        tokens = table[:, list(rows)].sum(axis=1)
-        found[name] = int(tokens.sum()), int(((tokens > 0) & fresh).sum())
-    return found
+    member = np.zeros((shape[1], len(cells.slices)), np.int64)
+    for column, rows in enumerate(cells.slices.values()):
+        member[list(rows), column] = 1
+    tokens = table @ member
+    sums, new = tokens.sum(axis=0).tolist(), np.count_nonzero(tokens[fresh], axis=0).tolist()
+    return dict(zip(cells.slices, zip(sums, new, strict=True), strict=True))
 
 
 def _slices_of(cell: int, batch: TokenBatch) -> list[str]:

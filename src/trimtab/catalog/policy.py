@@ -40,5 +40,5 @@ POLICY: dict[str, Definition] = {
     "distinguish/retrieval_accuracy": Definition("share of responses that their own prompt explains best, of all prompts of the batch", "share", "down is bad", _RAGEN),
     "distinguish/mutual_information": Definition("mean over responses of S[own] - logmeanexp over prompts of S, S the mean log-probability a token", "nats a token", "down is bad", _RAGEN),
     "distinguish/mutual_information_z": Definition("the same difference over the running standard deviation (EMA 0.9) of the marginal term", "1", "down is bad", _RAGEN),
-    "distinguish/ngram_retrieval_accuracy": Definition("share of responses whose most similar other response, by hashed token pairs, answers the same prompt; the reason gives chance", "share", "down is bad", "house default, after RAGEN-2"),
+    "distinguish/ngram_retrieval_accuracy": Definition("share of responses whose most similar other response, by hashed token pairs, answers the same prompt, of 16 responses a batch at most; the reason gives chance", "share", "down is bad", "house default, after RAGEN-2"),
 }  # fmt: skip

@@ -6,6 +6,7 @@ And the entropy's quantiles, beside the mean of `entropy.py`. M tool results, k 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -33,18 +34,21 @@ def fill_borders(own: Own, states: Mapping[str, SliceState]) -> None:
     entropy = batch.entropy[own.at]
     own.sketch("entropy/sketch", entropy, own.halves, states, MAIN)
     before, after, tool = _sides(own, entropy.astype(np.float64))
-    names = (*batch.tool_names, OTHER)
-    chosen = {"post_tool": np.ones(tool.size, bool)}
-    chosen |= {f"post_tool/{names[code - 1]}": tool == code for code in np.unique(tool).tolist() if code}
+    if not tool.size:
+        return
     both = np.isfinite(before) & np.isfinite(after)
-    for name, here in chosen.items():
-        if name not in states or not here.any():
-            continue
-        parts = states[name].parts
-        parts["entropy_before/values"], parts["entropy_after/values"] = Moments(), Moments()
-        parts["entropy_before/values"].update(before[here & both])
-        parts["entropy_after/values"].update(after[here & both])
-        states[name].excluded[ONE_SIDED] = int((here & ~both).sum())
+    names = (*batch.tool_names, OTHER)
+    results, kept = (
+        np.bincount(tool).tolist(),
+        np.bincount(tool[both], minlength=int(tool.max()) + 1).tolist(),
+    )
+    sides = [Moments.by_row(side[both], tool[both], len(results)) for side in (before, after)]
+    codes = {f"post_tool/{names[code - 1]}": [code] for code, n in enumerate(results) if code and n}
+    for name, chosen in {"post_tool": list(range(len(results))), **codes}.items():
+        if name in states:
+            for key, moments in zip(("entropy_before/values", "entropy_after/values"), sides, strict=True):
+                states[name].parts[key] = reduce(Moments.merge, [moments[code] for code in chosen])
+            states[name].excluded[ONE_SIDED] = sum(results[code] - kept[code] for code in chosen)
 
 
 def borders(state: SliceState) -> Iterator[Value]:

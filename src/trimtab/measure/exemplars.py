@@ -19,6 +19,9 @@ __all__ = ["EXEMPLAR_RATIOS", "EXEMPLAR_SLICES", "exemplar_row", "fill_exemplars
 
 EXEMPLAR_RATIOS = ("drift", "mismatch", "total")
 EXEMPLAR_SLICES = ("text", "post_tool")
+WRITTEN = 4
+"""Tokens of a slice and ratio written when its window closes (house default, for the cost); states keep `KEPT`."""
+
 _BLOCK = 64
 _MAX_TEXT = 80
 
@@ -68,9 +71,9 @@ def fill_exemplars(own: Own, states: Mapping[str, SliceState]) -> None:
 def exemplar_row(
     name: str, window: Window, state: SliceState, token_text: Callable[[int], str] | None = None
 ) -> list[dict[str, Any]]:
-    """The run store's row of a closed window: none when nothing was kept. The text is what `token_text` makes of the id."""
+    """The run store's row of a closed window, `WRITTEN` tokens a ratio: none when nothing was kept. The text is what `token_text` makes of the id."""
     tokens = {
-        ratio: [[*token, _text(token.token, token_text)] for token in worst.tokens]
+        ratio: [[*token, _text(token.token, token_text)] for token in worst.tokens[:WRITTEN]]
         for ratio in EXEMPLAR_RATIOS
         if (worst := state.parts.get(f"{ratio}/worst")) is not None and worst.tokens
     }

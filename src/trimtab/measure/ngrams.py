@@ -18,8 +18,8 @@ from trimtab.stats import Moments
 
 __all__ = ["MAX_SEQUENCES", "fill_ngrams", "ngrams", "retrieval"]
 
-MAX_SEQUENCES = 64
-"""Responses compared with each other in one batch, whole groups first (house default, for the cost)."""
+MAX_SEQUENCES = 16
+"""Responses compared with each other in one batch, two of each group first (house default, for the cost)."""
 
 BUCKETS = 1_024  # a power of two
 _TIE = 1e-5  # float32 noise of a cosine
@@ -92,10 +92,17 @@ def ngrams(state: SliceState) -> Iterator[Value]:
 
 
 def _chosen(episode: Int64, group: Int64) -> Int64:
-    """Rows of the sequences compared: each trajectory once, groups in their order of arrival, at most MAX_SEQUENCES."""
+    """Rows of the sequences compared: each trajectory once, two of each group in its order of arrival, then two more of
+    each, and so on, at most MAX_SEQUENCES: whatever the size of groups, several of them are compared."""
     first = np.sort(np.unique(episode, return_index=True)[1])
-    _, start, inverse = np.unique(group[first], return_index=True, return_inverse=True)
-    return np.asarray(first[np.argsort(start[inverse], kind="stable")][:MAX_SEQUENCES])
+    _, start, inverse, count = np.unique(
+        group[first], return_index=True, return_inverse=True, return_counts=True
+    )
+    rank = np.empty(first.size, np.int64)  # place within its group
+    rank[np.argsort(inverse, kind="stable")] = np.arange(first.size) - np.repeat(
+        np.cumsum(count) - count, count
+    )
+    return np.asarray(first[np.lexsort((start[inverse], rank // 2))][:MAX_SEQUENCES])
 
 
 def _profiles(own: Own, kept: Int64, token_ids: Int64) -> npt.NDArray[np.float32]:

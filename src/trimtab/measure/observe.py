@@ -45,12 +45,6 @@ class _Pass:
     cells: Cells
     fresh: npt.NDArray[np.bool_]  # (B,) trajectories not seen before
 
-    def by_cell(self, values: npt.NDArray[np.floating]) -> list[npt.NDArray[np.floating]]:
-        """(N,) -> one array a cell."""
-        order = np.argsort(self.cells.index, kind="stable")
-        ends = np.cumsum(np.bincount(self.cells.index, minlength=self.cells.num_cells))
-        return np.split(values[order], ends[:-1])
-
     def by_sequence(self, values: Float64) -> Float64:
         """(N,) -> sums (B, C)."""
         shape = (self.batch.num_sequences, self.cells.num_cells)
@@ -108,7 +102,7 @@ def nonfinite_columns(batch: TokenBatch) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in _COLUMNS:
         values = getattr(batch, name)
-        if values is None:
+        if values is None or np.isfinite(values.sum()):  # then all of them are
             continue
         mask = batch.loss_mask
         if name == "ref_logprobs" and batch.ref_scored is not None:
@@ -212,10 +206,7 @@ def _add_plain(run: _Pass, states: dict[str, SliceState]) -> None:
     """Entropy and reference support a token, alpha, reward a sequence."""
     batch, mask, slices = run.batch, run.batch.loss_mask, run.cells.slices
     if batch.entropy is not None:
-        per_cell: list[Moments] = []
-        for part in run.by_cell(batch.entropy[mask]):
-            per_cell.append(Moments())
-            per_cell[-1].update(part)
+        per_cell = Moments.by_row(batch.entropy[mask], run.cells.index, run.cells.num_cells)
         for name, cells in slices.items():
             states[name].parts["entropy/values"] = reduce(Moments.merge, [per_cell[c] for c in cells])
     if batch.ref_logprobs is not None:

@@ -29,8 +29,7 @@ class StateBlocks:
         """Add the states of steps first..last."""
         self.first = first if self.first < 0 else self.first
         self.last = last
-        for name, state in states.items():
-            self.held.add(name, state)
+        self.held.add_all(states)
 
     def ends_at(self, step: int) -> bool:
         """Is `step` the last of its block?"""

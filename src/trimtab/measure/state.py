@@ -7,7 +7,7 @@ one line each. B sequences, N tokens with gradient, C cells.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -144,6 +144,24 @@ class Accumulator:
             self.states[name] = self.states[name].copy()
             self.owned.add(name)
         self.states[name].absorb(state)
+
+    def add_all(self, states: Mapping[str, SliceState]) -> None:
+        """`add` of every slice; slices that share one state object on both sides still share one and absorb once."""
+        met: dict[
+            tuple[int, int], tuple[SliceState, SliceState]
+        ] = {}  # holds both, so that no id comes again
+        for name, state in states.items():
+            mine = self.states.get(name)
+            if mine is None:
+                self.states[name] = state
+                continue
+            if (known := met.get((id(mine), id(state)))) is None:
+                shared = name not in self.owned or sum(held is mine for held in self.states.values()) > 1
+                made = mine.copy() if shared else mine
+                made.absorb(state)
+                known = met[id(mine), id(state)] = (mine, made)
+            self.states[name] = known[1]
+            self.owned.add(name)
 
 
 def _join_notes(one: dict[str, str], two: dict[str, str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ __all__ = ["Payload", "frame", "pack_array", "unframe", "varints"]
 
 VERSION = 1
 HEADER = 9
+SMALL = 4  # numbers of an array that are packed one by one
 
 Array = npt.NDArray[Any]
 
@@ -47,13 +48,31 @@ def varints(numbers: npt.ArrayLike) -> bytes:
     return bytes(out[keep].astype(np.uint8))
 
 
+def varint(number: int) -> bytes:
+    """`varints` of one.
+
+    >>> varint(300).hex()
+    'ac02'
+    """
+    out = bytearray()
+    number &= 0xFFFFFFFFFFFFFFFF
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
 def pack_array(array: Array) -> bytes:
     """One state array: integers by their non-zeros, floats as they are (little endian)."""
     if array.dtype.kind == "f":
         return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
-    if array.size <= 4 and not array.any():  # most of the counts of what is not finite
-        return b"\x00"
     flat = array.ravel()
+    if flat.size <= SMALL:  # counts and what is not finite: no numpy call is worth it
+        few = flat.tolist()
+        places = [i for i, number in enumerate(few) if number]
+        gaps = [here - before for here, before in zip(places, [0, *places], strict=False)]
+        return b"".join(map(varint, [len(places), *gaps, *(few[i] for i in places)]))
     at = np.flatnonzero(flat)
     if not at.size:
         return b"\x00"
@@ -66,7 +85,7 @@ def pack_array(array: Array) -> bytes:
 def frame(kind: bytes, parameters: Sequence[int], arrays: Sequence[Array]) -> bytes:
     """The complete bytes of a summary of this two-letter kind."""
     zigzag = [2 * p if p >= 0 else -2 * p - 1 for p in parameters]
-    payload = varints(zigzag) + b"".join(pack_array(a) for a in arrays)
+    payload = b"".join(map(varint, zigzag)) + b"".join(pack_array(a) for a in arrays)
     body = zlib.compress(payload, 9)
     return b"TS" + kind + bytes([VERSION]) + zlib.crc32(body).to_bytes(4, "little") + body
 

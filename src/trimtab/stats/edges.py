@@ -33,10 +33,8 @@ class EdgeCounts(Summary):
 
     def update(self, values: npt.ArrayLike) -> None:
         """Add values (N,). SummaryError on another shape."""
-        x = inputs.as_wide_values(values)
         part = EdgeCounts()
-        inputs.count_non_finite(x, None, part._non_finite)
-        x = x[np.isfinite(x)]
+        x = inputs.finite(inputs.as_wide_values(values), part._non_finite)
         if x.size:
             part._extremes[:] = x.max(), -x.min()
             part._counts[:] = x.size, np.sum(x == x.max()), np.sum(x == x.min())

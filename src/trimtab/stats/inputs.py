@@ -19,6 +19,7 @@ __all__ = [
     "at_least_one",
     "chosen",
     "count_non_finite",
+    "finite",
     "need_one_row",
 ]
 
@@ -81,6 +82,15 @@ def count_non_finite(values: npt.NDArray[np.floating], rows: Array | None, count
             counts[0, column] += np.count_nonzero(mask)
         else:
             counts[:, column] += np.bincount(rows[mask], minlength=counts.shape[0])
+
+
+def finite(values: Float64, counts: Int64) -> Float64:
+    """The finite ones of values (N,); adds to `counts` (1, 3) how many are nan, +inf, -inf. One look where all are."""
+    fine = np.isfinite(values)
+    if fine.all():
+        return values
+    count_non_finite(values, None, counts)
+    return values[fine]
 
 
 def chosen(rows: Sequence[int], num_rows: int) -> list[int]:

@@ -36,9 +36,7 @@ class LogMoments(Summary):
 
     def update(self, log_weights: npt.ArrayLike) -> None:
         """Add log-weights (N,) in nats, summed as float64. SummaryError on another shape."""
-        values = inputs.as_wide_values(log_weights)
-        inputs.count_non_finite(values, None, self._non_finite)
-        values = values[np.isfinite(values)]
+        values = inputs.finite(inputs.as_wide_values(log_weights), self._non_finite)
         if values.size == 0:
             return
         low, high = np.array([values.min()]), np.array([values.max()])

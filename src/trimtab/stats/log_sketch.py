@@ -72,9 +72,12 @@ class LogSketch(LogQueries):
     def select(self, rows: Sequence[int]) -> LogSketch:
         """A one-row sketch of the given rows together. SummaryError if one does not exist or comes twice."""
         at = inputs.chosen(rows, self.rows)
-        out = LogSketch(1, *self._parameters()[1:])
-        for mine, whole in zip(out._arrays()[:3], self._arrays()[:3], strict=True):
-            mine[0] = whole[at].sum(axis=0)
+        out = LogSketch.__new__(LogSketch)
+        out.rows, out.grid, out._known = 1, self.grid, {}
+        out._counts, out._non_finite, out._sums = (
+            np.add.reduce(whole[at], axis=0, keepdims=True) for whole in self._arrays()[:3]
+        )
+        out._exp_sums, out._low, out._high = exp_sums.empty(1)
         chosen = self._exp_sums[at], self._low[at], self._high[at]
         if at and exp_sums.is_calm(chosen):
             exp_sums.absorb_calm(

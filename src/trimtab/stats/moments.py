@@ -35,15 +35,35 @@ class Moments(Summary):
 
     def update(self, values: npt.ArrayLike) -> None:
         """Add values (N,). SummaryError on another shape."""
-        x = inputs.as_wide_values(values)
-        inputs.count_non_finite(x, None, self._non_finite)
-        x = x[np.isfinite(x)]
+        x = inputs.finite(inputs.as_wide_values(values), self._non_finite)
         if x.size == 0:
             return
         self._count += x.size
         with np.errstate(over="ignore"):
             self._sums += (x.sum(), np.square(x).sum())
         np.maximum(self._extremes, (x.max(), -x.min()), out=self._extremes)
+
+    @classmethod
+    def by_row(cls, values: npt.ArrayLike, rows: npt.ArrayLike, num_rows: int) -> list[Moments]:
+        """The moments of each of `num_rows` rows, in one pass; `rows` (N,) are integers in [0, num_rows).
+
+        >>> [row.count for row in Moments.by_row([1.0, 2.0, 3.0], [0, 2, 2], 3)]
+        [1, 0, 2]
+        """
+        x = inputs.as_wide_values(values)
+        at = inputs.as_rows(rows, x.size, inputs.at_least_one("num_rows", num_rows))
+        out = [cls() for _ in range(num_rows)]
+        if at is None or not x.size:
+            out[0].update(x)
+            return out
+        order = np.argsort(at, kind="stable")
+        ends = np.cumsum(np.bincount(at, minlength=num_rows)).tolist()
+        x, start = x[order], 0
+        for row, end in zip(out, ends, strict=True):
+            if end > start:
+                row.update(x[start:end])
+            start = end
+        return out
 
     @property
     def count(self) -> int:

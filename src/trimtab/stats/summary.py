@@ -49,9 +49,11 @@ class Summary(ABC):
 
     def copy(self: S) -> S:
         """A summary of the same stream that shares nothing with this one."""
-        out = type(self)(*self._parameters())
-        for mine, theirs in zip(out._arrays(), self._arrays(), strict=True):
-            mine[...] = theirs
+        out = type(self).__new__(type(self))
+        out.__dict__ = {
+            name: value.copy() if isinstance(value, (np.ndarray, dict)) else value
+            for name, value in self.__dict__.items()
+        }
         return out
 
     def absorb(self: S, other: S) -> None:
