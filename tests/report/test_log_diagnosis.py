@@ -66,7 +66,7 @@ def test_json_says_the_same(tmp_path, capsys, monkeypatch):
     [
         (
             {"grad_norm": lambda step: math.exp(0.1 * math.sin(step)) * (1 if step < 60 else 50)},
-            "grad_norm_growth",
+            "grad_norm_surge",
         ),
         ({"reward": lambda step: 0.5 + 0.01 * math.sin(step) - (0.4 if step > 80 else 0)}, "reward_drop"),
         ({"entropy": lambda step: math.nan if step == 70 else 0.4}, "nonfinite"),
