@@ -39,20 +39,22 @@ class Log:
     series: dict[Key, tuple[list[int], list[float]]]
 
 
-def healthy(half: Half, num: int, steps: int = STEPS) -> Iterator[Log]:
-    """`num` healthy runs: stationary, learning, seasonal, restarted, in turn; phi 0..0.95."""
-    for seed in range(num):
+def healthy(half: Half, num: int, steps: int = STEPS, first: int = 0) -> Iterator[Log]:
+    """`num` healthy runs from seed `first` on: stationary, learning, seasonal, restarted, in turn; phi 0..0.95."""
+    for seed in range(first, first + num):
         rng = np.random.default_rng([0 if half == "tuning" else 1, 7, seed])
         phi = float(rng.choice([0.0, 0.3, 0.6, 0.9, 0.95]) if half == "tuning" else rng.uniform(0.0, 0.95))
         kind = _HEALTHY[seed % len(_HEALTHY)]
         yield _log(rng, half, f"{half}-{kind}-{seed}", kind, phi, steps)
 
 
-def pathological(half: Half, seeds: int, strengths: tuple[str, ...] = tuple(STRENGTHS)) -> Iterator[Log]:
-    """Every pathology at each strength, `seeds` times; phi 0..0.6, onset between steps 200 and 300 of 600."""
+def pathological(
+    half: Half, seeds: int, strengths: tuple[str, ...] = tuple(STRENGTHS), first: int = 0
+) -> Iterator[Log]:
+    """Every pathology at each strength, `seeds` times from seed `first` on; phi 0..0.6, onset between steps 200 and 300 of 600."""
     for number, name in enumerate(PATHOLOGIES):
         for strength in strengths:
-            for seed in range(seeds):
+            for seed in range(first, first + seeds):
                 rng = np.random.default_rng([0 if half == "tuning" else 1, 11, number, seed])
                 phi = float(rng.choice([0.0, 0.3, 0.6]) if half == "tuning" else rng.uniform(0.0, 0.6))
                 yield _log(rng, half, f"{half}-{name}-{strength}-{seed}", name, phi, STEPS, strength)

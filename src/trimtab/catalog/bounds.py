@@ -102,7 +102,7 @@ BOUNDS: dict[str, Bound] = {
         0.05, "nats, p99 of |mismatch|", "tokens sampled by mu stand for tokens of pi_old within 5 %", HOUSE
     ),
     "budget": Bound(
-        40_000.0, "steps between false alarms of all rules together",
+        100_000.0, "steps between false alarms of all rules together",
         "split over rules and slices by weight (detect/rule.py, split); benchmarks/detectors.py measures what comes of it", HOUSE,
     ),
     "excuse": Bound(

@@ -41,7 +41,7 @@ class Excursion:
     limit: float = math.nan
     best: float = math.nan
     scatter: float = 0.0
-    edge: Hysteresis = field(default_factory=lambda: Hysteresis(2))
+    edge: Hysteresis = field(default_factory=lambda: Hysteresis(3))
 
     def __post_init__(self) -> None:
         self._z = NormalDist().inv_cdf(1.0 - 1.0 / self.arl)

@@ -19,7 +19,7 @@ _SLOWLY = Excuse("aggregate/reward", 1, slow=64)
 TAILS: tuple[Rule, ...] = (
     Rule(
         "post_tool_tail_growth", "tail_ratio/p95", "post_tool", "tail", "post_tool", "log",
-        lambda arl: SustainedGrowth(arl=arl, min_effect=bound("tail_growth")), "critical",
+        lambda arl: SustainedGrowth(arl=arl, confirm=3, min_effect=bound("tail_growth")), "critical",
         "p95 of |drift| after a tool result grew relative to text",
         "Tokens written after a tool result come from places the reference hardly supports; ratio-based gradients grow a "
         "heavy tail there, often before any average breaks its own trend.",
@@ -34,7 +34,7 @@ TAILS: tuple[Rule, ...] = (
     ),
     Rule(
         "lagged_drift_growth", "lagged_drift/p95", "post_tool", "tail", "post_tool", "log",
-        lambda arl: SustainedGrowth(arl=arl, min_effect=bound("lagged_growth")), "critical",
+        lambda arl: SustainedGrowth(arl=arl, confirm=3, min_effect=bound("lagged_growth")), "critical",
         "the policy changes faster than it did, on fixed probe transcripts, after a tool result",
         "The transcripts are fixed, so this is the policy's own change and not a change of its inputs.",
         "Lower the learning rate, or take fewer updates a batch; compare with staleness and the gradient norm.",
