@@ -134,7 +134,8 @@ def post_tool_lead(truths: list[dict[str, Any]], alarms: dict[str, list[Alarm]])
 def recorded_table(half: str) -> tuple[str, int, int, int, int]:
     """The pilot's runs: text, healthy steps, alarms and high alarms on healthy ones, collapses found."""
     runs = recorded(half)
-    calm = [r for r in runs if r.collapsed is None]
+    calm = [r for r in runs if r.collapsed is None and not r.growing]
+    growing = [r for r in runs if r.collapsed is None and r.growing]
     sick = [r for r in runs if r.collapsed is not None]
     serious = [[a for a in r.alarms if a.severity != "info"] for r in calm]
     high = sum(a.severity == "critical" for found in serious for a in found)
@@ -144,6 +145,13 @@ def recorded_table(half: str) -> tuple[str, int, int, int, int]:
         f"  {r.id:<30}{r.verdict:<16}{', '.join(f'{a.rule}@{a.step}' for a in found)}"
         for r, found in zip(calm, serious, strict=True) if found
     ]  # fmt: skip
+    grew = [
+        [a for a in r.alarms if FAMILY.get(a.rule) == "post_tool" and a.severity != "info"] for r in growing
+    ]
+    lines.append(
+        f"  open outputs, no collapse: {sum(map(bool, grew))}/{len(growing)} runs with a post-tool alarm, median step "
+        f"{median([found[0].step for found in grew if found] or [math.nan]):.0f}"
+    )
     early = 0
     for run in sick:
         before = [a for a in run.alarms if a.severity != "info" and a.step <= (run.collapsed or 0)]

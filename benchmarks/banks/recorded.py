@@ -16,12 +16,17 @@ BANK = Path(__file__).parents[2] / "reproduce" / "bank"
 
 @dataclass(frozen=True)
 class Recorded:
-    """One run: its alarms replayed with today's rules, and its verdict. `collapsed` is None in a healthy one."""
+    """One run: its alarms replayed with today's rules, and its verdict. `collapsed` is None where the reward never halved.
+
+    `growing`: tool outputs were open, and the post-tool tail grew tenfold as docs/evidence.md shows: whether such a run is healthy is
+    what the pilot could not decide, so it counts neither as a healthy run nor as a collapse.
+    """
 
     id: str
     arm: str
     num_steps: int
     collapsed: int | None
+    growing: bool
     alarms: tuple[Alarm, ...]
     verdict: str
 
@@ -39,6 +44,7 @@ def recorded(half: str | None = None) -> list[Recorded]:
 def _one(outcome: Outcome) -> Recorded:
     view = outcome.view
     return Recorded(
-        f"{outcome.arm}-s{outcome.seed}", outcome.arm, len(view.steps), outcome.collapsed, tuple(view.pipeline.alarms),
+        f"{outcome.arm}-s{outcome.seed}", outcome.arm, len(view.steps), outcome.collapsed,
+        outcome.arm.startswith(("open", "drift")), tuple(view.pipeline.alarms),
         view.verdict.word,
     )  # fmt: skip

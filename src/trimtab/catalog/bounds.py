@@ -105,6 +105,11 @@ BOUNDS: dict[str, Bound] = {
         100_000.0, "steps between false alarms of all rules together",
         "split over rules and slices by weight (detect/rule.py, split); benchmarks/detectors.py measures what comes of it", HOUSE,
     ),
+    "arl_measured": Bound(
+        2_000.0, "windows between false alarms",
+        "of a growth rule on windows with bootstrapped intervals: their scatter cannot be underestimated, so a tenth of the "
+        "usual caution does", HOUSE,
+    ),
     "excuse": Bound(
         2.0, "normal deviates", "another reading counts as moving along above it; one in forty by chance", HOUSE
     ),

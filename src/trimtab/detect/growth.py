@@ -2,7 +2,8 @@
 
 The first `baseline` values give a mean and a scale, the scale from successive differences (von Neumann 1941), which a slow
 trend does not inflate, with two thirds of the degrees of freedom. A later value is over the bound when it exceeds the one-sided
-Student-t prediction limit at level 1/arl, and the smallest effect worth attention. `confirm` values in a row fire.
+Student-t prediction limit at level 1/arl (the catalog's `arl_measured` where every value brings its measurement error,
+which the scale cannot fall under), and the smallest effect worth attention. `confirm` values in a row fire.
 Growth that is already under way while the baseline is taken would hide in its scatter, so the finished baseline is
 tested once for a trend: a line's slope at the same level, with the same smallest effect from its start to its end.
 A stationary run with independent values therefore fires at most once in `arl` values on average (in fact less often,
@@ -48,7 +49,9 @@ class SustainedGrowth:
 
     def __post_init__(self) -> None:
         self.edge = Hysteresis(self.confirm)
-        self._t = t_quantile(1.0 / self.arl, max(1, 2 * (self.baseline - 1) // 3))
+        dof = max(1, 2 * (self.baseline - 1) // 3)
+        measured = min(self.arl, bound("arl_measured"))
+        self._t, self._t_measured = t_quantile(1.0 / self.arl, dof), t_quantile(1.0 / measured, dof)
 
     def update(self, step: int, value: float, se: float = math.nan) -> Decision:
         """Take one value; `se` is its measurement error, which widens the bound when it exceeds the baseline's scatter."""
@@ -77,7 +80,7 @@ class SustainedGrowth:
         sxx = math.fsum((i - middle) ** 2 for i in range(m))
         slope = math.fsum((i - middle) * (v - mean) for i, v in enumerate(self.values)) / sxx
         grown = self.sign * slope * (m - 1)
-        limit = max(self.min_effect, self._t * self._scale() / math.sqrt(sxx) * (m - 1))
+        limit = max(self.min_effect, self._quantile() * self._scale() / math.sqrt(sxx) * (m - 1))
         self.start = mean - slope * middle
         end = self.start + self.sign * limit
         if grown <= limit or grown <= 0:
@@ -96,7 +99,13 @@ class SustainedGrowth:
 
     def excess(self, se: float = math.nan) -> float:
         """How far a value may lie from the baseline's mean."""
-        return max(self.min_effect, self._t * self._scale(se) * math.sqrt(1.0 + 1.0 / self.baseline))
+        scale = self._scale(se)
+        return max(self.min_effect, self._quantile() * scale * math.sqrt(1.0 + 1.0 / self.baseline))
+
+    def _quantile(self) -> float:
+        """Student's bound: of the smaller budget where every value brought its measurement error, which the scale cannot fall under."""
+        measured = all(math.isfinite(error) for error in self.errors)
+        return self._t_measured if measured else self._t
 
     def state(self) -> dict[str, Any]:
         """Everything `restore` needs, as JSON types."""
