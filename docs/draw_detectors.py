@@ -18,6 +18,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 from benchmarks.banks.generated import pathological
+from benchmarks.banks.pathologies import PATHOLOGIES
 from PIL import Image
 
 from trimtab.detect.joint import FAMILIES, Joint
@@ -30,7 +31,6 @@ from trimtab.report.view import load_view
 __all__ = ["draw"]
 
 LINE, ALARM, SHADE = "#4c6a92", "#c0504d", "#f0d9c8"
-COLUMNS = 4
 Key = tuple[str, str]
 Series = tuple[list[int], list[float]]
 
@@ -45,6 +45,7 @@ class Trace:
     judged: frozenset[str] = frozenset()
     family: str = ""
     onset: int = -1
+    moves: frozenset[Key] = frozenset()
     last: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -59,6 +60,12 @@ class Trace:
         for (key, name), (steps, _) in self.series.items():
             if key == rule.key and rule.covers(name) and len(steps) >= 10:
                 yield name
+
+    def moved(self, rule: Rule) -> int:
+        """How many of the series behind the rule's reading the generated trouble moves."""
+        members = FAMILIES.get(rule.key.removeprefix("joint/"), ())
+        behind = {m.key for m in members} if members else {(rule.key, rule.slice)}
+        return len(behind & self.moves)
 
 
 def draw(sets: Mapping[str, tuple[Rule, ...]], folder: Path) -> dict[str, dict[str, Any]]:
@@ -93,9 +100,8 @@ def _recorded(folder: Path) -> Trace:
 def _generated(log: Any) -> Trace:
     pipeline = Pipeline()
     pipeline.on_log(log.series)
-    return Trace(
-        log.id, dict(log.series), pipeline.alarms, frozenset(pipeline.judged()), log.family, log.onset
-    )
+    moves, judged = frozenset(PATHOLOGIES[log.kind].moves), frozenset(pipeline.judged())
+    return Trace(log.id, dict(log.series), pipeline.alarms, judged, log.family, log.onset, moves)
 
 
 def _choose(
@@ -103,26 +109,32 @@ def _choose(
 ) -> tuple[dict[str, Any], Trace | None, Alarm | None]:
     """A recorded run where it fired; else one where its reading exists; else a generated log; else nothing."""
     having = [trace for trace in recorded if any(trace.of(rule))]
-    fired = [(t, a) for t in having for a in t.alarms if a.rule == rule.name and a.slice in t.of(rule)]
+    fired = [(t, a) for t in having if (a := _first(t, rule)) is not None]
     if fired:
         trace, alarm = min(fired, key=lambda one: (_excused(rule, one[1]), _off(*one), one[0].name))
         note = _note("fired", rule, trace, alarm)
-        return note | {"num": len({t.name for t, _ in fired}), "of": len(having)}, trace, alarm
+        return note | {"num": len(fired), "of": len(having)}, trace, alarm
     if having:
         known = any(rule.name in trace.judged for trace in having)
         trace = max(having, key=lambda t: (max(len(t.series[rule.key, n][0]) for n in t.of(rule)), t.name))
         return _note("calm" if known else "short", rule, trace, None), trace, None
     having = [trace for trace in made if any(trace.of(rule))]
-    fired = [(t, a) for t in having for a in t.alarms if a.rule == rule.name and a.step >= t.onset]
+    having.sort(key=lambda t: (t.family != rule.family, -t.moved(rule), t.name))
+    fired = [(t, a) for t in having if (a := _first(t, rule)) is not None and t.moved(rule)]
     if fired:
-        trace, alarm = min(
-            fired, key=lambda one: (one[0].family != rule.family, _excused(rule, one[1]), one[0].name)
-        )
+        trace, alarm = min(fired, key=lambda one: _excused(rule, one[1]))
         return _note("generated", rule, trace, alarm), trace, alarm
     if having:
-        trace = min(having, key=lambda t: (t.family != rule.family, t.name))
+        trace = min(having, key=lambda t: (-t.moved(rule), t.family != rule.family, t.name))
         return _note("generated", rule, trace, None), trace, None
     return {"status": "none"}, None, None
+
+
+def _first(trace: Trace, rule: Rule) -> Alarm | None:
+    """The rule's first alarm (in a generated log: after the onset), one that is not excused if there is any."""
+    where = set(trace.of(rule))
+    mine = [a for a in trace.alarms if a.rule == rule.name and a.slice in where and a.step >= trace.onset]
+    return min(mine, key=lambda a: (_excused(rule, a), a.step), default=None)
 
 
 def _excused(rule: Rule, alarm: Alarm) -> bool:
@@ -130,8 +142,8 @@ def _excused(rule: Rule, alarm: Alarm) -> bool:
 
 
 def _off(trace: Trace, alarm: Alarm) -> float:
-    """Alarms in the second half show what came before and after."""
-    return round(abs(alarm.step / max(1, trace.last) - 0.6), 3)
+    """An alarm in the middle shows what came before and after."""
+    return round(abs(alarm.step / max(1, trace.last) - 0.5), 3)
 
 
 def _note(status: str, rule: Rule, trace: Trace, alarm: Alarm | None) -> dict[str, Any]:
@@ -150,8 +162,9 @@ def _note(status: str, rule: Rule, trace: Trace, alarm: Alarm | None) -> dict[st
 
 
 def _draw(panels: list[tuple[Rule, dict[str, Any], Trace, Alarm | None]], path: Path) -> None:
-    rows = -(-len(panels) // COLUMNS)
-    fig, axes = plt.subplots(rows, COLUMNS, figsize=(12, 2.15 * rows), squeeze=False)
+    columns = 3 if len(panels) in (3, 5, 6, 9) else 4
+    rows = -(-len(panels) // columns)
+    fig, axes = plt.subplots(rows, columns, figsize=(12, 2.15 * rows), squeeze=False)
     flat = list(axes.flat)
     for ax in flat[len(panels) :]:
         ax.set_visible(False)
@@ -162,13 +175,13 @@ def _draw(panels: list[tuple[Rule, dict[str, Any], Trace, Alarm | None]], path: 
             ax.axvline(alarm.step, color=ALARM, lw=1.1, zorder=3)
         if trace.onset >= 0:
             ax.axvline(trace.onset, color="0.35", lw=0.9, ls=":", zorder=2)
-        ax.plot(steps, values, color=LINE, lw=0.9, zorder=1)
+        ax.plot(steps, values, color=LINE, lw=0.9 if len(steps) < 300 else 0.5, zorder=1)
         if rule.transform == "log" and min(values) > 0 and max(values) > 3 * min(values):
             ax.set_yscale("log")
             ax.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
         else:
             ax.locator_params(axis="y", nbins=4)
-        if ax.get_yscale() == "log" and math.log10(max(values) / min(values)) < 1:
+        if ax.get_yscale() == "log" and math.log10(max(values) / min(values)) < 1.6:
             ax.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
             ax.yaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
         ax.locator_params(axis="x", nbins=5)

@@ -55,7 +55,7 @@ def page(text: str) -> str:
         f"{len(RULES)} rules on readings share one false alarm in {bound('budget'):,.0f} steps. \"One in\" is each rule's own share, in "
         "values of its series (for a slice ending in `*`, of each slice's). Two more rules watch the step stream "
         f"and are exact, so they need no budget: {_stream()}.", "",
-        "The pictures show one trace a rule. Line: the step of the alarm. Shaded: the evidence, from `since` to the alarm. Dotted (in generated "
+        "The pictures show one trace a rule: the reading in its own unit ([metrics](metrics.md)) over the steps. Red line: the step of the alarm. Shaded: the evidence, from `since` to the alarm. Dotted (in generated "
         "logs): the step at which the trouble was put in. Runs are recorded ones of `reproduce/bank/tuning` unless the title says `generated`. "
         "Titles say so when an alarm was excused (information only), and when a rule stayed calm.",
     ]  # fmt: skip
@@ -89,9 +89,7 @@ def _entry(rule: Rule, trace: dict[str, Any]) -> str:
     """Meaning, first step, limits, excuses, source and trace of one rule, as a list item."""
     parts = [f"- **`{rule.name}`**: {_stop(rule.what)} {_stop(rule.why)}"]
     if rule.key.startswith("joint/"):
-        members = (
-            f"{'up' if m.sign > 0 else 'down'} `{m.key[0]}`" for m in FAMILIES[rule.key.split("/")[1]]
-        )
+        members = (f"{'up' if m.sign > 0 else 'down'} `{m.key[0]}`" for m in FAMILIES[rule.key.split("/")[1]])
         parts.append(f"Members: {', '.join(members)}.")
     parts += [f"*First:* {_stop(rule.advice)}", f"*Do not trust it:* {_stop(rule.not_when)}"]
     if rule.excuses:
@@ -108,7 +106,9 @@ def detector(rule: Rule) -> str:
         words = f"change {'up' if one.sign > 0 else 'down' if one.sign < 0 else 'either way'}"
         words += ", own trend carried on" if one.lenient else ""
         if one.min_effect:
-            words += f", at least {math.exp(one.min_effect):.3g}x" if log else f", at least {one.min_effect:g}"
+            words += (
+                f", at least {math.exp(one.min_effect):.3g}x" if log else f", at least {one.min_effect:g}"
+            )
         words += f", at least {one.min_frac:.3g} of the level" if one.min_frac else ""
         if one.scales != SCALES:
             words += f", windows of {one.scales[0]} to {one.scales[-1]} values"
@@ -153,10 +153,14 @@ def trace_words(trace: dict[str, Any]) -> str:
         return f"calm in every recorded run of the tuning half (shown: {place})"
     if status == "short":
         return f"recorded, but no run of the tuning half has enough values to be judged (shown: {place})"
-    fired = f"at step {trace['step']}, since {trace['since']}" if "step" in trace else "no alarm"
+    fired = (
+        f"at step {trace['step']}, since {trace['since']}"
+        if "step" in trace
+        else "no alarm, nor in any other such log"
+    )
     if status == "generated":
         return f"generated log {place}, trouble from step {trace['onset']}: {fired}"
-    runs = f"; {trace['num']} of {trace['of']} recorded runs" if trace["of"] else ""
+    runs = f"; it spoke in {trace['num']} of the {trace['of']} recorded runs that have the reading"
     return f"{place}, {'excused ' if trace['excused'] else ''}alarm {fired}{runs}"
 
 
