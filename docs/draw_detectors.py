@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import matplotlib
 
@@ -30,6 +29,7 @@ from trimtab.report.view import load_view
 
 __all__ = ["draw"]
 
+ROOT = Path(__file__).resolve().parents[1]
 LINE, ALARM, SHADE = "#4c6a92", "#c0504d", "#f0d9c8"
 Key = tuple[str, str]
 Series = tuple[list[int], list[float]]
@@ -142,8 +142,8 @@ def _excused(rule: Rule, alarm: Alarm) -> bool:
 
 
 def _off(trace: Trace, alarm: Alarm) -> float:
-    """An alarm in the middle shows what came before and after."""
-    return round(abs(alarm.step / max(1, trace.last) - 0.5), 3)
+    """An alarm near the middle shows what came before and after."""
+    return round(abs(alarm.step / max(1, trace.last) - 0.4), 3)
 
 
 def _note(status: str, rule: Rule, trace: Trace, alarm: Alarm | None) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def _draw(panels: list[tuple[Rule, dict[str, Any], Trace, Alarm | None]], path: 
     fig.tight_layout(h_pad=1.1, w_pad=0.9)
     fig.savefig(path, dpi=100, metadata={"Software": None})
     plt.close(fig)
-    Image.open(path).convert("RGB").quantize(96).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(255).save(path, optimize=True)
 
 
 def _under(note: dict[str, Any]) -> str:

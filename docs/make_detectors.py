@@ -94,7 +94,7 @@ def _entry(rule: Rule, trace: dict[str, Any]) -> str:
     parts += [f"*First:* {_stop(rule.advice)}", f"*Do not trust it:* {_stop(rule.not_when)}"]
     if rule.excuses:
         parts.append(f"*Excused while* {'; or while '.join(map(excuse_words, rule.excuses))}.")
-    parts += [f"*Source:* {_stop(rule.reference)}", f"*Trace:* {trace_words(trace)}."]
+    parts += [f"*Source:* {rule.reference}.", f"*Trace:* {trace_words(trace)}."]
     return " ".join(parts)
 
 
@@ -166,7 +166,9 @@ def trace_words(trace: dict[str, Any]) -> str:
 
 def _stop(text: str) -> str:
     """A sentence."""
-    text = text[:1].upper() + text[1:] if not text[:1].isupper() and not text.startswith("p9") else text
+    text = (
+        text[:1].upper() + text[1:] if not text[:1].isupper() and not text.startswith(("p9", "pi_")) else text
+    )
     return text if text.endswith((".", "?")) else text + "."
 
 
