@@ -115,9 +115,10 @@ def _choose(
         note = _note("fired", rule, trace, alarm)
         return note | {"num": len(fired), "of": len(having)}, trace, alarm
     if having:
-        known = any(rule.name in trace.judged for trace in having)
+        known = sum(rule.name in trace.judged for trace in having)
         trace = max(having, key=lambda t: (max(len(t.series[rule.key, n][0]) for n in t.of(rule)), t.name))
-        return _note("calm" if known else "short", rule, trace, None), trace, None
+        note = _note("calm" if known else "short", rule, trace, None)
+        return note | {"num": known, "of": len(having)}, trace, None
     having = [trace for trace in made if any(trace.of(rule))]
     having.sort(key=lambda t: (t.family != rule.family, -t.moved(rule), t.name))
     fired = [(t, a) for t in having if (a := _first(t, rule)) is not None and t.moved(rule)]

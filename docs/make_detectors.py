@@ -150,9 +150,9 @@ def trace_words(trace: dict[str, Any]) -> str:
     if status == "none":
         return "no trace on record"
     if status == "calm":
-        return f"calm in every recorded run of the tuning half (shown: {place})"
+        return f"calm in every recorded run; {trace['num']} of {trace['of']} had values enough to be judged (shown: {place})"
     if status == "short":
-        return f"recorded, but no run of the tuning half has enough values to be judged (shown: {place})"
+        return f"recorded in {trace['of']} runs, none with values enough to be judged (shown: {place})"
     fired = (
         f"at step {trace['step']}, since {trace['since']}"
         if "step" in trace
