@@ -62,19 +62,25 @@ def diagnose(
     mapping: Annotated[
         list[str] | None, typer.Option("--map", help="ours=theirs: read our metric off this key; repeatable.")
     ] = None,
+    rules: Annotated[
+        Path | None, typer.Option(help="YAML file of rules to judge by as well (docs/user-rules.md).")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """Verdict, alarms and what was not observed, of a run folder or of another trainer's metrics log (docs/metric-logs.md).
 
     Exit code: 0 healthy, 1 alarms, 2 bad input, blind or not judged yet.
     """
+    from trimtab.detect.user_rules import load_rules
+
+    extra = load_rules(rules) if rules is not None else ()
     if (path / "run.json").is_file() and framework is None and format is None and not mapping:
-        found = diagnosis(load_view(path))
+        found = diagnosis(load_view(path, extra))
         lines = diagnosis_lines
     else:
         from trimtab.report.log_diagnosis import diagnose_log, log_diagnosis, log_diagnosis_lines
 
-        found = log_diagnosis(diagnose_log(path, framework, format, _pairs(mapping or ())))
+        found = log_diagnosis(diagnose_log(path, framework, format, _pairs(mapping or ()), extra))
         lines = log_diagnosis_lines
     print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(lines(found)))
     raise typer.Exit(found["exit_code"])

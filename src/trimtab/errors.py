@@ -4,6 +4,7 @@
     ├── BatchError            a TokenBatch that cannot be right: names the field, the shapes and what to do
     ├── RunError              a run folder that is not one, cannot be read, or comes from a newer trimtab
     ├── MetricLogError    a metrics log of some trainer that cannot be found, recognised or read
+    ├── RuleError             a user's rule that cannot be right: names the file, the line and the field
     ├── SummaryError          two summaries with different parameters, or bytes that are not a summary
     └── UnsupportedError      a trainer feature trimtab cannot watch; names the feature
 
@@ -12,7 +13,15 @@ A message says what is wrong, where, and what to do, in one line.
 
 from __future__ import annotations
 
-__all__ = ["BatchError", "MetricLogError", "RunError", "SummaryError", "TrimtabError", "UnsupportedError"]
+__all__ = [
+    "BatchError",
+    "MetricLogError",
+    "RuleError",
+    "RunError",
+    "SummaryError",
+    "TrimtabError",
+    "UnsupportedError",
+]
 
 
 class TrimtabError(Exception):
@@ -29,6 +38,10 @@ class RunError(TrimtabError):
 
 class MetricLogError(TrimtabError):
     """A metrics log is missing, of no format or framework we know, or unreadable; says what to give instead."""
+
+
+class RuleError(TrimtabError):
+    """A user's rule is malformed: an unknown metric, detector or field, a value out of range, a name already taken."""
 
 
 class SummaryError(TrimtabError, ValueError):

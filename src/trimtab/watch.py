@@ -25,6 +25,9 @@ from trimtab.capture import join_batches, slice_counts, token_batch
 from trimtab.capture.segments import MAX_NAMES
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
 from trimtab.detect.pipeline import Pipeline
+from trimtab.detect.rule import Rule
+from trimtab.detect.rules import RULES
+from trimtab.detect.user_rules import header_config, resolve
 from trimtab.errors import RunError, TrimtabError
 from trimtab.measure.aggregates import TRAINER_KEYS, as_numbers
 from trimtab.measure.declared import Declared
@@ -84,6 +87,7 @@ def open_run(
     required_files: Sequence[str] = (),
     solved_at: float | None = None,
     groups_span_steps: bool = False,
+    rules: str | os.PathLike[str] | Sequence[Rule] = (),
 ) -> Run:
     """Open a run folder, new or to be resumed, for one rank's writing.
 
@@ -92,17 +96,32 @@ def open_run(
     the worst tokens. `strict` re-raises the monitor's own failures.
     `required_tools` to `groups_span_steps` say what cannot be seen: which tools and files should be used, and so on; see
     `trimtab.measure.declared.Declared`.
-    Raises RunError when the folder is something else, or of a newer format, or a declaration cannot hold.
+    `rules`: rules of your own beside the built-in ones, as `Rule` objects or the path of a YAML file (docs/user-rules.md); the
+    false-alarm budget is split over all.
+    Raises RunError when the folder is something else, or of a newer format, or a declaration cannot hold; RuleError for a
+    rule that cannot be right.
     """
     said = Declared(required_tools, key_arguments or {}, required_files, solved_at, groups_span_steps)
     windows = {"min_tokens": min_tokens, "min_trajectories": min_trajectories}
+    added = resolve(rules)
+    own = header_config(added)
+    writer = RunWriter(folder, rank, {**(config or {}), **windows, **said.config(), **own})
+    held = {
+        name: value for name, value in writer.header["config"].items() if name in ("rules", "python_rules")
+    }
+    if held != own:
+        log.warning(
+            "trimtab: %s was begun with other rules; views judge by those, and show of the new ones what fires from now on. "
+            "Give a new folder to have all judged alike.", folder,
+        )  # fmt: skip
     return Run(
-        RunWriter(folder, rank, {**(config or {}), **windows, **said.config()}),
+        writer,
         WindowSet(min_tokens, min_trajectories),
         strict=strict,
         state_every=state_every,
         token_text=token_text,
         declared=said,
+        rules=added,
     )
 
 
@@ -121,7 +140,9 @@ class Run:
         state_every: int,
         token_text: Callable[[int], str] | None = None,
         declared: Declared | None = None,
+        rules: tuple[Rule, ...] = (),
     ) -> None:
+        self.rules = rules
         self.strict, self.state_every = strict, state_every
         self.token_text = None if token_text is None else lru_cache(_MAX_TEXTS)(token_text)
         self.declared = declared or Declared()
@@ -133,7 +154,7 @@ class Run:
     def _start(self, writer: RunWriter, windows: WindowSet) -> None:
         """Begin a session of the run with nothing seen yet."""
         self.writer, self.windows = writer, windows
-        self.pipeline = Pipeline()
+        self.pipeline = Pipeline((*RULES, *self.rules))
         self.probes = Probes()
         self.distinguish = Distinguish()
         self.episodes, self.tools = Episodes(self.declared), ToolHealth(self.declared)

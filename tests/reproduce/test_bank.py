@@ -100,7 +100,7 @@ def test_a_slim_sealed_run_reads_the_same_but_for_the_small_slices(tmp_path):
     seal(folder)
     slim(folder)  # twice, sealed: no harm
     after = load_view(folder)
-    assert list(map(repr, after.readings)) == list(map(repr, before.readings))
+    assert list(map(repr, after.readings)) == [repr(r) for r in before.readings if r.slice in MAIN_SLICES]
     assert set(after.blocks[0][1]) == set(MAIN_SLICES)
     old, new = before.blocks[3][1]["text"], after.blocks[3][1]["text"]
     assert old.to_bytes() == new.to_bytes()

@@ -25,6 +25,7 @@ Place = tuple[str, str]
 Series = tuple[Sequence[int], Sequence[float]]
 """Steps, in order, and the values there."""
 
+_BUILT_IN = {rule.name for rule in RULES}
 _RECHECK = 8  # steps between looks at whether an excuse still holds
 
 
@@ -124,8 +125,13 @@ class Pipeline:
         return new
 
     def ready(self, kind: str) -> bool:
-        """Has any rule of this kind finished its baseline, so that its silence means something?"""
-        return any(r.name in self._ready_rules() for r in self.rules if r.kind == kind)
+        """Has any rule of this kind finished its baseline, so that its silence means something?
+
+        Where built-in rules of the kind have values, only they count: a bound of the user's is ready at the first value.
+        """
+        done, seen = self._ready_rules(), {name for name, _ in self.seen}
+        asked = {r.name for r in self.rules if r.kind == kind}
+        return bool((asked & seen & _BUILT_IN or asked) & done)
 
     def judged(self) -> tuple[str, ...]:
         """Rules whose baseline is complete somewhere."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trimtab.catalog import READINGS
 from trimtab.detect.joint import FAMILIES
 from trimtab.detect.pipeline import Pipeline
+from trimtab.detect.rule import Rule
+from trimtab.detect.rules import RULES
 from trimtab.detect.verdict import Evidence, Verdict, judge
 from trimtab.measure.from_log import readings_of_log, series_of_log
 from trimtab.records import Alarm
@@ -31,6 +33,7 @@ class LogDiagnosis:
     judged: tuple[str, ...]
     pending: dict[str, int]
     not_run: dict[str, str]
+    user_rules: tuple[Rule, ...] = ()
 
 
 def diagnose_log(
@@ -38,10 +41,11 @@ def diagnose_log(
     framework: str | None = None,
     format: str | None = None,
     mapping: Mapping[str, str] | None = None,
+    rules: Sequence[Rule] = (),
 ) -> LogDiagnosis:
-    """What do the rules say of a log of averages? Raises MetricLogError when it cannot be read."""
+    """What do the rules, and `rules` besides, say of a log of averages? Raises MetricLogError when it cannot be read."""
     log = read_metric_log(path, framework, format, mapping)
-    pipeline = Pipeline()
+    pipeline = Pipeline((*RULES, *rules))
     for step in readings_of_log(log, ()):
         pipeline.on_step(step.step, step.nonfinite, step.columns)
     pipeline.on_log(series_of_log(log))
@@ -54,7 +58,7 @@ def diagnose_log(
     )  # fmt: skip
     lacking = {name: _lacks(key) for name, key in pipeline.without_input().items()}
     return LogDiagnosis(
-        log, judge(pipeline.alarms, evidence), list(pipeline.alarms), judged, pending, lacking
+        log, judge(pipeline.alarms, evidence), list(pipeline.alarms), judged, pending, lacking, tuple(rules)
     )
 
 
@@ -84,7 +88,7 @@ def log_diagnosis(found: LogDiagnosis) -> dict[str, Any]:
         "first_step": log.rows[0][0] if log.rows else None,
         "last_step": log.rows[-1][0] if log.rows else None,
         "num_steps": len(log.rows),
-        "alarms": [alarm_payload(alarm) for alarm in found.alarms],
+        "alarms": [alarm_payload(alarm, found.user_rules) for alarm in found.alarms],
         "tails": "not observed: a metrics log has no tokens",
         "mapped": log.mapped,
         "unmapped": list(log.unmapped),

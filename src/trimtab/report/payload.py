@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trimtab._version import __version__
+from trimtab.detect.rule import Rule
 from trimtab.detect.rules import RULES, STREAM_RULES
 from trimtab.measure.aggregates import AGGREGATES
 from trimtab.measure.state import Accumulator, SliceState
@@ -66,7 +67,7 @@ def _run(view: RunView) -> Json:
         "facts": _facts(view),
         "not_observed": [{"what": what, "why": why} for what, why in sorted(view.not_observed.items())],
         "notes": _notes(view),
-        "alarms": [alarm_payload(alarm) for alarm in view.alarms],
+        "alarms": [alarm_payload(alarm, view.user_rules) for alarm in view.alarms],
         "tail": [
             _lines(view.series(f"drift/{q}", name), name, f"drift {q}")
             for name in main
@@ -98,9 +99,9 @@ def _lines(readings: Iterable[Reading], name: str, quantity: str) -> Json:
     }
 
 
-def alarm_payload(alarm: Alarm) -> Json:
+def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> Json:
     """One alarm in words: what happened, since when, where, why it matters, what to do, on whose word."""
-    texts = {rule.name: rule.what for rule in RULES} | {
+    texts = {rule.name: rule.what for rule in (*RULES, *user_rules)} | {
         rule.name: rule.what for rule in STREAM_RULES.values()
     }
     what = texts.get(alarm.rule, alarm.rule).replace("{column}", alarm.slice)
@@ -130,7 +131,10 @@ def _facts(view: RunView) -> list[list[str]]:
         facts.append([f"time spent: {name}", f"{seconds:.2f} s{share}"])
     facts.append(["torn last lines", str(view.reader.num_torn)])
     facts.append(["malformed lines skipped", str(view.reader.num_malformed)])
-    facts += [[str(key), str(value)] for key, value in sorted(dict(header.get("config", {})).items())]
+    if view.user_rules:
+        facts.append(["user rules", ", ".join(rule.name for rule in view.user_rules)])
+    config = {key: value for key, value in dict(header.get("config", {})).items() if key != "rules"}
+    facts += [[str(key), str(value)] for key, value in sorted(config.items())]
     return facts
 
 

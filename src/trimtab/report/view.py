@@ -10,16 +10,18 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES, bound
 from trimtab.detect.pipeline import Pipeline
+from trimtab.detect.rule import Rule, split
 from trimtab.detect.rules import RULES
+from trimtab.detect.user_rules import header_config, python_weights, rules_of_header
 from trimtab.detect.verdict import Evidence, Verdict, judge
-from trimtab.errors import RunError
+from trimtab.errors import RuleError, RunError
 from trimtab.measure.declared import Declared
 from trimtab.measure.pack import unpack_states
 from trimtab.measure.records import recorded
@@ -40,15 +42,18 @@ Row = dict[str, Any]
 
 
 class RunView:
-    """A run as it stands on disk now; call `refresh` to see what was added since."""
+    """A run as it stands on disk now; call `refresh` to see what was added since. `extra`: rules to judge it by as well."""
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], extra: Sequence[Rule] = ()) -> None:
         self.reader = RunReader(folder, complete=True)
         self.folder = Path(folder)
         self.name = self.folder.name or str(self.folder)
         config = self.reader.header.get("config", {})
         self.min_tokens = _count(folder, config, "min_tokens", WINDOW_TOKENS)
         self.min_trajectories = _count(folder, config, "min_trajectories", WINDOW_TRAJECTORIES)
+        self._rule_gap = ""
+        self._in_python = python_weights(config)
+        self.user_rules = self._user_rules(config, extra)
         self._blocks: list[tuple[Window, dict[str, SliceState]]] | None = None
         self._load()
 
@@ -65,7 +70,7 @@ class RunView:
         self.errors = self.reader.rows("errors")
         self.tools = self.reader.rows("tools")
         self.exemplars = self.reader.rows("exemplars")
-        self.pipeline = Pipeline()
+        self.pipeline = self._pipeline()
         if len(self.reader.ranks) <= 1:
             self.readings = ReadingRows(self.reader.rows("readings"))
             self._replay()
@@ -73,13 +78,25 @@ class RunView:
         else:
             self.readings = ReadingRows(reading_rows(self._merged_readings()))
             self._replay()
-            self.alarms = list(self.pipeline.alarms)
+            alarms = _recorded_alarms(self.reader.rows("alarms"))
+            held = {(a.rule, a.slice, a.step): a for a in alarms if a.rule in self._in_python}
+            self.alarms = _union(list(held.values()), self.pipeline.alarms)
         self.evidence = self._evidence()
         self.verdict: Verdict = judge(self.alarms, self.evidence)
 
     def series(self, key: str, name: str) -> list[Reading]:
         """Readings of one key and slice in the order of steps."""
         return self.readings.series(key, name)
+
+    @property
+    def rules_without_input(self) -> dict[str, str]:
+        """User's rules that have not seen a value -> the reading each lacks, in words."""
+        lacking = self.pipeline.without_input()
+        return {
+            rule.name: f"no reading {rule.key} in slice {rule.slice} so far"
+            for rule in self.user_rules
+            if rule.name in lacking
+        }
 
     @property
     def slices(self) -> list[str]:
@@ -144,8 +161,37 @@ class RunView:
         found += [r for r in replay_tools(tools, self.steps, self.tools) if r.key not in aggregates.logged]
         return sorted((replace(reading, state=None) for reading in found), key=lambda reading: reading.step)
 
+    def _user_rules(self, config: Row, extra: Sequence[Rule]) -> tuple[Rule, ...]:
+        """The rules of files the run was watched with, and those that are given now."""
+        try:
+            held = rules_of_header(config, f"{self.folder / 'run.json'}")
+        except RuleError as error:
+            held, self._rule_gap = (), f"the run's own rules cannot be judged again: {error}"
+        self._live = (*RULES, *held)
+        known = {rule.name: rule for rule in held}
+        for rule in extra:
+            if rule.name in self._in_python or (
+                rule.name in known and header_config([rule]) != header_config([known[rule.name]])
+            ):
+                raise RuleError(
+                    f"rule {rule.name!r} was another one when {self.folder} was watched; give the new one another name"
+                )
+        return (*held, *(rule for rule in extra if rule.name not in known))
+
+    def _pipeline(self) -> Pipeline:
+        """Rules that judged live keep the budget they had; those added now have their share of the budget split over all."""
+        python, total = math.fsum(self._in_python.values()), bound("budget")
+        pipeline = Pipeline((*RULES, *self.user_rules), _grown(total, (*RULES, *self.user_rules), python))
+        pipeline.budgets |= split(self._live, _grown(total, self._live, python))
+        return pipeline
+
     def _replay(self) -> None:
-        by_step = self.readings.by_step({(rule.key, rule.slice) for rule in RULES})
+        rules = self.pipeline.rules
+        wanted = {(rule.key, rule.slice) for rule in rules}
+        wanted |= {(excuse.key, excuse.slice) for rule in rules for excuse in rule.excuses}
+        names = {row["slice"] for row in self.readings.rows}
+        wanted |= {(r.key, name) for r in rules if r.slice.endswith("*") for name in names if r.covers(name)}
+        by_step = self.readings.by_step(wanted)
         for row in self.steps:
             self.pipeline.on_step(row["step"], row["nonfinite"], row["columns"])
             self.pipeline.on_readings(by_step.get(row["step"], []))
@@ -172,7 +218,7 @@ class RunView:
             min_tokens=self.min_tokens,
             min_trajectories=self.min_trajectories,
             num_failed_steps=sum(bool(row["failed"]) for row in self.steps),
-            tail_ready=self.pipeline.ready("tail"),
+            tail_ready=self.pipeline.ready("tail", "post_tool"),
             aggregate_ready=self.pipeline.ready("aggregate"),
             post_tool_tokens=sum(row["slices"].get("post_tool", {}).get("n_tokens", 0) for row in self.steps),
             num_failures=len(self.errors),
@@ -182,12 +228,12 @@ class RunView:
     def _watched(self) -> set[str]:
         """Log-ratios that a rule has judged; the ratio of drift's tails is drift."""
         judged = set(self.pipeline.judged())
-        families = {rule.key.split("/")[0] for rule in RULES if rule.name in judged}
+        families = {rule.key.split("/")[0] for rule in self.pipeline.rules if rule.name in judged}
         return families | ({"drift"} if "tail_ratio" in families else set())
 
     def _gaps(self) -> list[str]:
         """Why the record may not be whole: rows nobody can read, ranks that are missing or went silent."""
-        gaps = []
+        gaps = [self._rule_gap] if self._rule_gap else []
         if self.reader.num_malformed:
             gaps.append(f"{self.reader.num_malformed} lines of the run folder cannot be read")
         ranks, expected = self.reader.ranks, self.reader.header["config"].get("ranks")
@@ -232,9 +278,15 @@ def _count(folder: str | os.PathLike[str], config: Row, name: str, default: int)
     return value
 
 
-def load_view(folder: str | os.PathLike[str]) -> RunView:
-    """Read a run folder; RunError with one clear line when it is not one."""
-    return RunView(folder)
+def load_view(folder: str | os.PathLike[str], extra: Sequence[Rule] = ()) -> RunView:
+    """Read a run folder; RunError with one clear line when it is not one. `extra`: rules to judge it by as well."""
+    return RunView(folder, extra)
+
+
+def _grown(total: float, rules: Sequence[Rule], others: float) -> float:
+    """The budget of `rules` alone when rules of the weight `others`, not among them, share `total` with them."""
+    mine = math.fsum(rule.weight for rule in rules)
+    return total * (mine + others) / mine
 
 
 def _merge_steps(rows: list[Row]) -> list[Row]:

@@ -48,7 +48,7 @@ def watch(
     the trainer's tools, or for a rollout_func the first 16 names seen.
 
     `retokenise_every`: steps between comparisons of sampled ids with those of their re-encoded text, of four sequences;
-    0 for never. `open_with` goes to `trimtab.open_run`, as `required_tools` or `key_arguments`.
+    0 for never. `open_with` goes to `trimtab.open_run`, as `rules`, `required_tools` or `key_arguments`.
 
     Call it after the trainer is built and before `train()`. Under accelerate every rank calls it and writes its shard.
     Raises UnsupportedError for an object that is not a Hugging Face trainer, RunError for an unusable folder.

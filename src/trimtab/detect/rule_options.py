@@ -1,0 +1,132 @@
+"""What a user's rule may ask of each detector: the options' names, types and ranges. One table, read by `user_rules`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from trimtab.detect.change import Change
+from trimtab.detect.cusum import Cusum, PageHinkley
+from trimtab.detect.detector import Detector
+from trimtab.detect.e_process import EProcess
+from trimtab.detect.excursion import Excursion
+from trimtab.detect.growth import SustainedGrowth
+from trimtab.detect.spike import Jump, Spike
+from trimtab.detect.threshold import Threshold
+from trimtab.detect.trend import Trend
+from trimtab.detect.trend_break import TrendBreak
+
+__all__ = ["DETECTORS", "Kind", "Option"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """A detector's option: `kind` int, float or bool, in `low` to `high`, both allowed."""
+
+    kind: type
+    low: float = -math.inf
+    high: float = math.inf
+    required: bool = False
+
+    def wrong(self, value: Any) -> str:
+        """What is wrong with a value and what to give; empty when nothing is."""
+        if self.kind is bool:
+            return "" if isinstance(value, bool) else f"{value!r:.40} is no truth value; give true or false"
+        word = "a whole number" if self.kind is int else "a finite number"
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return f"{value!r:.40} is no number; give {word}{self._range()}"
+        if not abs(value) < 1e300 or (self.kind is int and value != int(value)):
+            return f"{value!r:.40} is not {word}; give {word}{self._range()}"
+        return (
+            ""
+            if self.low <= value <= self.high
+            else f"{value!r:.40} is out of range; give {word}{self._range()}"
+        )
+
+    def _range(self) -> str:
+        if math.isinf(self.low):
+            return ""
+        return f", {self.low:g} or more" if math.isinf(self.high) else f", {self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A detector by its name in a rule file. `either`: it can watch both directions. `log`: it takes logarithms too.
+
+    `check` says what is wrong with options that do not fit together: (option, text), or None.
+    """
+
+    make: Callable[..., Detector]
+    options: dict[str, Option]
+    either: bool = False
+    log: bool = True
+    check: Callable[[dict[str, Any]], tuple[str, str] | None] = lambda _: None
+
+
+def _excursion(given: dict[str, Any]) -> tuple[str, str] | None:
+    """Above its best it is a factor over one, below it one under."""
+    up = given["sign"] > 0
+    if up and given["factor"] <= 1.0:
+        return (
+            "factor",
+            f"{given['factor']!r} with direction up never leaves the best level; give more than 1",
+        )
+    if not up and given["factor"] >= 1.0:
+        return "factor", f"{given['factor']!r} with direction down always holds; give less than 1, as 0.5"
+    if not up and "floor" in given:
+        return "floor", "means something with direction up only; remove it"
+    if given.get("memory", 100) < given.get("window", 5):
+        return "memory", "is less than window; give a multiple of it"
+    return None
+
+
+def _warmed(warmup: int, memory: int) -> Callable[[dict[str, Any]], tuple[str, str] | None]:
+    """A detector that keeps fewer values than it waits for would never judge."""
+
+    def check(given: dict[str, Any]) -> tuple[str, str] | None:
+        least = given.get("warmup", warmup)
+        if given.get("memory", memory) >= least:
+            return None
+        return "memory", f"is less than warmup ({least}), so it would never judge; give {least} or more"
+
+    return check
+
+
+_EFFECT = Option(float, 0.0)
+_FRAC = Option(float, 0.0, 1e6)
+_COUNT = Option(int, 1, 10_000)
+_BASELINE = Option(int, 4, 10_000)
+_CUSUM = {"shift": Option(float, 0.1, 10.0), "baseline": Option(int, 10, 10_000)}
+
+DETECTORS: dict[str, Kind] = {
+    "change": Kind(
+        Change,
+        {"lenient": Option(bool), "min_sd": _EFFECT, "min_effect": _EFFECT, "min_frac": _FRAC,
+         "memory": Option(int, 16, 900), "min_reference": Option(int, 10, 900)},
+        either=True,
+    ),
+    "excursion": Kind(
+        Excursion,
+        {"factor": Option(float, 1e-9, 1e9, required=True), "window": Option(int, 1, 1_000),
+         "memory": _COUNT, "floor": Option(float)},
+        log=False, check=_excursion,
+    ),
+    "threshold": Kind(Threshold, {"limit": Option(float, required=True), "confirm": _COUNT, "back": Option(float)}, log=False),
+    "growth": Kind(SustainedGrowth, {"baseline": _BASELINE, "confirm": _COUNT, "min_effect": _EFFECT}),
+    "trend": Kind(Trend, {"window": Option(int, 8, 500), "min_effect": _EFFECT}, either=True),
+    "trend_break": Kind(
+        TrendBreak, {"baseline": _BASELINE, "confirm": _COUNT, "min_effect": _EFFECT, "min_frac": _FRAC}, either=True
+    ),
+    "cusum": Kind(Cusum, _CUSUM),
+    "page_hinkley": Kind(PageHinkley, _CUSUM),
+    "e_process": Kind(EProcess, {"warmup": Option(int, 5, 10_000), "memory": _COUNT}, check=_warmed(20, 1_000)),
+    "spike": Kind(
+        Spike, {"warmup": Option(int, 10, 10_000), "memory": _COUNT, "quiet": _COUNT}, check=_warmed(40, 200)
+    ),
+    "jump": Kind(
+        Jump, {"plateau": Option(int, 4, 10_000), "window": Option(int, 2, 1_000), "factor": Option(float, 0.1, 1e6)}
+    ),
+}  # fmt: skip
+"""Name in a rule file -> detector."""
