@@ -124,13 +124,13 @@ class Pipeline:
                 new += self._lapsed(rule, reading)
         return new
 
-    def ready(self, kind: str) -> bool:
-        """Has any rule of this kind finished its baseline, so that its silence means something?
+    def ready(self, kind: str, family: str = "") -> bool:
+        """Has any rule of this kind (and family) finished its baseline, so that its silence means something?
 
         Where built-in rules of the kind have values, only they count: a bound of the user's is ready at the first value.
         """
         done, seen = self._ready_rules(), {name for name, _ in self.seen}
-        asked = {r.name for r in self.rules if r.kind == kind}
+        asked = {r.name for r in self.rules if r.kind == kind and family in ("", r.family)}
         return bool((asked & seen & _BUILT_IN or asked) & done)
 
     def judged(self) -> tuple[str, ...]:
