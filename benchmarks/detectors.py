@@ -198,7 +198,7 @@ def diagnose_10k() -> tuple[float, float]:
                 )
         code = (
             "import resource,subprocess,sys,time;t=time.perf_counter();"
-            "subprocess.run(sys.argv[1:],stdout=subprocess.DEVNULL);"
+            "p=subprocess.run(sys.argv[1:],stdout=subprocess.PIPE);assert b'verdict' in p.stdout;"
             "print(time.perf_counter()-t,resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss/1024)"
         )
         command = [

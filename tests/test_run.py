@@ -18,9 +18,8 @@ from trimtab.report.view import load_view
 
 
 def cli(*arguments):
-    code = "from trimtab.cli import main; main()"
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "trimtab", *map(str, arguments)], capture_output=True, text=True, timeout=120
     )
 
 

@@ -177,3 +177,7 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

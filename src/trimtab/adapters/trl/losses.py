@@ -43,14 +43,15 @@ class KtoCapture:
     def __init__(self, trainer: Any, run: Run) -> None:
         self.trainer, self.run = trainer, run
         self.desirable = self.examples = 0
-        self._inner = trainer._compute_loss
-        trainer._compute_loss = self._compute_loss
+        self._inner = trainer.compute_loss
+        trainer.compute_loss = self._compute_loss
 
     def _compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if self.trainer.model.training:
             with self.run.isolated("count examples"):
-                self.desirable += int(inputs["label"].sum())
-                self.examples += int(inputs["label"].numel())
+                labels = [bool(label) for label in inputs["label"]]  # a tensor, or a list in older releases
+                self.desirable += sum(labels)
+                self.examples += len(labels)
         return self._inner(model, inputs, *args, **kwargs)
 
     def close_step(self, step: int) -> dict[str, float]:
