@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from trimtab.detect.growth import SustainedGrowth
+from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.presence import Nonfinite, Silence
+from trimtab.detect.rules import RULES
 from trimtab.detect.student import t_quantile, t_tail
 from trimtab.detect.trend_break import TrendBreak
 
@@ -165,3 +167,14 @@ def test_silence_respects_the_cadence_of_a_column():
     fired = [step for step in range(20, 60) if "ref_logprobs" in detector.update(step, ["logprobs"])]
     assert fired == [15 + 15 + 1]
     assert detector.update(60, ["ref_logprobs"])["ref_logprobs"].cleared
+
+
+def test_growth_on_measured_windows_keeps_its_budget_in_the_rule_set():
+    """The demo's post-tool ratio grows from 1.2 to 25 over its first windows, each with an interval: the rule must say so."""
+    rule = next(rule for rule in RULES if rule.name == "post_tool_tail_growth")
+    rng = np.random.default_rng(0)
+    detector = rule.detector(Pipeline().budgets[rule.name])
+    fired = [detector.update(i, 0.2 + 0.25 * i + 0.1 * float(rng.normal()), se=0.1).fired for i in range(16)]
+    assert any(fired)
+    calm = rule.detector(Pipeline().budgets[rule.name])
+    assert not any(calm.update(i, 0.2 + 0.1 * float(rng.normal()), se=0.1).fired for i in range(200))

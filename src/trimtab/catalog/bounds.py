@@ -106,7 +106,7 @@ BOUNDS: dict[str, Bound] = {
         "split over rules and slices by weight (detect/rule.py, split); benchmarks/detectors.py measures what comes of it", HOUSE,
     ),
     "arl_measured": Bound(
-        2_000.0, "windows between false alarms",
+        1_000.0, "windows between false alarms",
         "of a growth rule on windows with bootstrapped intervals: their scatter cannot be underestimated, so a tenth of the "
         "usual caution does", HOUSE,
     ),

@@ -62,6 +62,8 @@ class SustainedGrowth:
             self.values.append(value)
             self.errors.append(se)
             self.first = step if len(self.values) == 1 else self.first
+            if len(self.values) == self.baseline and self._measured:
+                self.edge.confirm = int(bound("confirm"))
             return self._trend() if len(self.values) == self.baseline else Decision(False)
         mean = math.fsum(self.values) / self.baseline
         excess = self.excess(se)
@@ -104,8 +106,11 @@ class SustainedGrowth:
 
     def _quantile(self) -> float:
         """Student's bound: of the smaller budget where every value brought its measurement error, which the scale cannot fall under."""
-        measured = all(math.isfinite(error) for error in self.errors)
-        return self._t_measured if measured else self._t
+        return self._t_measured if self._measured else self._t
+
+    @property
+    def _measured(self) -> bool:
+        return all(math.isfinite(error) for error in self.errors)
 
     def state(self) -> dict[str, Any]:
         """Everything `restore` needs, as JSON types."""
