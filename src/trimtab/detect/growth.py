@@ -63,7 +63,7 @@ class SustainedGrowth:
             self.errors.append(se)
             self.first = step if len(self.values) == 1 else self.first
             if len(self.values) == self.baseline and self._measured:
-                self.edge.confirm = int(bound("confirm"))
+                self.edge.confirm = min(self.confirm, int(bound("confirm")))
             return self._trend() if len(self.values) == self.baseline else Decision(False)
         mean = math.fsum(self.values) / self.baseline
         excess = self.excess(se)
