@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from reproduce.pilot.evidence import BEGIN, END, figures_of, growth_lead, lead_of, write_evidence
 from reproduce.pilot.leads import moments, thresholds, widest
 from reproduce.pilot.reading import load_bank
-from reproduce.pilot.slim import MAIN_SLICES, slim
+from reproduce.pilot.slim import DISJOINT, MAIN_SLICES, slim
 from reproduce.pilot.train import MARK, finished
 
 import trimtab
@@ -18,6 +20,7 @@ from trimtab.report.view import load_view
 from trimtab.runs.seal import seal
 
 STEPS = 40
+ROOT = Path(__file__).parents[2] / "reproduce" / "bank"
 
 
 def write(bank, arm, seed, *, tail_from=None, reward_from=None):
@@ -101,9 +104,24 @@ def test_a_slim_sealed_run_reads_the_same_but_for_the_small_slices(tmp_path):
     slim(folder)  # twice, sealed: no harm
     after = load_view(folder)
     assert list(map(repr, after.readings)) == [repr(r) for r in before.readings if r.slice in MAIN_SLICES]
-    assert set(after.blocks[0][1]) == set(MAIN_SLICES)
-    old, new = before.blocks[3][1]["text"], after.blocks[3][1]["text"]
-    assert old.to_bytes() == new.to_bytes()
+    old, new = before.blocks[3][1], after.blocks[3][1]
+    assert set(new) == set(DISJOINT)
+    assert old["text"].to_bytes() == new["text"].to_bytes()
+    merged = new["text"].parts["drift/sketch"].merge(new["post_tool"].parts["drift/sketch"])
+    assert merged.count == old["all"].parts["drift/sketch"].count  # nothing is lost with the slice of all tokens
+    for mine, theirs in zip(merged.abs_cdf(), old["all"].parts["drift/sketch"].abs_cdf(), strict=True):
+        np.testing.assert_allclose(mine, theirs)
     assert finished(folder, STEPS)
     assert not finished(folder, STEPS + 1)
     assert not finished(tmp_path, 1)
+
+
+def test_the_recorded_bank_is_small_and_as_the_command_would_leave_it(tmp_path):
+    everything = [ROOT, *ROOT.rglob("*")]
+    assert sum(path.lstat().st_size for path in everything) < 14_800_000
+    copy = tmp_path / "run"
+    recorded = ROOT / "tuning" / "open-s0"
+    shutil.copytree(recorded, copy)
+    slim(copy)
+    for path in recorded.iterdir():
+        assert (copy / path.name).read_bytes() == path.read_bytes(), path.name
