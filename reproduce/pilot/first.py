@@ -22,7 +22,8 @@ from reproduce.pilot.leads import (
     tops,
     widest,
 )
-from reproduce.pilot.reading import AGGREGATE_RULES, POST_RULES, Outcome
+from reproduce.pilot.reading import Outcome
+from reproduce.pilot.rules import PILOT_RULES
 from reproduce.pilot.summary import GROWING, collapses, leads_of, open_collapses
 from reproduce.pilot.tables import by_arm, steps_of, table
 
@@ -61,6 +62,11 @@ def _size(name: str, limit: float) -> str | None:
 def growth(runs: Sequence[Outcome]) -> str:
     """Runs that grow and do not collapse: who left the quiet runs' range first."""
     limits, rows = widest(null_runs(runs)), []
+    grown = [run for run in runs if run.arm in GROWING and run.healthy]
+    other = [
+        f"{np.median(leads):.0f}" if (leads := leads_of(grown, limits_of(null_runs(runs)), name)[0]) else "-"
+        for name in ("post_tail", "all_tail")
+    ]
     for arm, mine in by_arm(runs).items():
         if arm in GROWING:
             found = [moments(run, limits) for run in mine]
@@ -72,41 +78,35 @@ def growth(runs: Sequence[Outcome]) -> str:
     return (
         "### Runs that grow and do not collapse: who left the quiet runs' range first\n\nThresholds: the largest of the quiet, which "
         "none of them passes. Median step, and in how many runs. Lead: first average less the tail, median and range over seeds; a side "
-        "that stayed inside counts as the end of the run.\n\n"
+        "that stayed inside counts as the end of the run. At the limits instead, which are wide for an average because four share a "
+        f"budget, the median leads over all runs are longer: {' and '.join(other)} steps.\n\n"
         + table(["arm", *LABELS, "lead of post tail", "lead of all tail"], rows)
     )
 
 
 def collapsing(runs: Sequence[Outcome]) -> str:
     """Every collapse: when each series passed its limit, if it did so in time."""
-    limits, rows = limits_of(null_runs(runs)), []
-    for run in collapses(runs):
+    limits, rows, lost = limits_of(null_runs(runs)), [], collapses(runs)
+    for run in lost:
         found = moments(run, limits)
         rows.append([run.arm, run.seed, run.collapsed, steps_judged(run, "post_tail"), *(found[name] for name in SERIES),
-                     lead_of(run, found, "post_ratio"), lead_of(run, found, "post_tail"), _rules(run)])  # fmt: skip
-    head = [
-        "arm",
-        "seed",
-        "collapse",
-        "post tail judged from",
-        *LABELS,
-        "lead of ratio",
-        "lead of post tail",
-        "pilot rules",
-    ]
+                     lead_of(run, found, "post_ratio"), lead_of(run, found, "post_tail")])  # fmt: skip
+    head = ["arm", "seed", "collapse", "post tail judged from", *LABELS, "lead of ratio", "lead of post tail"]
+    spoke = [text for run in lost for text in _rules(run)]
     return (
         "### Collapsing runs: who spoke first\n\nStep at which each series passed the limit above, before the collapse: an empty cell did "
         "not pass it in time, and what passed it afterwards is left out. *Judged from*: the first step at which the post-tool tail "
         "has a baseline and two windows; empty when the collapse came before. The lead is the step of the first average less the tail's, "
-        "a silent side counted as the collapse; negative: an average was first; empty: both silent. The last column: rules of the "
-        "pilot that fired before the collapse.\n\n" + table(head, rows)
+        "a silent side counted as the collapse; negative: an average was first; empty: both silent. Of the pilot's six rules "
+        f"these spoke before the collapse: {', '.join(spoke) or 'none'}.\n\n" + table(head, rows)
     )  # fmt: skip
 
 
-def _rules(run: Outcome) -> str:
+def _rules(run: Outcome) -> list[str]:
+    """The pilot's rules that fired before the run collapsed."""
     end = math.inf if run.collapsed is None else run.collapsed
-    fired = ((name, run.first[name]) for name in (*POST_RULES, *AGGREGATE_RULES))
-    return ", ".join(name for name, step in fired if step is not None and step < end)
+    fired = [rule.name for rule in PILOT_RULES if (step := run.first[rule.name]) is not None and step < end]
+    return [f"{name} at {run.first[name]} ({run.arm} {run.seed})" for name in fired]
 
 
 def sensitivity(runs: Sequence[Outcome]) -> str:
@@ -138,6 +138,7 @@ def sensitivity(runs: Sequence[Outcome]) -> str:
         "collapses read",
         *(f"lead of {name.replace('_', ' ')}" for name in TAILS),
         "false: post tail",
+        "false: text tail",
         "false: all tail",
         "false: any average",
     ]
@@ -155,8 +156,8 @@ def _lead_cell(runs: Sequence[Outcome], limits: Mapping[str, float], name: str) 
 
 def _false(runs: Sequence[Outcome], limits: Mapping[str, float]) -> list[str | None]:
     if not runs:
-        return [None, None, None]
+        return [None] * 4
     found = [moments(run, limits) for run in runs]
-    groups = (("post_tail",), ("all_tail",), AVERAGES)
+    groups = (("post_tail",), ("text_tail",), ("all_tail",), AVERAGES)
     passed = [sum(any(each[name] is not None for name in group) for each in found) for group in groups]
     return [f"{count}/{len(runs)}" for count in passed]

@@ -122,10 +122,9 @@ def test_the_first_to_move_is_found_and_the_lead_has_its_sign(runs):
             assert 15 <= found["post_tail"] <= 19
             assert found["reward"] in (28, 29)
             assert found["text_tail"] is None
-            assert lead_of(run, found, "post_tail") == found["reward"] - found["post_tail"] > 0
-            assert (
-                lead_of(run, found, "text_tail") == found["reward"] - run.collapsed < 0
-            )  # silent: the collapse
+            assert found["post_tail"] < found["kl"] < found["reward"]  # the mean is moved by the tail, later
+            assert lead_of(run, found, "post_tail") == found["kl"] - found["post_tail"]
+            assert lead_of(run, found, "text_tail") == found["kl"] - run.collapsed  # silent: the collapse
             assert steps_judged(run, "post_tail") <= found["post_tail"]
     for run in null:
         found = moments(run, widest(null))
@@ -133,7 +132,7 @@ def test_the_first_to_move_is_found_and_the_lead_has_its_sign(runs):
         assert lead_of(run, found, "post_tail") is None
 
 
-def test_what_passes_from_the_collapse_on_is_left_out(runs, monkeypatch):
+def test_what_passes_from_the_collapse_on_is_left_out(runs):
     run = next(run for run in runs if run.arm == "open_hot")
     limits = limits_of(null_runs(runs))
     at = moments(run, limits)["post_tail"]
@@ -147,8 +146,8 @@ def test_what_passes_from_the_collapse_on_is_left_out(runs, monkeypatch):
     )
     rest = null_runs(runs)
     text = collapsing([*rest, late_rule])
-    assert "reward_drop" in text
-    assert "kl_break" not in text
+    assert f"collapse: reward_drop at {run.collapsed - 1} (open_hot {run.seed})." in text
+    assert "collapse: none." in collapsing(rest)
     assert f"{run.collapsed - 1} (1/1)" in overview([late_rule])
     assert f"{run.collapsed} (1/1)" not in overview([late_rule])
 
@@ -204,7 +203,7 @@ def test_figures_and_page_come_from_the_runs(bank, runs, tmp_path):
     first = sensitivity(runs).splitlines()[-4]
     assert first.startswith("| quiet, limit | 3 | 3 |")
     assert first.endswith(
-        "| 1/1 | 1/1 | 1/1 |"
+        "| 1/1 | 0/1 | 1/1 | 1/1 |"
     )  # the fast run's tail takes its KL along; it set no threshold
 
 
