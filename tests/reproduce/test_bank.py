@@ -142,7 +142,7 @@ def test_what_passes_from_the_collapse_on_is_left_out(runs):
     none_judged = dataclasses.replace(run, collapsed=1)
     assert steps_judged(none_judged, "post_tail") is None
     late_rule = dataclasses.replace(
-        run, first={**run.first, "kl_break": run.collapsed, "reward_drop": run.collapsed - 1}
+        run, first={**dict.fromkeys(run.first), "kl_break": run.collapsed, "reward_drop": run.collapsed - 1}
     )
     rest = null_runs(runs)
     text = collapsing([*rest, late_rule])
