@@ -1,11 +1,12 @@
 """Does the post-tool tail come first? The pilot: every arm and seed through TRL and the watch, then docs/evidence.md.
 
-    python reproduce/tail_emergence.py [--seeds N] [--arms NAME ...] [--quick] [--json]
+    python reproduce/tail_emergence.py [--seeds N] [--arms NAME ...] [--bank DIR] [--quick] [--json]
 
-Resumable: a run that reached its end is not repeated. One folder a run, in --bank/<tuning|test>/<arm>-s<seed>: even seeds
-are for tuning detectors, odd seeds for judging them, and are never to be tuned on. A run takes one to five minutes of a
-core. `--quick`: two arms, one seed, few steps, into a temporary folder; it checks that everything runs
-and claims nothing.
+The bare command trains nothing: every run it would record is in reproduce/bank, and it writes the page and the figures from them
+(about a minute). Resumable: a run that reached its end is not repeated; a missing one takes one to five minutes of a
+core, so `--bank` with an empty folder records the whole bank anew (73 runs). One folder a run, in
+<bank>/<tuning|test>/<arm>-s<seed>: even seeds are for tuning detectors, odd seeds for judging them, and are never to be tuned on.
+`--quick`: two arms, one seed, few steps, into a temporary folder; it checks that everything runs and claims nothing.
 """
 
 from __future__ import annotations
@@ -35,15 +36,22 @@ def folder_of(bank: Path, arm: str, seed: int) -> Path:
     return bank / ("test" if seed % 2 else "tuning") / f"{arm}-s{seed}"
 
 
-def train_all(arms: list[str], seeds: int, steps: int | None, bank: Path, jobs: int) -> list[str]:
-    """Run what is missing, seed by seed, one process and one thread each; the names of the runs that failed."""
+def wanted(arms: list[str], seeds: int | None) -> list[tuple[str, int]]:
+    """(arm, seed) of every run that is asked for, seed by seed; without a number of seeds those the bank holds of each arm."""
+    count = {arm: PILOT[arm].seeds if seeds is None else seeds for arm in arms}
+    return [
+        (arm, seed) for seed in range(max(count.values(), default=0)) for arm in arms if seed < count[arm]
+    ]
+
+
+def train_all(runs: list[tuple[str, int]], steps: int | None, bank: Path, jobs: int) -> list[str]:
+    """Run what is missing, one process and one thread each; the names of the runs that failed."""
     todo = [
         (arm, seed)
-        for seed in range(seeds)
-        for arm in arms
+        for arm, seed in runs
         if not finished(folder_of(bank, arm, seed), steps or PILOT[arm].steps)
     ]
-    print(f"{len(arms) * seeds - len(todo)} runs are there, {len(todo)} to do, {jobs} at a time, in {bank}")
+    print(f"{len(runs) - len(todo)} runs are there, {len(todo)} to do, {jobs} at a time, in {bank}")
 
     def one(item: tuple[str, int]) -> str | None:
         arm, seed = item
@@ -76,16 +84,7 @@ def train_all(arms: list[str], seeds: int, steps: int | None, bank: Path, jobs: 
 
 def main() -> int:
     """Train what is missing, then write the evidence; 1 when a run failed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=4, metavar="N")
-    parser.add_argument("--arms", nargs="+", choices=sorted(PILOT), default=list(PILOT), metavar="NAME")
-    parser.add_argument("--steps", type=int, help="of every arm; by default each arm's own")
-    parser.add_argument("--bank", type=Path, default=BANK)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--quick", action="store_true", help="two arms, one seed, a few steps")
-    parser.add_argument("--json", action="store_true", help="last line is one JSON object of figures")
-    parser.add_argument("--one", choices=sorted(PILOT), help=argparse.SUPPRESS)
-    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    parser = _parser()
     options = parser.parse_args()
     if options.one:
         from reproduce.pilot.train import run_one
@@ -100,10 +99,71 @@ def main() -> int:
     if options.quick:
         with tempfile.TemporaryDirectory() as scratch:
             bank = Path(scratch) / "bank"
-            failed = train_all(list(QUICK_ARMS), 1, QUICK_STEPS, bank, options.jobs)
+            failed = train_all(wanted(list(QUICK_ARMS), 1), QUICK_STEPS, bank, options.jobs)
             return finish(bank, Path(scratch), failed, options.json)
-    failed = train_all(options.arms, options.seeds, options.steps, options.bank, options.jobs)
+    failed = train_all(wanted(options.arms, options.seeds), options.steps, options.bank, options.jobs)
     return finish(options.bank, ROOT / "docs", failed, options.json)
+
+
+def _parser() -> argparse.ArgumentParser:
+    first, _, rest = __doc__.partition("\n\n")
+    parser = argparse.ArgumentParser(
+        description=first,
+        epilog=rest.partition("\n\n")[2],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--seeds",
+        type=_positive,
+        metavar="N",
+        help="seeds 0 to N-1 of each arm are trained where they are missing; by default as many as the repository's bank "
+        "holds of the arm (3; 5 and 7 of the hot arms), so that nothing is missing there",
+    )
+    parser.add_argument(
+        "--arms",
+        nargs="+",
+        choices=sorted(PILOT),
+        default=list(PILOT),
+        metavar="NAME",
+        help="train what is missing of these arms alone (by default of all; the report always covers every run of the bank): "
+        + ", ".join(PILOT),
+    )
+    parser.add_argument(
+        "--steps",
+        type=_positive,
+        metavar="N",
+        help="length of the runs that are trained; by default each arm's own (140, the warm arms 200); a shorter recorded run is repeated",
+    )
+    parser.add_argument(
+        "--bank",
+        type=Path,
+        default=BANK,
+        metavar="DIR",
+        help="folder the runs are read from and recorded in; docs/evidence.md is written from it (by default reproduce/bank)",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=_positive,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="runs trained at a time, one process and one thread each (by default one a core)",
+    )
+    parser.add_argument(
+        "--quick", action="store_true",
+        help=f"{' and '.join(QUICK_ARMS)}, one seed, {QUICK_STEPS} steps, into a temporary folder; the other options but --jobs and "
+        "--json are not looked at",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object of figures")
+    parser.add_argument("--one", choices=sorted(PILOT), help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return value
 
 
 def finish(bank: Path, docs: Path, failed: list[str], as_json: bool) -> int:

@@ -1,4 +1,9 @@
-"""The pilot's experiments, fixed before they were run: what each changes against `constrained`, and why it is there."""
+"""The pilot's experiments: what each changes against `constrained`, and how many seeds of it are in the bank.
+
+Tool arms at the base rate and controls were fixed before they were run. The rates of the fast and hot arms were picked after
+single unwatched trial runs; the warm arms were added after seed 0 of the others had been seen; the hot arms have more seeds than
+the others because the bank was to hold twenty collapses.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,8 @@ class PilotArm:
     """A lab arm and how it is trained. `family` says what a collapse of it would be evidence of.
 
     `post_tool_kl`: weight of the k3 penalty on tokens after a tool result alone. `sampler_bits`: the rollouts' weights are
-    rounded to so many bits a tensor, and nothing corrects for it. `config` overrides GRPOConfig fields.
+    rounded to so many bits a tensor, and nothing corrects for it. `config` overrides GRPOConfig fields. `seeds`: 0 to
+    `seeds` - 1 are recorded.
     """
 
     name: str
@@ -30,6 +36,7 @@ class PilotArm:
     post_tool_kl: float = 0.0
     sampler_bits: int = 0
     steps: int = STEPS
+    seeds: int = 3
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -65,9 +72,9 @@ PILOT: dict[str, PilotArm] = {
         _other("control", "frozen", _lab("open"), "open, learning rate 0: only the inputs change", config={"learning_rate": 0.0}),
         _other("contrast", "constrained_warm", _lab("constrained"), "constrained, learning rate 1.4e-3, 200 steps", config=WARM, steps=200),
         _other("contrast", "open_warm", _lab("open"), "open, learning rate 1.4e-3, 200 steps", config=WARM, steps=200),
-        _other("contrast", "constrained_hot", _lab("constrained"), "constrained, learning rate 2e-3", config=HOT),
-        _other("contrast", "open_hot", _lab("open"), "open, learning rate 2e-3", config=HOT),
-        _other("contrast", "open_in_distribution_hot", _lab("open_in_distribution"), "no unseen character, learning rate 2e-3", config=HOT),
+        _other("contrast", "constrained_hot", _lab("constrained"), "constrained, learning rate 2e-3", config=HOT, seeds=7),
+        _other("contrast", "open_hot", _lab("open"), "open, learning rate 2e-3", config=HOT, seeds=7),
+        _other("contrast", "open_in_distribution_hot", _lab("open_in_distribution"), "no unseen character, learning rate 2e-3", config=HOT, seeds=5),
         _other("contrast", "text_only_hot", _lab("text_only", Ramp.constant(0.0)), "no tool tasks, learning rate 2e-3", config=HOT),
         _other("contrast", "constrained_stale", _lab("constrained"), "constrained, learning rate 1e-3, four epochs on each batch", config=STALE),
         _other("contrast", "open_stale", _lab("open"), "open, learning rate 1e-3, four epochs on each batch", config=STALE),

@@ -16,76 +16,136 @@ import numpy as np
 from reproduce.pilot.reading import Outcome
 from trimtab.report.payload import build_payload
 
-__all__ = ["draw_averages", "draw_cdfs", "draw_tails"]
+__all__ = ["CAPTIONS", "draw_averages", "draw_cdfs", "draw_tails"]
 
-ARMS = ("constrained", "open", "open_in_distribution", "constrained_fast", "drift_aware", "open_hot")
-AVERAGED = (*ARMS, "frozen")
+ARMS = (
+    "constrained",
+    "open",
+    "open_in_distribution",
+    "open_no_drift",
+    "drift_aware",
+    "constrained_fast",
+    "open_fast",
+    "open_hot",
+)
+GROUPS = {
+    "learning rate 2e-4": ("constrained", "open", "open_in_distribution", "open_no_drift", "drift_aware"),
+    "learning rate 1e-3": ("constrained_fast", "open_fast"),
+    "learning rate 2e-3, and frozen": ("constrained_hot", "open_hot", "frozen"),
+}  # fmt: skip
 TEXT, POST = "#4c6a92", "#c0504d"
-SHADES = {"early": 0.35, "middle": 0.65, "late": 1.0}
+COLOURS = ("#2b2b2b", "#c0504d", "#d9932f", "#5b8c5a", "#7a5ba6")
+STYLES = {"early": ":", "middle": "--", "late": "-"}
+LEAST_NORM = 0.02
+BAND = "Line: median over seeds; band: from the least to the largest seed"
+CAPTIONS = {
+    "tails": (
+        "The tail by slice",
+        f"p95 of |drift| (nats, log scale) of text tokens (blue) and post-tool tokens (red) in each window, by step. {BAND}; "
+        "the title says how many. The lines of post-tool tokens begin later because their first window takes 10 to 20 steps to fill. Arms that are not drawn here "
+        "are rows of the table below.",
+    ),
+    "cdf": (
+        "The whole distribution",
+        "Share of tokens whose |drift| is above the value on the axis (both scales log), text in blue and post-tool in red; dotted, "
+        f"dashed and full: the first, the middle and the last fifth of the run. {BAND}; the title says how many.",
+    ),
+    "averages": (
+        "What a dashboard shows of the same runs",
+        f"Mean reward, mean KL to the start (k3, nats) and gradient norm, in windows; columns are learning rates. {BAND} "
+        f"(seeds in brackets). Values of the norm under {LEAST_NORM} are drawn at that line; how many is written in the panel. The frozen "
+        "policy's KL is zero and not drawn.",
+    ),
+}
 
 
 def draw_tails(runs: Sequence[Outcome], path: Path) -> None:
-    """p95 of |drift|, text and post-tool, one panel an arm: median over seeds, band from the least to the largest."""
+    """p95 of |drift|, text and post-tool, one panel an arm."""
     fig, panels = _panels(runs)
-    for ax, (arm, mine) in panels:
+    for ax, mine in panels:
         for name, colour, label in (("text", TEXT, "text"), ("post_tool", POST, "post-tool")):
             _band(ax, [_series(run, "drift/p95", name) for run in mine], colour, label)
-        ax.set(
-            yscale="log",
-            title=f"{arm} ({len(mine)} seed{'s' * (len(mine) > 1)})",
-            xlabel="step",
-            ylabel="p95 |drift|, nats",
-        )
-    for ax, _ in panels[:1]:
-        ax.legend(frameon=False)
-    _save(fig, path)
+        ax.set(yscale="log", xlabel="step")
+    _legend(fig, panels)
+    _save(fig, path, ylabel="p95 |drift|, nats")
 
 
 def draw_cdfs(runs: Sequence[Outcome], path: Path) -> None:
-    """Share of tokens with |drift| above tau, early, middle and late; a line a seed."""
+    """Share of tokens with |drift| above a value, early, middle and late."""
     fig, panels = _panels(runs)
-    for ax, (arm, mine) in panels:
+    grid = np.geomspace(1e-3, 20, 120)
+    for ax, mine in panels:
+        found: dict[tuple[str, str], list[np.ndarray]] = {}
         for run in mine:
             for curve in build_payload([run.view])["runs"][0]["cdf"]:
-                if curve["slice"] in ("text", "post_tool"):
-                    colour = TEXT if curve["slice"] == "text" else POST
-                    x, y = np.asarray(curve["x"]), 1 - np.asarray(curve["y"])
-                    ax.plot(x[x > 0], y[x > 0], color=colour, alpha=SHADES[curve["window"]], lw=0.8)
-        ax.set(xscale="log", yscale="log", xlim=(1e-3, 20), ylim=(1e-3, 1), title=arm, xlabel="|drift|, nats",
-               ylabel="share above")  # fmt: skip
-    _save(fig, path)
+                x, above = np.asarray(curve["x"]), 1 - np.asarray(curve["y"])
+                line = np.interp(np.log(grid), np.log(x[x > 0]), above[x > 0]) if (x > 0).any() else 0 * grid
+                found.setdefault((curve["slice"], curve["window"]), []).append(line)
+        for name, colour, label in (("text", TEXT, "text"), ("post_tool", POST, "post-tool")):
+            for window, style in STYLES.items():
+                if lines := found.get((name, window)):
+                    ax.fill_between(
+                        grid, np.min(lines, axis=0), np.max(lines, axis=0), color=colour, alpha=0.15, lw=0
+                    )
+                    ax.plot(
+                        grid,
+                        np.median(lines, axis=0),
+                        color=colour,
+                        ls=style,
+                        lw=1.3,
+                        label=f"{label}, {window}",
+                    )
+        ax.set(xscale="log", yscale="log", xlim=(1e-3, 20), ylim=(1e-3, 1), xlabel="|drift|, nats")
+    _legend(fig, panels)
+    _save(fig, path, ylabel="share of tokens above")
 
 
 def draw_averages(runs: Sequence[Outcome], path: Path) -> None:
     """What a dashboard shows of the same runs: reward, mean KL, gradient norm."""
-    wanted = (
-        ("reward", "mean reward", "linear"),
-        ("kl", "mean KL k3, nats", "log"),
-        ("grad_norm", "gradient norm", "log"),
-    )
-    fig, axes = plt.subplots(1, 3, figsize=(13, 3.8))
-    colours = plt.get_cmap("tab10")
-    for ax, (name, label, scale) in zip(axes, wanted, strict=True):
-        for i, arm in enumerate(AVERAGED):
-            mine = [_series(run, f"aggregate/{name}", "all") for run in runs if run.arm == arm]
-            if mine:
-                _band(ax, mine, colours(i), arm)
-        ax.set(yscale=scale, xlabel="step", ylabel=label)
-    handles, labels = axes[0].get_legend_handles_labels()
-    if handles:
-        fig.legend(handles, labels, frameon=False, ncols=len(labels), loc="lower center", fontsize=8)
-    _save(fig, path, below=0.07)
+    wanted = (("reward", "mean reward", "linear"), ("kl", "mean KL k3, nats", "log"), ("grad_norm", "gradient norm", "log"))  # fmt: skip
+    fig, axes = plt.subplots(3, 3, figsize=(13, 9), sharey="row", sharex="col")
+    for row, (name, label, scale) in zip(axes, wanted, strict=True):
+        for ax, (title, arms) in zip(row, GROUPS.items(), strict=True):
+            low = 0
+            for colour, arm in zip(COLOURS, arms, strict=False):
+                mine = [_series(run, f"aggregate/{name}", "all") for run in runs if run.arm == arm]
+                if name == "grad_norm":
+                    low += sum(int((values < LEAST_NORM).sum()) for _, values in mine)
+                    mine = [(steps, np.maximum(values, LEAST_NORM)) for steps, values in mine]
+                if name != "kl" or arm != "frozen":
+                    _band(ax, mine, colour, f"{arm} ({len(mine)})")
+            ax.set(yscale=scale)
+            if low:
+                ax.text(
+                    0.02,
+                    0.03,
+                    f"{low} windows under {LEAST_NORM}",
+                    transform=ax.transAxes,
+                    fontsize=8,
+                    color="grey",
+                )
+            if name == "reward":
+                ax.set(title=title, ylim=(0, 1.35), yticks=(0, 0.25, 0.5, 0.75, 1))
+                if ax.get_legend_handles_labels()[0]:
+                    ax.legend(frameon=False, fontsize=8, ncols=2, loc="upper right")
+            if name == "grad_norm":
+                ax.set(xlabel="step")
+        row[0].set(ylabel=label)
+    _save(fig, path)
 
 
-def _panels(runs: Sequence[Outcome]) -> tuple[Any, list[tuple[Any, tuple[str, list[Outcome]]]]]:
+def _panels(runs: Sequence[Outcome]) -> tuple[Any, list[tuple[Any, list[Outcome]]]]:
+    """A figure with one panel for each arm of `ARMS` that was recorded."""
     arms = [(arm, mine) for arm in ARMS if (mine := [run for run in runs if run.arm == arm])]
-    columns = min(3, max(1, len(arms)))
+    columns = min(4, max(1, len(arms)))
     rows = -(-max(1, len(arms)) // columns)
-    fig, axes = plt.subplots(rows, columns, figsize=(4.4 * columns, 3.4 * rows), sharey=True, squeeze=False)
+    fig, axes = plt.subplots(rows, columns, figsize=(3.7 * columns, 3.5 * rows), sharey=True, squeeze=False)
     flat = list(axes.flat)
     for ax in flat[len(arms) :]:
         ax.set_visible(False)
-    return fig, list(zip(flat, arms, strict=False))
+    for ax, (arm, mine) in zip(flat, arms, strict=False):
+        ax.set_title(f"{arm} ({len(mine)} seed{'s' * (len(mine) > 1)})", fontsize=10)
+    return fig, [(ax, mine) for ax, (_, mine) in zip(flat, arms, strict=False)]
 
 
 def _series(run: Outcome, key: str, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -94,19 +154,31 @@ def _series(run: Outcome, key: str, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _band(ax: Any, lines: Sequence[tuple[np.ndarray, np.ndarray]], colour: Any, label: str) -> None:
+    """Over the steps that all seeds have."""
     lines = [line for line in lines if line[0].size > 1]
     if not lines:
         return
     start, stop = max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines)
     grid = np.linspace(start, stop, 60)
     values = np.array([np.interp(grid, x, y) for x, y in lines])
-    ax.fill_between(grid, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.2, lw=0)
+    ax.fill_between(grid, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.18, lw=0)
     ax.plot(grid, np.median(values, axis=0), color=colour, lw=1.4, label=label)
 
 
-def _save(fig: Any, path: Path, below: float = 0.0) -> None:
+def _legend(fig: Any, panels: Sequence[tuple[Any, list[Outcome]]]) -> None:
+    """One legend under the panels, of every line that is in any of them."""
+    handles = {label: handle for ax, _ in panels for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}  # fmt: skip
+    if handles:
+        fig.legend(
+            handles.values(), handles.keys(), frameon=False, ncols=len(handles), loc="outside lower center"
+        )
+
+
+def _save(fig: Any, path: Path, ylabel: str = "") -> None:
     for ax in fig.axes:
         ax.spines[["top", "right"]].set_visible(False)
-    fig.tight_layout(rect=(0, below, 1, 1))
-    fig.savefig(path, dpi=110, metadata={"Software": None})
+        if ylabel and ax.get_subplotspec().is_first_col():
+            ax.set_ylabel(ylabel)
+    fig.set_layout_engine("constrained")
+    fig.savefig(path, dpi=100, metadata={"Software": None})
     plt.close(fig)

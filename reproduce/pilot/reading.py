@@ -11,18 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from reproduce.pilot.rules import AGGREGATE_RULES, PILOT_RULES
+from reproduce.pilot.rules import PILOT_RULES
 from reproduce.pilot.train import MARK
 from trimtab.detect.growth import SustainedGrowth
 from trimtab.records import Reading
 from trimtab.report.view import RunView, load_view
 
-__all__ = ["AGGREGATE_RULES", "POST_RULES", "Outcome", "collapse_step", "load_bank", "outcome_of"]
+__all__ = ["Outcome", "collapse_step", "load_bank", "outcome_of"]
 
 SMOOTH = 10  # steps of the trailing mean that says whether the reward fell
 LEARNT = 15  # steps before which no peak counts
 LATE = 0.25  # of a run's steps
-POST_RULES = ("post_tool_tail_growth",)
 TAILS = {"text_tail": ("drift/p95", "text"), "post_tail": ("drift/p95", "post_tool")}
 
 

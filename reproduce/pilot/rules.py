@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from trimtab.detect.detector import Detector
 from trimtab.detect.growth import SustainedGrowth
 from trimtab.detect.trend_break import TrendBreak
 
-__all__ = ["AGGREGATE_RULES", "PILOT_RULES", "PilotRule"]
+__all__ = ["PILOT_RULES", "PilotRule"]
 
 ARL = 1_000.0
 
@@ -26,7 +25,6 @@ class PilotRule:
     name: str
     key: str
     slice: str
-    kind: Literal["tail", "aggregate"]
     log: bool
     detector: Callable[[], Detector]
 
@@ -39,11 +37,10 @@ class PilotRule:
 
 _LOG2, _LOG15 = math.log(2.0), math.log(1.5)
 PILOT_RULES = (
-    PilotRule("post_tool_tail_growth", "tail_ratio/p95", "post_tool", "tail", True, lambda: SustainedGrowth(arl=ARL, min_effect=_LOG2)),
-    PilotRule("lagged_drift_growth", "lagged_drift/p95", "post_tool", "tail", True, lambda: SustainedGrowth(arl=ARL, min_effect=_LOG2)),
-    PilotRule("kl_break", "aggregate/kl", "all", "aggregate", True, lambda: TrendBreak(arl=ARL, min_effect=_LOG15, sign=1)),
-    PilotRule("grad_norm_growth", "aggregate/grad_norm", "all", "aggregate", True, lambda: SustainedGrowth(arl=ARL, min_effect=_LOG15)),
-    PilotRule("reward_drop", "aggregate/reward", "all", "aggregate", False, lambda: TrendBreak(arl=ARL, min_frac=0.05, sign=-1)),
-    PilotRule("entropy_break", "aggregate/entropy", "all", "aggregate", True, lambda: TrendBreak(arl=ARL, min_effect=_LOG15, sign=0)),
+    PilotRule("post_tool_tail_growth", "tail_ratio/p95", "post_tool", True, lambda: SustainedGrowth(arl=ARL, min_effect=_LOG2)),
+    PilotRule("lagged_drift_growth", "lagged_drift/p95", "post_tool", True, lambda: SustainedGrowth(arl=ARL, min_effect=_LOG2)),
+    PilotRule("kl_break", "aggregate/kl", "all", True, lambda: TrendBreak(arl=ARL, min_effect=_LOG15, sign=1)),
+    PilotRule("grad_norm_growth", "aggregate/grad_norm", "all", True, lambda: SustainedGrowth(arl=ARL, min_effect=_LOG15)),
+    PilotRule("reward_drop", "aggregate/reward", "all", False, lambda: TrendBreak(arl=ARL, min_frac=0.05, sign=-1)),
+    PilotRule("entropy_break", "aggregate/entropy", "all", True, lambda: TrendBreak(arl=ARL, min_effect=_LOG15, sign=0)),
 )  # fmt: skip
-AGGREGATE_RULES = tuple(rule.name for rule in PILOT_RULES if rule.kind == "aggregate")

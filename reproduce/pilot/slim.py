@@ -1,4 +1,8 @@
-"""Keep a recorded run small: histograms and readings of the main slices only."""
+"""Keep a recorded run small: readings of the main slices, histograms of the two disjoint ones they are made of.
+
+Rules, leads and tables read the readings; histograms are read for the distribution of text and post-tool tokens alone.
+Every token is in one of the two, so a histogram of all tokens is their merge and need not be kept.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,18 @@ from typing import Any
 
 from trimtab.measure.pack import pack_states, unpack_states
 
-__all__ = ["MAIN_SLICES", "slim"]
+__all__ = ["DISJOINT", "MAIN_SLICES", "slim"]
 
-MAIN_SLICES = ("all", "text", "post_tool")
+DISJOINT = ("text", "post_tool")
+MAIN_SLICES = ("all", *DISJOINT)
 
 
-def slim(folder: Path, slices: tuple[str, ...] = MAIN_SLICES) -> None:
-    """Rewrite the states and readings files of a finished run, plain or sealed, with these slices alone."""
+def slim(folder: Path) -> None:
+    """Rewrite the files of a finished run, plain or sealed: states of `DISJOINT`, readings of `MAIN_SLICES`."""
     for path in sorted(folder.glob("states.*.jsonl*")):
-        _rewrite(path, lambda row: {**row, "states": pack_states(unpack_states(row["states"], slices))})
+        _rewrite(path, lambda row: {**row, "states": pack_states(unpack_states(row["states"], DISJOINT))})
     for path in sorted(folder.glob("readings.*.jsonl*")):
-        _rewrite(path, lambda row: row if row["slice"] in slices else None)
+        _rewrite(path, lambda row: row if row["slice"] in MAIN_SLICES else None)
 
 
 def _rewrite(path: Path, kept: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:

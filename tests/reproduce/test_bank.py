@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
-from reproduce.pilot.evidence import BEGIN, END, figures_of, growth_lead, lead_of, write_evidence
-from reproduce.pilot.leads import moments, thresholds, widest
+from reproduce.pilot.arms import PILOT
+from reproduce.pilot.evidence import BEGIN, END, write_evidence
+from reproduce.pilot.first import collapsing, sensitivity, threshold_table
+from reproduce.pilot.leads import (
+    ANY_RATE,
+    QUIET,
+    SERIES,
+    lead_of,
+    limits_of,
+    moments,
+    null_runs,
+    steps_judged,
+    tops,
+    widest,
+)
 from reproduce.pilot.reading import load_bank
-from reproduce.pilot.slim import MAIN_SLICES, slim
+from reproduce.pilot.slim import DISJOINT, MAIN_SLICES, slim
+from reproduce.pilot.summary import collapses, figures_of
+from reproduce.pilot.tables import outcomes, overview
 from reproduce.pilot.train import MARK, finished
+from scipy.stats import t
 
 import trimtab
 from tests.support import make_batch
@@ -18,9 +38,10 @@ from trimtab.report.view import load_view
 from trimtab.runs.seal import seal
 
 STEPS = 40
+ROOT = Path(__file__).parents[2] / "reproduce" / "bank"
 
 
-def write(bank, arm, seed, *, tail_from=None, reward_from=None):
+def write(bank, arm, seed, *, tail_from=None, reward_from=None, rate=None):
     """A finished run of the bank: post-tool drift grows from one step, reward falls to a tenth from another."""
     folder = bank / ("test" if seed % 2 else "tuning") / f"{arm}-s{seed}"
     rng = np.random.default_rng(seed)
@@ -34,7 +55,11 @@ def write(bank, arm, seed, *, tail_from=None, reward_from=None):
             fallen = reward_from is not None and step >= reward_from
             reward = (0.08 if fallen else 0.8) + 0.01 * float(rng.normal())
             run.flush(step, {"reward": reward, "grad_norm": 1.0 + 0.05 * float(rng.normal())})
-    settings = {"config": {}, "post_tool_kl": 0.0, "sampler_bits": 0}
+    settings = {
+        "config": {} if rate is None else {"learning_rate": rate},
+        "post_tool_kl": 0.0,
+        "sampler_bits": 0,
+    }
     mark = {"arm": arm, "family": "tool", "what": "", "seed": seed, "steps": STEPS, "settings": settings}
     (folder / MARK).write_text(json.dumps(mark))
     quantiles = {"post_p95": 1.0, "text_p95": 0.5, "covered": 0.5}
@@ -51,13 +76,20 @@ def bank(tmp_path_factory):
         write(root, "constrained", seed)
         write(root, "open_hot", seed, tail_from=14, reward_from=27)
     write(root, "open", 0, tail_from=20)
+    write(root, "constrained_fast", 0, tail_from=14)  # healthy, and no quiet run: it must not set a threshold
+    write(root, "frozen", 0, reward_from=27, rate=0.0)
     return root
 
 
-def test_a_run_is_read_as_it_was_written(bank):
-    runs = {(run.arm, run.seed): run for run in load_bank(bank)}
-    assert len(runs) == 7
-    calm, lost = runs["constrained", 0], runs["open_hot", 1]
+@pytest.fixture(scope="module")
+def runs(bank):
+    return load_bank(bank)
+
+
+def test_a_run_is_read_as_it_was_written(runs):
+    assert len(runs) == 9
+    by = {(run.arm, run.seed): run for run in runs}
+    calm, lost = by["constrained", 0], by["open_hot", 1]
     assert (calm.collapsed, calm.healthy) == (None, True)
     assert lost.collapsed in (32, 33)  # ten-step mean at half: the fifth or sixth low step after step 27
     assert calm.late["variance_share"] == 0.75
@@ -65,32 +97,114 @@ def test_a_run_is_read_as_it_was_written(bank):
     assert calm.late["post_p95"] == pytest.approx(0.05 * 1.96, rel=0.1)  # half-normal
 
 
-def test_the_first_to_move_is_found_and_the_lead_has_its_sign(bank):
-    runs = load_bank(bank)
-    healthy = [run for run in runs if run.healthy and run.arm == "constrained"]
-    limits = thresholds(healthy)
+def test_thresholds_are_set_on_quiet_runs_alone_at_the_prediction_limit(runs):
+    """Oracle: scipy's t quantile on the scores of the three constrained runs."""
+    assert {PILOT[arm].lab.style.open for arm in ANY_RATE} == {False}
+    assert {PILOT[arm].config.get("num_iterations", 1) for arm in ANY_RATE} == {1}
+    assert all("learning_rate" not in PILOT[arm].config for arm in QUIET)
+    null = null_runs(runs)
+    assert [(run.arm, run.seed) for run in null] == [("constrained", seed) for seed in range(3)]
+    assert {run.arm for run in null_runs(runs, ANY_RATE)} == {"constrained", "constrained_fast"}
+    limits = limits_of(null)
+    for name, share in (("post_tail", 0.1), ("kl", 0.025)):
+        scores = tops(null, name)
+        bound = np.mean(scores) + t.ppf(1 - share, 2) * np.std(scores, ddof=1) * np.sqrt(4 / 3)
+        assert limits[name] == pytest.approx(bound, rel=1e-6)
+    assert limits_of(null_runs(runs, ANY_RATE))["post_tail"] > 3 * limits["post_tail"]
+    assert all(math.isinf(limit) for limit in limits_of(null[:1]).values())
+
+
+def test_the_first_to_move_is_found_and_the_lead_has_its_sign(runs):
+    null = null_runs(runs)
     for run in runs:
         if run.arm == "open_hot":
-            found = moments(run, limits)
+            found = moments(run, widest(null))
             assert 15 <= found["post_tail"] <= 19
             assert found["reward"] in (28, 29)
             assert found["text_tail"] is None
-            assert lead_of(run, found, "post_tail") > 0
-    for run in healthy:
-        assert all(step is None for step in moments(run, widest(healthy)).values())
-    grown = next(run for run in runs if run.arm == "open")
-    assert growth_lead(grown, moments(grown, widest(healthy)), "post_tail") >= 0
+            assert found["post_tail"] < found["kl"] < found["reward"]  # the mean is moved by the tail, later
+            assert lead_of(run, found, "post_tail") == found["kl"] - found["post_tail"]
+            assert lead_of(run, found, "text_tail") == found["kl"] - run.collapsed  # silent: the collapse
+            assert steps_judged(run, "post_tail") <= found["post_tail"]
+    for run in null:
+        found = moments(run, widest(null))
+        assert set(found.values()) == {None}
+        assert lead_of(run, found, "post_tail") is None
 
 
-def test_figures_and_page_come_from_the_runs(bank, tmp_path):
+def test_what_passes_from_the_collapse_on_is_left_out(runs):
+    run = next(run for run in runs if run.arm == "open_hot")
+    limits = limits_of(null_runs(runs))
+    at = moments(run, limits)["post_tail"]
+    for collapsed, expected in ((at + 1, at), (at, None), (at - 1, None)):
+        earlier = dataclasses.replace(run, collapsed=collapsed)
+        assert moments(earlier, limits)["post_tail"] == expected
+    none_judged = dataclasses.replace(run, collapsed=1)
+    assert steps_judged(none_judged, "post_tail") is None
+    late_rule = dataclasses.replace(
+        run, first={**dict.fromkeys(run.first), "kl_break": run.collapsed, "reward_drop": run.collapsed - 1}
+    )
+    rest = null_runs(runs)
+    text = collapsing([*rest, late_rule])
+    assert f"collapse: reward_drop at {run.collapsed - 1} (open_hot {run.seed})." in text
+    assert "collapse: none." in collapsing(rest)
+    assert f"{run.collapsed - 1} (1/1)" in overview([late_rule])
+    assert f"{run.collapsed} (1/1)" not in overview([late_rule])
+
+
+def test_a_frozen_run_that_passes_the_collapse_rule_counts_as_nothing(runs):
+    frozen = next(run for run in runs if run.arm == "frozen")
+    assert frozen.collapsed is not None
+    assert not frozen.healthy
+    assert frozen not in collapses(runs)
+    figures = figures_of(runs)
+    assert (figures["num_collapsed"], figures["num_healthy"], figures["num_frozen_fallen"]) == (3, 5, 1)
+    row = next(line for line in outcomes(runs).splitlines() if line.startswith("| frozen"))
+    assert "not counted" in row
+
+
+def test_the_overview_has_every_quantity_and_every_recorded_arm(runs):
+    lines = overview(runs).splitlines()
+    head = next(line for line in lines if line.startswith("| arm"))
+    assert [cell.strip() for cell in head.strip("|").split("|")] == [
+        "arm", "seeds", "reward", "aggregate KL", "grad norm", "text tail", "post-tool tail",
+        "gradient-variance share against token share",
+    ]  # fmt: skip
+    rows = {
+        cells[0].strip(): cells
+        for line in lines
+        if line.startswith("| ") and "---" not in line and (cells := line.strip("|").split("|"))
+    }
+    assert set(rows) == {"arm", "constrained", "constrained_fast", "open", "open_hot", "frozen"}
+    assert rows["open_hot"][1].strip() == "3"
+    assert rows["constrained"][-1].strip() == "0.75 (0.75 to 0.75)<br>0.4 (0.4 to 0.4)"
+    for cell in rows["constrained"][2:-1]:
+        assert cell.strip().endswith("<br>never (0/3)")
+
+
+def test_figures_and_page_come_from_the_runs(bank, runs, tmp_path):
     figures = write_evidence(bank, tmp_path)
-    assert figures == figures_of(load_bank(bank))
-    assert (figures["num_runs"], figures["num_collapsed"], figures["num_open_collapsed"]) == (7, 3, 3)
+    assert figures == figures_of(runs)
+    assert (figures["num_runs"], figures["num_open_collapsed"], figures["num_null"]) == (9, 3, 3)
+    assert figures["lead_steps_tail_alone_n"] == figures["lead_steps_tail_alone_num_spoke"] == 3
+    assert figures["lead_steps_tail_alone_median"] > 0
     assert figures["constrained_tail_ratio"] > 5
+    two = [run for run in runs if run.arm != "open_hot" or run.seed < 2]
+    few = figures_of(two)
+    assert (few["lead_steps_tail_alone_n"], few["lead_steps_tail_alone_median"]) == (2, None)
     text = (tmp_path / "evidence.md").read_text()
     assert text.index(BEGIN) < text.index("| open_hot | 0 |") < text.index(END)
     for name in ("tails", "cdf", "averages"):
         assert (tmp_path / "evidence" / f"{name}.png").stat().st_size > 5_000
+        assert f"(evidence/{name}.png)\n\n*" in text  # a caption under each
+    assert [line.split(" | ")[0][2:] for line in threshold_table(runs).splitlines()[-len(SERIES) :]] == [
+        name.replace("_", " ") for name in SERIES
+    ]
+    first = sensitivity(runs).splitlines()[-4]
+    assert first.startswith("| quiet, limit | 3 | 3 |")
+    assert first.endswith(
+        "| 1/1 | 0/1 | 1/1 | 1/1 |"
+    )  # the fast run's tail takes its KL along; it set no threshold
 
 
 def test_a_slim_sealed_run_reads_the_same_but_for_the_small_slices(tmp_path):
@@ -101,9 +215,26 @@ def test_a_slim_sealed_run_reads_the_same_but_for_the_small_slices(tmp_path):
     slim(folder)  # twice, sealed: no harm
     after = load_view(folder)
     assert list(map(repr, after.readings)) == [repr(r) for r in before.readings if r.slice in MAIN_SLICES]
-    assert set(after.blocks[0][1]) == set(MAIN_SLICES)
-    old, new = before.blocks[3][1]["text"], after.blocks[3][1]["text"]
-    assert old.to_bytes() == new.to_bytes()
+    old, new = before.blocks[3][1], after.blocks[3][1]
+    assert set(new) == set(DISJOINT)
+    assert old["text"].to_bytes() == new["text"].to_bytes()
+    merged = new["text"].parts["drift/sketch"].merge(new["post_tool"].parts["drift/sketch"])
+    assert (
+        merged.count == old["all"].parts["drift/sketch"].count
+    )  # nothing is lost with the slice of all tokens
+    for mine, theirs in zip(merged.abs_cdf(), old["all"].parts["drift/sketch"].abs_cdf(), strict=True):
+        np.testing.assert_allclose(mine, theirs)
     assert finished(folder, STEPS)
     assert not finished(folder, STEPS + 1)
     assert not finished(tmp_path, 1)
+
+
+def test_the_recorded_bank_is_small_and_as_the_command_would_leave_it(tmp_path):
+    everything = [ROOT, *ROOT.rglob("*")]
+    assert sum(path.lstat().st_size for path in everything) < 14_800_000
+    copy = tmp_path / "run"
+    recorded = ROOT / "tuning" / "open-s0"
+    shutil.copytree(recorded, copy)
+    slim(copy)
+    for path in recorded.iterdir():
+        assert (copy / path.name).read_bytes() == path.read_bytes(), path.name

@@ -10,9 +10,12 @@ import torch
 from reproduce.pilot.arms import PILOT
 from reproduce.pilot.controls import gradient_variance, matched_quantiles
 from reproduce.pilot.drift_aware import post_tool, rounded
-from reproduce.pilot.evidence import BEGIN, END, figures_of, interval, table, write_evidence
+from reproduce.pilot.evidence import BEGIN, END, write_evidence
 from reproduce.pilot.reading import collapse_step, load_bank
-from reproduce.tail_emergence import folder_of
+from reproduce.pilot.summary import figures_of, interval
+from reproduce.pilot.tables import table
+from reproduce.pilot.train import MARK, finished
+from reproduce.tail_emergence import BANK, folder_of, main, train_all, wanted
 from torch.func import functional_call, grad, vmap
 
 
@@ -110,6 +113,41 @@ def test_arms_differ_from_constrained_in_what_they_say_and_halves_follow_the_see
     assert folder_of(tmp_path, "open", 3).parent.name == "test"
 
 
+def test_by_default_the_bank_holds_every_run_that_is_wanted_and_no_other(monkeypatch):
+    runs = wanted(list(PILOT), None)
+    assert all(finished(folder_of(BANK, *run), PILOT[run[0]].steps) for run in runs)
+    assert {folder_of(BANK, *run) for run in runs} == {mark.parent for mark in BANK.glob(f"*/*/{MARK}")}
+    monkeypatch.setattr("subprocess.run", lambda *args, **kwargs: pytest.fail("nothing is to be trained"))
+    assert train_all(runs, None, BANK, 1) == []
+
+
+def test_seeds_and_arms_say_what_is_trained():
+    assert wanted(["open", "frozen"], 2) == [("open", 0), ("frozen", 0), ("open", 1), ("frozen", 1)]
+    assert wanted(["open_hot", "open"], None) == [
+        *(("open_hot", 0), ("open", 0), ("open_hot", 1), ("open", 1), ("open_hot", 2), ("open", 2)),
+        *(("open_hot", seed) for seed in range(3, 7)),
+    ]
+
+
+def test_every_option_has_a_help_text_and_the_bare_command_asks_for_the_banks_own_seeds(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["tail_emergence.py", "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    text = " ".join(capsys.readouterr().out.split())
+    for option in ("--seeds N seeds 0 to N-1", "--arms NAME [NAME ...] train", "--steps N length", "--bank DIR folder",
+                   "--jobs N runs", "--quick constrained and open", "--json the last line"):  # fmt: skip
+        assert option in text
+    asked = []
+    monkeypatch.setattr("reproduce.tail_emergence.train_all", lambda runs, *rest: asked.extend(runs) or [])
+    monkeypatch.setattr("reproduce.tail_emergence.finish", lambda *args: 0)
+    monkeypatch.setattr("sys.argv", ["tail_emergence.py"])
+    assert main() == 0
+    assert asked == wanted(list(PILOT), None)
+    monkeypatch.setattr("sys.argv", ["tail_emergence.py", "--seeds", "0"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+
+
 def test_intervals_need_three_runs_and_tables_escape_nothing_away():
     assert interval([1.0, 2.0], np.median) == (None, None)
     low, high = interval([1.0, 2.0, 3.0, 4.0], np.median)
@@ -119,7 +157,12 @@ def test_intervals_need_three_runs_and_tables_escape_nothing_away():
 
 def test_an_empty_bank_claims_nothing_and_a_page_keeps_its_own_words(tmp_path):
     assert load_bank(tmp_path / "none") == []
-    assert figures_of([])["lead_steps_median"] is None
+    figures = figures_of([])
+    assert (figures["lead_steps_n"], figures["lead_steps_median"], figures["constrained_tail_ratio"]) == (
+        0,
+        None,
+        None,
+    )
     page = tmp_path / "evidence.md"
     page.write_text(f"before\n{BEGIN}\nbygone\n{END}\nafter\n")
     write_evidence(tmp_path / "none", tmp_path)

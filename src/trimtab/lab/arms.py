@@ -1,4 +1,7 @@
-"""Named experiments. Two arms differ in what their name says and in nothing else: same tasks, alpha, seed and agent."""
+"""Named experiments. Two arms differ in what their name says: same tasks, seed and agent, and the same alpha where there are tools.
+
+The token limit of an episode follows the outputs: 60 where they are constrained, 150 where they are open and need the room.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`make demo`: two arms of the lab side by side under TRL, watched live; then a verdict for each and one report.
 
-The arms differ in how tools word their answers and in nothing else. What the run shows is printed as it is: when the
-post-tool tail does not grow in this seed, the demo says so. Exit code 0 when it ran, whatever the verdict.
+The arms differ in how tools word their answers, and in the token limit of an episode that leaves room for them. What the
+run shows is printed as it is: when the open arm's post-tool tail is not the larger one in this seed, the demo says so. Exit code 0 when it ran, whatever the verdict.
 """
 
 from __future__ import annotations
