@@ -15,9 +15,8 @@ from trimtab.detect.rules import RULES
 from trimtab.detect.verdict import Evidence, Verdict, judge
 from trimtab.measure.from_log import readings_of_log, series_of_log
 from trimtab.records import Alarm
-from trimtab.report.diagnosis import alarm_lines
+from trimtab.report.alarms import alarm_lines, alarm_payload
 from trimtab.report.inert import inert
-from trimtab.report.payload import alarm_payload
 from trimtab.runs.metric_logs import MetricLog, read_metric_log
 
 __all__ = ["LogDiagnosis", "diagnose_log", "log_diagnosis", "log_diagnosis_lines"]
