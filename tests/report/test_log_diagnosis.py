@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from trimtab.cli import main
-from trimtab.measure.from_log import readings_of_log
+from trimtab.measure.from_log import presence_of_log, series_of_log
 from trimtab.runs.metric_logs import read_metric_log
 
 
@@ -130,13 +130,33 @@ def test_rubbish_is_one_line_and_exit_code_2(tmp_path, capsys, monkeypatch, cont
     assert "bug of ours" not in err
 
 
-def test_readings_carry_no_tokens_and_name_their_key(tmp_path):
-    log = read_metric_log(write(tmp_path / "m.jsonl", n=3))
-    step = list(readings_of_log(log))[2]
-    reading = {reading.key: reading for reading in step.readings}["aggregate/length"]
-    assert (reading.step, reading.window, reading.slice, reading.value) == (2, (2, 2), "all", 100.0)
-    assert (reading.n_tokens, reading.n_trajectories, reading.status) == (0, 0, "ok")
-    assert reading.reference == "trl: completions/mean_length"
+def test_the_series_of_a_log_keep_gaps_and_what_is_no_number(tmp_path):
+    path = write(tmp_path / "m.jsonl", n=30, kl=lambda step: math.nan if step == 4 else 0.1, entropy=None)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    del rows[7]["grad_norm"]
+    rows[9]["held_out_reward"] = 0.5
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    log = read_metric_log(path, framework="ours", mapping={"length": "completions/mean_length"})
+    series, seen = series_of_log(log), presence_of_log(log)
+    assert series["aggregate/grad_norm", "all"][0].tolist() == [*range(7), *range(8, 30)]
+    assert series["aggregate/length", "all"][1].tolist() == [100.0] * 30
+    assert np.flatnonzero(np.isnan(series["aggregate/kl", "all"][1])).tolist() == [4]
+    assert seen.steps.tolist() == list(range(30))
+    assert {name: places.tolist() for name, places in seen.nonfinite.items()} == {"metrics/kl": [4]}
+    assert seen.arrived["metrics/grad_norm"].size == 29
+    assert "metrics/held_out_reward" not in seen.arrived, "an evaluation comes when it is due"
+    assert log.rows[9][1]["held_out_reward"] == 0.5
+
+
+def test_wild_values_that_were_drawn_in_are_counted(tmp_path, capsys, monkeypatch):
+    path = write(
+        tmp_path / "m.jsonl",
+        reward=lambda step: 0.5 + 0.01 * math.sin(step) + (9.0 if step in (60, 90) else 0.0),
+    )
+    _, out, _ = run(capsys, monkeypatch, path, "--json")
+    assert json.loads(out)["drawn_in"]["reward_drop"] == 2
+    _, out, _ = run(capsys, monkeypatch, path)
+    assert "reward_drop 2" in next(line for line in out.splitlines() if line.startswith("  drawn in"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.change import Change
@@ -70,14 +71,12 @@ class Rule:
             return raw
         return math.log(raw) if raw > 0 else math.nan
 
-    def values(self, raw: Sequence[float]) -> list[float]:
+    def values(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """`value` for a whole series."""
         if self.transform == "identity":
-            return list(raw)
-        array = np.asarray(raw, dtype=np.float64)
+            return raw
         with np.errstate(divide="ignore", invalid="ignore"):
-            found: list[float] = np.where(array > 0, np.log(array), math.nan).tolist()
-        return found
+            return np.where(raw > 0, np.log(raw), math.nan)
 
     def raw(self, value: float) -> float:
         """The reading's own unit back from the detector's."""

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
 
 from trimtab.catalog import bound
-from trimtab.detect.detector import Decision, Hysteresis
+from trimtab.detect.detector import Decision, Edges, Hysteresis
+from trimtab.detect.scanner import Scanner
 
 __all__ = ["Threshold"]
 
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
 
 @dataclass
-class Threshold:
+class Threshold(Scanner):
     """Fires when `confirm` values in a row lie beyond `limit` (`sign` +1 above, -1 below); clears when as many are back.
 
     A value with a standard error must lie beyond the limit by the deviate of level 1/`arl`: a run whose true value sits at
@@ -25,6 +32,7 @@ class Threshold:
     [False, False, True, False]
     """
 
+    carried: ClassVar[tuple[str, ...]] = ("num_skipped", "edge")
     limit: float
     sign: int = 1
     confirm: int = field(default_factory=lambda: int(bound("confirm")))
@@ -46,10 +54,16 @@ class Threshold:
         back = self.limit if math.isnan(self.back) else self.back
         return self.edge.update(step, self.sign * (value - limit) > 0, self.sign * (value - back) <= 0, limit)
 
-    def state(self) -> dict[str, Any]:
-        """Everything `restore` needs, as JSON types."""
-        return {"num_skipped": self.num_skipped, "edge": asdict(self.edge)}
+    def scan(self, steps: Int, values: Float) -> Edges:
+        """`update` for a whole series at once."""
+        places = self.finite(values)
+        x = values[places]
+        back = self.limit if math.isnan(self.back) else self.back
+        above, under = self.sign * (x - self.limit) > 0, self.sign * (x - back) <= 0
+        edges = self.edge.scan(steps[places], above, under, np.full(x.size, self.limit))
+        return [(int(places[i]), decision) for i, decision in edges]
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue where `state` was taken."""
-        self.num_skipped, self.edge = int(state["num_skipped"]), Hysteresis(**state["edge"])
+    @property
+    def now(self) -> Decision:
+        """Always ready."""
+        return Decision(True, self.edge.active, since=self.edge.since)

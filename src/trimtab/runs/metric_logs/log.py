@@ -6,9 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from trimtab.errors import MetricLogError
+from trimtab.runs.metric_logs.columns import Column, columns_of_rows, plain_columns
 from trimtab.runs.metric_logs.keys import check_mapping, choose, framework_named
 from trimtab.runs.metric_logs.nulls import settle_nulls
 from trimtab.runs.metric_logs.raw import RawLog, steps_of
@@ -18,11 +23,11 @@ __all__ = ["MetricLog", "build_log"]
 _WORDS = {"nan": math.nan, "+nan": math.nan, "-nan": math.nan}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MetricLog:
     """One row a step, steps ascending; NaN and infinity are kept, for they are alarms of their own.
 
-    `rows`: (step, ours -> value). `framework` says whose keys they were, `why` on what ground. `mapped`: ours -> theirs.
+    `steps`: (T,). `columns`: ours -> places in `steps` at which it was logged, values there. `framework` says whose keys they were, `why` on what ground. `mapped`: ours -> theirs.
     `unmapped`: numeric keys of the log that no name of ours stands for. `excluded`: what was left out, by reason.
     `notes`: traps of this trainer's keys, and choices the reader made.
     """
@@ -31,11 +36,21 @@ class MetricLog:
     format: str
     framework: str
     why: str
-    rows: list[tuple[int, dict[str, float]]]
+    steps: npt.NDArray[np.int64]
+    columns: dict[str, Column]
     mapped: dict[str, str]
     unmapped: tuple[str, ...]
     excluded: dict[str, int]
     notes: tuple[str, ...]
+
+    @cached_property
+    def rows(self) -> list[tuple[int, dict[str, float]]]:
+        """The same row by row: (step, ours -> value)."""
+        rows: list[tuple[int, dict[str, float]]] = [(step, {}) for step in self.steps.tolist()]
+        for name, (places, values) in self.columns.items():
+            for place, value in zip(places.tolist(), values.tolist(), strict=True):
+                rows[place][1][name] = value
+        return rows
 
 
 def build_log(
@@ -62,14 +77,16 @@ def build_log(
             f"{source}: {'none of its numbers is known' if not framework else f'no key of {framework} in it'} "
             f"(it has: {shown}); name them with --map ours=theirs, the names are in docs/metric-logs.md"
         )
-    rows = _merged(raw, steps, mapped)
+    plain = plain_columns(steps, raw.rows, mapped)
+    at, columns = columns_of_rows(_merged(raw, steps, mapped)) if plain is None else plain
     read = set(mapped.values())
     return MetricLog(
         source=source,
         format=raw.format,
         framework=chosen.name if chosen else "custom",
         why=why,
-        rows=rows,
+        steps=at,
+        columns=columns,
         mapped=mapped,
         unmapped=tuple(key for key in keys if key not in read),
         excluded={reason: count for reason, count in raw.excluded.items() if count},
