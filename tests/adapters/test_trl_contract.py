@@ -425,7 +425,7 @@ def test_resume_from_a_checkpoint_continues_the_run(tiny, tmp_path):
 
 def test_a_failing_monitor_never_stops_training_and_never_looks_healthy(tiny, tmp_path, monkeypatch):
     path, tokenizer = tiny
-    monkeypatch.setattr("trimtab.watch.observe", lambda *_: 1 / 0)
+    monkeypatch.setattr("trimtab.watch.measuring.observe", lambda *_: 1 / 0)
     trainer = GRPOTrainer(
         path, random_reward, args=grpo_config(tmp_path), train_dataset=text_rows(), processing_class=tokenizer
     )

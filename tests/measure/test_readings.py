@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -285,6 +287,30 @@ def test_damaged_states_are_refused(rng):
             unpack_states(broken)
     with pytest.raises(SummaryError):
         SliceState.from_bytes(b"abc")
+
+
+def test_states_of_before_bundles_are_still_read(rng):
+    """Version 1: no magic, every part framed on its own."""
+    state = observe(make_batch(rng, mismatch=0.1))["post_tool"]
+    counts = (
+        state.n_tokens,
+        state.n_trajectories,
+        state.n_sequences,
+        state.scored_tokens,
+        state.scored_trajectories,
+    )
+    stored = {k: p for k, p in state.parts.items() if not k.endswith(("/upper", "/lower", "/worst"))}
+    notes = "\x1e".join(f"{k}\x1f{v}" for k, v in state.notes.items())
+    chunks = [b"told: why\x1f7", notes.encode()]
+    for key, part in stored.items():
+        chunks += [key.encode(), part.to_bytes()]
+    head = struct.pack("<qqqqqdd", *counts, state.top_mass, state.sum_mass)
+    old = SliceState.from_bytes(head + b"".join(struct.pack("<I", len(c)) + c for c in chunks))
+    new = SliceState.from_bytes(state.to_bytes())
+    assert old.parts == new.parts == stored
+    assert replace(old, excluded={}, parts={}) == replace(new, excluded={}, parts={})
+    assert old.excluded == {"told: why": 7}
+    assert set(SliceState.from_bytes(state.to_bytes(), ["drift/sketch"]).parts) == {"drift/sketch"}
 
 
 def test_windows_wait_for_tokens_and_trajectories(rng):

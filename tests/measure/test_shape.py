@@ -186,6 +186,29 @@ def test_joined_batches_keep_every_token_its_age(rng):
     assert len(join_batches([(old, fresh), (token_batch(**data, clip_range=0.3), fresh)])) == 2
 
 
+def test_a_table_of_tools_that_grows_is_one_table(rng):
+    """Names seen later widen the table; what an older table did not know stays `other`."""
+    mask = np.ones((30, 9), bool)
+    mask[:, 3:5] = False
+
+    def told(tools, names, start):
+        ids = np.arange(30) + start
+        return token_batch(mask, logprobs=-rng.random((30, 9)), tools=tools, tool_names=names, episode_id=ids)
+
+    first = told([["search"]] * 20 + [["calc"]] * 10, ("search",), 0)
+    second = told([["calc"]] * 20 + [["rm"]] * 10, ("search", "calc"), 30)
+    flags = np.ones(30, bool)
+    (joined, _), *rest = join_batches([(first, flags), (second, flags)])
+    assert not rest
+    apart = [observe(first), observe(second)]
+    together = observe(joined)
+    found = {name: together[name].n_tokens for name in together if name.startswith("post_tool/")}
+    assert found == {"post_tool/search": 80, "post_tool/calc": 80, "post_tool/other": 80}
+    for name in ("post_tool", "text", "all"):
+        assert together[name].n_tokens == sum(states[name].n_tokens for states in apart)
+    assert len(join_batches([(second, flags), (first, flags)])) == 2
+
+
 def test_lags_and_clip_shares_survive_the_disk(rng):
     batch = token_batch(**columns(rng), policy_version=np.arange(4000) % 5, current_version=5, clip_range=0.1)
     states = observe(batch)

@@ -25,14 +25,29 @@ def join_batches(pairs: Sequence[tuple[TokenBatch, Bool]]) -> list[tuple[TokenBa
 
     Each comes with a flag a sequence (B,), which is joined the same way.
 
+    A table of tools that grew by new names at its end is one table: what was `other` stays so.
     Only what measures read is kept: reward parts and stop reasons are dropped. A `group` is the same prompt wherever its
     number comes again. Policy versions are moved so that every token keeps its age under the newest current version.
     """
     found = []
-    for _, group in groupby(pairs, key=lambda pair: _kind(pair[0])):
+    for _, group in groupby(_one_table(pairs), key=lambda pair: _kind(pair[0])):
         batches, flags = zip(*group, strict=True)
         found.append((_join(list(batches)), np.concatenate(flags)))
     return found
+
+
+def _one_table(pairs: Sequence[tuple[TokenBatch, Bool]]) -> list[tuple[TokenBatch, Bool]]:
+    """The pairs, each with the longest table of tools that follows and begins with its own."""
+    found: list[tuple[TokenBatch, Bool]] = []
+    table: tuple[str, ...] = ()
+    for batch, flag in reversed(pairs):
+        own = batch.tool_names
+        if len(own) < len(table) and table[: len(own)] == own:
+            tool = np.where(batch.tool > len(own), len(table) + 1, batch.tool).astype(batch.tool.dtype)
+            batch = replace(batch, tool_names=table, tool=tool)
+        table = batch.tool_names
+        found.append((batch, flag))
+    return found[::-1]
 
 
 def _kind(batch: TokenBatch) -> tuple[Any, ...]:

@@ -6,14 +6,13 @@ one line each. B sequences, N tokens with gradient, C cells.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trimtab.catalog import LAG_BUCKETS
-from trimtab.errors import SummaryError
 from trimtab.measure.groups import GroupSums
+from trimtab.measure.state_bytes import read_state, write_state
 from trimtab.measure.worst import Worst
 from trimtab.stats import ClusterTail, Counts, EdgeCounts, LogMoments, LogSketch, Moments, Tally, TopK
 
@@ -41,7 +40,6 @@ PARTS: dict[str, type[Any]] = {
 """Part name -> class. A state's key is `<what>/<part>`, e.g. `drift/sketch`."""
 
 NOT_STORED = frozenset({"upper", "lower", "worst"})
-_HEAD = "<qqqqqdd"
 
 
 @dataclass
@@ -103,28 +101,15 @@ class SliceState:
             self.scored_tokens,
             self.scored_trajectories,
         )
-        head = struct.pack(_HEAD, *counts, self.top_mass, self.sum_mass)
-        body = [_pack_text(_dump(self.excluded)), _pack_text(_dump(self.notes))]
-        for key, part in sorted(self.parts.items()):
-            if key.rsplit("/", 1)[1] not in NOT_STORED:
-                body += [_pack_text(key), _pack(part.to_bytes())]
-        return head + b"".join(body)
+        stored = {k: part for k, part in sorted(self.parts.items()) if k.rsplit("/", 1)[1] not in NOT_STORED}
+        return write_state((*counts, self.top_mass, self.sum_mass), self.excluded, self.notes, stored)
 
     @classmethod
     def from_bytes(cls, data: bytes, parts: Collection[str] | None = None) -> SliceState:
         """Inverse of `to_bytes`, with all parts or the given ones alone; SummaryError when the bytes are not a slice state."""
-        try:
-            head = struct.unpack_from(_HEAD, data)
-            chunks = list(_unpack(data, struct.calcsize(_HEAD)))
-            excluded, notes = _load(chunks[0]), _load(chunks[1])
-            state = cls(*head)
-            state.excluded, state.notes = {k: int(v) for k, v in excluded.items()}, notes
-            for key, blob in zip(chunks[2::2], chunks[3::2], strict=True):
-                name = key.decode()
-                if parts is None or name in parts:
-                    state.parts[name] = PARTS[name.rsplit("/", 1)[1]].from_bytes(blob)
-        except (struct.error, IndexError, KeyError, ValueError, UnicodeDecodeError) as error:
-            raise SummaryError(f"not the bytes of a slice state: {error}") from error
+        head, excluded, notes, found = read_state(data, PARTS, parts)
+        state = cls(*head)
+        state.excluded, state.notes, state.parts = excluded, notes, found
         return state
 
 
@@ -171,31 +156,3 @@ def _join_notes(one: dict[str, str], two: dict[str, str]) -> dict[str, str]:
         known = {part for part in (*joined.get(key, "").split("; "), *text.split("; ")) if part}
         joined[key] = "; ".join(sorted(known))
     return joined
-
-
-def _dump(mapping: dict[str, Any]) -> str:
-    return "\x1e".join(f"{key}\x1f{value}" for key, value in sorted(mapping.items()))
-
-
-def _load(data: bytes) -> dict[str, str]:
-    text = data.decode()
-    pairs = [item.split("\x1f", 1) for item in text.split("\x1e")] if text else []
-    return dict(pairs)
-
-
-def _pack(data: bytes) -> bytes:
-    return struct.pack("<I", len(data)) + data
-
-
-def _pack_text(text: str) -> bytes:
-    return _pack(text.encode())
-
-
-def _unpack(data: bytes, offset: int) -> Any:
-    while offset < len(data):
-        (size,) = struct.unpack_from("<I", data, offset)
-        offset += 4
-        if offset + size > len(data):
-            raise SummaryError("not the bytes of a slice state: cut short")
-        yield data[offset : offset + size]
-        offset += size

@@ -10,11 +10,13 @@
     pareto_khat  tail shape of importance weights, from those
     ClusterTail  bootstrap intervals of quantiles, by trajectory
     two_sample   KS, Wasserstein-1 and the design effect, of two histograms
+    bundle       many of them as one run of bytes
     hill, tail_replicates  tail index, and intervals of tail statistics, by trajectory
 
 All obey the merge laws (`summary.py`). Only numpy below.
 """
 
+from trimtab.stats.bundle import bundle, unbundle
 from trimtab.stats.clusters import ClusterTail, ratio_interval
 from trimtab.stats.counts import Counts
 from trimtab.stats.edges import EdgeCounts
@@ -42,6 +44,7 @@ __all__ = [
     "TailReplicates",
     "Tally",
     "TopK",
+    "bundle",
     "design_effect",
     "hill",
     "khat_bound",
@@ -52,5 +55,6 @@ __all__ = [
     "pareto_tail_size",
     "ratio_interval",
     "tail_replicates",
+    "unbundle",
     "wasserstein1",
 ]

@@ -145,13 +145,18 @@ class Payload:
             array[...] = raw.reshape(array.shape)
             self._at = stop
             return
+        at, values = self.sparse(array.size)
+        array[...] = 0
+        array.reshape(-1)[at] = values
+
+    def sparse(self, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Places and values of the non-zeros of an integer array of `size`, as `pack_array` wrote it."""
         number = int(self.varints(1)[0])
         at = np.cumsum(self.varints(number).astype(np.int64))
         values = self.varints(number).astype(np.int64)
-        if at.size and (at[0] < 0 or at[-1] >= array.size):
+        if at.size and (at[0] < 0 or at[-1] >= size or (np.diff(at) <= 0).any()):
             raise SummaryError("summary bytes hold a count outside the summary's shape")
-        array[...] = 0
-        array.reshape(-1)[at] = values
+        return at, values
 
     def close(self) -> None:
         """Raise SummaryError unless everything was read."""

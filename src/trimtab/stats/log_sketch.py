@@ -74,6 +74,11 @@ class LogSketch(LogQueries):
         at = inputs.chosen(rows, self.rows)
         out = LogSketch.__new__(LogSketch)
         out.rows, out.grid, out._known = 1, self.grid, {}
+        if len(at) == 1:  # nothing to add up
+            one = slice(at[0], at[0] + 1)
+            for name in ("_counts", "_non_finite", "_sums", "_exp_sums", "_low", "_high"):
+                setattr(out, name, getattr(self, name)[one].copy())
+            return out
         out._counts, out._non_finite, out._sums = (
             np.add.reduce(whole[at], axis=0, keepdims=True) for whole in self._arrays()[:3]
         )

@@ -1,0 +1,79 @@
+"""Bytes of a slice state: its counts and notes, its summaries as one bundle, then parts that have bytes of their own.
+
+    magic (8) | counts (5 int64, 2 float64) | excluded | notes | bundle | name, bytes of each other part
+
+Every text and blob is preceded by its length. Bytes of before version 2 had no magic and framed every part on its own; they
+are still read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from trimtab.errors import SummaryError
+from trimtab.stats import Summary, bundle, unbundle
+
+__all__ = ["read_state", "write_state"]
+
+MAGIC = b"TTSTATE\x02"  # as the number of tokens with which version 1 began: 1.5e17
+_HEAD = struct.Struct("<qqqqqdd")
+_SIZE = struct.Struct("<I")
+
+Head = tuple[Any, ...]
+
+
+def write_state(
+    head: Head, excluded: Mapping[str, int], notes: Mapping[str, str], parts: Mapping[str, Any]
+) -> bytes:
+    """Bytes of a state's counts, what was excluded, notes and parts."""
+    summaries = {key: part for key, part in parts.items() if isinstance(part, Summary)}
+    chunks = [_dump(excluded).encode(), _dump(notes).encode(), bundle(summaries)]
+    for key, part in parts.items():
+        if key not in summaries:
+            chunks += [key.encode(), part.to_bytes()]
+    return MAGIC + _HEAD.pack(*head) + b"".join(_SIZE.pack(len(chunk)) + chunk for chunk in chunks)
+
+
+def read_state(
+    data: bytes, classes: Mapping[str, type[Any]], wanted: Collection[str] | None = None
+) -> tuple[Head, dict[str, int], dict[str, str], dict[str, Any]]:
+    """Inverse of `write_state`, with all parts or the `wanted` ones; `classes` gives the class of `<what>/<class>`.
+
+    SummaryError when the bytes are not a slice state.
+    """
+    start = len(MAGIC) if data.startswith(MAGIC) else 0
+    try:
+        head = _HEAD.unpack_from(data, start)
+        excluded, notes, *chunks = _chunks(data, start + _HEAD.size)
+        parts: dict[str, Any] = {}
+        if start:
+            parts = unbundle(chunks.pop(0), lambda name: classes.get(name.rsplit("/", 1)[-1]), wanted)
+        for key, blob in zip(chunks[::2], chunks[1::2], strict=True):
+            name = key.decode()
+            if wanted is None or name in wanted:
+                parts[name] = classes[name.rsplit("/", 1)[1]].from_bytes(blob)
+        return head, {k: int(v) for k, v in _load(excluded).items()}, _load(notes), parts
+    except (struct.error, IndexError, KeyError, ValueError, UnicodeDecodeError) as error:
+        raise SummaryError(f"not the bytes of a slice state: {error}") from error
+
+
+def _chunks(data: bytes, offset: int) -> Iterator[bytes]:
+    while offset < len(data):
+        (size,) = _SIZE.unpack_from(data, offset)
+        offset += _SIZE.size
+        if offset + size > len(data):
+            raise SummaryError("not the bytes of a slice state: cut short")
+        yield data[offset : offset + size]
+        offset += size
+
+
+def _dump(mapping: Mapping[str, Any]) -> str:
+    return "\x1e".join(f"{key}\x1f{value}" for key, value in sorted(mapping.items()))
+
+
+def _load(data: bytes) -> dict[str, str]:
+    text = data.decode()
+    pairs = [item.split("\x1f", 1) for item in text.split("\x1e")] if text else []
+    return dict(pairs)

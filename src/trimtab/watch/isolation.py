@@ -1,0 +1,75 @@
+"""House rule 9 lives here and nowhere else: the user's training never dies of our bug.
+
+A failure is counted, logged with its traceback, written to the run and shown by every view; with `strict=True` it is
+raised. A dead monitor must never look like "all clear".
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from trimtab.errors import TrimtabError
+
+__all__ = ["Isolation"]
+
+log = logging.getLogger("trimtab")
+
+_MAX_ERROR_ROWS = 100
+
+
+class Isolation:
+    """Books what the monitor costs and where it failed. `write` puts one row of an error into the run."""
+
+    def __init__(self, strict: bool, write: Callable[[dict[str, Any]], None]) -> None:
+        self.strict, self.write = strict, write
+        self.num_failures = 0
+        self.failed_now = False  # since the caller last set it
+        self._costs: dict[str, float] = {}
+        self._inner_s: list[float] = []
+
+    @contextmanager
+    def block(self, where: str, cost: str) -> Iterator[None]:
+        """Book the block's time under `cost`, book any failure, let training go on.
+
+        Nested blocks charge their time once, to the innermost cost.
+        """
+        start = time.perf_counter()
+        self._inner_s.append(0.0)
+        try:
+            yield
+        except Exception as error:
+            self._book(where, error)
+            if self.strict:
+                raise
+        finally:
+            elapsed = time.perf_counter() - start
+            self.charge(cost, elapsed - self._inner_s.pop())
+            if self._inner_s:
+                self._inner_s[-1] += elapsed
+
+    def charge(self, cost: str, seconds: float) -> None:
+        """Add to what `cost` took."""
+        self._costs[cost] = self._costs.get(cost, 0.0) + seconds
+
+    def take_costs(self) -> dict[str, float]:
+        """Seconds by cost since this was last asked; what follows is booked anew."""
+        costs, self._costs = self._costs, {}
+        return costs
+
+    def _book(self, where: str, error: BaseException) -> None:
+        self.num_failures += 1
+        self.failed_now = True
+        text = f"{type(error).__name__}: {error}"
+        if self.num_failures > _MAX_ERROR_ROWS:
+            return
+        log.error("trimtab could not %s (failure %d): %s", where, self.num_failures, text)
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        try:
+            self.write({"where": where, "error": text, "traceback": trace, "time": time.time()})
+        except (OSError, TrimtabError) as second:
+            log.error("trimtab could not write its error either: %s", second)
