@@ -44,7 +44,7 @@ class Rule:
     """A detector on one reading of one slice; a slice ending in "*" means every slice that begins so, each with its own detector.
 
     `transform` is applied before the detector sees the value. `kind` "tail" rules may be hidden; "aggregate" rules are the ones
-    that would have told a dashboard's reader. `family` is the diagnosis it speaks for. `weight` is its share of the run's
+    that would have told a dashboard's reader. `family` is the diagnosis it speaks for, `also` those it may as well be. `weight` is its share of the run's
     false-alarm budget. `what` one line, `why` it matters, `advice` what to do first, `unless` in words when not to
     trust it.
     """
@@ -64,6 +64,7 @@ class Rule:
     reference: str
     excuses: tuple[Excuse, ...] = ()
     weight: float = 1.0
+    also: tuple[str, ...] = ()
 
     def value(self, raw: float) -> float:
         """The value the detector sees; a log of zero or less is nan, which detectors count and skip."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from statistics import median
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ class Spike(Scanner):
 
     The excess over the median is compared with the Pareto quantile of level 1/arl whose shape is Hill's estimate from
     the largest tenth of the past excesses (at least 0.25, a tail of four moments), anchored at the tenth's edge. A series that
-    has always thrown wild values therefore needs a wilder one.
+    has always thrown wild values therefore needs a wilder one, up to `ratio` times a positive median.
 
     >>> d = Spike(arl=1000.0, warmup=30)
     >>> [d.update(t, (t * 37 % 11) / 10 + (50.0 if t == 40 else 0.0)).fired for t in range(50)].index(True)
@@ -43,6 +43,7 @@ class Spike(Scanner):
     warmup: int = 40
     memory: int = 200
     quiet: int = 10
+    ratio: float = math.inf
     num_skipped: int = 0
     values: list[float] = field(default_factory=list)
     active: int = 0  # values left until it clears
@@ -135,7 +136,8 @@ class Spike(Scanner):
             shape = np.maximum(shape * (1.0 + 1.0 / math.sqrt(top)), 0.25)
             quantile = anchor * (top / n * self.arl) ** shape
         spread = row_medians(np.abs(excess)) * 1.4826
-        return np.append(few, middle + self.sign * np.maximum(quantile, 8.0 * spread))
+        edges = middle + self.sign * np.maximum(quantile, 8.0 * spread)
+        return np.append(few, np.where(middle > 0, np.minimum(edges, self._most(middle)), edges))
 
     def _edge(self, values: list[float]) -> float:
         """The value that one in arl stays under, by the Pareto tail of what has been seen."""
@@ -150,4 +152,9 @@ class Spike(Scanner):
             quantile: float = anchor * (top / len(excess) * self.arl) ** shape
         except OverflowError:  # wild values among equal ones: no value is wilder than such a tail
             quantile = math.inf
-        return middle + self.sign * max(quantile, 8.0 * spread)
+        edge = middle + self.sign * max(quantile, 8.0 * spread)
+        return min(edge, float(self._most(middle))) if middle > 0 else edge
+
+    def _most(self, middle: Any) -> Any:
+        """The wildest value over a positive median that is not a spike; there is none below."""
+        return middle * self.ratio if self.sign > 0 and math.isfinite(self.ratio) else math.inf
