@@ -70,7 +70,7 @@ def diagnose(
 ) -> None:
     """Verdict, alarms and what was not observed, of a run folder or of another trainer's metrics log (docs/metric-logs.md).
 
-    Exit code: 0 healthy, 1 alarms, 2 bad input, blind or not judged yet.
+    Exit code: 0 healthy, 1 alarms or unhealthy, 2 bad input, blind or not judged yet.
     """
     extra: tuple[Rule, ...] = ()
     if rules is not None:

@@ -14,6 +14,7 @@ from trimtab.detect.joint import Joint, Member
 from trimtab.detect.jump import Jump
 from trimtab.detect.medians import row_medians
 from trimtab.detect.presence import Nonfinite, Silence
+from trimtab.detect.plateau import Plateau
 from trimtab.detect.spike import Spike
 from trimtab.detect.threshold import Threshold
 from trimtab.detect.trend_break import TrendBreak
@@ -32,6 +33,8 @@ SCANNERS = {
     "trend break either way": lambda: TrendBreak(arl=20.0, sign=0, baseline=6, min_effect=0.2),
     "spike": lambda: Spike(arl=100.0),
     "spike down": lambda: Spike(arl=50.0, sign=-1, warmup=15, memory=60, quiet=3),
+    "spike with a ratio": lambda: Spike(arl=1e6, ratio=4.0),
+    "plateau": lambda: Plateau(window=48),
     "jump": lambda: Jump(plateau=20, window=5, factor=1.0),
     "jump down": lambda: Jump(sign=-1, plateau=31, window=4, factor=0.5),
 }

@@ -130,8 +130,12 @@ BOUNDS: dict[str, Bound] = {
         "evaluations are so few that one in 10,000 of them is one in 100,000 steps and more", HOUSE,
     ),
     "plateau_gain": Bound(
-        0.25, "share of all the reward gained so far", "a line through 128 values that can have gained less has stopped learning", HOUSE
+        0.25, "share of the best rise over 128 values so far", "a line that can have risen by less has all but stopped", HOUSE
     ),
+    "unhealthy": Bound(
+        4.0, "rules in alarm at the same time", "none of 200 healthy generated logs of 600 steps (tuning half) had so many at once", HOUSE
+    ),
+    "unhealthy_critical": Bound(2.0, "rules in alarm at the same time", "where one of them is critical; as above", HOUSE),
     "surge": Bound(4.0, "ratio", "growth within a hundred windows that no healthy run of the pilot showed", HOUSE),
     "drift_floor": Bound(
         0.5, "nats, p95 of |drift|", "half a nat at p95: healthy pilot runs at 2e-4 end below it in text and constrained tools", HOUSE

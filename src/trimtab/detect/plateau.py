@@ -18,16 +18,16 @@ __all__ = ["Plateau"]
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
 
-_BLOCK = 16  # values of a block, whose mean is a level the series has been at; a look is taken at the end of each
+_BLOCK = 16  # values between looks
 
 
 @dataclass
 class Plateau(Scanner):
-    """Fires when the line through the last `window` values can have gained no more than `gain` of all that was gained so far.
+    """Fires when the line through the last `window` values can have risen no more than `gain` of the best window's rise so far.
 
-    "Can have": the upper end of the line's 95 % interval, its error widened by the lag-1 correlation of what the line leaves.
-    All that was gained: the range of the levels (means of 16 values) the series has been at. Clears when the line itself gains
-    more. A description, not a test: it has no false-alarm rate.
+    "Can have": the upper end of the line's 95 % interval, its error widened by the lag-1 correlation of what the line leaves; the
+    best window counts by its lower end. Clears when the line itself rises more. A description, not a test: it has no
+    false-alarm rate.
 
     >>> d = Plateau(window=64)
     >>> [d.update(t, min(t, 100) / 100 + (t % 3) / 50).fired for t in range(300)].index(True)
@@ -35,7 +35,7 @@ class Plateau(Scanner):
     """
 
     carried: ClassVar[tuple[str, ...]] = (
-        "num_skipped", "values", "steps", "count", "low", "high", "active", "since",
+        "num_skipped", "values", "steps", "count", "best", "active", "since",
     )  # fmt: skip
     window: int = 128
     gain: float = field(default_factory=lambda: bound("plateau_gain"))
@@ -43,8 +43,7 @@ class Plateau(Scanner):
     values: list[float] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     count: int = 0
-    low: float = math.inf
-    high: float = -math.inf
+    best: float = 0.0
     active: bool = False
     since: int = -1
 
@@ -79,15 +78,14 @@ class Plateau(Scanner):
         return Decision(self.count >= self.window, self.active, since=self.since)
 
     def _look(self, x: Float, first: int) -> Decision:
-        level = float(x[-_BLOCK:].mean())
-        self.low, self.high = min(self.low, level), max(self.high, level)
         if x.size < self.window:
             return self.now
         gained, error = _rise(x)
-        most = self.gain * (self.high - self.low)
+        self.best = max(self.best, gained - 1.96 * error)
+        most = self.gain * self.best
         if not self.active and gained + 1.96 * error < most:
             self.active, self.since = True, first
-            return Decision(True, True, True, since=first, bound=level)
+            return Decision(True, True, True, since=first, bound=float(x[-_BLOCK:].mean()))
         if self.active and gained > most:
             self.active = False
             return Decision(True, cleared=True, since=self.since)

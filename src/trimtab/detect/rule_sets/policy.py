@@ -30,8 +30,8 @@ POLICY: tuple[Rule, ...] = (
         "The first steps of a run, whose KL begins at zero.", "house default", excuses=(_LEARNS,), weight=5.0,
     ),
     Rule(
-        "kl_break", "aggregate/kl", "all", "aggregate", "kl", "log",
-        change(1, lenient=True, min_effect=bound("aggregate_growth")), "warning",
+        "kl_break", "aggregate/kl", "all", "aggregate", "kl", "identity",
+        change(1, lenient=True, min_frac=0.15), "warning",
         "mean KL to the reference left its own trend upwards",
         "The whole policy is moving away from the reference faster than before.",
         "Raise the KL coefficient or lower the learning rate; check which slice carries it.",
@@ -51,7 +51,7 @@ POLICY: tuple[Rule, ...] = (
         "the largest KL of a token left its own trend upwards",
         "A few tokens leave the reference while the mean hardly shows it.",
         "Find them in the exemplars; raise the KL coefficient on their slice.",
-        "Batches whose size changed: a maximum grows with them.", "rlprobe kl_max",
+        "Batches whose size changed: a maximum grows with them.", "rlprobe kl_max", weight=2.0,
     ),
     Rule(
         "entropy_floor", "aggregate/entropy", "all", "aggregate", "entropy", "identity", excursion(-1, 0.25, memory=400),

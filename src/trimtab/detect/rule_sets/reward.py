@@ -63,7 +63,7 @@ REWARD: tuple[Rule, ...] = (
     ),
     Rule(
         "reward_plateau", "aggregate/reward", "all", "aggregate", "plateau", "identity", lambda arl: Plateau(), "info",
-        "the reward has stood still for 128 steps", "Learning is over, or stuck.",
+        "the reward hardly rose over 128 steps, against its best 128 before", "Learning is over, or stuck.",
         "Look at groups without variance, at entropy and at the clip fraction; change tasks or end the run.",
         "A reward at its maximum.", "house default", weight=0.5,
     ),
