@@ -198,7 +198,8 @@ class Change(Scanner):
             return None
         sums = gather(self._sums, self._x, end, n, max(0, end - n - self.memory))
         found = contrast(sums, FLOATS, self.sign, self.lenient)
-        above, self._stays[k] = self.judge(found, k, self._base, FLOATS)
+        z = deviates(self.arl, self.scales, 2 if self.sign == 0 else 1)[k]
+        above, self._stays[k] = self.judge(found, z, self._base, FLOATS)
         return found if above else None
 
     def _other_way(self, end: int, n: int) -> bool:
@@ -212,9 +213,8 @@ class Change(Scanner):
         mean, later = (total[r] - total[s]) / (r - s), (total[r] - total[middle]) / (r - middle)
         return bool(test < min(self.sign * mean, self.sign * later))
 
-    def judge(self, found: Contrast, k: int, base: float, on: Any) -> tuple[Any, Any]:
-        """Does this look break the bound; does it keep an alarm up?"""
-        z = deviates(self.arl, self.scales, 2 if self.sign == 0 else 1)[k]
+    def judge(self, found: Contrast, z: Any, base: float, on: Any) -> tuple[Any, Any]:
+        """Does this look break the bound `z`, in deviates; does it keep an alarm up?"""
         smallest = on.maximum(self.min_effect, self.min_sd * found.scatter)
         smallest = on.maximum(smallest, self.min_frac * abs(found.level + base))
         side = on.where(found.shift < 0, -1.0, 1.0) if self.sign == 0 else self.sign

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,6 @@ Column = tuple[Int, npt.NDArray[np.float64]]
 """Rows at which a metric is there, ascending, and its values."""
 
 
-class _Absent:
-    """The type of what stands where a row has no such key."""
-
-
-_ABSENT = _Absent()
 _NUMBERS = {float, int}
 
 
@@ -36,22 +32,47 @@ def plain_columns(
         at = np.array(steps, np.int64)
         if (at[1:] <= at[:-1]).any():
             return None
-        found = {ours: _plain(rows, theirs) for ours, theirs in mapped.items()}
-    except OverflowError:
+        return at, _joined(rows, mapped)
+    except (OverflowError, _NotPlainError):
         return None
-    columns = {ours: column for ours, column in found.items() if column is not None and column[0].size}
-    return None if None in found.values() else (at, columns)
 
 
-def _plain(rows: Sequence[Mapping[str, Any]], key: str) -> Column | None:
-    values = [row.get(key, _ABSENT) for row in rows]
-    kinds = set(map(type, values))
-    if kinds <= _NUMBERS:
-        return np.arange(len(values)), np.array(values, np.float64)
-    if not kinds <= _NUMBERS | {_Absent}:
-        return None
-    there = [i for i, value in enumerate(values) if value is not _ABSENT]
-    return np.array(there, np.int64), np.array([values[i] for i in there], np.float64)
+class _NotPlainError(Exception):
+    """A value that is no plain number."""
+
+
+def _joined(rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]) -> dict[str, Column]:
+    """Columns of the rows, block by block of rows with the same keys."""
+    blocks: dict[tuple[str, ...], list[int]] = {}
+    for i, row in enumerate(rows):
+        blocks.setdefault(tuple(row), []).append(i)
+    pieces: dict[str, list[Column]] = {ours: [] for ours in mapped}
+    for keys, places in blocks.items():
+        cells = list(chain.from_iterable([rows[i].values() for i in places]))
+        at, width = np.array(places, np.int64), len(keys)
+        wanted = {ours: keys.index(theirs) for ours, theirs in mapped.items() if theirs in keys}
+        if set(map(type, cells)) <= _NUMBERS:  # in the order in which they lie in memory
+            table = np.array(cells, np.float64).reshape(len(places), width)
+            columns = {ours: np.array(table[:, j]) for ours, j in wanted.items()}
+        else:
+            columns = {ours: _numbers(cells[j::width]) for ours, j in wanted.items()}
+        for ours, column in columns.items():
+            pieces[ours].append((at, column))
+    found: dict[str, Column] = {}
+    for ours, parts in pieces.items():
+        if len(parts) > 1:
+            at, values = (np.concatenate([part[i] for part in parts]) for i in range(2))
+            order = np.argsort(at)
+            parts[:] = [(at[order], values[order])]
+        if parts:
+            found[ours] = parts[0]
+    return found
+
+
+def _numbers(cells: list[Any]) -> npt.NDArray[np.float64]:
+    if not set(map(type, cells)) <= _NUMBERS:
+        raise _NotPlainError
+    return np.array(cells, np.float64)
 
 
 def columns_of_rows(rows: Sequence[tuple[int, Mapping[str, float]]]) -> tuple[Int, dict[str, Column]]:

@@ -60,8 +60,9 @@ def build_log(
     if not raw.rows:
         left = ", ".join(f"{count} {reason}" for reason, count in raw.excluded.items())
         raise MetricLogError(f"{source}: no row to read{f' ({left})' if left else ''}")
-    steps = steps_of(raw, source)
-    keys = _numeric(raw)
+    every = raw.keys()
+    steps = steps_of(raw, source, every)
+    keys = _numeric(raw, every)
     wanted = dict(mapping or {})
     check_mapping(wanted, keys)
     if framework is None:
@@ -112,9 +113,9 @@ def number(value: Any) -> float | None:
         return _WORDS.get(str(value).strip().lower())
 
 
-def _numeric(raw: RawLog) -> list[str]:
+def _numeric(raw: RawLog, keys: list[str]) -> list[str]:
     """Keys under which some row has a number."""
-    open_keys = dict.fromkeys(raw.metric_keys())
+    open_keys = dict.fromkeys(raw.metric_keys(keys))
     order = list(open_keys)
     good: set[str] = set()
     for row in raw.rows:

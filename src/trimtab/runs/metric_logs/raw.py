@@ -42,9 +42,9 @@ class RawLog:
                 seen.update(dict.fromkeys(row))
         return list(seen)
 
-    def metric_keys(self) -> list[str]:
-        """Every key of the log that is not bookkeeping, in order of appearance."""
-        return [key for key in self.keys() if key not in _SKIP]
+    def metric_keys(self, keys: Iterable[str] | None = None) -> list[str]:
+        """Every key of the log (`keys`, where they are known) that is not bookkeeping, in order of appearance."""
+        return [key for key in (self.keys() if keys is None else keys) if key not in _SKIP]
 
     def is_table(self) -> bool:
         """Does every row hold every column, as rows of a table do?"""
@@ -71,12 +71,12 @@ def flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def steps_of(log: RawLog, source: str) -> list[int | None]:
-    """Each row's step; None where it has none. The step column is the one most rows have, the better name on a tie.
+def steps_of(log: RawLog, source: str, keys: Iterable[str] | None = None) -> list[int | None]:
+    """Each row's step; None where it has none. `keys`: those of the log, where they are known. The step column is the one most rows have, the better name on a tie.
 
     Raises MetricLogError when no row has a step under any known name.
     """
-    there = set(log.keys())
+    there = set(log.keys() if keys is None else keys)
     counts = {key: sum(row.get(key) is not None for row in log.rows) for key in STEP_KEYS if key in there}
     best = max(counts, key=lambda key: counts[key], default="")
     if not counts.get(best):
@@ -88,7 +88,8 @@ def steps_of(log: RawLog, source: str) -> list[int | None]:
         log.notes.append(
             "steps are W&B's _step, which counts calls of log and may differ from the trainer's steps"
         )
-    return [_whole(row.get(best)) for row in log.rows]
+    found = [row.get(best) for row in log.rows]
+    return found if set(map(type, found)) == {int} else [_whole(value) for value in found]
 
 
 def _whole(value: Any) -> int | None:

@@ -120,7 +120,7 @@ def _is_one_json(data: bytes) -> bool:
     first = text.split(b"\n", 1)[0]
     try:
         msgspec.json.decode(first, type=msgspec.Raw)
-        return not text[len(first) :].strip() and b'"log_history"' in first
+        return b'"log_history"' in first and not text[len(first) :].strip()
     except msgspec.DecodeError:
         return not _ends_an_object(first)
 

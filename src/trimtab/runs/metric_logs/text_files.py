@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -14,6 +14,7 @@ from trimtab.runs.metric_logs.raw import RawLog, flat
 
 __all__ = ["as_utf8", "read_csv", "read_json", "read_jsonl", "strict_json"]
 
+_ROWS = msgspec.json.Decoder(dict[str, float | int | str | bool | None])
 _BYTES = "lines with bytes that are not UTF-8"
 
 
@@ -48,7 +49,12 @@ def strict_json(data: bytes, excluded: Counter[str]) -> Any:
 def read_jsonl(data: bytes) -> RawLog:
     """One JSON object a line, flat or nested; other lines are counted, the last one apart when it has no newline."""
     log = RawLog("jsonl", [])
-    lines = as_utf8(data).split(b"\n")
+    text = as_utf8(data)
+    flat_rows = _flat_rows(text)
+    if flat_rows is not None:
+        log.rows = flat_rows
+        return log
+    lines = text.split(b"\n")
     for i, line in enumerate(lines):
         if not line.strip():
             continue
@@ -62,6 +68,18 @@ def read_jsonl(data: bytes) -> RawLog:
         else:
             log.excluded["lines that are not JSON objects"] += 1
     return log
+
+
+def _flat_rows(text: bytes) -> list[dict[str, Any]] | None:
+    """The rows of a log that is nothing but flat objects, one a line, read in one go; None of any other."""
+    num = text.count(b"\n") + (not text.endswith(b"\n"))
+    if text.count(b"\n{") + 1 != num:
+        return None
+    try:
+        rows = _ROWS.decode_lines(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return cast("list[dict[str, Any]]", rows) if len(rows) == num else None
 
 
 def read_json(data: bytes) -> RawLog:
