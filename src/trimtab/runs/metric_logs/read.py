@@ -130,7 +130,7 @@ def _unzipped(path: Path) -> bytes:
 
 def _is_one_json(data: bytes) -> bool:
     """Is the file one JSON object over several lines, or the only one? Two objects one after the other are lines."""
-    text = as_utf8(data)
+    text = as_utf8(data).lstrip()
     first = text.split(b"\n", 1)[0]
     try:
         msgspec.json.decode(first, type=msgspec.Raw)
