@@ -57,7 +57,7 @@ def read_jsonl(data: bytes) -> RawLog:
     log, text, start, plain = RawLog("jsonl", []), as_utf8(data), 0, True
     while start < len(text):
         end = text.find(b"\n", start + _CHUNK) + 1 or len(text)
-        rows = _rows(text[start:end], log.excluded, end == len(text))
+        rows = _rows(text[start:end], log.excluded)
         start = end
         blocks = blocks_of(rows, log.num_rows) if plain else None
         if blocks is None:
@@ -69,8 +69,8 @@ def read_jsonl(data: bytes) -> RawLog:
     return log
 
 
-def _rows(text: bytes, excluded: Counter[str], at_end: bool) -> list[dict[str, Any]]:
-    """The rows of some lines; `at_end`: the last of them ends the file."""
+def _rows(text: bytes, excluded: Counter[str]) -> list[dict[str, Any]]:
+    """The rows of some lines; only the last of a file can be without a newline."""
     num = text.count(b"\n") + (not text.endswith(b"\n"))
     if text.count(b"\n{") + 1 == num:  # one object a line, as it seems: all at once where they are flat
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -85,7 +85,7 @@ def _rows(text: bytes, excluded: Counter[str], at_end: bool) -> list[dict[str, A
         try:
             row = strict_json(line, excluded)
         except ValueError:
-            excluded["truncated last line" if at_end and i == len(lines) - 1 else "malformed lines"] += 1
+            excluded["truncated last line" if i == len(lines) - 1 else "malformed lines"] += 1
             continue
         if isinstance(row, dict):
             found.append(flat(row))
