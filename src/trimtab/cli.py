@@ -167,9 +167,25 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
+def _plainly(arguments: list[str]) -> None:
+    """`diagnose PATH [--json]`, the usual call, leaves here: building typer's parsers takes longer than to read most logs."""
+    if (
+        len(arguments) < 2
+        or arguments[0] != "diagnose"
+        or arguments[1][:1] in ("", "-")
+        or arguments[2:] not in ([], ["--json"])
+    ):
+        return
+    try:
+        diagnose(Path(arguments[1]), as_json=len(arguments) == 3)
+    except typer.Exit as left:
+        sys.exit(left.exit_code)
+
+
 def main() -> None:
     """Entry point: TrimtabError becomes one line and exit code 2."""
     try:
+        _plainly(sys.argv[1:])
         app()
     except TrimtabError as error:
         print(f"trimtab: {inert(str(error))}", file=sys.stderr)

@@ -109,6 +109,17 @@ def test_options_reach_the_reader(tmp_path, capsys, monkeypatch):
     assert (found["framework_why"], found["mapped"]["loss"]) == ("ours: as asked for", "zorp")
 
 
+def test_the_usual_call_says_what_the_parsed_one_says(tmp_path, capsys, monkeypatch):
+    """`diagnose PATH` and `diagnose PATH --json` do without typer's parsers."""
+    path = write(
+        tmp_path / "m.jsonl", reward=lambda step: 0.5 + 0.01 * math.sin(step) - (0.4 if step > 80 else 0)
+    )
+    assert run(capsys, monkeypatch, path) == run(capsys, monkeypatch, path, "--format", "jsonl")
+    assert run(capsys, monkeypatch, path, "--json") == run(capsys, monkeypatch, "--json", path)
+    assert run(capsys, monkeypatch, path, "--json")[0] == 1
+    assert run(capsys, monkeypatch, path, "--jsno")[0] == 2
+
+
 @pytest.mark.parametrize(
     "wrong", [["--framework", "keras"], ["--format", "xls"], ["--map", "reward"], ["--map", "kl=x"]]
 )

@@ -67,6 +67,12 @@ class Change(Scanner):
     steps: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._looks = [
+            (k, n, stride(n), first_look(n, self.min_reference))
+            for k, n in enumerate(self.scales)
+            if not (self.lenient and n > LENIENT)
+        ]
+        self._z = deviates(self.arl, self.scales, 2 if self.sign == 0 else 1)
         self._base: float = math.nan
         self._stays: list[bool] = []
         self._start([], [], math.nan)
@@ -108,8 +114,10 @@ class Change(Scanner):
         kept = _ROOM // 2 + raw.size % (_ROOM // 6)  # as much as the stream holds at least, its looks in step
         self.raw, self.steps = raw[-kept:].tolist(), at[-kept:].tolist()
         self._start(drawn[-kept:].tolist(), self.raw, float(raw[0]))
-        for k, n in enumerate(self.scales):
-            self._looked(len(self.raw) - len(self.raw) % stride(n), k, n)
+        for k, n, step, first in self._looks:
+            latest = len(self.raw) - len(self.raw) % step
+            if latest >= first:
+                self._looked(latest, k, n)
         return [(int(places[i]), decision) for i, decision in edges]
 
     @property
@@ -172,10 +180,10 @@ class Change(Scanner):
     def _look(self, end: int) -> Decision:
         """Every scale at the newest value."""
         best: tuple[float, int, Contrast] | None = None
-        for k, n in enumerate(self.scales):
-            if end < first_look(n, self.min_reference) or (self.lenient and n > LENIENT):
+        for k, n, step, first in self._looks:
+            if end < first:
                 break
-            found = None if end % stride(n) else self._looked(end, k, n)
+            found = None if end % step else self._looked(end, k, n)
             if found is not None and (best is None or abs(found.score) > best[0]):
                 best = (abs(found.score), k, found)
         if self.active:
@@ -189,16 +197,12 @@ class Change(Scanner):
 
     def _looked(self, end: int, k: int, n: int) -> Contrast | None:
         """One look of scale k: does it keep an alarm up? Its comparison where it breaks the bound."""
-        self._stays[k] = False
-        if (
-            end < first_look(n, self.min_reference)
-            or (self.lenient and n > LENIENT)
-            or self._other_way(end, n)
-        ):
+        if self._other_way(end, n):
+            self._stays[k] = False
             return None
         sums = gather(self._sums, self._x, end, n, max(0, end - n - self.memory))
         found = contrast(sums, FLOATS, self.sign, self.lenient)
-        above, self._stays[k] = self.judge(found, k, self._base, FLOATS)
+        above, self._stays[k] = self.judge(found, self._z[k], self._base, FLOATS)
         return found if above else None
 
     def _other_way(self, end: int, n: int) -> bool:
@@ -212,9 +216,8 @@ class Change(Scanner):
         mean, later = (total[r] - total[s]) / (r - s), (total[r] - total[middle]) / (r - middle)
         return bool(test < min(self.sign * mean, self.sign * later))
 
-    def judge(self, found: Contrast, k: int, base: float, on: Any) -> tuple[Any, Any]:
-        """Does this look break the bound; does it keep an alarm up?"""
-        z = deviates(self.arl, self.scales, 2 if self.sign == 0 else 1)[k]
+    def judge(self, found: Contrast, z: Any, base: float, on: Any) -> tuple[Any, Any]:
+        """Does this look break the bound `z`, in deviates; does it keep an alarm up?"""
         smallest = on.maximum(self.min_effect, self.min_sd * found.scatter)
         smallest = on.maximum(smallest, self.min_frac * abs(found.level + base))
         side = on.where(found.shift < 0, -1.0, 1.0) if self.sign == 0 else self.sign
@@ -224,8 +227,7 @@ class Change(Scanner):
     def fire(self, k: int, found: Contrast, since: int, base: float) -> Decision:
         """An alarm of scale k starts; its bound is the level and the least shift that would have broken it."""
         self.active, self.since = True, since
-        z = deviates(self.arl, self.scales, 2 if self.sign == 0 else 1)[k]
-        edge = max(abs(found.shift) * z / abs(found.score), self.min_effect)
+        edge = max(abs(found.shift) * self._z[k] / abs(found.score), self.min_effect)
         level = found.level + base
         limit = level + math.copysign(edge, found.shift)
         return Decision(True, True, True, since=self.since, bound=limit, fitted=level + found.shift)

@@ -61,12 +61,10 @@ class _Scan:
         self.of, self.steps, self.base = detector, steps, float(drawn[0])
         self.x = drawn - self.base
         self.sums = cumulated(self.x)
-        self.scales = [
-            (k, n, first_look(n, detector.min_reference))
-            for k, n in enumerate(detector.scales)
-            if not (detector.lenient and n > LENIENT)
-        ]
-        self.z = deviates(detector.arl, detector.scales, 2 if detector.sign == 0 else 1)
+        scales = [n for n in detector.scales if not (detector.lenient and n > LENIENT)]
+        self.scales = np.array(scales, np.int64)
+        self.firsts = [first_look(n, detector.min_reference) for n in scales]
+        self.z = np.array(deviates(detector.arl, detector.scales, 2 if detector.sign == 0 else 1))
 
     def edges(self) -> Edges:
         size, found = self.x.size, self._over()
@@ -91,21 +89,18 @@ class _Scan:
     def _over(self) -> dict[int, tuple[int, Contrast]]:
         """End of the window -> the scale that breaks its bound there (the strongest), and its comparison."""
         best: dict[int, tuple[int, Contrast]] = {}
-        for k, n, first in self.scales:
-            step = stride(n)
-            due = np.arange(first + -first % step, self.x.size + 1, step)
-            due = due[self._possible(due, k, n, 1.0)]
-            if not due.size:
-                continue
-            found = self._compare(due, n)
-            above, _ = self.of.judge(found, k, self.base, ARRAYS)
-            for i in np.flatnonzero(above).tolist():
-                one = Contrast(
-                    *(float(part[i]) for part in (found.score, found.shift, found.scatter, found.level))
-                )
-                end = int(due[i])
-                if end not in best or abs(one.score) > abs(best[end][1].score):
-                    best[end] = k, one
+        due, k = self._possible([self._due(k, 0, self.x.size) for k in range(self.scales.size)], 1.0)
+        if not due.size:
+            return best
+        found = self._compare(due, k)
+        above, _ = self.of.judge(found, self.z[k], self.base, ARRAYS)
+        for i in np.flatnonzero(above).tolist():
+            one = Contrast(
+                *(float(part[i]) for part in (found.score, found.shift, found.scatter, found.level))
+            )
+            end = int(due[i])
+            if end not in best or abs(one.score) > abs(best[end][1].score):
+                best[end] = int(k[i]), one
         return best
 
     def _cleared(self, start: int) -> int:
@@ -113,51 +108,68 @@ class _Scan:
         size, length = self.x.size, _CHUNK
         while start <= size:
             ends = np.arange(start, min(start + length, size + 1))
-            kept = np.zeros(ends.size, bool)
-            for k, n, first in self.scales:
-                kept |= self._stays(ends, k, n, first)
+            kept = self._kept(ends)
             if not kept.all():
                 return int(ends[np.argmin(kept)])
             start, length = start + length, 2 * length
         return size + 1
 
-    def _stays(self, ends: Int, k: int, n: int, first: int) -> Bool:
-        """Does the latest look of this scale keep an alarm up?"""
-        step = stride(n)
-        due = np.arange(ends[0] - ends[0] % step, ends[-1] + 1, step)
-        stays = np.zeros(due.size, bool)
-        maybe = np.flatnonzero(due >= first)
-        maybe = maybe[self._possible(due[maybe], k, n, bound("clear_frac"))]
-        if maybe.size:
-            stays[maybe] = self.of.judge(self._compare(due[maybe], n), k, self.base, ARRAYS)[1]
-        return np.asarray(stays[ends // step - due[0] // step])
+    def _kept(self, ends: Int) -> Bool:
+        """Does the latest look of any scale keep an alarm up?"""
+        dues = [self._due(k, int(ends[0]), int(ends[-1])) for k in range(self.scales.size)]
+        kept = np.zeros(ends.size, bool)
+        due, k = self._possible(dues, bound("clear_frac"))
+        if not due.size:
+            return kept
+        stays = self.of.judge(self._compare(due, k), self.z[k], self.base, ARRAYS)[1]
+        for end, n in zip(due[stays].tolist(), self.scales[k[stays]].tolist(), strict=True):
+            at = max(0, end - int(ends[0]))
+            kept[at : end - int(ends[0]) + stride(n)] = True
+        return kept
 
-    def _compare(self, due: Int, n: int) -> Contrast:
-        of = self.of
+    def _due(self, k: int, start: int, stop: int) -> Int:
+        """Ends of the looks of scale k up to `stop`, from the latest at `start` on."""
+        step = stride(int(self.scales[k]))
+        start = max(start - start % step, self.firsts[k] + -self.firsts[k] % step)
+        return np.arange(start, stop + 1, step)
+
+    def _compare(self, due: Int, k: Int) -> Contrast:
+        of, n = self.of, self.scales[k]
         begins = np.maximum(0, due - n - of.memory)
         return contrast(gather(self.sums, self.x, due, n, begins), ARRAYS, of.sign, of.lenient)
 
-    def _possible(self, due: Int, k: int, n: int, frac: float) -> Bool:
-        """May a look break `frac` of its bound? Never no where it does."""
-        of, total = self.of, self.sums[0]
+    def _possible(self, dues: list[Int], frac: float) -> tuple[Int, Int]:
+        """The looks that may break `frac` of their bound, all that do among them, and their scales."""
+        kept = [self._shifted(due, k, frac) for k, due in enumerate(dues)]
+        due, shift, mean = (np.concatenate([one[i] for one in kept]) for i in range(3))
+        k = np.repeat(np.arange(len(kept)), [one[0].size for one in kept])
+        n = self.scales[k]
+        r = due - n
+        s = np.maximum(0, r - self.of.memory)
+        m = r - s
+        of_x = mean * m
+        sxx = (m * m - 1.0) * m / 12.0
+        slope = (self.sums[2][r] - self.sums[2][s] - (s + 0.5 * (m - 1)) * of_x) / sxx
+        squares = self.sums[1][r] - self.sums[1][s]
+        residual = squares - of_x * mean - slope * slope * sxx
+        variance = np.maximum(residual - _ROUNDING * squares, 0.0) / (m - 2.0) * (1.0 - 1e-6)
+        least = np.maximum(self.z[k] ** 2 * (1.0 / n + 1.0 / m), self.of.min_sd**2) * variance
+        held = shift * shift >= frac * frac * least
+        return due[held], k[held]
+
+    def _shifted(self, due: Int, k: int, frac: float) -> tuple[Int, Float, Float]:
+        """The looks whose window lies on the side watched: their ends, the shift at most, the mean of the reference."""
+        of, n, total = self.of, int(self.scales[k]), self.sums[0]
         r = due - n
         s = np.maximum(0, r - of.memory)
-        m = r - s
-        of_x = total[r] - total[s]
-        mean, test = of_x / m, (total[due] - total[r]) / n
+        m, before = r - s, total[r]
+        mean, test = (before - total[s]) / m, (total[due] - before) / n
         if of.sign:
             half = s + m // 2
-            later = (total[r] - total[half]) / (r - half)
-            level = np.minimum(of.sign * mean, of.sign * later)
+            level = np.minimum(of.sign * mean, of.sign * ((before - total[half]) / (r - half)))
             shift: Any = of.sign * test - level
         else:
             shift = np.abs(test - mean)
         shift = shift + _ROUNDING * (np.abs(test) + np.abs(mean))
-        sxx = (m * m - 1.0) * m / 12.0
-        slope = (self.sums[2][r] - self.sums[2][s] - (s + 0.5 * (m - 1)) * of_x) / sxx
-        residual = self.sums[1][r] - self.sums[1][s] - of_x * mean - slope * slope * sxx
-        variance = np.maximum(residual, 0.0) / (m - 2.0) * (1.0 - 1e-6)
-        least = np.maximum(self.z[k] ** 2 * (1.0 / n + 1.0 / m), of.min_sd**2) * variance
-        return np.asarray(
-            (shift >= frac * of.min_effect) & (shift > 0) & (shift * shift >= frac * frac * least)
-        )
+        held = np.flatnonzero((shift > 0) & (shift >= frac * of.min_effect))
+        return due[held], shift[held], mean[held]

@@ -58,7 +58,7 @@ def cumulated(x: Float) -> Float:
     return out
 
 
-def gather(sums: Any, x: Any, end: Any, n: int, s: Any) -> Sums:
+def gather(sums: Any, x: Any, end: Any, n: Any, s: Any) -> Sums:
     """The sums of looks whose n values end before `end` and whose reference begins at `s`; off lists or arrays."""
     r, total, half = end - n, sums[0], n // 2
     m = r - s

@@ -17,7 +17,5 @@ def row_medians(rows: Float) -> Float:
     [2.5]
     """
     n = rows.shape[1]
-    if n % 2:
-        return np.asarray(np.partition(rows, n // 2, axis=1)[:, n // 2])
-    parted = np.partition(rows, (n // 2 - 1, n // 2), axis=1)
-    return np.asarray((parted[:, n // 2 - 1] + parted[:, n // 2]) / 2)
+    held = np.sort(rows, axis=1)  # for rows this short faster than to partition them
+    return np.asarray(held[:, n // 2] if n % 2 else (held[:, n // 2 - 1] + held[:, n // 2]) / 2)

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Column", "columns_of_rows", "plain_columns"]
+from trimtab.runs.metric_logs.blocks import Block, Column, blocks_of, column_of
+from trimtab.runs.metric_logs.raw import RawLog
+
+__all__ = ["columns_of_rows", "plain_columns"]
 
 Int = npt.NDArray[np.int64]
-Column = tuple[Int, npt.NDArray[np.float64]]
-"""Rows at which a metric is there, ascending, and its values."""
-
-
-class _Absent:
-    """The type of what stands where a row has no such key."""
-
-
-_ABSENT = _Absent()
-_NUMBERS = {float, int}
 
 
 def plain_columns(
-    steps: Sequence[int | None], rows: Sequence[Mapping[str, Any]], mapped: Mapping[str, str]
+    steps: Sequence[int | None], raw: RawLog, mapped: Mapping[str, str]
 ) -> tuple[Int, dict[str, Column]] | None:
-    """Steps and columns of rows in order, one a step, whose values of `mapped` (ours -> theirs) are all plain numbers.
+    """Steps and columns (`mapped`: ours -> theirs) of rows in order, one a step, that hold plain numbers there.
 
     None where a row must be dropped, moved or merged, or a value is anything else: null, text, a truth value, a list.
     """
@@ -34,24 +26,21 @@ def plain_columns(
         return None
     try:
         at = np.array(steps, np.int64)
-        if (at[1:] <= at[:-1]).any():
-            return None
-        found = {ours: _plain(rows, theirs) for ours, theirs in mapped.items()}
     except OverflowError:
         return None
-    columns = {ours: column for ours, column in found.items() if column is not None and column[0].size}
-    return None if None in found.values() else (at, columns)
-
-
-def _plain(rows: Sequence[Mapping[str, Any]], key: str) -> Column | None:
-    values = [row.get(key, _ABSENT) for row in rows]
-    kinds = set(map(type, values))
-    if kinds <= _NUMBERS:
-        return np.arange(len(values)), np.array(values, np.float64)
-    if not kinds <= _NUMBERS | {_Absent}:
+    if (at[1:] <= at[:-1]).any():
         return None
-    there = [i for i, value in enumerate(values) if value is not _ABSENT]
-    return np.array(there, np.int64), np.array([values[i] for i in there], np.float64)
+    blocks = raw.blocks or _picked(raw, mapped)
+    if blocks is None:
+        return None
+    columns = {ours: column_of(blocks, theirs) for ours, theirs in mapped.items()}
+    return at, {ours: column for ours, column in columns.items() if column is not None}
+
+
+def _picked(raw: RawLog, mapped: Mapping[str, str]) -> list[Block] | None:
+    """Blocks of what is mapped only: other values may be anything."""
+    wanted = set(mapped.values())
+    return blocks_of([{key: row[key] for key in row if key in wanted} for row in raw.rows], 0)
 
 
 def columns_of_rows(rows: Sequence[tuple[int, Mapping[str, float]]]) -> tuple[Int, dict[str, Column]]:

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.errors import MetricLogError
-from trimtab.runs.metric_logs.columns import Column, columns_of_rows, plain_columns
+from trimtab.runs.metric_logs.blocks import Column
+from trimtab.runs.metric_logs.columns import columns_of_rows, plain_columns
 from trimtab.runs.metric_logs.keys import check_mapping, choose, framework_named
 from trimtab.runs.metric_logs.nulls import settle_nulls
 from trimtab.runs.metric_logs.raw import RawLog, steps_of
@@ -57,11 +58,12 @@ def build_log(
     raw: RawLog, source: str, framework: str | None, mapping: Mapping[str, str] | None
 ) -> MetricLog:
     """Translate, sort and merge a raw log. MetricLogError when it has no step or no key that we know."""
-    if not raw.rows:
+    if not raw.num_rows:
         left = ", ".join(f"{count} {reason}" for reason, count in raw.excluded.items())
         raise MetricLogError(f"{source}: no row to read{f' ({left})' if left else ''}")
-    steps = steps_of(raw, source)
-    keys = _numeric(raw)
+    every = raw.keys()
+    steps = steps_of(raw, source, every)
+    keys = _numeric(raw, every)
     wanted = dict(mapping or {})
     check_mapping(wanted, keys)
     if framework is None:
@@ -77,7 +79,7 @@ def build_log(
             f"{source}: {'none of its numbers is known' if not framework else f'no key of {framework} in it'} "
             f"(it has: {shown}); name them with --map ours=theirs, the names are in docs/metric-logs.md"
         )
-    plain = plain_columns(steps, raw.rows, mapped)
+    plain = plain_columns(steps, raw, mapped)
     at, columns = columns_of_rows(_merged(raw, steps, mapped)) if plain is None else plain
     read = set(mapped.values())
     return MetricLog(
@@ -112,11 +114,11 @@ def number(value: Any) -> float | None:
         return _WORDS.get(str(value).strip().lower())
 
 
-def _numeric(raw: RawLog) -> list[str]:
+def _numeric(raw: RawLog, keys: list[str]) -> list[str]:
     """Keys under which some row has a number."""
-    open_keys = dict.fromkeys(raw.metric_keys())
+    open_keys = dict.fromkeys(raw.metric_keys(keys))
     order = list(open_keys)
-    good: set[str] = set()
+    good = set(order if raw.blocks else ())
     for row in raw.rows:
         if not open_keys:
             break
@@ -130,6 +132,7 @@ def _merged(
     raw: RawLog, steps: list[int | None], mapped: Mapping[str, str]
 ) -> list[tuple[int, dict[str, float]]]:
     """One row a step of our names; a number beats a null, and of two numbers the later one stands and is counted."""
+    raw.unpack()
     pairs = [(theirs, ours) for ours, theirs in mapped.items()]
     count: Counter[str] = raw.excluded
     table: dict[int, dict[str, float | None]] = {}
