@@ -142,7 +142,7 @@ class Pipeline:
     def ready(self, kind: str, family: str = "") -> bool:
         """Has any rule of this kind (and family) finished its baseline, so that its silence means something?
 
-        Where built-in rules of the kind have values, only they count: a bound of the user's is ready at the first value.
+        Where built-in rules of the kind have values, only they count: a bound of the user's needs few values.
         """
         done, seen = self._ready_rules(), {name for name, _ in self.seen}
         asked = {r.name for r in self.rules if r.kind == kind and family in ("", r.family)}

@@ -30,13 +30,20 @@ POLICY: tuple[Rule, ...] = (
         "The first steps of a run, whose KL begins at zero.", "house default", excuses=(_LEARNS,), weight=5.0,
     ),
     Rule(
-        "kl_break", "aggregate/kl", "all", "aggregate", "kl", "identity",
-        change(1, lenient=True, min_frac=0.15), "warning",
+        "kl_break", "aggregate/kl", "all", "aggregate", "kl", "log",
+        change(1, lenient=True, min_effect=bound("aggregate_growth")), "warning",
         "mean KL to the reference left its own trend upwards",
         "The whole policy is moving away from the reference faster than before.",
         "Raise the KL coefficient or lower the learning rate; check which slice carries it.",
         "A run that has just begun to learn: then the reward rises too, and this is information.", "house default",
         excuses=(_LEARNS,),
+    ),
+    Rule(
+        "kl_climb", "aggregate/kl", "all", "aggregate", "kl", "identity", change(1, lenient=True, min_frac=0.15), "info",
+        "mean KL to the reference climbs faster than its own line",
+        "Less than a jump: the policy leaves the reference at a new pace.",
+        "Compare with the reward and with the learning rate's schedule; look at which slice carries it.",
+        "Learning that speeds up.", "rlprobe ref_drift_asymmetry", weight=0.5,
     ),
     Rule(
         "kl_high", "aggregate/kl", "all", "aggregate", "kl", "identity", beyond("kl_high", 1, confirm=10), "warning",
