@@ -32,7 +32,7 @@ class Excursion(Scanner):
 
     >>> d = Excursion(sign=-1, factor=0.5)
     >>> [d.update(t, 0.8 + (t % 2) / 20 - (0.7 if t >= 20 else 0.0)).fired for t in range(30)].index(True)
-    23
+    24
     """
 
     carried: ClassVar[tuple[str, ...]] = (

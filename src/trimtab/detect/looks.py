@@ -24,7 +24,7 @@ def deviates(arl: float, scales: tuple[int, ...], sides: int) -> tuple[float, ..
     """The normal deviate each scale must exceed, for one false alarm in `arl` values.
 
     >>> [round(z, 2) for z in deviates(1e4, (8, 256), 1)]
-    [3.89, 3.29]
+    [3.89, 3.28]
     """
     levels = [min(0.05, max(1.0, n / 25.0) / (len(scales) * sides * arl)) for n in scales]
     return tuple(NormalDist().inv_cdf(1.0 - level) for level in levels)
