@@ -149,6 +149,8 @@ def to_ours(
     for key in sorted(keys - set(names)):
         if front and key.startswith(front) and key.endswith(back):
             part = key.removeprefix(front).removesuffix(back)
-            series[f"reward_part:{part}"] = [None if (v := row.get(key)) is None else float(v) for row in rows]
+            series[f"reward_part:{part}"] = [
+                None if (v := row.get(key)) is None else float(v) for row in rows
+            ]
             keys.remove(key)
     return [int(row["step"]) for row in rows], series, sorted(keys - set(names))

@@ -46,7 +46,9 @@ def _sick(rng: np.random.Generator, rule) -> np.ndarray:
     if isinstance(detector, Jump):
         return np.where(late, x + 10.0, x)
     if isinstance(detector, Plateau):
-        return np.where(late, 0.0, 0.0) + x + np.minimum(np.arange(STEPS) / (ONSET - detector.window + 60), 1.0)
+        return (
+            np.where(late, 0.0, 0.0) + x + np.minimum(np.arange(STEPS) / (ONSET - detector.window + 60), 1.0)
+        )
     if isinstance(detector, Trend):
         return x - np.where(late, 0.1 * (np.arange(STEPS) - ONSET), 0.0)
     sign = detector.sign or 1
@@ -66,7 +68,9 @@ def test_every_rule_fires_on_what_it_is_for_and_not_before(rule) -> None:
         pipeline.on_readings([Reading(rule.key, step, Window(step, step), where, value, 1000, 50)])
     mine = [alarm for alarm in pipeline.alarms if alarm.rule == rule.name]
     assert mine, "never fired"
-    assert ONSET <= mine[0].step <= ONSET + (105 if rule.name == "reward_part_idle" else 60)  # it waits for a hundred values
+    assert (
+        ONSET <= mine[0].step <= ONSET + (105 if rule.name == "reward_part_idle" else 60)
+    )  # it waits for a hundred values
     assert mine[0].slice == where
 
 

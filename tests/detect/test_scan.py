@@ -13,8 +13,8 @@ from trimtab.detect.growth import SustainedGrowth
 from trimtab.detect.joint import Joint, Member
 from trimtab.detect.jump import Jump
 from trimtab.detect.medians import row_medians
-from trimtab.detect.presence import Nonfinite, Silence
 from trimtab.detect.plateau import Plateau
+from trimtab.detect.presence import Nonfinite, Silence
 from trimtab.detect.spike import Spike
 from trimtab.detect.threshold import Threshold
 from trimtab.detect.trend_break import TrendBreak

@@ -16,7 +16,9 @@ CALM = Evidence(
 )  # fmt: skip
 
 
-def alarm(rule: str, step: int, severity: str = "warning", cleared: int | None = None, **changes: Any) -> Alarm:
+def alarm(
+    rule: str, step: int, severity: str = "warning", cleared: int | None = None, **changes: Any
+) -> Alarm:
     made = Alarm(rule=rule, step=step, since=step - 5, severity=severity, slice="all", readings=(), bound=1.0, why="", advice="", reference="")  # fmt: skip
     return replace(made, cleared=cleared, **changes)
 

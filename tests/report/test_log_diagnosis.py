@@ -12,6 +12,7 @@ import pytest
 
 from trimtab.cli import main
 from trimtab.measure.from_log import presence_of_log, series_of_log
+from trimtab.report.log_diagnosis import diagnose_log
 from trimtab.runs.metric_logs import read_metric_log
 
 
@@ -188,3 +189,26 @@ finally:
     )
     assert done.returncode in (0, 1), done.stderr
     assert int(done.stderr.split()[1]) < 200 * 1024, done.stderr  # kB
+
+
+def test_parts_of_the_reward_are_judged_where_there_are_two(tmp_path):
+    """TRL logs `rewards/<function>/mean`; one function alone is the reward itself."""
+    rng = np.random.default_rng(0)
+    rows = [
+        {"step": t, "reward": 0.6 + 0.02 * rng.normal(), "rewards/format/mean": 0.5 + 0.02 * rng.normal() + 0.3 * (t > 200),
+         "rewards/correct/mean": 0.7 + 0.02 * rng.normal() - 0.3 * (t > 200)}
+        for t in range(300)
+    ]  # fmt: skip
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = diagnose_log(path)
+    assert found.log.framework == "trl"
+    assert found.log.mapped["reward_part:correct"] == "rewards/correct/mean"
+    falls = [a for a in found.alarms if a.rule == "reward_part_falls"]
+    assert [(a.slice, 200 < a.step < 240) for a in falls[:1]] == [("reward/correct", True)]
+    path.write_text(
+        "".join(json.dumps({k: v for k, v in row.items() if "format" not in k}) + "\n" for row in rows)
+    )
+    alone = diagnose_log(path)
+    assert not [name for name in alone.log.mapped if name.startswith("reward_part")]
+    assert alone.not_run["reward_part_falls"].startswith("the log has no two parts of the reward")

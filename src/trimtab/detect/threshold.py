@@ -56,8 +56,14 @@ class Threshold(Scanner):
         margin = NormalDist().inv_cdf(1.0 - 1.0 / self.arl) * se if math.isfinite(se) else 0.0
         limit = self.limit + self.sign * margin
         back = self.limit if math.isnan(self.back) else self.back
-        found = self.edge.update(step, self.sign * (value - limit) > 0, self.sign * (value - back) <= 0, limit)
-        return found if self.count >= self.warmup or found.fired or found.cleared else replace(found, ready=False)
+        found = self.edge.update(
+            step, self.sign * (value - limit) > 0, self.sign * (value - back) <= 0, limit
+        )
+        return (
+            found
+            if self.count >= self.warmup or found.fired or found.cleared
+            else replace(found, ready=False)
+        )
 
     def scan(self, steps: Int, values: Float) -> Edges:
         """`update` for a whole series at once."""
@@ -72,4 +78,6 @@ class Threshold(Scanner):
     @property
     def now(self) -> Decision:
         """Ready after `warmup` values, or when it has fired."""
-        return Decision(self.count >= self.warmup or self.edge.active, self.edge.active, since=self.edge.since)
+        return Decision(
+            self.count >= self.warmup or self.edge.active, self.edge.active, since=self.edge.since
+        )

@@ -103,7 +103,9 @@ def _most_at_once(serious: list[Alarm]) -> list[Alarm]:
     for alarm in sorted(serious, key=lambda a: a.step):
         if alarm.rule == "nonfinite":  # exact: it needs no second voice
             return [alarm]
-        standing = [a for a in serious if a.step <= alarm.step and (a.cleared is None or a.cleared >= alarm.step)]
+        standing = [
+            a for a in serious if a.step <= alarm.step and (a.cleared is None or a.cleared >= alarm.step)
+        ]
         needed = "unhealthy_critical" if any(a.severity == "critical" for a in standing) else "unhealthy"
         if len({a.rule for a in standing}) >= bound(needed):
             return sorted(standing, key=lambda a: -a.step)

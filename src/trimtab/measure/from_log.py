@@ -42,7 +42,10 @@ def presence_of_log(log: MetricLog) -> Presence:
 
 def series_of_log(log: MetricLog) -> dict[tuple[str, str], tuple[Int, Float]]:
     """(reading key, slice) -> the steps a metric was logged at, and its values there, NaN included."""
-    return {
-        (f"aggregate/{name}", "all"): (log.steps[places], values)
-        for name, (places, values) in log.columns.items()
-    }
+    return {_place(name): (log.steps[places], values) for name, (places, values) in log.columns.items()}
+
+
+def _place(name: str) -> tuple[str, str]:
+    """Key and slice of a metric's reading: a part of the reward has a slice of its own."""
+    part = name.removeprefix("reward_part:")
+    return (f"aggregate/{name}", "all") if part == name else ("reward_part/mean", f"reward/{part}")

@@ -12,7 +12,13 @@ from trimtab.report.html_parts import Run, escape, heading, icon, integer, label
 
 __all__ = ["alarms", "verdicts", "warnings"]
 
-_HEADLINES = {"healthy": "Healthy", "alarms": "Alarms", "unhealthy": "Unhealthy", "blind": "Blind", "not judged yet": "Not judged yet"}
+_HEADLINES = {
+    "healthy": "Healthy",
+    "alarms": "Alarms",
+    "unhealthy": "Unhealthy",
+    "blind": "Blind",
+    "not judged yet": "Not judged yet",
+}
 
 
 def verdicts(runs: Sequence[Run]) -> str:

@@ -79,6 +79,8 @@ def _lacks(key: str) -> str:
     what = READINGS[key].what
     if family == "aggregate":
         return f"the log has no `{name}` ({what}); name its key with --map {name}=KEY"
+    if family == "reward_part":
+        return "the log has no two parts of the reward (TRL: rewards/<name>/mean)"
     return f"needs the tokens' log-probabilities, which no metrics log holds ({what}); watch the run itself"
 
 

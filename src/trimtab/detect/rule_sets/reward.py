@@ -62,7 +62,7 @@ REWARD: tuple[Rule, ...] = (
         "rldoctor reward_composition", weight=0.5,
     ),
     Rule(
-        "reward_plateau", "aggregate/reward", "all", "aggregate", "plateau", "identity", lambda arl: Plateau(), "info",
+        "reward_plateau", "aggregate/reward", "all", "aggregate", "plateau", "identity", lambda _: Plateau(), "info",
         "the reward hardly rose over 128 steps, against its best 128 before", "Learning is over, or stuck.",
         "Look at groups without variance, at entropy and at the clip fraction; change tasks or end the run.",
         "A reward at its maximum.", "house default", weight=0.5,
