@@ -40,6 +40,8 @@ from trimtab.records import Alarm, Reading, Window
 
 PER = 10_000
 FAMILY = {rule.name: rule.family for rule in RULES}
+FAMILIES = {rule.name: (rule.family, *rule.also) for rule in RULES}
+"""As with the peers' rules (`peers/families.py`), a rule may speak for more than one."""
 KIND = {rule.name: rule.kind for rule in RULES}
 
 
@@ -53,7 +55,7 @@ def alarms_of(log: Log) -> list[Alarm]:
 def answer(name: str, alarms: Iterable[Alarm], seconds: float) -> dict[str, Any]:
     """The same shape as a peer's answer."""
     findings = [
-        {"rule": a.rule, "severity": a.severity, "step": a.step, "families": (FAMILY.get(a.rule, ""),)} for a in alarms
+        {"rule": a.rule, "severity": a.severity, "step": a.step, "families": FAMILIES.get(a.rule, ())} for a in alarms
     ]  # fmt: skip
     return {"id": name, "findings": findings, "seconds": seconds}
 
@@ -221,12 +223,22 @@ def diagnose_10k() -> tuple[float, float]:
     return min(s for s, _ in runs), max(mb for _, mb in runs)
 
 
+def place(name: str) -> tuple[str, str]:
+    """Key and slice of a series in the peers' form.
+
+    >>> place("kl"), place("reward_part:format")
+    (('aggregate/kl', 'all'), ('reward_part/mean', 'reward/format'))
+    """
+    _, colon, part = name.partition(":")
+    return ("reward_part/mean", f"reward/{part}") if colon else (f"aggregate/{name}", "all")
+
+
 def ours_on(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """trimtab's answers to logs in the peers' form."""
     answers = []
     for row in rows:
         series = {
-            (f"aggregate/{name}", "all"): ([s for s, v in zip(row["steps"], values, strict=True) if v is not None],
+            place(name): ([s for s, v in zip(row["steps"], values, strict=True) if v is not None],
                                            [v for v in values if v is not None])
             for name, values in row["series"].items()
         }  # fmt: skip

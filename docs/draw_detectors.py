@@ -49,10 +49,10 @@ class Trace:
     last: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.last = max((steps[-1] for steps, _ in self.series.values() if steps), default=0)
+        self.last = max((steps[-1] for steps, _ in self.series.values() if len(steps)), default=0)
         for name, members in FAMILIES.items():
             steps, values = Joint(members).scan(self.series)
-            if steps:
+            if len(steps):
                 self.series[f"joint/{name}", "all"] = steps, values
 
     def of(self, rule: Rule) -> Iterator[str]:

@@ -17,6 +17,7 @@ from trimtab.detect.change import SCALES, Change
 from trimtab.detect.excursion import Excursion
 from trimtab.detect.growth import SustainedGrowth
 from trimtab.detect.joint import FAMILIES
+from trimtab.detect.plateau import Plateau
 from trimtab.detect.rule import Excuse, Rule, split
 from trimtab.detect.rule_sets.environment import ENVIRONMENT
 from trimtab.detect.rule_sets.mismatch import MISMATCH
@@ -28,6 +29,7 @@ from trimtab.detect.rule_sets.together import TOGETHER
 from trimtab.detect.rules import RULES, STREAM_RULES
 from trimtab.detect.spike import Jump, Spike
 from trimtab.detect.threshold import Threshold
+from trimtab.detect.trend import Trend
 from trimtab.detect.trend_break import TrendBreak
 
 PAGE = Path(__file__).with_name("detectors.md")
@@ -123,9 +125,14 @@ def detector(rule: Rule) -> str:
     if isinstance(one, TrendBreak):
         return f"break from the line through the last {one.baseline} values, at least {math.exp(one.min_effect):.3g}x, {one.confirm} in a row"
     if isinstance(one, Spike):
-        return f"spike, after {one.warmup} values"
+        most = f", or {one.ratio:g}x the median" if math.isfinite(one.ratio) else ""
+        return f"spike, after {one.warmup} values{most}"
     if isinstance(one, Jump):
         return f"jump by {one.factor:g}x the range of a plateau of {one.plateau} values"
+    if isinstance(one, Trend):
+        return f"trend {'up' if one.sign > 0 else 'down'} over {one.window} values, Mann-Kendall"
+    if isinstance(one, Plateau):
+        return f"plateau: {one.window} values that can have risen by {one.gain:g} of the best {one.window} at most"
     raise TypeError(f"{rule.name}: no words for {type(one).__name__}")
 
 

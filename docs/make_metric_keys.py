@@ -24,6 +24,10 @@ def table() -> str:
         lines.append(
             f"| `{name}` | {_cell(METRICS[f'aggregate/{name}'].what)} | {'; '.join(cells) or '(by `--map` only)'} |"
         )
+    parts = [f"{f.name}: `{f.parts}`" for f in others if f.parts]
+    lines.append(
+        f"| `reward_part/mean` of slice `reward/<name>` | a part of the reward, where there are two or more | {'; '.join(parts)} |"
+    )
     lines += ["", "| framework | tables read at | prefixes that are dropped |", "|---|---|---|"]
     lines += [
         f"| {f.name} | {f.versions} | {', '.join(f'`{p}`' for p in f.prefixes) or 'none'} |"

@@ -33,7 +33,7 @@ def test_a_lost_alarm_file_hides_no_alarm(tmp_path, damage):
         path.unlink()
     else:
         path.write_text("X" + path.read_text())
-    assert verdict(folder)[0] == "alarms"
+    assert verdict(folder)[0] == "unhealthy"
     assert any(alarm.rule == "post_tool_tail_growth" for alarm in load_view(folder).alarms)
 
 

@@ -57,7 +57,7 @@ def test_growth_that_the_averages_show_is_not_called_hidden(tmp_path):
 def test_the_text_form_says_the_same(tmp_path):
     done = cli("diagnose", write_run(tmp_path / "run", steps=40, grow_from=25))
     assert done.returncode == 1
-    assert "ALARMS" in done.stdout
+    assert "UNHEALTHY" in done.stdout
     assert "post_tool_tail_growth in post_tool" in done.stdout
     assert "Traceback" not in done.stderr
 
@@ -88,7 +88,7 @@ def test_one_nan_is_a_critical_alarm_of_its_own(tmp_path, column):
             fired = run.flush(step) if run.observe(batch) is None else []
             assert [(a.rule, a.slice) for a in fired] == ([("nonfinite", column)] if step == 12 else [])
     view = load_view(tmp_path / "run")
-    assert view.verdict.word == "alarms"
+    assert view.verdict.word == "unhealthy"
     assert view.series("drift/p99", "post_tool")[-1].window.last > 12  # measuring goes on
 
 
@@ -248,7 +248,7 @@ def test_the_cost_of_watching_is_in_the_run(tmp_path):
 def test_payload_is_plain_json_and_complete(tmp_path):
     view = load_view(write_run(tmp_path / "run", steps=40, grow_from=25))
     run = json.loads(json.dumps(build_payload([view])))["runs"][0]
-    assert run["verdict"] == "alarms"
+    assert run["verdict"] == "unhealthy"
     tail = {(line["slice"], line["quantity"]): line for line in run["tail"]}
     assert len(tail["post_tool", "drift p99"]["value"]) >= 35
     windows = {(c["slice"], c["window"]): c for c in run["cdf"]}

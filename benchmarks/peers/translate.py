@@ -11,8 +11,8 @@ that. The last two differ: `None` leaves the key out, NaN is handed on, since a 
 * rlprobe reads non-finite gradients from `nan_count` and `inf_count`: filled from `grad_norm` and `loss` where either is such.
 * rlwatch also takes raw rewards; a log has none, so its test for two modes of reward cannot run. It stores further keywords
   without looking at them, hence they are not sent.
-* Reward components and KL by position have no name among ours, so rldoctor's `reward_composition`, rlprobe's FORMAT_GAMING and
-  REF_POLICY_DRIFT_ASYMMETRY never run here; nor does the part of REWARD_HACK_LENGTH that reads samples.
+* Parts of the reward are `reward_part:<name>` among ours. KL by position has no name among ours, so rlprobe's
+  REF_POLICY_DRIFT_ASYMMETRY never runs here; nor does the part of REWARD_HACK_LENGTH that reads samples.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 __all__ = [
     "FROM_PEER",
+    "PARTS",
     "PEERS",
     "TO_PEER",
     "rldoctor_rows",
@@ -45,6 +46,7 @@ _NAMES: dict[str, tuple[str | None, str | None, str | None]] = {
     "zero_std_frac": ("frac_reward_zero_std", "zero_variance_group_frac", None),
     "held_out_reward": ("eval/accuracy", None, None),
     "kl": ("kl", "kl_mean", "kl_divergence"),
+    "kl_max": (None, "kl_max", None),
     "ratio_p95": (None, "ratio_p95", None),
     "entropy": ("entropy", "entropy_mean", "entropy"),
     "clip_frac": ("clip_ratio/region_mean", "clip_fraction", "clip_fraction"),
@@ -76,6 +78,10 @@ FROM_PEER = {peer: {theirs: ours for ours, theirs in names.items()} for peer, na
 """Peer -> the peer's name -> ours, for the peers' own scenarios."""
 
 
+PARTS = {"rldoctor": ("rewards/", "/mean"), "rlprobe": ("reward_component.", "")}
+"""Peer -> what stands before and after the name of a part of the reward; a part of ours is `reward_part:<name>`."""
+
+
 def untaken(peer: str, series: Series) -> list[str]:
     """Our names in `series` that this peer has no name for."""
     return sorted(set(series) - set(TO_PEER[peer]))
@@ -88,6 +94,9 @@ def _rows(peer: str, steps: Sequence[int], series: Series) -> list[dict[str, Any
         if len(values) != len(steps):
             raise ValueError(f"series {name!r} has {len(values)} entries for {len(steps)} steps")
     taken = [(names[name], values) for name, values in series.items() if name in names]
+    front, back = PARTS.get(peer, ("", ""))
+    parts = {name.removeprefix("reward_part:"): values for name, values in series.items() if ":" in name}
+    taken += [(f"{front}{name}{back}", values) for name, values in parts.items() if front]
     return [{theirs: float(v[i]) for theirs, v in taken if v[i] is not None} for i in range(len(steps))]  # type: ignore[arg-type]
 
 
@@ -130,10 +139,18 @@ def to_ours(
     Keys that hold nothing in any row are not listed.
     """
     names = FROM_PEER[peer]
+    front, back = PARTS.get(peer, ("", ""))
     keys = {key for row in rows for key, value in row.items() if value is not None and key != "step"}
     series = {
         names[k]: [None if (v := row.get(k)) is None else float(v) for row in rows]
         for k in sorted(keys)
         if k in names
     }
+    for key in sorted(keys - set(names)):
+        if front and key.startswith(front) and key.endswith(back):
+            part = key.removeprefix(front).removesuffix(back)
+            series[f"reward_part:{part}"] = [
+                None if (v := row.get(key)) is None else float(v) for row in rows
+            ]
+            keys.remove(key)
     return [int(row["step"]) for row in rows], series, sorted(keys - set(names))

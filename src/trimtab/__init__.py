@@ -6,15 +6,23 @@
     run.observe(loss_mask=..., logprobs=..., ref_logprobs=...)
     run.flush(step, metrics={"reward": 0.4})
 
-Importing this loads NumPy and the standard library only; trainers live in `trimtab.adapters`.
+Importing this loads next to nothing: each name brings its module when it is first used, so that a command
+pays for what it needs only. Trainers live in `trimtab.adapters`.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from trimtab._version import __version__
-from trimtab.capture import token_batch
-from trimtab.errors import BatchError, RunError, SummaryError, TrimtabError, UnsupportedError
-from trimtab.records import Alarm, Convention, Reading, TokenBatch
-from trimtab.traces.tool_call import ToolCall
-from trimtab.watch import Run, open_run
+
+if TYPE_CHECKING:
+    from trimtab.capture import token_batch
+    from trimtab.errors import BatchError, RunError, SummaryError, TrimtabError, UnsupportedError
+    from trimtab.records import Alarm, Convention, Reading, TokenBatch
+    from trimtab.traces.tool_call import ToolCall
+    from trimtab.watch import Run, open_run
 
 __all__ = [
     "Alarm",
@@ -32,3 +40,24 @@ __all__ = [
     "open_run",
     "token_batch",
 ]
+
+_HOME = {
+    "token_batch": "trimtab.capture",
+    **dict.fromkeys(("BatchError", "RunError", "SummaryError", "TrimtabError", "UnsupportedError"), "trimtab.errors"),
+    **dict.fromkeys(("Alarm", "Convention", "Reading", "TokenBatch"), "trimtab.records"),
+    "ToolCall": "trimtab.traces.tool_call",
+    **dict.fromkeys(("Run", "open_run"), "trimtab.watch"),
+}  # fmt: skip
+"""Public name -> the module that defines it."""
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, on first use (PEP 562)."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'trimtab' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

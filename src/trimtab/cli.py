@@ -9,15 +9,16 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trimtab._version import __version__
 from trimtab.errors import MetricLogError, TrimtabError
-from trimtab.report.diagnosis import diagnosis, diagnosis_lines
 from trimtab.report.inert import inert
-from trimtab.report.view import load_view
+
+if TYPE_CHECKING:
+    from trimtab.detect.rule import Rule
 
 __all__ = ["app", "main"]
 
@@ -69,12 +70,17 @@ def diagnose(
 ) -> None:
     """Verdict, alarms and what was not observed, of a run folder or of another trainer's metrics log (docs/metric-logs.md).
 
-    Exit code: 0 healthy, 1 alarms, 2 bad input, blind or not judged yet.
+    Exit code: 0 healthy, 1 alarms or unhealthy, 2 bad input, blind or not judged yet.
     """
-    from trimtab.detect.user_rules import load_rules
+    extra: tuple[Rule, ...] = ()
+    if rules is not None:
+        from trimtab.detect.user_rules import load_rules
 
-    extra = load_rules(rules) if rules is not None else ()
+        extra = load_rules(rules)
     if (path / "run.json").is_file() and framework is None and format is None and not mapping:
+        from trimtab.report.diagnosis import diagnosis, diagnosis_lines
+        from trimtab.report.view import load_view
+
         found = diagnosis(load_view(path, extra))
         lines = diagnosis_lines
     else:
@@ -110,6 +116,7 @@ def report(
     """Write one offline HTML page about one run, or comparing several."""
     from trimtab.report.html import write_html
     from trimtab.report.payload import build_payload
+    from trimtab.report.view import load_view
 
     try:
         write_html(build_payload([load_view(run) for run in runs], title), output)
@@ -129,6 +136,7 @@ def watch(
 
     from trimtab.report.live import live_state
     from trimtab.report.terminal import follow, render
+    from trimtab.report.view import load_view
 
     views = [load_view(run) for run in runs]
 
@@ -159,9 +167,25 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
+def _plainly(arguments: list[str]) -> None:
+    """`diagnose PATH [--json]`, the usual call, leaves here: building typer's parsers takes longer than to read most logs."""
+    if (
+        len(arguments) < 2
+        or arguments[0] != "diagnose"
+        or arguments[1][:1] in ("", "-")
+        or arguments[2:] not in ([], ["--json"])
+    ):
+        return
+    try:
+        diagnose(Path(arguments[1]), as_json=len(arguments) == 3)
+    except typer.Exit as left:
+        sys.exit(left.exit_code)
+
+
 def main() -> None:
     """Entry point: TrimtabError becomes one line and exit code 2."""
     try:
+        _plainly(sys.argv[1:])
         app()
     except TrimtabError as error:
         print(f"trimtab: {inert(str(error))}", file=sys.stderr)

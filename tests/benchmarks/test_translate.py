@@ -57,13 +57,16 @@ def test_a_series_of_another_length_is_refused() -> None:
 
 
 def test_rows_of_a_peer_come_back_in_our_names_and_the_rest_is_listed() -> None:
-    rows = [{"step": 0, "kl": 0.1, "rewards/format/mean": 1.0}, {"step": 1, "kl": 0.2, "eval/accuracy": 0.5}]
+    rows = [
+        {"step": 0, "kl": 0.1, "rewards/format/mean": 1.0, "odd": 3.0},
+        {"step": 1, "kl": 0.2, "eval/accuracy": 0.5},
+    ]
     steps, series, unmapped = to_ours("rldoctor", rows)
     assert steps == [0, 1]
-    assert series == {"kl": [0.1, 0.2], "held_out_reward": [None, 0.5]}
-    assert unmapped == ["rewards/format/mean"]
+    assert series == {"kl": [0.1, 0.2], "held_out_reward": [None, 0.5], "reward_part:format": [1.0, None]}
+    assert unmapped == ["odd"]
     assert rldoctor_rows(steps, series) == [
-        {"step": 0, "kl": 0.1},
+        {"step": 0, "kl": 0.1, "rewards/format/mean": 1.0},
         {"step": 1, "kl": 0.2, "eval/accuracy": 0.5},
     ]
 

@@ -99,7 +99,7 @@ def test_a_whole_series_at_once_gives_the_answers_of_the_stream(sign, lenient) -
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.8])
 @pytest.mark.parametrize("tails", [0.0, 3.0])
 def test_false_alarms_of_a_change_stay_within_the_budget(phi, tails) -> None:
-    """60 series of 1,000 values, a budget of one alarm in 1,000: at most 60 expected; a Poisson 99.9 % margin on top."""
+    """60 series of 1,000 values, a budget of one alarm in 1,000: at most 60."""
     rng = np.random.default_rng(11)
     count = sum(
         sum(
@@ -108,8 +108,7 @@ def test_false_alarms_of_a_change_stay_within_the_budget(phi, tails) -> None:
         )
         for _ in range(60)
     )
-    assert count <= scipy.stats.poisson.ppf(0.999, 60)
-    assert count <= 60, "measured far below, in fact"
+    assert count <= 60, "the budget itself: measured far below, in fact"
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.5])
@@ -247,3 +246,16 @@ def test_history_tells_movement_from_rest() -> None:
     flat = History(list(range(100)), [0.5] * 100)
     assert not flat.settled(99), "it has not risen"
     assert math.isnan(moved([1.0], [2.0, 3.0]))
+
+
+def test_a_log_and_a_stream_agree_on_what_is_settled_beyond_what_the_stream_holds() -> None:
+    """A rise that lies more than a thousand values back is no rise of late, whichever way the values came."""
+    values = np.r_[np.linspace(0.1, 1.0, 300), np.full(2700, 1.0)]
+    stream, log = History(), History()
+    log.fill(np.arange(3000), values)
+    for t, v in enumerate(values.tolist()):
+        stream.add(t, v)
+        if t % 50 == 0:
+            assert stream.settled(t) == log.settled(t), t
+    assert log.settled(700)
+    assert not log.settled(2999)

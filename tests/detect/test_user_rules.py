@@ -224,11 +224,16 @@ def test_a_rule_without_input_is_named(tmp_path) -> None:
 
 
 def test_a_bound_of_the_user_does_not_end_the_wait_for_the_built_in_rules(tmp_path) -> None:
-    (mine,) = load_rules(file_of(tmp_path, one(metric="reward")))
+    (mine,) = load_rules(file_of(tmp_path, one(metric="loss")))
     pipeline = Pipeline((*RULES, mine))
-    pipeline.on_readings([Reading("aggregate/reward", 0, Window(0, 0), "all", 0.5, 0, 0)])
+    for step in range(int(bound("baseline"))):
+        assert mine.name not in pipeline.judged()
+        pipeline.on_readings([Reading("aggregate/loss", step, Window(step, step), "all", 0.5, 0, 0)])
+        pipeline.on_readings(
+            [Reading("aggregate/kl", step, Window(step, step), "all", 0.5, 0, 0)] * (step == 0)
+        )
     assert mine.name in pipeline.judged()
-    assert not pipeline.ready("aggregate")
+    assert not pipeline.ready("aggregate")  # the built-in rules on kl have seen one value
 
 
 def test_the_header_round_trips_and_a_damaged_one_is_a_gap(tmp_path) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from trimtab.cli import main
-from trimtab.measure.from_log import readings_of_log
+from trimtab.measure.from_log import presence_of_log, series_of_log
+from trimtab.report.log_diagnosis import diagnose_log
 from trimtab.runs.metric_logs import read_metric_log
 
 
@@ -109,6 +110,17 @@ def test_options_reach_the_reader(tmp_path, capsys, monkeypatch):
     assert (found["framework_why"], found["mapped"]["loss"]) == ("ours: as asked for", "zorp")
 
 
+def test_the_usual_call_says_what_the_parsed_one_says(tmp_path, capsys, monkeypatch):
+    """`diagnose PATH` and `diagnose PATH --json` do without typer's parsers."""
+    path = write(
+        tmp_path / "m.jsonl", reward=lambda step: 0.5 + 0.01 * math.sin(step) - (0.4 if step > 80 else 0)
+    )
+    assert run(capsys, monkeypatch, path) == run(capsys, monkeypatch, path, "--format", "jsonl")
+    assert run(capsys, monkeypatch, path, "--json") == run(capsys, monkeypatch, "--json", path)
+    assert run(capsys, monkeypatch, path, "--json")[0] == 1
+    assert run(capsys, monkeypatch, path, "--jsno")[0] == 2
+
+
 @pytest.mark.parametrize(
     "wrong", [["--framework", "keras"], ["--format", "xls"], ["--map", "reward"], ["--map", "kl=x"]]
 )
@@ -130,13 +142,33 @@ def test_rubbish_is_one_line_and_exit_code_2(tmp_path, capsys, monkeypatch, cont
     assert "bug of ours" not in err
 
 
-def test_readings_carry_no_tokens_and_name_their_key(tmp_path):
-    log = read_metric_log(write(tmp_path / "m.jsonl", n=3))
-    step = list(readings_of_log(log))[2]
-    reading = {reading.key: reading for reading in step.readings}["aggregate/length"]
-    assert (reading.step, reading.window, reading.slice, reading.value) == (2, (2, 2), "all", 100.0)
-    assert (reading.n_tokens, reading.n_trajectories, reading.status) == (0, 0, "ok")
-    assert reading.reference == "trl: completions/mean_length"
+def test_the_series_of_a_log_keep_gaps_and_what_is_no_number(tmp_path):
+    path = write(tmp_path / "m.jsonl", n=30, kl=lambda step: math.nan if step == 4 else 0.1, entropy=None)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    del rows[7]["grad_norm"]
+    rows[9]["held_out_reward"] = 0.5
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    log = read_metric_log(path, framework="ours", mapping={"length": "completions/mean_length"})
+    series, seen = series_of_log(log), presence_of_log(log)
+    assert series["aggregate/grad_norm", "all"][0].tolist() == [*range(7), *range(8, 30)]
+    assert series["aggregate/length", "all"][1].tolist() == [100.0] * 30
+    assert np.flatnonzero(np.isnan(series["aggregate/kl", "all"][1])).tolist() == [4]
+    assert seen.steps.tolist() == list(range(30))
+    assert {name: places.tolist() for name, places in seen.nonfinite.items()} == {"metrics/kl": [4]}
+    assert seen.arrived["metrics/grad_norm"].size == 29
+    assert "metrics/held_out_reward" not in seen.arrived, "an evaluation comes when it is due"
+    assert log.rows[9][1]["held_out_reward"] == 0.5
+
+
+def test_wild_values_that_were_drawn_in_are_counted(tmp_path, capsys, monkeypatch):
+    path = write(
+        tmp_path / "m.jsonl",
+        reward=lambda step: 0.5 + 0.01 * math.sin(step) + (9.0 if step in (60, 90) else 0.0),
+    )
+    _, out, _ = run(capsys, monkeypatch, path, "--json")
+    assert json.loads(out)["drawn_in"]["reward_drop"] == 2
+    _, out, _ = run(capsys, monkeypatch, path)
+    assert "reward_drop 2" in next(line for line in out.splitlines() if line.startswith("  drawn in"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -157,3 +189,26 @@ finally:
     )
     assert done.returncode in (0, 1), done.stderr
     assert int(done.stderr.split()[1]) < 200 * 1024, done.stderr  # kB
+
+
+def test_parts_of_the_reward_are_judged_where_there_are_two(tmp_path):
+    """TRL logs `rewards/<function>/mean`; one function alone is the reward itself."""
+    rng = np.random.default_rng(0)
+    rows = [
+        {"step": t, "reward": 0.6 + 0.02 * rng.normal(), "rewards/format/mean": 0.5 + 0.02 * rng.normal() + 0.3 * (t > 200),
+         "rewards/correct/mean": 0.7 + 0.02 * rng.normal() - 0.3 * (t > 200)}
+        for t in range(300)
+    ]  # fmt: skip
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = diagnose_log(path)
+    assert found.log.framework == "trl"
+    assert found.log.mapped["reward_part:correct"] == "rewards/correct/mean"
+    falls = [a for a in found.alarms if a.rule == "reward_part_falls"]
+    assert [(a.slice, 200 < a.step < 240) for a in falls[:1]] == [("reward/correct", True)]
+    path.write_text(
+        "".join(json.dumps({k: v for k, v in row.items() if "format" not in k}) + "\n" for row in rows)
+    )
+    alone = diagnose_log(path)
+    assert not [name for name in alone.log.mapped if name.startswith("reward_part")]
+    assert alone.not_run["reward_part_falls"].startswith("the log has no two parts of the reward")

@@ -119,6 +119,23 @@ BOUNDS: dict[str, Bound] = {
     "kl_floor": Bound(
         2.0, "nats, mean KL a token", "pilot, tuning half: healthy runs without staleness end below it but for one; collapses pass 5", HOUSE
     ),
+    "kl_high": Bound(
+        3.0, "nats, mean KL a token", "20-fold on average; healthy pilot runs end below 2 but for one", HOUSE
+    ),
+    "spike_ratio": Bound(20.0, "times the median", "whatever the run has thrown before, one step of twenty medians is worth a look", HOUSE),
+    "length_growth": Bound(math.log(2.0), "log of a ratio", "responses twice as long as at the start", HOUSE),
+    "reward_part_idle": Bound(0.05, "1", "a part of the reward that is earned less than once in twenty", HOUSE),
+    "arl_evaluations": Bound(
+        10_000.0, "evaluations between false alarms",
+        "evaluations are so few that one in 10,000 of them is one in 100,000 steps and more", HOUSE,
+    ),
+    "plateau_gain": Bound(
+        0.25, "share of the best rise over 128 values so far", "a line that can have risen by less has all but stopped", HOUSE
+    ),
+    "unhealthy": Bound(
+        4.0, "rules in alarm at the same time", "none of 200 healthy generated logs of 600 steps (tuning half) had so many at once", HOUSE
+    ),
+    "unhealthy_critical": Bound(2.0, "rules in alarm at the same time", "where one of them is critical; as above", HOUSE),
     "surge": Bound(4.0, "ratio", "growth within a hundred windows that no healthy run of the pilot showed", HOUSE),
     "drift_floor": Bound(
         0.5, "nats, p95 of |drift|", "half a nat at p95: healthy pilot runs at 2e-4 end below it in text and constrained tools", HOUSE
@@ -129,6 +146,7 @@ BOUNDS: dict[str, Bound] = {
     ),
     "clip_frac": Bound(0.2, "share", "20 % with several epochs a batch", "Hilton et al. 2021, arXiv 2110.00641"),
     "zero_std_frac": Bound(0.8, "share of groups", "four of five groups give no gradient", HOUSE),
+    "zero_std_note": Bound(0.6, "share of groups", "three of five groups give no gradient", HOUSE),
     "reward_length_corr": Bound(0.6, "1", "|r| above which the peers call it hacking", "post-training-toolkit 7ab9855"),
     "truncated_frac": Bound(0.3, "share", "three of ten responses are cut", HOUSE),
     "tool_failure_frac": Bound(0.2, "share of calls", "one call in five", "post-training-toolkit 7ab9855"),

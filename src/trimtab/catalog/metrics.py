@@ -24,6 +24,7 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "correct_logp": ("mean log-probability a token of correct responses", "nats", "down is bad", "LLD, arXiv 2512.04220"),
     # policy
     "kl": ("mean KL(pi_theta || pi_ref), k3 over all gradient tokens, or the trainer's own", "nats", "up is bad", "every dashboard"),
+    "kl_max": ("largest KL to the reference of a token of the step", "nats", "up is bad", "rlprobe kl_max"),
     "policy_kl": ("KL(pi_old || pi_theta): how far the policy moved since sampling, as the trainer logs it", "nats", "up is bad", "verl actor/ppo_kl"),
     "mismatch_kl": ("KL(mu || pi_old) by k3: the engines' disagreement, as the trainer logs it", "nats", "up is bad", "verl rollout_corr/k3_kl"),
     "mismatch_abs": ("mean |log pi_old - log mu|, or of probabilities, as the trainer logs it", "nats or 1", "up is bad", "TRL sampling/sampling_logp_difference/mean"),

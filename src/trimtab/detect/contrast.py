@@ -18,8 +18,6 @@ import numpy as np
 
 __all__ = ["ARRAYS", "FLOATS", "Contrast", "Sums", "contrast"]
 
-Any_ = Any  # a float, or an array of looks
-
 
 @dataclass
 class Sums:

@@ -2,7 +2,7 @@
 
 Both work on one-step prediction errors of an AR(1) fit to the baseline, so that autocorrelation does not pass for a change.
 The threshold for a wanted run length is Siegmund's (1985): ARL = (exp(2 k b) - 2 k b - 1) / (2 k^2), b = h + 1.166.
-It holds for independent normal errors; heavy tails are drawn in to four deviations.
+It holds for independent normal errors; heavy tails are drawn in to four deviations, and `num_drawn` counts how often.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import ClassVar
 
 from trimtab.catalog import bound
 from trimtab.detect.detector import Decision
+from trimtab.detect.scanner import Carried
 
 __all__ = ["Cusum", "PageHinkley", "siegmund"]
+
+
+_LIMIT = 4.0  # deviations
 
 
 def siegmund(arl: float, k: float) -> float:
@@ -39,7 +43,7 @@ def _run_length(h: float, k: float) -> float:
 
 
 @dataclass
-class Cusum:
+class Cusum(Carried):
     """Fires when the errors' cumulative sum above (`sign` +1) or below (-1) the baseline exceeds the budget's threshold.
 
     `shift` is the change to be found fastest, in standard deviations of the errors; k is half of it. After an alarm the
@@ -51,12 +55,16 @@ class Cusum:
     31
     """
 
+    carried: ClassVar[tuple[str, ...]] = (
+        "num_skipped", "num_drawn", "values", "fit", "last", "total", "since", "active", "count",
+    )  # fmt: skip
     arl: float = field(default_factory=lambda: bound("arl"))
     sign: int = 1
     shift: float = 1.0
     baseline: int = 40
     follow: bool = False
     num_skipped: int = 0
+    num_drawn: int = 0
     values: list[float] = field(default_factory=list)
     fit: tuple[float, float, float] = (0.0, 1.0, 0.0)  # mean, error scale, phi
     last: float = math.nan
@@ -81,7 +89,8 @@ class Cusum:
             return Decision(False)
         mean, scale, phi = self.fit
         error = (value - mean - phi * (self.last - mean)) / scale
-        error = self.sign * min(max(error, -4.0), 4.0)
+        self.num_drawn += abs(error) > _LIMIT
+        error = self.sign * min(max(error, -_LIMIT), _LIMIT)
         self.last = value
         if self.follow:  # Page-Hinkley: the mean goes on being learned
             self.count += 1
@@ -98,16 +107,6 @@ class Cusum:
             return Decision(True, cleared=True, since=self.since, bound=limit)
         self.total = min(self.total, 2.0 * self._h)  # so that a long alarm can clear
         return Decision(True, self.active, since=self.since if self.active else -1, bound=limit)
-
-    def state(self) -> dict[str, Any]:
-        """Everything `restore` needs, as JSON types."""
-        names = ("num_skipped", "values", "last", "total", "since", "active", "count")
-        return {name: getattr(self, name) for name in names} | {"fit": list(self.fit)}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue where `state` was taken."""
-        for name, value in state.items():
-            setattr(self, name, tuple(value) if name == "fit" else value)
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """What a detector is: a small streaming object that knows nothing of RL.
 
 `update` takes one value and answers with a `Decision`; a value that is not finite is counted and skipped, and the
-detector keeps working after it. `state` and `restore` carry it over a resume.
+detector keeps working after it. `state` and `restore` carry it over a resume. Where there is a `scan` (`scanner.py`), it gives
+the stream's answers for a whole series at once.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Decision", "Detector", "Hysteresis"]
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Decision", "Detector", "Edges", "Hysteresis"]
+
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,10 @@ class Detector(Protocol):
     def update(self, step: int, value: float, se: float = math.nan) -> Decision: ...
     def state(self) -> dict[str, Any]: ...
     def restore(self, state: dict[str, Any]) -> None: ...
+
+
+Edges = list[tuple[int, Decision]]
+"""(index of the value, decision) where an alarm starts or ends."""
 
 
 @dataclass
@@ -67,3 +79,49 @@ class Hysteresis:
         return Decision(
             True, self.active, fired, cleared, self.since if self.active or cleared else -1, bound
         )
+
+    def scan(self, steps: Int, above: Bool, back: Bool, bounds: Float, num: int = -1) -> Edges:
+        """`update` over whole arrays, from a state without pending values; the first `num` edges only where given."""
+        runs_above, runs_back = _runs(above), _runs(back)
+        ready = np.flatnonzero(runs_above >= self.confirm), np.flatnonzero(runs_back >= self.confirm)
+        edges: Edges = []
+        start = 0
+        while len(edges) != num:
+            found = ready[int(self.active)]
+            place = int(np.searchsorted(found, start + self.confirm - 1))
+            if place == found.size:
+                break
+            i = int(found[place])
+            if self.active:
+                self.active, self.under, self.over = False, self.confirm, 0
+                decision = Decision(True, False, False, True, self.since, float(bounds[i]))
+            else:
+                self.active, self.under, self.over = True, 0, self.confirm
+                self.since = int(steps[i - self.confirm + 1])
+                decision = Decision(True, True, True, False, self.since, float(bounds[i]))
+            edges.append((i, decision))
+            start = i + 1
+        if len(edges) != num:
+            self._pend(steps, runs_above, runs_back, start)
+        return edges
+
+    def _pend(self, steps: Int, runs_above: Int, runs_back: Int, start: int) -> None:
+        """What the values after the last edge leave pending."""
+        end = steps.size
+        if end <= start:
+            return
+        if self.active:
+            self.under = min(int(runs_back[-1]), end - start)
+            return
+        self.over = min(int(runs_above[-1]), end - start)
+        begins = np.flatnonzero(runs_above[start:] == 1) + start
+        if runs_above[start] > 1:  # a run that began before the last edge counts from there
+            begins = np.append(start, begins)
+        if begins.size:
+            self.since = int(steps[begins[-1]])
+
+
+def _runs(flags: Bool) -> Int:
+    """At each place, how many in a row were true up to and including it."""
+    places = np.arange(1, flags.size + 1)
+    return np.asarray(places - np.maximum.accumulate(np.where(flags, 0, places)))

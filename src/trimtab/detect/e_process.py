@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
 from trimtab.catalog import bound
 from trimtab.detect.detector import Decision
+from trimtab.detect.scanner import Carried
 
 __all__ = ["EProcess", "bet"]
 
@@ -33,7 +34,7 @@ def bet(p: float) -> float:
 
 
 @dataclass
-class EProcess:
+class EProcess(Carried):
     """Fires when values have become larger (`sign` +1) or smaller (-1) than exchangeability allows. Clears with a new start.
 
     >>> d = EProcess(arl=1000.0)
@@ -42,6 +43,9 @@ class EProcess:
     True
     """
 
+    carried: ClassVar[tuple[str, ...]] = (
+        "num_skipped", "past", "total", "since", "active",
+    )  # fmt: skip
     arl: float = field(default_factory=lambda: bound("arl"))
     sign: int = 1
     warmup: int = 20
@@ -78,13 +82,3 @@ class EProcess:
             self.active = 1
             return Decision(True, True, True, since=self.since)
         return Decision(True)
-
-    def state(self) -> dict[str, Any]:
-        """Everything `restore` needs, as JSON types."""
-        names = ("num_skipped", "past", "total", "since", "active")
-        return {name: getattr(self, name) for name in names}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue where `state` was taken."""
-        for name, value in state.items():
-            setattr(self, name, list(value) if name == "past" else value)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from statistics import NormalDist, median
-from typing import Any
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
 
 from trimtab.catalog import bound
-from trimtab.detect.detector import Decision, Hysteresis
+from trimtab.detect.detector import Decision, Edges, Hysteresis
+from trimtab.detect.medians import row_medians
+from trimtab.detect.scanner import Scanner
 
 __all__ = ["Excursion"]
 
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
 
 @dataclass
-class Excursion:
+class Excursion(Scanner):
     """Fires when the median of the last `window` values lies beyond `factor` times the calmest block of the last `memory`
     values before (blocks of `window` values, their medians): above it for `sign` +1 (factor > 1), below it for -1 (factor < 1).
 
@@ -24,9 +32,12 @@ class Excursion:
 
     >>> d = Excursion(sign=-1, factor=0.5)
     >>> [d.update(t, 0.8 + (t % 2) / 20 - (0.7 if t >= 20 else 0.0)).fired for t in range(30)].index(True)
-    23
+    24
     """
 
+    carried: ClassVar[tuple[str, ...]] = (
+        "num_skipped", "recent", "moves", "blocks", "count", "limit", "best", "scatter", "edge",
+    )  # fmt: skip
     sign: int
     factor: float
     window: int = 5
@@ -70,28 +81,78 @@ class Excursion:
             self._move()
         return decision
 
+    def scan(self, steps: Int, values: Float) -> Edges:
+        """`update` for a whole series at once."""
+        places, w = self.finite(values), self.window
+        x = values[places]
+        self.count, self.recent = x.size, x[-w:].tolist()
+        self.moves = np.abs(np.diff(x[:101])).tolist()
+        if x.size < w:
+            return []
+        middles = np.partition(np.lib.stride_tricks.sliding_window_view(x, w), w // 2, axis=1)[:, w // 2]
+        limits, bests = self._limits(middles[::w])
+        block = np.arange(w, x.size) // w - 1  # the last one complete before each value
+        limit, best, later = limits[block], bests[block], middles[1:]
+        above = self.sign * (later - limit) > 0
+        back = self.sign * (later - best) < bound("clear_frac") * self.sign * (limit - best)
+        edges = self.edge.scan(steps[places[w:]], above, back, limit)
+        return [(int(places[w + i]), decision) for i, decision in edges]
+
+    @property
+    def now(self) -> Decision:
+        """Ready from the second block on."""
+        return Decision(self.count > self.window, self.edge.active, since=self.edge.since)
+
+    def _limits(self, blocks: Float) -> tuple[Float, Float]:
+        """The limit and the calmest level after each block, as `_move` finds them one by one."""
+        kept = max(1, self.memory // self.window)
+        least = np.minimum if self.sign > 0 else np.maximum
+        padded = np.append(np.full(kept - 1, self.sign * math.inf), blocks)
+        bests = least.reduce(np.lib.stride_tricks.sliding_window_view(padded, kept), axis=1)
+        held = np.minimum(np.arange(1, blocks.size + 1), kept)
+        reach = np.array([self._z + math.sqrt(2.0 * math.log(n + 1.0)) for n in range(1, kept + 1)])[held - 1]
+        scatter = self._scatters(blocks, kept)
+        limits = bests + self.sign * reach * scatter, bests * self.factor
+        limit = np.maximum(np.maximum(*limits), self.floor) if self.sign > 0 else np.minimum(*limits)
+        self.blocks = blocks[-kept:].tolist()
+        self.limit, self.best, self.scatter = float(limit[-1]), float(bests[-1]), float(scatter[-1])
+        return np.asarray(limit), np.asarray(bests)
+
+    def _scatters(self, blocks: Float, kept: int) -> Float:
+        """The scatter in force after each block."""
+        done = np.arange(1, blocks.size + 1)
+        due = done[(done < 16) | (done % 4 == 0)]
+        found = np.zeros(due.size)
+        for i, k in enumerate(due[due < kept].tolist()):
+            found[i] = max(_scatter(blocks[:k].tolist(), lag) for lag in (1, 4, 12))
+        full = due[due >= kept]
+        at, rows = due.size - full.size, max(1, 1_000_000 // kept)
+        views = np.lib.stride_tricks.sliding_window_view(blocks, kept) if full.size else blocks
+        for i in range(0, full.size, rows):
+            part = views[full[i : i + rows] - kept]
+            widths = [_row_scatters(part, lag) for lag in (1, 4, 12)]
+            found[at + i : at + i + rows] = np.maximum(np.maximum(*widths[:2]), widths[2])
+        few = due[np.minimum(due, kept) < 8]
+        for i, k in enumerate(few.tolist()):
+            found[i] = max(found[i], self._single(self.moves[: k * self.window - 1]))
+        return np.asarray(found[np.searchsorted(due, done, side="right") - 1])
+
+    def _single(self, moves: list[float]) -> float:
+        """Robust deviation of one value from the differences of neighbours."""
+        return 1.4826 * median(moves) / math.sqrt(2.0)
+
     def _move(self) -> None:
         """The limit the next block is held to."""
         best = self.best = min(self.blocks) if self.sign > 0 else max(self.blocks)
         done = self.count // self.window
         if done < 16 or done % 4 == 0:  # it moves slowly once there are many
-            single = 1.4826 * median(self.moves) / math.sqrt(2.0) if len(self.blocks) < 8 else 0.0
+            single = self._single(self.moves) if len(self.blocks) < 8 else 0.0
             self.scatter = max(single, *(_scatter(self.blocks, lag) for lag in (1, 4, 12)))
         reach = self._z + math.sqrt(
             2.0 * math.log(len(self.blocks) + 1.0)
         )  # the calmest of so many is extreme itself
         limits = [best + self.sign * reach * self.scatter, best * self.factor]
         self.limit = max(*limits, self.floor) if self.sign > 0 else min(limits)
-
-    def state(self) -> dict[str, Any]:
-        """Everything `restore` needs, as JSON types."""
-        names = ("num_skipped", "recent", "moves", "blocks", "count", "limit", "best", "scatter")
-        return {name: getattr(self, name) for name in names} | {"edge": asdict(self.edge)}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue where `state` was taken."""
-        for name, value in state.items():
-            setattr(self, name, Hysteresis(**value) if name == "edge" else value)
 
 
 def _scatter(blocks: list[float], lag: int) -> float:
@@ -101,3 +162,12 @@ def _scatter(blocks: list[float], lag: int) -> float:
         return 0.0
     middle = median(steps) if len(steps) > 5 else 0.0
     return 1.4826 * median([abs(x - middle) for x in steps]) / math.sqrt(2.0)
+
+
+def _row_scatters(windows: Float, lag: int) -> Float:
+    """`_scatter` of every row."""
+    steps = windows[:, lag:] - windows[:, :-lag]
+    if steps.shape[1] < 3:
+        return np.zeros(len(windows))
+    middle = row_medians(steps)[:, None] if steps.shape[1] > 5 else 0.0
+    return np.asarray(1.4826 * row_medians(np.abs(steps - middle)) / math.sqrt(2.0))

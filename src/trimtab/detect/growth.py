@@ -13,18 +13,25 @@ because `confirm` earns no credit in the derivation: it is the margin for autoco
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
 
 from trimtab.catalog import bound
-from trimtab.detect.detector import Decision, Hysteresis
+from trimtab.detect.detector import Decision, Edges, Hysteresis
+from trimtab.detect.scanner import Scanner
 from trimtab.detect.student import t_quantile
 
 __all__ = ["SustainedGrowth"]
 
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
 
 @dataclass
-class SustainedGrowth:
+class SustainedGrowth(Scanner):
     """Fires when values leave their own baseline upwards (`sign` +1) or downwards (-1) by at least `min_effect`.
 
     `min_effect` is in the unit of the values (log units for a log-transformed reading).
@@ -34,6 +41,15 @@ class SustainedGrowth:
     [False, False, False, False, False, False, True]
     """
 
+    carried: ClassVar[tuple[str, ...]] = (
+        "values",
+        "errors",
+        "num_skipped",
+        "first",
+        "start",
+        "rising",
+        "edge",
+    )
     arl: float = field(default_factory=lambda: bound("arl"))
     baseline: int = field(default_factory=lambda: int(bound("baseline")))
     confirm: int = field(default_factory=lambda: int(bound("confirm")))
@@ -75,6 +91,39 @@ class SustainedGrowth:
         self.rising = self.rising and decision.active
         return decision
 
+    def scan(self, steps: Int, values: Float) -> Edges:
+        """`update` for a whole series at once."""
+        places = self.finite(values)
+        edges: Edges = []
+        for i in places[: self.baseline].tolist():
+            decision = self.update(int(steps[i]), float(values[i]))
+            if decision.fired:
+                edges.append((i, decision))
+        done = self.baseline
+        if self.rising and places.size > done:  # until it is back where the trend began
+            rest = places[done:]
+            found = self._hold(steps[rest], values[rest], self.start, self.min_effect or self.excess(), 1)
+            edges += [(int(rest[i]), decision) for i, decision in found]
+            self.rising = not found
+            done += found[0][0] + 1 if found else rest.size
+        if places.size > done:
+            rest = places[done:]
+            mean = math.fsum(self.values) / self.baseline
+            found = self._hold(steps[rest], values[rest], mean, self.excess())
+            edges += [(int(rest[i]), decision) for i, decision in found]
+        return edges
+
+    def _hold(self, steps: Int, values: Float, mean: float, excess: float, num: int = -1) -> Edges:
+        """Values against one level; `num` edges at most where given."""
+        distance = self.sign * (values - mean)
+        bounds = np.full(values.size, mean + self.sign * excess)
+        return self.edge.scan(steps, distance > excess, distance < bound("clear_frac") * excess, bounds, num)
+
+    @property
+    def now(self) -> Decision:
+        """Ready once the baseline is complete."""
+        return Decision(len(self.values) >= self.baseline, self.edge.active, since=self.edge.since)
+
     def _trend(self) -> Decision:
         """Is the baseline itself growing? Least squares, one-sided t test of the slope."""
         m = self.baseline
@@ -111,19 +160,3 @@ class SustainedGrowth:
     @property
     def _measured(self) -> bool:
         return all(math.isfinite(error) for error in self.errors)
-
-    def state(self) -> dict[str, Any]:
-        """Everything `restore` needs, as JSON types."""
-        return {
-            "values": list(self.values),
-            "errors": list(self.errors),
-            "num_skipped": self.num_skipped,
-            "trend": [self.first, self.start, self.rising],
-            "edge": asdict(self.edge),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue where `state` was taken."""
-        self.values, self.errors = list(state["values"]), list(state["errors"])
-        self.first, self.start, self.rising = state["trend"]
-        self.num_skipped, self.edge = int(state["num_skipped"]), Hysteresis(**state["edge"])

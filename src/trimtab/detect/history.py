@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from trimtab.detect.contrast import FLOATS, Sums, contrast
 
@@ -16,7 +19,7 @@ _RECENT, _LONGEST, _BEFORE, _BLOCK = 32, 64, 64, 10
 
 @dataclass
 class History:
-    """Steps and values of one series, in order; the latest thousand when it grows by `add`."""
+    """Steps and values of one series, in order; the latest thousand at least when it grows by `add`."""
 
     steps: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
@@ -28,6 +31,11 @@ class History:
             self.values.append(value)
             if len(self.steps) > 2 * _KEEP:
                 del self.steps[:_KEEP], self.values[:_KEEP]
+
+    def fill(self, steps: Any, values: Any) -> None:
+        """`add` for a whole series at once; nothing is let go, so that any of its steps can be asked about."""
+        kept = np.isfinite(values)
+        self.steps, self.values = steps[kept].tolist(), values[kept].tolist()
 
     def moved(self, since: int, now: int) -> float:
         """How far the values of steps since..now (at least the last 32) lie from the 64 before, in normal deviates, signed.
@@ -42,12 +50,13 @@ class History:
         return moved(self.values[max(0, start - _BEFORE) : start], self.values[start:end])
 
     def settled(self, now: int) -> bool:
-        """Has it risen since the start and does it still stand within a twentieth of its best? What is learnt is learnt."""
+        """Has it risen, over the last thousand values, and does it still stand within a twentieth of its best? What is learnt is learnt."""
         end = bisect_right(self.steps, now)
-        if end < 3 * _BLOCK:
+        held = self.values[max(0, end - _KEEP) : end]
+        if len(held) < 3 * _BLOCK:
             return False
-        means = [math.fsum(self.values[i : i + _BLOCK]) / _BLOCK for i in range(0, end - _BLOCK + 1, _BLOCK)]
-        recent = math.fsum(self.values[end - _BLOCK : end]) / _BLOCK
+        means = [math.fsum(held[i : i + _BLOCK]) / _BLOCK for i in range(0, len(held) - _BLOCK + 1, _BLOCK)]
+        recent = math.fsum(held[-_BLOCK:]) / _BLOCK
         return recent > 0 and recent >= 0.95 * max(means) and recent >= 1.2 * means[0]
 
 

@@ -11,13 +11,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = ["FAMILIES", "Joint", "Member"]
 
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
 BASE = 40  # values that set a member's scale
+_LIMIT = 30.0  # deviations a member counts for at most: one reading alone is no joint movement
 Key = tuple[str, str]
 
 
@@ -90,11 +95,12 @@ FAMILIES: dict[str, tuple[Member, ...]] = {
 @dataclass
 class Joint:
     """The joint value of one family. Members that bring no value in the first 40 do not count; one that misses later makes
-    the step's joint value absent."""
+    the step's joint value absent. A member counts for 30 deviations at most; `num_drawn` counts how often one had more."""
 
     members: tuple[Member, ...]
     first: dict[Key, list[float]] = field(default_factory=dict)
     scale: dict[Key, tuple[float, float]] | None = None
+    num_drawn: int = 0
 
     def update(self, values: Mapping[Key, float]) -> float:
         """The joint value of one step's readings; nan while the scales are being learnt or when a member is missing."""
@@ -110,52 +116,54 @@ class Joint:
             return math.nan
         if len(self.scale) < 2:
             return math.nan
-        total = 0.0
-        for key, (middle, spread) in self.scale.items():
-            value = present.get(key, math.nan)
-            if not math.isfinite(value):
-                return math.nan
-            total += min(max((value - middle) / spread, -30.0), 30.0)
-        return total / math.sqrt(len(self.scale))
+        deviates = [
+            (present.get(key, math.nan) - middle) / spread for key, (middle, spread) in self.scale.items()
+        ]
+        if not all(math.isfinite(present.get(key, math.nan)) for key in self.scale):
+            return math.nan
+        self.num_drawn += sum(abs(one) > _LIMIT for one in deviates)
+        return sum(min(max(one, -_LIMIT), _LIMIT) for one in deviates) / math.sqrt(len(self.scale))
 
-    def scan(
-        self, series: Mapping[Key, tuple[Sequence[int], Sequence[float]]]
-    ) -> tuple[list[int], list[float]]:
+    def scan(self, series: Mapping[Key, tuple[Any, Any]]) -> tuple[Int, Float]:
         """`update` over whole series: the steps with a joint value, and the values. For a joint that has seen nothing."""
-        mine = {m.key: series[m.key] for m in self.members if m.key in series}
+        mine = [member for member in self.members if member.key in series]
+        nothing = np.zeros(0, np.int64), np.zeros(0)
         if len(mine) < 2:
-            return [], []
-        shared = next(iter(mine.values()))[0]
-        if any(list(steps) != list(shared) for steps, _ in mine.values()):
-            return self._scan_apart(mine)
-        columns = {
-            m.key: m.values(np.asarray(mine[m.key][1], dtype=np.float64))
-            for m in self.members
-            if m.key in mine
-        }
-        for row in range(len(shared)):  # until the scales stand
-            self.update({key: float(mine[key][1][row]) for key in mine})
-            if self.scale is not None:
-                break
-        if self.scale is None or len(self.scale) < 2:
-            return [], []
-        total = np.zeros(len(shared))
+            return nothing
+        steps, columns = _aligned([series[member.key] for member in mine])
+        columns = np.array([member.values(column) for member, column in zip(mine, columns, strict=True)])
+        there = np.isfinite(columns)
+        seen = np.cumsum(there, axis=1)
+        row = int(np.argmax((seen >= BASE).any(axis=0))) if (seen[:, -1:] >= BASE).any() else steps.size
+        first = {i: column[: row + 1][there[i, : row + 1]] for i, column in enumerate(columns)}
+        started = sorted((i for i in first if first[i].size), key=lambda i: (int(np.argmax(there[i])), i))
+        self.first = {mine[i].key: first[i].tolist() for i in started}
+        if row == steps.size:
+            return nothing
+        self.scale = _scales(self.first)
+        if len(self.scale) < 2:
+            return nothing
+        at = {member.key: i for i, member in enumerate(mine)}
+        kept = row + 1 + np.flatnonzero(there[[at[key] for key in self.scale], row + 1 :].all(axis=0))
+        total = np.zeros(kept.size)
         for key, (middle, spread) in self.scale.items():
-            total += np.clip((columns[key] - middle) / spread, -30.0, 30.0)
-        total /= math.sqrt(len(self.scale))
-        total[: row + 1] = math.nan
-        kept = np.flatnonzero(np.isfinite(total))
-        return [shared[i] for i in kept.tolist()], total[kept].tolist()
+            deviates = (columns[at[key]][kept] - middle) / spread
+            self.num_drawn += int(np.count_nonzero(np.abs(deviates) > _LIMIT))
+            total += np.minimum(np.maximum(deviates, -_LIMIT), _LIMIT)
+        return steps[kept], total / math.sqrt(len(self.scale))
 
-    def _scan_apart(
-        self, series: Mapping[Key, tuple[Sequence[int], Sequence[float]]]
-    ) -> tuple[list[int], list[float]]:
-        """The same for series whose steps differ."""
-        tables = {key: dict(zip(*one, strict=True)) for key, one in series.items()}
-        steps = sorted({step for table in tables.values() for step in table})
-        values = [self.update({k: t[step] for k, t in tables.items() if step in t}) for step in steps]
-        kept = [(step, value) for step, value in zip(steps, values, strict=True) if math.isfinite(value)]
-        return [step for step, _ in kept], [value for _, value in kept]
+
+def _aligned(series: Sequence[tuple[Any, Any]]) -> tuple[Int, Float]:
+    """All steps of the series, and each series' values there, NaN where it has none: (T,), (K, T)."""
+    arrays = [(np.asarray(steps, np.int64), np.asarray(values, np.float64)) for steps, values in series]
+    shared = arrays[0][0]
+    if all(np.array_equal(steps, shared) for steps, _ in arrays):
+        return shared, np.array([values for _, values in arrays])
+    union = np.unique(np.concatenate([steps for steps, _ in arrays]))
+    columns = np.full((len(arrays), union.size), math.nan)
+    for column, (steps, values) in zip(columns, arrays, strict=True):
+        column[np.searchsorted(union, steps)] = values
+    return union, columns
 
 
 def _scales(first: Mapping[Key, list[float]]) -> dict[Key, tuple[float, float]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.change import Change
@@ -43,7 +44,7 @@ class Rule:
     """A detector on one reading of one slice; a slice ending in "*" means every slice that begins so, each with its own detector.
 
     `transform` is applied before the detector sees the value. `kind` "tail" rules may be hidden; "aggregate" rules are the ones
-    that would have told a dashboard's reader. `family` is the diagnosis it speaks for. `weight` is its share of the run's
+    that would have told a dashboard's reader. `family` is the diagnosis it speaks for, `also` those it may as well be. `weight` is its share of the run's
     false-alarm budget. `what` one line, `why` it matters, `advice` what to do first, `unless` in words when not to
     trust it.
     """
@@ -63,6 +64,7 @@ class Rule:
     reference: str
     excuses: tuple[Excuse, ...] = ()
     weight: float = 1.0
+    also: tuple[str, ...] = ()
 
     def value(self, raw: float) -> float:
         """The value the detector sees; a log of zero or less is nan, which detectors count and skip."""
@@ -70,14 +72,12 @@ class Rule:
             return raw
         return math.log(raw) if raw > 0 else math.nan
 
-    def values(self, raw: Sequence[float]) -> list[float]:
+    def values(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """`value` for a whole series."""
         if self.transform == "identity":
-            return list(raw)
-        array = np.asarray(raw, dtype=np.float64)
+            return raw
         with np.errstate(divide="ignore", invalid="ignore"):
-            found: list[float] = np.where(array > 0, np.log(array), math.nan).tolist()
-        return found
+            return np.where(raw > 0, np.log(raw), math.nan)
 
     def raw(self, value: float) -> float:
         """The reading's own unit back from the detector's."""

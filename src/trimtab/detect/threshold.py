@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import Any
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
 
 from trimtab.catalog import bound
-from trimtab.detect.detector import Decision, Hysteresis
+from trimtab.detect.detector import Decision, Edges, Hysteresis
+from trimtab.detect.scanner import Scanner
 
 __all__ = ["Threshold"]
 
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
 
 @dataclass
-class Threshold:
+class Threshold(Scanner):
     """Fires when `confirm` values in a row lie beyond `limit` (`sign` +1 above, -1 below); clears when as many are back.
 
     A value with a standard error must lie beyond the limit by the deviate of level 1/`arl`: a run whose true value sits at
-    the limit then alarms at most once in `arl` values. `back` is the level to return to; the limit itself without it.
+    the limit then alarms at most once in `arl` values. `back` is the level to return to; the limit itself without it. It can
+    fire from the first values on, but its silence means something only after `warmup` of them.
 
     >>> d = Threshold(limit=0.3, confirm=2)
     >>> [d.update(t, x).fired for t, x in enumerate([0.1, 0.4, 0.4, 0.4])]
     [False, False, True, False]
     """
 
+    carried: ClassVar[tuple[str, ...]] = ("num_skipped", "count", "edge")
     limit: float
     sign: int = 1
     confirm: int = field(default_factory=lambda: int(bound("confirm")))
     arl: float = field(default_factory=lambda: bound("arl"))
     back: float = math.nan
+    warmup: int = field(default_factory=lambda: int(bound("baseline")))
     num_skipped: int = 0
+    count: int = 0
     edge: Hysteresis = field(init=False)
 
     def __post_init__(self) -> None:
@@ -40,16 +51,33 @@ class Threshold:
         """Take one value; one that is not finite is counted and skipped."""
         if not math.isfinite(value):
             self.num_skipped += 1
-            return Decision(True, self.edge.active, since=self.edge.since)
+            return self.now
+        self.count += 1
         margin = NormalDist().inv_cdf(1.0 - 1.0 / self.arl) * se if math.isfinite(se) else 0.0
         limit = self.limit + self.sign * margin
         back = self.limit if math.isnan(self.back) else self.back
-        return self.edge.update(step, self.sign * (value - limit) > 0, self.sign * (value - back) <= 0, limit)
+        found = self.edge.update(
+            step, self.sign * (value - limit) > 0, self.sign * (value - back) <= 0, limit
+        )
+        return (
+            found
+            if self.count >= self.warmup or found.fired or found.cleared
+            else replace(found, ready=False)
+        )
 
-    def state(self) -> dict[str, Any]:
-        """Everything `restore` needs, as JSON types."""
-        return {"num_skipped": self.num_skipped, "edge": asdict(self.edge)}
+    def scan(self, steps: Int, values: Float) -> Edges:
+        """`update` for a whole series at once."""
+        places = self.finite(values)
+        x = values[places]
+        self.count = x.size
+        back = self.limit if math.isnan(self.back) else self.back
+        above, under = self.sign * (x - self.limit) > 0, self.sign * (x - back) <= 0
+        edges = self.edge.scan(steps[places], above, under, np.full(x.size, self.limit))
+        return [(int(places[i]), decision) for i, decision in edges]
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue where `state` was taken."""
-        self.num_skipped, self.edge = int(state["num_skipped"]), Hysteresis(**state["edge"])
+    @property
+    def now(self) -> Decision:
+        """Ready after `warmup` values, or when it has fired."""
+        return Decision(
+            self.count >= self.warmup or self.edge.active, self.edge.active, since=self.edge.since
+        )

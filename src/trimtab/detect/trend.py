@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.detector import Decision
+from trimtab.detect.scanner import Carried
 
 __all__ = ["Trend", "mann_kendall", "theil_sen"]
 
@@ -65,7 +66,7 @@ def whitened(values: Float) -> Float:
 
 
 @dataclass
-class Trend:
+class Trend(Carried):
     """Fires when the last `window` values rise (`sign` +1), fall (-1) or either (0) by `min_effect` at least.
 
     >>> d = Trend(arl=1000.0, window=24, sign=-1)
@@ -73,6 +74,9 @@ class Trend:
     True
     """
 
+    carried: ClassVar[tuple[str, ...]] = (
+        "num_skipped", "values", "steps", "count", "active", "since",
+    )  # fmt: skip
     arl: float = field(default_factory=lambda: bound("arl"))
     sign: int = 1
     window: int = 60
@@ -111,13 +115,3 @@ class Trend:
             self.active = False
             return Decision(True, cleared=True, since=self.since)
         return Decision(True, self.active, since=self.since)
-
-    def state(self) -> dict[str, Any]:
-        """Everything `restore` needs, as JSON types."""
-        names = ("num_skipped", "values", "steps", "count", "active", "since")
-        return {name: getattr(self, name) for name in names}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue where `state` was taken."""
-        for name, value in state.items():
-            setattr(self, name, list(value) if isinstance(value, list) else value)

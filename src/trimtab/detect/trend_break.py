@@ -7,22 +7,30 @@ hypothesis, so the next value is compared with the line through the last `baseli
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
 
 from trimtab.catalog import bound
-from trimtab.detect.detector import Decision, Hysteresis
+from trimtab.detect.detector import Decision, Edges, Hysteresis
+from trimtab.detect.scanner import Scanner
 from trimtab.detect.student import t_quantile
 
 __all__ = ["TrendBreak"]
 
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
 
 @dataclass
-class TrendBreak:
+class TrendBreak(Scanner):
     """Fires when `confirm` values in a row leave the line's one-step prediction limit upwards (`sign` +1), downwards
     (-1) or either way (0). The limit is at least `min_effect`, and `min_frac` of the size of the line's mean. Values under suspicion do not move the line; after `baseline` active values it starts anew.
     """
 
+    carried: ClassVar[tuple[str, ...]] = ("values", "pending", "num_skipped", "count", "edge")
     arl: float = field(default_factory=lambda: bound("arl"))
     baseline: int = field(default_factory=lambda: int(bound("baseline")))
     confirm: int = field(default_factory=lambda: int(bound("confirm")))
@@ -32,6 +40,7 @@ class TrendBreak:
     values: list[float] = field(default_factory=list)
     pending: list[float] = field(default_factory=list)
     num_skipped: int = 0
+    count: int = 0
     edge: Hysteresis = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,6 +55,7 @@ class TrendBreak:
         if not math.isfinite(value):
             self.num_skipped += 1
             return Decision(len(self.values) >= self.baseline, self.edge.active, since=self.edge.since)
+        self.count += 1
         if len(self.values) < self.baseline:
             self.values.append(value)
             return Decision(False)
@@ -68,6 +78,58 @@ class TrendBreak:
             )
         return decision
 
+    def scan(self, steps: Int, values: Float) -> Edges:
+        """`update` for a whole series at once: value by value only from where the line might be left until it holds again."""
+        places, m = self.finite(values), self.baseline
+        x, at = values[places], steps[places].tolist()
+        suspects = m + np.flatnonzero(self._suspected(x))
+        edges: Edges = []
+        i = m
+        while True:
+            place = int(np.searchsorted(suspects, i))
+            if place == suspects.size:
+                break
+            i = int(suspects[place])
+            self.values = x[i - m : i].tolist()
+            calm = False
+            while not calm and i < x.size:
+                decision = self.update(at[i], float(x[i]))
+                if decision.fired or decision.cleared:
+                    edges.append((int(places[i]), decision))
+                calm = not self.pending and not self.edge.active
+                i += 1
+        if not self.pending:
+            self.values = x[-m:].tolist()
+        self.count = x.size
+        return edges
+
+    @property
+    def now(self) -> Decision:
+        """Ready from the first value that has a line to be held against."""
+        return Decision(self.count > self.baseline, self.edge.active, since=self.edge.since)
+
+    def _suspected(self, x: Float) -> Any:
+        """May the value after each full window lie outside? Rounding counts for yes."""
+        m = self.baseline
+        if x.size <= m:
+            return np.zeros(0, bool)
+        windows, offsets = np.lib.stride_tricks.sliding_window_view(x[:-1], m), np.array(self._offsets)
+        mean = windows.mean(axis=1)
+        rest = windows - mean[:, None]
+        slope = rest @ offsets / self._sxx
+        rest = rest - slope[:, None] * offsets
+        ahead = self._offsets[-1] + 1
+        half = (
+            self._t
+            * np.sqrt((rest * rest).sum(axis=1) / (m - 2))
+            * math.sqrt(1.0 + 1.0 / m + ahead * ahead / self._sxx)
+        )
+        limit = np.maximum(np.maximum(half, self.min_effect), self.min_frac * np.abs(mean))
+        distance = x[m:] - (mean + slope * ahead)
+        distance = np.abs(distance) if self.sign == 0 else self.sign * distance
+        slack = 1e-9 * (np.abs(windows).max(axis=1) + np.abs(x[m:]) + limit)
+        return ~(distance <= limit - slack)
+
     def _predict(self, ahead: int, se: float) -> tuple[float, float]:
         """Line through the values, extrapolated `ahead` steps past the next one, and its prediction half-width."""
         m, offsets, sxx = self.baseline, self._offsets, self._sxx
@@ -79,17 +141,3 @@ class TrendBreak:
         x = offsets[-1] + 1 + ahead
         half = self._t * scale * math.sqrt(1.0 + 1.0 / m + x * x / sxx)
         return mean + slope * x, max(self.min_effect, self.min_frac * abs(mean), half)
-
-    def state(self) -> dict[str, Any]:
-        """Everything `restore` needs, as JSON types."""
-        return {
-            "values": list(self.values),
-            "pending": list(self.pending),
-            "num_skipped": self.num_skipped,
-            "edge": asdict(self.edge),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue where `state` was taken."""
-        self.values, self.pending = list(state["values"]), list(state["pending"])
-        self.num_skipped, self.edge = int(state["num_skipped"]), Hysteresis(**state["edge"])

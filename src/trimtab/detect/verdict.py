@@ -14,12 +14,15 @@ from trimtab.records import Alarm
 
 __all__ = ["Evidence", "Verdict", "judge"]
 
-Word = Literal["healthy", "alarms", "blind", "not judged yet"]
+Word = Literal["healthy", "alarms", "unhealthy", "blind", "not judged yet"]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`exit_code`: 0 healthy, 1 alarms, 2 blind or not judged yet (nothing that could be called fine)."""
+    """`unhealthy`: alarms that agree with each other; `alarms`: one or few, which even a healthy run has now and then.
+
+    `exit_code`: 0 healthy, 1 alarms or unhealthy, 2 blind or not judged yet (nothing that could be called fine).
+    """
 
     word: Word
     reason: str
@@ -27,7 +30,7 @@ class Verdict:
     @property
     def exit_code(self) -> int:
         """For scripts: only a judged, calm run is 0."""
-        return {"healthy": 0, "alarms": 1}.get(self.word, 2)
+        return {"healthy": 0, "alarms": 1, "unhealthy": 1}.get(self.word, 2)
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,25 @@ def _alarmed(serious: list[Alarm]) -> Verdict:
     text += f" ({cleared} cleared)" if cleared else ""
     text += f", first {worst[0].rule} at step {worst[0].step}"
     hidden = any(a.hidden for a in serious)
-    return Verdict("alarms", text + (" (hidden: no aggregate rule had fired)" if hidden else ""))
+    together = _most_at_once(serious)
+    word: Word = "unhealthy" if together else "alarms"
+    if together:
+        text += f"; together at step {together[0].step}: {', '.join(dict.fromkeys(a.rule for a in together))}"
+    return Verdict(word, text + (" (hidden: no aggregate rule had fired)" if hidden else ""))
+
+
+def _most_at_once(serious: list[Alarm]) -> list[Alarm]:
+    """The first alarms that stood at the same time and are too many for chance, newest first; none where there are no such."""
+    for alarm in sorted(serious, key=lambda a: a.step):
+        if alarm.rule == "nonfinite":  # exact: it needs no second voice
+            return [alarm]
+        standing = [
+            a for a in serious if a.step <= alarm.step and (a.cleared is None or a.cleared >= alarm.step)
+        ]
+        needed = "unhealthy_critical" if any(a.severity == "critical" for a in standing) else "unhealthy"
+        if len({a.rule for a in standing}) >= bound(needed):
+            return sorted(standing, key=lambda a: -a.step)
+    return []
 
 
 def _blind(evidence: Evidence) -> str:

@@ -123,12 +123,12 @@ def rewards(state: SliceState) -> Iterator[Value]:
 
 
 def reward_parts(state: SliceState) -> Iterator[tuple[str, Value]]:
-    """Slice `reward/<part>` and its `reward_part/mean`, of the sequences that have the part."""
-    for key, part in state.parts.items():
-        if key.startswith(_PART):
-            name = key[len(_PART) :].rsplit("/", 1)[0]
-            reason = "" if part.count else "no sequence had this part"
-            yield f"reward/{name}", Value("reward_part/mean", part.mean(), part.count, reason=reason)
+    """Slice `reward/<part>` and its `reward_part/mean`, of the sequences that have the part; a part alone is the reward itself."""
+    parts = {key: part for key, part in state.parts.items() if key.startswith(_PART)}
+    for key, part in parts.items() if len(parts) > 1 else ():
+        name = key[len(_PART) :].rsplit("/", 1)[0]
+        reason = "" if part.count else "no sequence had this part"
+        yield f"reward/{name}", Value("reward_part/mean", part.mean(), part.count, reason=reason)
 
 
 def _groups(state: SliceState) -> Iterator[Value]:

@@ -6,13 +6,13 @@ import math
 import time
 from typing import Any
 
+from trimtab.report.alarms import alarm_lines, alarm_payload
 from trimtab.report.exemplars import exemplar_table
 from trimtab.report.inert import inert
-from trimtab.report.payload import alarm_payload
 from trimtab.report.tools_table import tools_table
 from trimtab.report.view import RunView
 
-__all__ = ["alarm_lines", "diagnosis", "diagnosis_lines"]
+__all__ = ["diagnosis", "diagnosis_lines"]
 
 _LATEST = (
     "drift/p95",
@@ -105,20 +105,6 @@ def diagnosis_lines(found: dict[str, Any]) -> list[str]:
         if count:
             lines.append(f"  {what}: {count}")
     return [inert(line) for line in lines]
-
-
-def alarm_lines(alarm: dict[str, Any]) -> list[str]:
-    """One alarm (`alarm_payload`) for a person, an empty line before it; not yet made safe to print."""
-    state = f"cleared at step {alarm['cleared']}" if alarm["cleared"] is not None else "active"
-    hidden = ", hidden" if alarm["hidden"] else ""
-    return [
-        "",
-        f"  [{alarm['severity']}{hidden}] {alarm['rule']} in {alarm['slice']}, fired at step {alarm['step']}, since {alarm['since']}, {state}",
-        f"    what   {alarm['what']}",
-        f"    why    {alarm['why']}",
-        f"    do     {alarm['advice']}",
-        f"    source {alarm['reference']}",
-    ]
 
 
 def _age(seconds: float) -> str:

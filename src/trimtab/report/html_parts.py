@@ -25,6 +25,7 @@ Run = dict[str, Any]
 _ICONS = {  # one shape each: never colour alone
     "healthy": '<circle cx="10" cy="10" r="8"/><path d="M6 10.5l2.8 2.8L14.2 7.5"/>',
     "alarms": '<path d="M10 2.5L18.5 17.5H1.5Z"/><path d="M10 8v4.2M10 14.6v.4"/>',
+    "unhealthy": '<path d="M6.5 1.5h7l5 5v7l-5 5h-7l-5-5v-7Z"/><path d="M7 7l6 6M13 7l-6 6"/>',
     "blind": '<path d="M2 10c4.5-6.5 11.5-6.5 16 0c-4.5 6.5-11.5 6.5-16 0Z"/><path d="M3.5 17L16.5 3"/>',
     "not judged yet": '<path d="M5 2.5h10M5 17.5h10M6 2.5c0 5 8 10 8 15M14 2.5c0 5-8 10-8 15"/>',
     "critical": '<path d="M6.5 1.5h7l5 5v7l-5 5h-7l-5-5v-7Z"/><path d="M10 5.5v5.5M10 14v.4"/>',

@@ -12,7 +12,13 @@ from trimtab.report.html_parts import Run, escape, heading, icon, integer, label
 
 __all__ = ["alarms", "verdicts", "warnings"]
 
-_HEADLINES = {"healthy": "Healthy", "alarms": "Alarms", "blind": "Blind", "not judged yet": "Not judged yet"}
+_HEADLINES = {
+    "healthy": "Healthy",
+    "alarms": "Alarms",
+    "unhealthy": "Unhealthy",
+    "blind": "Blind",
+    "not judged yet": "Not judged yet",
+}
 
 
 def verdicts(runs: Sequence[Run]) -> str:
@@ -48,6 +54,7 @@ def _sentence(run: Run) -> str:
             "healthy": "No alarm, and enough was seen to say so.",
             "blind": "Nothing was observed that a verdict could rest on.",
             "alarms": "The verdict names alarms; none is listed.",
+            "unhealthy": "The verdict names alarms; none is listed.",
         }.get(run.get("verdict") or "", "Too little has been seen to say anything. That is not an all-clear.")
     first = fired[0]
     num_critical = sum(alarm["severity"] == "critical" for alarm in fired)

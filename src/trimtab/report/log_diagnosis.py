@@ -13,11 +13,10 @@ from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rule import Rule
 from trimtab.detect.rules import RULES
 from trimtab.detect.verdict import Evidence, Verdict, judge
-from trimtab.measure.from_log import readings_of_log, series_of_log
+from trimtab.measure.from_log import presence_of_log, series_of_log
 from trimtab.records import Alarm
-from trimtab.report.diagnosis import alarm_lines
+from trimtab.report.alarms import alarm_lines, alarm_payload
 from trimtab.report.inert import inert
-from trimtab.report.payload import alarm_payload
 from trimtab.runs.metric_logs import MetricLog, read_metric_log
 
 __all__ = ["LogDiagnosis", "diagnose_log", "log_diagnosis", "log_diagnosis_lines"]
@@ -25,7 +24,8 @@ __all__ = ["LogDiagnosis", "diagnose_log", "log_diagnosis", "log_diagnosis_lines
 
 @dataclass(frozen=True)
 class LogDiagnosis:
-    """`not_run`: rule -> the input it lacks, in words. `judged`: rules whose baseline the log completed."""
+    """`not_run`: rule -> the input it lacks, in words. `judged`: rules whose baseline the log completed.
+    `drawn_in`: rule -> how many wild values its detector drew in to four deviations before it judged."""
 
     log: MetricLog
     verdict: Verdict
@@ -33,6 +33,7 @@ class LogDiagnosis:
     judged: tuple[str, ...]
     pending: dict[str, int]
     not_run: dict[str, str]
+    drawn_in: dict[str, int]
     user_rules: tuple[Rule, ...] = ()
 
 
@@ -46,19 +47,26 @@ def diagnose_log(
     """What do the rules, and `rules` besides, say of a log of averages? Raises MetricLogError when it cannot be read."""
     log = read_metric_log(path, framework, format, mapping)
     pipeline = Pipeline((*RULES, *rules))
-    for step in readings_of_log(log, ()):
-        pipeline.on_step(step.step, step.nonfinite, step.columns)
+    seen = presence_of_log(log)
+    pipeline.on_columns(seen.steps, seen.arrived, seen.nonfinite)
     pipeline.on_log(series_of_log(log))
     pipeline.alarms.sort(key=lambda alarm: alarm.step)
     judged, pending = pipeline.judged(), pipeline.pending()
     evidence = Evidence(
-        num_steps=len(log.rows), observed=frozenset(), not_observed={}, num_windows=len(log.rows), judged=judged,
+        num_steps=log.steps.size, observed=frozenset(), not_observed={}, num_windows=log.steps.size, judged=judged,
         pending=pending, tail_ready=False, aggregate_ready=pipeline.ready("aggregate"), post_tool_tokens=0,
         num_failures=0, num_failed_steps=0, last_failed=False, metrics_only=True,
     )  # fmt: skip
     lacking = {name: _lacks(key) for name, key in pipeline.without_input().items()}
     return LogDiagnosis(
-        log, judge(pipeline.alarms, evidence), list(pipeline.alarms), judged, pending, lacking, tuple(rules)
+        log,
+        judge(pipeline.alarms, evidence),
+        list(pipeline.alarms),
+        judged,
+        pending,
+        lacking,
+        pipeline.drawn_in(),
+        tuple(rules),
     )
 
 
@@ -71,12 +79,14 @@ def _lacks(key: str) -> str:
     what = READINGS[key].what
     if family == "aggregate":
         return f"the log has no `{name}` ({what}); name its key with --map {name}=KEY"
+    if family == "reward_part":
+        return "the log has no two parts of the reward (TRL: rewards/<name>/mean)"
     return f"needs the tokens' log-probabilities, which no metrics log holds ({what}); watch the run itself"
 
 
 def log_diagnosis(found: LogDiagnosis) -> dict[str, Any]:
     """The diagnosis as JSON types; NaN and infinity are the caller's to make strict."""
-    log = found.log
+    log, steps = found.log, found.log.steps.tolist()
     return {
         "log": log.source,
         "format": log.format,
@@ -85,9 +95,9 @@ def log_diagnosis(found: LogDiagnosis) -> dict[str, Any]:
         "verdict": found.verdict.word,
         "reason": found.verdict.reason,
         "exit_code": found.verdict.exit_code,
-        "first_step": log.rows[0][0] if log.rows else None,
-        "last_step": log.rows[-1][0] if log.rows else None,
-        "num_steps": len(log.rows),
+        "first_step": steps[0] if steps else None,
+        "last_step": steps[-1] if steps else None,
+        "num_steps": len(steps),
         "alarms": [alarm_payload(alarm, found.user_rules) for alarm in found.alarms],
         "tails": "not observed: a metrics log has no tokens",
         "mapped": log.mapped,
@@ -96,6 +106,7 @@ def log_diagnosis(found: LogDiagnosis) -> dict[str, Any]:
         "pending": found.pending,
         "not_run": found.not_run,
         "excluded": log.excluded,
+        "drawn_in": found.drawn_in,
         "notes": list(log.notes),
     }
 
@@ -124,5 +135,8 @@ def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
             f"  unmapped {', '.join(found['unmapped'][:12])}{f' and {rest} more' if rest > 0 else ''}"
         )
     lines += [f"  left out {count} {reason}" for reason, count in found["excluded"].items()]
+    if found["drawn_in"]:
+        drawn = ", ".join(f"{rule} {count}" for rule, count in found["drawn_in"].items())
+        lines.append(f"  drawn in wild values, to four deviations: {drawn}")
     lines += [f"  note     {note}" for note in found["notes"]]
     return [inert(line) for line in lines]

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trimtab._version import __version__
-from trimtab.detect.rule import Rule
-from trimtab.detect.rules import RULES, STREAM_RULES
 from trimtab.measure.aggregates import AGGREGATES
 from trimtab.measure.state import Accumulator, SliceState
 from trimtab.measure.table import readings_of
-from trimtab.records import Alarm, Reading, Window
+from trimtab.records import Reading, Window
+from trimtab.report.alarms import alarm_payload
 from trimtab.report.exemplars import exemplar_table
 from trimtab.report.tools_table import tools_table
 from trimtab.report.view import RunView
 
-__all__ = ["alarm_payload", "build_payload"]
+__all__ = ["build_payload"]
 
 Json = dict[str, Any]
 Blocks = Sequence[tuple[Window, dict[str, SliceState]]]
@@ -97,24 +95,6 @@ def _lines(readings: Iterable[Reading], name: str, quantity: str) -> Json:
         "n_tokens": [r.n_tokens for r in kept],
         "n_trajectories": [r.n_trajectories for r in kept],
     }
-
-
-def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> Json:
-    """One alarm in words: what happened, since when, where, why it matters, what to do, on whose word."""
-    texts = {rule.name: rule.what for rule in (*RULES, *user_rules)} | {
-        rule.name: rule.what for rule in STREAM_RULES.values()
-    }
-    what = texts.get(alarm.rule, alarm.rule).replace("{column}", alarm.slice)
-    if alarm.readings:
-        reading = alarm.readings[0]
-        what += f": {reading.value:.3g}, bound {alarm.bound:.3g}"
-        if math.isfinite(reading.low):
-            what += f" (95 % interval {reading.low:.3g} to {reading.high:.3g}, {reading.n_tokens} tokens)"
-    return {
-        "rule": alarm.rule, "severity": alarm.severity, "step": alarm.step, "since": alarm.since, "cleared": alarm.cleared,
-        "slice": alarm.slice, "what": what, "why": alarm.why, "advice": alarm.advice, "reference": alarm.reference,
-        "hidden": alarm.hidden,
-    }  # fmt: skip
 
 
 def _facts(view: RunView) -> list[list[str]]:

@@ -41,7 +41,8 @@ _ALARM_COLUMNS = (  # name, least and most width
 _MAX_ALARMS = 8
 _VERDICTS = {
     "healthy": ("✓", "green"),
-    "alarms": ("▲", "bold red"),
+    "alarms": ("▲", "bold yellow"),
+    "unhealthy": ("✗", "bold red"),
     "blind": ("?", "bold magenta"),
     "not judged yet": ("…", "dim"),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from trimtab.catalog import bound
+from trimtab.detect.growth import SustainedGrowth
 from trimtab.detect.rule import Excuse, Rule, beyond, change, excursion
 
 __all__ = ["ENVIRONMENT"]
@@ -16,6 +18,15 @@ ENVIRONMENT: tuple[Rule, ...] = (
         "warning", "responses grow longer than their own trend", "Length that grows without reward is hacking or rambling.",
         "Read the longest outputs; penalise length, or normalise the loss by a constant.",
         "Growth while the reward rises is often reasoning, and only information.", "Dr. GRPO, arXiv 2503.20783", excuses=(_LEARNS,),
+        also=("hacking",),
+    ),
+    Rule(
+        "length_doubled", "aggregate/length", "all", "aggregate", "length", "log",
+        lambda arl: SustainedGrowth(arl=arl, confirm=3, min_effect=bound("length_growth")), "info",
+        "responses are twice as long as in the first ten steps, and more",
+        "Slow growth has no step at which it breaks a trend. It is reasoning, or padding that is paid for.",
+        "Read the longest rewarded outputs; see whether a held-out score grows as well.",
+        "A limit or a task that changed on purpose.", "Dr. GRPO, arXiv 2503.20783", weight=0.5, also=("hacking",),
     ),
     Rule(
         "length_collapse", "aggregate/length", "all", "aggregate", "length", "identity", change(-1, min_frac=0.03), "warning",

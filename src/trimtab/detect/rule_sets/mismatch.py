@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trimtab.catalog import bound
 from trimtab.detect.rule import Excuse, Rule, beyond, change, excursion
 
 __all__ = ["MISMATCH"]
@@ -83,13 +84,15 @@ MISMATCH: tuple[Rule, ...] = (
         "Fewer updates a batch, or a smaller learning rate.", "A learning rate that is warming up.", "PPO, arXiv 1707.06347",
     ),
     Rule(
-        "clip_high_growth", "aggregate/clip_high_frac", "all", "aggregate", "clip", "log", change(1), "warning",
+        "clip_high_growth", "aggregate/clip_high_frac", "all", "aggregate", "clip", "log",
+        change(1, min_effect=bound("aggregate_growth")), "warning",
         "more tokens are clipped at the upper side", "Clipped tokens carry no gradient: exploration's side of the range is used up.",
         "A smaller learning rate, fewer epochs; or a wider upper range (DAPO).",
         "A change of the clip range.", "DAPO, arXiv 2503.14476",
     ),
     Rule(
-        "clip_low_growth", "aggregate/clip_low_frac", "all", "aggregate", "clip", "log", change(1), "warning",
+        "clip_low_growth", "aggregate/clip_low_frac", "all", "aggregate", "clip", "log",
+        change(1, min_effect=bound("aggregate_growth")), "warning",
         "more tokens are clipped at the lower side", "The policy pushes tokens away faster than the range allows.",
         "A smaller learning rate, fewer epochs.", "A change of the clip range.", "PPO, arXiv 1707.06347",
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trimtab.catalog import bound
-from trimtab.detect.rule import Excuse, Rule, change, excursion
+from trimtab.detect.rule import Excuse, Rule, beyond, change, excursion
 from trimtab.detect.spike import Spike
 from trimtab.detect.trend_break import TrendBreak
 
@@ -37,6 +37,28 @@ POLICY: tuple[Rule, ...] = (
         "Raise the KL coefficient or lower the learning rate; check which slice carries it.",
         "A run that has just begun to learn: then the reward rises too, and this is information.", "house default",
         excuses=(_LEARNS,),
+    ),
+    Rule(
+        "kl_climb", "aggregate/kl", "all", "aggregate", "kl", "identity", change(1, lenient=True, min_frac=0.15), "info",
+        "mean KL to the reference climbs faster than its own line",
+        "Less than a jump: the policy leaves the reference at a new pace.",
+        "Compare with the reward and with the learning rate's schedule; look at which slice carries it.",
+        "Learning that speeds up.", "rlprobe ref_drift_asymmetry", weight=0.5,
+    ),
+    Rule(
+        "kl_high", "aggregate/kl", "all", "aggregate", "kl", "identity", beyond("kl_high", 1, confirm=10), "warning",
+        "mean KL to the reference stands above 3 nats a token",
+        "However slowly it got there: the reference no longer says anything about this policy.",
+        "Raise the KL coefficient, or make a newer reference on purpose; look at the outputs.",
+        "A trainer that sums KL over the sequence.", "docs/evidence.md; house default", weight=0.5,
+    ),
+    Rule(
+        "kl_max_break", "aggregate/kl_max", "all", "aggregate", "kl", "identity",
+        change(1, lenient=True, min_frac=0.05), "warning",
+        "the largest KL of a token left its own trend upwards",
+        "A few tokens leave the reference while the mean hardly shows it.",
+        "Find them in the exemplars; raise the KL coefficient on their slice.",
+        "Batches whose size changed: a maximum grows with them.", "rlprobe kl_max", weight=2.0,
     ),
     Rule(
         "entropy_floor", "aggregate/entropy", "all", "aggregate", "entropy", "identity", excursion(-1, 0.25, memory=400),
@@ -83,7 +105,8 @@ POLICY: tuple[Rule, ...] = (
     ),
     Rule(
         "grad_norm_spike", "aggregate/grad_norm", "all", "aggregate", "gradient", "identity",
-        lambda arl: Spike(arl=arl), "warning", "one step's gradient norm is wilder than anything the run has shown",
+        lambda arl: Spike(arl=arl, ratio=bound("spike_ratio")), "warning",
+        "one step's gradient norm is wilder than anything the run has shown, or twentyfold",
         "One batch can undo many.", "Look at that step's exemplars; clip gradients; skip such steps.",
         "Fewer than forty steps of past.", "verl#747",
     ),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from trimtab.catalog import bound
+from trimtab.detect.plateau import Plateau
 from trimtab.detect.rule import Excuse, Rule, beyond, change, excursion, rare_change
 from trimtab.detect.spike import Jump
+from trimtab.detect.trend import Trend
 
 __all__ = ["REWARD"]
 
@@ -28,6 +30,42 @@ REWARD: tuple[Rule, ...] = (
         "the held-out score fell", "What counts got worse, whatever the training reward says.",
         "Stop; compare outputs with those of the last checkpoint from before `since`.",
         "A held-out set that changed.", "house default",
+    ),
+    Rule(
+        "held_out_falls", "aggregate/held_out_reward", "all", "aggregate", "gap", "identity",
+        lambda arl: Trend(arl=min(arl, bound("arl_evaluations")), sign=-1, window=10), "warning",
+        "the held-out score falls from evaluation to evaluation",
+        "Slow falls have no step at which they begin; beside a training reward that holds, this is overfitting or hacking.",
+        "Compare outputs with those of the best checkpoint; score them with another judge.",
+        "A held-out set that changed.", "Goodhart under RL: arXiv 2210.10760", also=("hacking",),
+    ),
+    Rule(
+        "reward_part_falls", "reward_part/mean", "reward/*", "aggregate", "format", "identity",
+        change(-1, lenient=True, min_frac=bound("reward_frac")), "warning", "one part of the reward falls",
+        "The total hides a part that is given up for another.",
+        "Look at the weights of the parts, and at outputs before and after `since`.",
+        "A part whose scale changed on purpose; a fall of the whole reward, which reward_drop tells.", "rlprobe format_gaming",
+        also=("hacking",), weight=2.0,
+    ),
+    Rule(
+        "reward_part_jump", "reward_part/mean", "reward/*", "aggregate", "format", "identity",
+        change(1, lenient=True, min_frac=0.1), "info", "one part of the reward rises faster than its own trend",
+        "Cheap parts, like format, can be all that is learnt.",
+        "Compare it with the part that counts; lower its weight when that one stands still.",
+        "All parts rising together.", "rlprobe format_gaming", also=("hacking",),
+    ),
+    Rule(
+        "reward_part_idle", "reward_part/mean", "reward/*", "aggregate", "format", "identity",
+        beyond("reward_part_idle", -1, confirm=100), "info", "one part of the reward has given next to nothing for long",
+        "Nothing is learnt from a part that is never earned; the others are then all there is.",
+        "Easier tasks, a denser reward, or drop the part.", "Penalties, and bonuses that are meant to be rare.",
+        "rldoctor reward_composition", weight=0.5,
+    ),
+    Rule(
+        "reward_plateau", "aggregate/reward", "all", "aggregate", "plateau", "identity", lambda _: Plateau(), "info",
+        "the reward hardly rose over 128 steps, against its best 128 before", "Learning is over, or stuck.",
+        "Look at groups without variance, at entropy and at the clip fraction; change tasks or end the run.",
+        "A reward at its maximum.", "house default", weight=0.5,
     ),
     Rule(
         "reward_jump", "aggregate/reward", "all", "aggregate", "hacking", "identity",
@@ -64,6 +102,13 @@ REWARD: tuple[Rule, ...] = (
         "A rise while the reward rises is learning, and only information.", "DAPO, arXiv 2503.14476", excuses=(_LEARNS,),
     ),
     Rule(
+        "groups_mostly_flat", "aggregate/zero_std_frac", "all", "aggregate", "groups", "identity",
+        beyond("zero_std_note", 1, confirm=20), "info", "three groups in five give no gradient",
+        "Tasks are mostly solved, or mostly hopeless: the rest of the batch is paid for and not used.",
+        "Harder or easier tasks; dynamic sampling.", "Small groups of a good policy.", "DAPO, arXiv 2503.14476; rldoctor too_hard",
+        weight=0.5,
+    ),
+    Rule(
         "group_collapse", "aggregate/zero_std_frac", "all", "aggregate", "groups", "identity",
         beyond("zero_std_frac", 1, confirm=10), "warning", "most groups give no gradient",
         "The batch is nearly empty of signal: tasks are all solved, or none is.",
@@ -74,6 +119,13 @@ REWARD: tuple[Rule, ...] = (
         "warning", "advantages shrink", "Without spread in the advantages there is no direction.",
         "Check groups without variance and the advantage's normalisation.", "Advantages normalised a batch.", "rlprobe adv_collapse",
         excuses=(_LEARNS,),
+    ),
+    Rule(
+        "advantage_spread_gone", "aggregate/advantage_std", "all", "aggregate", "groups", "identity", excursion(-1, 0.2, memory=400),
+        "warning", "advantages fell to less than a fifth of their spread",
+        "Too far for learning to explain: without spread in the advantages there is no direction.",
+        "Check groups without variance and the advantage's normalisation.",
+        "A change of the advantage's scale.", "rlprobe adv_collapse",
     ),
     Rule(
         "correct_likelihood_falling", "aggregate/correct_logp", "all", "aggregate", "likelihood", "identity", change(-1), "critical",

@@ -15,7 +15,8 @@ class Framework:
 
     `keys`: our name -> their keys, the first that a log has counts. `patterns`: our name -> regular expressions for keys
     with a task's or an agent's name inside. `prefixes`: what W&B or TensorBoard writers put in front. `notes`: their key ->
-    what a reader of our name must know. `versions`: where the table was read.
+    what a reader of our name must know. `parts`: a regular expression whose group is the name of one part of the reward; where a log
+    has two or more they come as `reward_part:<name>`. `versions`: where the table was read.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Framework:
     patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     prefixes: tuple[str, ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
+    parts: str = ""
 
     def plain(self, key: str) -> str:
         """Their key without the prefix a log writer put in front; an evaluation's stays told apart.
@@ -64,6 +66,13 @@ class Framework:
                             f"{ours}: {len(fits)} keys would give it; read {fits[0]}, not {', '.join(fits[1:4])}"
                         )
                     break
+        parts = {
+            m.group(1): key
+            for plain, key in there.items()
+            if self.parts and (m := re.fullmatch(self.parts, plain))
+        }
+        if len(parts) > 1:  # one alone is the reward itself
+            found |= {f"reward_part:{name}": key for name, key in sorted(parts.items())}
         return found, lines
 
     def told(self, mapped: Mapping[str, str]) -> list[str]:

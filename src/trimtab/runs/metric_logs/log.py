@@ -6,9 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from trimtab.errors import MetricLogError
+from trimtab.runs.metric_logs.blocks import Column
+from trimtab.runs.metric_logs.columns import columns_of_rows, plain_columns
 from trimtab.runs.metric_logs.keys import check_mapping, choose, framework_named
 from trimtab.runs.metric_logs.nulls import settle_nulls
 from trimtab.runs.metric_logs.raw import RawLog, steps_of
@@ -18,11 +24,11 @@ __all__ = ["MetricLog", "build_log"]
 _WORDS = {"nan": math.nan, "+nan": math.nan, "-nan": math.nan}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MetricLog:
     """One row a step, steps ascending; NaN and infinity are kept, for they are alarms of their own.
 
-    `rows`: (step, ours -> value). `framework` says whose keys they were, `why` on what ground. `mapped`: ours -> theirs.
+    `steps`: (T,). `columns`: ours -> places in `steps` at which it was logged, values there. `framework` says whose keys they were, `why` on what ground. `mapped`: ours -> theirs.
     `unmapped`: numeric keys of the log that no name of ours stands for. `excluded`: what was left out, by reason.
     `notes`: traps of this trainer's keys, and choices the reader made.
     """
@@ -31,22 +37,33 @@ class MetricLog:
     format: str
     framework: str
     why: str
-    rows: list[tuple[int, dict[str, float]]]
+    steps: npt.NDArray[np.int64]
+    columns: dict[str, Column]
     mapped: dict[str, str]
     unmapped: tuple[str, ...]
     excluded: dict[str, int]
     notes: tuple[str, ...]
+
+    @cached_property
+    def rows(self) -> list[tuple[int, dict[str, float]]]:
+        """The same row by row: (step, ours -> value)."""
+        rows: list[tuple[int, dict[str, float]]] = [(step, {}) for step in self.steps.tolist()]
+        for name, (places, values) in self.columns.items():
+            for place, value in zip(places.tolist(), values.tolist(), strict=True):
+                rows[place][1][name] = value
+        return rows
 
 
 def build_log(
     raw: RawLog, source: str, framework: str | None, mapping: Mapping[str, str] | None
 ) -> MetricLog:
     """Translate, sort and merge a raw log. MetricLogError when it has no step or no key that we know."""
-    if not raw.rows:
+    if not raw.num_rows:
         left = ", ".join(f"{count} {reason}" for reason, count in raw.excluded.items())
         raise MetricLogError(f"{source}: no row to read{f' ({left})' if left else ''}")
-    steps = steps_of(raw, source)
-    keys = _numeric(raw)
+    every = raw.keys()
+    steps = steps_of(raw, source, every)
+    keys = _numeric(raw, every)
     wanted = dict(mapping or {})
     check_mapping(wanted, keys)
     if framework is None:
@@ -62,14 +79,16 @@ def build_log(
             f"{source}: {'none of its numbers is known' if not framework else f'no key of {framework} in it'} "
             f"(it has: {shown}); name them with --map ours=theirs, the names are in docs/metric-logs.md"
         )
-    rows = _merged(raw, steps, mapped)
+    plain = plain_columns(steps, raw, mapped)
+    at, columns = columns_of_rows(_merged(raw, steps, mapped)) if plain is None else plain
     read = set(mapped.values())
     return MetricLog(
         source=source,
         format=raw.format,
         framework=chosen.name if chosen else "custom",
         why=why,
-        rows=rows,
+        steps=at,
+        columns=columns,
         mapped=mapped,
         unmapped=tuple(key for key in keys if key not in read),
         excluded={reason: count for reason, count in raw.excluded.items() if count},
@@ -95,11 +114,11 @@ def number(value: Any) -> float | None:
         return _WORDS.get(str(value).strip().lower())
 
 
-def _numeric(raw: RawLog) -> list[str]:
+def _numeric(raw: RawLog, keys: list[str]) -> list[str]:
     """Keys under which some row has a number."""
-    open_keys = dict.fromkeys(raw.metric_keys())
+    open_keys = dict.fromkeys(raw.metric_keys(keys))
     order = list(open_keys)
-    good: set[str] = set()
+    good = set(order if raw.blocks else ())
     for row in raw.rows:
         if not open_keys:
             break
@@ -113,6 +132,7 @@ def _merged(
     raw: RawLog, steps: list[int | None], mapped: Mapping[str, str]
 ) -> list[tuple[int, dict[str, float]]]:
     """One row a step of our names; a number beats a null, and of two numbers the later one stands and is counted."""
+    raw.unpack()
     pairs = [(theirs, ours) for ours, theirs in mapped.items()]
     count: Counter[str] = raw.excluded
     table: dict[int, dict[str, float | None]] = {}

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from trimtab.errors import MetricLogError
+from trimtab.runs.metric_logs.blocks import Block, column_of, rows_of
 
 __all__ = ["RawLog", "by_step", "flat", "steps_of"]
 
@@ -22,29 +25,61 @@ _SKIP = frozenset({
 })  # fmt: skip
 """Bookkeeping that is no metric: neither mapped nor listed as unmapped."""
 
+_NONE = np.zeros(0)
 _WRAPPERS = frozenset({"data", "metrics", "scalars", "values", "logs", "log"})
 
 
 @dataclass
 class RawLog:
-    """`rows`: flat, theirs -> whatever stood there; a key that was not written is absent. `excluded`: reason -> count."""
+    """`rows`: flat, theirs -> whatever stood there; a key that was not written is absent. `excluded`: reason -> count.
+
+    `blocks` hold the rows instead where all their values are plain numbers and the reader chose so; `unpack` makes rows of them.
+    """
 
     format: str
     rows: list[dict[str, Any]]
     excluded: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are, in either form."""
+        return len(self.rows) + sum(block.places.size for block in self.blocks)
+
+    def unpack(self) -> None:
+        """Every row as a dict."""
+        if self.blocks:
+            self.rows, self.blocks = rows_of(self.blocks), []
+
+    def there(self, key: str) -> int:
+        """How many rows have a value under this key that is not null."""
+        held = sum(block.places.size for block in self.blocks if key in block.keys)
+        return held + sum(row.get(key) is not None for row in self.rows)
+
+    def values(self, key: str) -> list[Any]:
+        """Each row's value under this key; None where it has none."""
+        if not self.blocks:
+            return [row.get(key) for row in self.rows]
+        found: list[Any] = [None] * self.num_rows
+        places, values = column_of(self.blocks, key) or (_NONE, _NONE)
+        for place, value in zip(places.tolist(), values.tolist(), strict=True):
+            found[place] = value
+        return found
 
     def keys(self) -> list[str]:
         """Every key of the log, in order of appearance."""
         seen: dict[str, None] = {}
+        for block in self.blocks:
+            seen.update(dict.fromkeys(block.keys))
         for row in self.rows:
             if not row.keys() <= seen.keys():
                 seen.update(dict.fromkeys(row))
         return list(seen)
 
-    def metric_keys(self) -> list[str]:
-        """Every key of the log that is not bookkeeping, in order of appearance."""
-        return [key for key in self.keys() if key not in _SKIP]
+    def metric_keys(self, keys: Iterable[str] | None = None) -> list[str]:
+        """Every key of the log (`keys`, where they are known) that is not bookkeeping, in order of appearance."""
+        return [key for key in (self.keys() if keys is None else keys) if key not in _SKIP]
 
     def is_table(self) -> bool:
         """Does every row hold every column, as rows of a table do?"""
@@ -71,13 +106,13 @@ def flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def steps_of(log: RawLog, source: str) -> list[int | None]:
-    """Each row's step; None where it has none. The step column is the one most rows have, the better name on a tie.
+def steps_of(log: RawLog, source: str, keys: Iterable[str] | None = None) -> list[int | None]:
+    """Each row's step; None where it has none. `keys`: those of the log, where they are known. The step column is the one most rows have, the better name on a tie.
 
     Raises MetricLogError when no row has a step under any known name.
     """
-    there = set(log.keys())
-    counts = {key: sum(row.get(key) is not None for row in log.rows) for key in STEP_KEYS if key in there}
+    there = set(log.keys() if keys is None else keys)
+    counts = {key: log.there(key) for key in STEP_KEYS if key in there}
     best = max(counts, key=lambda key: counts[key], default="")
     if not counts.get(best):
         shown = ", ".join(log.metric_keys()[:6]) or "none"
@@ -88,7 +123,7 @@ def steps_of(log: RawLog, source: str) -> list[int | None]:
         log.notes.append(
             "steps are W&B's _step, which counts calls of log and may differ from the trainer's steps"
         )
-    return [_whole(row.get(best)) for row in log.rows]
+    return [_whole(value) for value in log.values(best)]
 
 
 def _whole(value: Any) -> int | None:

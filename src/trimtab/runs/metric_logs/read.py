@@ -11,13 +11,10 @@ from pathlib import Path
 import msgspec
 
 from trimtab.errors import MetricLogError
-from trimtab.runs.metric_logs.binary_files import read_tensorboard, read_wandb
 from trimtab.runs.metric_logs.find import FORMATS, file_format, folder_log
 from trimtab.runs.metric_logs.keys import framework_named
 from trimtab.runs.metric_logs.log import MetricLog, build_log
 from trimtab.runs.metric_logs.raw import RawLog
-from trimtab.runs.metric_logs.stores import read_mlflow_folder, read_sqlite
-from trimtab.runs.metric_logs.tables_on_disk import read_parquet, read_rlprobe
 from trimtab.runs.metric_logs.text_files import as_utf8, read_csv, read_json, read_jsonl
 
 __all__ = ["read_metric_log"]
@@ -66,10 +63,16 @@ def _read(where: Path, run: str | None, format: str | None) -> RawLog:
     if format is not None and kind and kind != format:
         raise MetricLogError(f"{where} holds a log of format {kind}, not {format}; give the file itself")
     if kind == "rlprobe":
+        from trimtab.runs.metric_logs.tables_on_disk import read_rlprobe
+
         raw = read_rlprobe(files[0])
     elif kind == "tensorboard":
+        from trimtab.runs.metric_logs.binary_files import read_tensorboard
+
         raw = read_tensorboard(files)
     elif kind == "mlflow":
+        from trimtab.runs.metric_logs.stores import read_mlflow_folder
+
         raw = read_mlflow_folder(files[0])
     else:
         raw = _read_file(files[0], run, kind or format)
@@ -98,11 +101,22 @@ def _read_file(path: Path, run: str | None, format: str | None) -> RawLog:
             raise MetricLogError(f"{path} cannot be read as {kind}: {str(error).splitlines()[0]}") from error
     if data is not None:
         raise MetricLogError(f"{path} is a compressed {kind} file; unpack it first (gunzip)")
+    return _read_binary(path, run, kind)
+
+
+def _read_binary(path: Path, run: str | None, kind: str) -> RawLog:
+    """Each format brings its reader when it is met."""
     if kind in ("parquet", "rlprobe"):
+        from trimtab.runs.metric_logs.tables_on_disk import read_parquet
+
         return read_parquet(path)
-    if kind == "tensorboard":
-        return read_tensorboard([path])
-    return read_wandb(path) if kind == "wandb" else read_sqlite(path, run)
+    if kind in ("tensorboard", "wandb"):
+        from trimtab.runs.metric_logs.binary_files import read_tensorboard, read_wandb
+
+        return read_tensorboard([path]) if kind == "tensorboard" else read_wandb(path)
+    from trimtab.runs.metric_logs.stores import read_sqlite
+
+    return read_sqlite(path, run)
 
 
 def _unzipped(path: Path) -> bytes:
@@ -116,11 +130,11 @@ def _unzipped(path: Path) -> bytes:
 
 def _is_one_json(data: bytes) -> bool:
     """Is the file one JSON object over several lines, or the only one? Two objects one after the other are lines."""
-    text = as_utf8(data)
+    text = as_utf8(data).lstrip()
     first = text.split(b"\n", 1)[0]
     try:
         msgspec.json.decode(first, type=msgspec.Raw)
-        return not text[len(first) :].strip() and b'"log_history"' in first
+        return b'"log_history"' in first and not text[len(first) :].strip()
     except msgspec.DecodeError:
         return not _ends_an_object(first)
 

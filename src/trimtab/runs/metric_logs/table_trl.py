@@ -9,6 +9,7 @@ __all__ = ["TRL"]
 TRL = Framework(
     name="trl",
     versions="1.2 to 1.16",
+    parts=r"rewards/(.+)/mean",
     prefixes=("train/",),
     keys={
         "reward": ("reward", "mean_reward"),

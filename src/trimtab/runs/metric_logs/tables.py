@@ -138,10 +138,10 @@ RLDOCTOR = Framework(
 )  # fmt: skip
 
 RLPROBE = Framework(
-    "rlprobe", "0.1.0, the columns of steps.parquet",
+    "rlprobe", "0.1.0, the columns of steps.parquet", parts=r"reward_component\.(.+)",
     keys={
         "reward": ("reward_mean",), "reward_std": ("group_reward_std_mean", "reward_std"), "reward_max": ("reward_max",),
-        "reward_min": ("reward_min",), "zero_std_frac": ("zero_variance_group_frac",), "kl": ("kl_mean",),
+        "reward_min": ("reward_min",), "zero_std_frac": ("zero_variance_group_frac",), "kl": ("kl_mean",), "kl_max": ("kl_max",),
         "ratio_p95": ("ratio_p95",), "weight_mean": ("ratio_mean",), "entropy": ("entropy_mean",),
         "clip_frac": ("clip_fraction",), "grad_norm": ("grad_norm",), "loss": ("loss",), "learning_rate": ("lr",),
         "advantage_mean": ("adv_mean",), "advantage_std": ("adv_std",), "value_loss": ("value_loss",),

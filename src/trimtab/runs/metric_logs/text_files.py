@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from trimtab.runs.metric_logs.blocks import blocks_of
 from trimtab.runs.metric_logs.raw import RawLog, flat
 
 __all__ = ["as_utf8", "read_csv", "read_json", "read_jsonl", "strict_json"]
 
+_ROWS = msgspec.json.Decoder(dict[str, float | int | str | bool | None])
+_CHUNK = 1 << 20  # bytes read at once, and on to the end of a line
 _BYTES = "lines with bytes that are not UTF-8"
 
 
@@ -46,22 +50,48 @@ def strict_json(data: bytes, excluded: Counter[str]) -> Any:
 
 
 def read_jsonl(data: bytes) -> RawLog:
-    """One JSON object a line, flat or nested; other lines are counted, the last one apart when it has no newline."""
-    log = RawLog("jsonl", [])
-    lines = as_utf8(data).split(b"\n")
+    """One JSON object a line, flat or nested; other lines are counted, the last one apart when it has no newline.
+
+    Rows of plain numbers are kept as blocks, so that a long log takes little memory.
+    """
+    log, text, start, plain = RawLog("jsonl", []), as_utf8(data), 0, True
+    while start < len(text):
+        end = text.find(b"\n", start + _CHUNK) + 1 or len(text)
+        rows = _rows(text[start:end], log.excluded)
+        start = end
+        blocks = blocks_of(rows, log.num_rows) if plain else None
+        if blocks is None:
+            plain = False
+            log.unpack()
+            log.rows += rows
+        else:
+            log.blocks += blocks
+    return log
+
+
+def _rows(text: bytes, excluded: Counter[str]) -> list[dict[str, Any]]:
+    """The rows of some lines; only the last of a file can be without a newline."""
+    num = text.count(b"\n") + (not text.endswith(b"\n"))
+    if text.count(b"\n{") + 1 == num:  # one object a line, as it seems: all at once where they are flat
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            rows = _ROWS.decode_lines(text)
+            if len(rows) == num:
+                return cast("list[dict[str, Any]]", rows)
+    found: list[dict[str, Any]] = []
+    lines = text.split(b"\n")
     for i, line in enumerate(lines):
         if not line.strip():
             continue
         try:
-            row = strict_json(line, log.excluded)
+            row = strict_json(line, excluded)
         except ValueError:
-            log.excluded["truncated last line" if i == len(lines) - 1 else "malformed lines"] += 1
+            excluded["truncated last line" if i == len(lines) - 1 else "malformed lines"] += 1
             continue
         if isinstance(row, dict):
-            log.rows.append(flat(row))
+            found.append(flat(row))
         else:
-            log.excluded["lines that are not JSON objects"] += 1
-    return log
+            excluded["lines that are not JSON objects"] += 1
+    return found
 
 
 def read_json(data: bytes) -> RawLog:

@@ -1,0 +1,132 @@
+"""The alarms of a run: what is raised, excused while another reading explains it, raised in full after all, and cleared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from trimtab.detect.detector import Decision
+from trimtab.detect.history import History
+from trimtab.detect.rule import Rule
+from trimtab.detect.rules import STREAM_RULES
+from trimtab.records import Alarm, Reading, Window
+
+__all__ = ["RECHECK", "Ledger", "Place"]
+
+Place = tuple[str, str]
+"""A rule's name, and the slice it speaks of."""
+
+RECHECK = 8
+"""Steps between looks at whether an excuse still holds."""
+
+
+@dataclass(frozen=True)
+class _Excused:
+    """An alarm that another reading explained when it fired."""
+
+    decision: Decision
+    evidence: Reading
+    looked: int
+
+
+class Ledger:
+    """`alarms` in the order they were raised. `histories`: the readings that excuse alarms of these rules."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.histories = {(e.key, e.slice): History() for rule in rules for e in rule.excuses}
+        self.excused: dict[Place, _Excused] = {}
+        self.alarms: list[Alarm] = []
+        self.aggregate_fired = False
+
+    def edge(self, rule: Rule, reading: Reading, decision: Decision) -> list[Alarm]:
+        """An alarm starts or ends: what is raised now."""
+        place = (rule.name, reading.slice)
+        if decision.cleared:
+            self.excused.pop(place, None)
+            self._clear(rule.name, reading.slice, reading.step)
+            return []
+        excuse = self._excuse(rule, decision.since, reading.step)
+        if excuse:
+            self.excused[place] = _Excused(decision, reading, reading.step)
+        else:
+            self.aggregate_fired |= rule.kind == "aggregate" and rule.severity != "info"
+        alarm = self._alarm(rule, reading, decision, excuse)
+        self.alarms.append(alarm)
+        return [alarm]
+
+    def lapsed(self, rule: Rule, reading: Reading) -> list[Alarm]:
+        """The alarm in full once nothing explains it any more."""
+        place = (rule.name, reading.slice)
+        held = self.excused.get(place)
+        if held is None or reading.step - held.looked < RECHECK:
+            return []
+        self.excused[place] = replace(held, looked=reading.step)
+        if self._excuse(rule, held.decision.since, reading.step):
+            return []
+        del self.excused[place]
+        self._clear(rule.name, reading.slice, reading.step)
+        self.aggregate_fired |= rule.kind == "aggregate" and rule.severity != "info"
+        alarm = self._alarm(rule, reading, held.decision, "")
+        self.alarms.append(alarm)
+        return [alarm]
+
+    def _excuse(self, rule: Rule, since: int, step: int) -> str:
+        """The reading that moves along and explains the alarm, in words; empty when none does."""
+        for excuse in rule.excuses:
+            if step - since + 1 < excuse.slow:
+                continue
+            history = self.histories[(excuse.key, excuse.slice)]
+            if excuse.settled and history.settled(step):
+                return f"{excuse.key} has risen and stands at its best"
+            deviate = history.moved(since, step)
+            if excuse.sign * deviate > excuse.least:
+                return f"{excuse.key} {'rose' if excuse.sign > 0 else 'fell'} with it"
+            if excuse.absent and math.isnan(deviate):
+                return f"there is too little of {excuse.key} to compare with"
+        return ""
+
+    def _alarm(self, rule: Rule, reading: Reading, decision: Decision, excuse: str) -> Alarm:
+        evidence = replace(reading, state=None)
+        if math.isfinite(
+            decision.fitted
+        ):  # a level over several values: the last one alone may lie under the bound
+            evidence = replace(
+                evidence, value=rule.raw(decision.fitted), low=math.nan, high=math.nan,
+                reason=f"level over steps {decision.since} to {reading.step}",
+            )  # fmt: skip
+        return Alarm(
+            rule=rule.name,
+            step=reading.step,
+            since=decision.since,
+            severity="info" if excuse else rule.severity,
+            slice=reading.slice,
+            readings=(evidence,),
+            bound=rule.raw(decision.bound),
+            why=f"{excuse}, so this is information only. {rule.why}" if excuse else rule.why,
+            advice=rule.advice,
+            reference=rule.reference,
+            hidden=rule.kind == "tail" and not self.aggregate_fired and rule.severity != "info",
+        )
+
+    def stream(self, name: str, column: str, step: int, decision: Decision, value: float) -> list[Alarm]:
+        """The same for a rule on the step stream."""
+        rule = STREAM_RULES[name]
+        if decision.cleared:
+            self._clear(name, column, step)
+            return []
+        key = "nonfinite/count" if name == "nonfinite" else "silence/steps"
+        evidence = Reading(key, step, Window(decision.since, step), column, float(value), 0, 0)
+        alarm = Alarm(
+            name, step, decision.since, rule.severity, column, (evidence,), decision.bound, rule.why, rule.advice,
+            rule.reference,
+        )  # fmt: skip
+        self.alarms.append(alarm)
+        return [alarm]
+
+    def _clear(self, name: str, where: str, step: int) -> None:
+        for i in range(len(self.alarms) - 1, -1, -1):
+            alarm = self.alarms[i]
+            if alarm.rule == name and alarm.slice == where and alarm.cleared is None:
+                self.alarms[i] = replace(alarm, cleared=step)
+                return

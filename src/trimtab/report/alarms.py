@@ -1,0 +1,45 @@
+"""One alarm as JSON types and as lines for a terminal: shared by the page, a run's diagnosis and a log's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from trimtab.detect.rule import Rule
+from trimtab.detect.rules import RULES, STREAM_RULES
+from trimtab.records import Alarm
+
+__all__ = ["alarm_lines", "alarm_payload"]
+
+
+def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, Any]:
+    """One alarm in words: what happened, since when, where, why it matters, what to do, on whose word."""
+    texts = {rule.name: rule.what for rule in (*RULES, *user_rules)} | {
+        rule.name: rule.what for rule in STREAM_RULES.values()
+    }
+    what = texts.get(alarm.rule, alarm.rule).replace("{column}", alarm.slice)
+    if alarm.readings:
+        reading = alarm.readings[0]
+        what += f": {reading.value:.3g}, bound {alarm.bound:.3g}"
+        if math.isfinite(reading.low):
+            what += f" (95 % interval {reading.low:.3g} to {reading.high:.3g}, {reading.n_tokens} tokens)"
+    return {
+        "rule": alarm.rule, "severity": alarm.severity, "step": alarm.step, "since": alarm.since, "cleared": alarm.cleared,
+        "slice": alarm.slice, "what": what, "why": alarm.why, "advice": alarm.advice, "reference": alarm.reference,
+        "hidden": alarm.hidden,
+    }  # fmt: skip
+
+
+def alarm_lines(alarm: dict[str, Any]) -> list[str]:
+    """One alarm (`alarm_payload`) for a person, an empty line before it; not yet made safe to print."""
+    state = f"cleared at step {alarm['cleared']}" if alarm["cleared"] is not None else "active"
+    hidden = ", hidden" if alarm["hidden"] else ""
+    return [
+        "",
+        f"  [{alarm['severity']}{hidden}] {alarm['rule']} in {alarm['slice']}, fired at step {alarm['step']}, since {alarm['since']}, {state}",
+        f"    what   {alarm['what']}",
+        f"    why    {alarm['why']}",
+        f"    do     {alarm['advice']}",
+        f"    source {alarm['reference']}",
+    ]

@@ -1,0 +1,77 @@
+"""Rows of plain numbers as tables: a long log held so takes a tenth of the memory of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Block", "Column", "blocks_of", "column_of", "joined", "rows_of"]
+
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
+Column = tuple[Int, Float]
+"""Rows at which a metric is there, ascending, and its values."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows of the same keys: `places` (R,) among all rows, `table` (R, K)."""
+
+    keys: tuple[str, ...]
+    places: Int
+    table: Float
+
+
+def blocks_of(rows: Sequence[dict[str, Any]], first: int) -> list[Block] | None:
+    """The rows, of which the first is row `first` of the log; None when a value is no plain number: null, text, a truth value.
+
+    >>> [block] = blocks_of([{"step": 1, "kl": 0.5}, {"step": 2, "kl": 0.25}], 10) or []
+    >>> block.keys, block.places.tolist(), block.table.tolist()
+    (('step', 'kl'), [10, 11], [[1.0, 0.5], [2.0, 0.25]])
+    """
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for i, row in enumerate(rows):
+        groups.setdefault(tuple(row), []).append(i)
+    found: list[Block] = []
+    for keys, places in groups.items():
+        cells = list(chain.from_iterable([rows[i].values() for i in places]))
+        if not set(map(type, cells)) <= {float, int}:
+            return None
+        try:
+            table = np.array(cells, np.float64).reshape(len(places), len(keys))
+        except OverflowError:
+            return None
+        found.append(Block(keys, first + np.array(places, np.int64), table))
+    return found
+
+
+def column_of(blocks: Iterable[Block], key: str) -> Column | None:
+    """One key's column; None where no row has it."""
+    return joined([(b.places, b.table[:, b.keys.index(key)]) for b in blocks if key in b.keys])
+
+
+def joined(parts: Sequence[Column]) -> Column | None:
+    """Pieces of one column, in any order, as one."""
+    if not parts:
+        return None
+    at = np.concatenate([places for places, _ in parts])
+    values = np.concatenate([piece for _, piece in parts])
+    if (at[1:] > at[:-1]).all():
+        return at, values
+    order = np.argsort(at)
+    return at[order], values[order]
+
+
+def rows_of(blocks: Iterable[Block]) -> list[dict[str, Any]]:
+    """The rows again, every value a float."""
+    found: dict[int, dict[str, Any]] = {}
+    for block in blocks:
+        for place, values in zip(block.places.tolist(), block.table.tolist(), strict=True):
+            found[place] = dict(zip(block.keys, values, strict=True))
+    return [found[place] for place in sorted(found)]

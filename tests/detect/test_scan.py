@@ -1,0 +1,237 @@
+"""A whole series at once gives what the stream gives: the same edges, the same readiness, the same state to go on from."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from trimtab.detect.change import Change
+from trimtab.detect.excursion import Excursion
+from trimtab.detect.growth import SustainedGrowth
+from trimtab.detect.joint import Joint, Member
+from trimtab.detect.jump import Jump
+from trimtab.detect.medians import row_medians
+from trimtab.detect.plateau import Plateau
+from trimtab.detect.presence import Nonfinite, Silence
+from trimtab.detect.spike import Spike
+from trimtab.detect.threshold import Threshold
+from trimtab.detect.trend_break import TrendBreak
+
+SCANNERS = {
+    "threshold": lambda: Threshold(limit=1.0, confirm=3),
+    "threshold below, with a way back": lambda: Threshold(limit=-0.5, sign=-1, confirm=1, back=0.2),
+    "threshold whose way back lies beyond it": lambda: Threshold(limit=0.0, confirm=2, back=0.7),
+    "growth": lambda: SustainedGrowth(arl=50.0),
+    "growth down": lambda: SustainedGrowth(arl=50.0, sign=-1, baseline=5, confirm=1, min_effect=0.3),
+    "excursion": lambda: Excursion(sign=-1, factor=0.5, arl=50.0),
+    "excursion up": lambda: Excursion(sign=1, factor=1.5, memory=400, floor=0.1, arl=50.0),
+    "excursion with few blocks": lambda: Excursion(sign=1, factor=1.2, window=4, memory=9, arl=20.0),
+    "trend break": lambda: TrendBreak(arl=50.0, min_frac=0.1),
+    "trend break down": lambda: TrendBreak(arl=50.0, sign=-1, confirm=1),
+    "trend break either way": lambda: TrendBreak(arl=20.0, sign=0, baseline=6, min_effect=0.2),
+    "spike": lambda: Spike(arl=100.0),
+    "spike down": lambda: Spike(arl=50.0, sign=-1, warmup=15, memory=60, quiet=3),
+    "spike with a ratio": lambda: Spike(arl=1e6, ratio=4.0),
+    "plateau": lambda: Plateau(window=48),
+    "jump": lambda: Jump(plateau=20, window=5, factor=1.0),
+    "jump down": lambda: Jump(sign=-1, plateau=31, window=4, factor=0.5),
+}
+
+
+def series() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(21)
+    noise = rng.normal(size=900)
+    walk = np.cumsum(0.3 * rng.normal(size=900))
+    steps = 0.05 * rng.normal(size=900) + np.repeat(rng.choice([0.0, 1.0, 3.0], 18), 50)
+    holed = steps + 2.0
+    holed[rng.integers(0, 900, 60)] = math.nan
+    holed[rng.integers(0, 900, 20)] = math.inf
+    holed[rng.integers(0, 900, 20)] = -math.inf
+    return {
+        "noise": noise, "walk": walk, "steps": steps, "holed": holed, "positive": np.exp(0.5 * noise + steps),
+        "heavy tails": rng.standard_t(1.0, size=900), "huge": 1e12 * rng.standard_t(0.7, size=900),
+        "trend": 0.1 * np.arange(900.0) + noise, "rounded": np.round(steps, 1) + 0.0, "counts": rng.poisson(0.3, 900) * 1.0,
+        "constant": np.full(300, 0.1), "zero": np.zeros(300), "zero, then one": np.r_[np.zeros(150), 5.0, np.zeros(150)],
+        "all missing": np.full(50, math.nan), "missing at the end": np.r_[noise[:60], math.nan],
+        "empty": np.zeros(0), "one": np.ones(1), "falling": np.r_[np.linspace(3, 0, 200), noise[:100] * 0.1],
+        "rise from the first value": np.r_[np.linspace(0, 9, 40), np.full(60, 9.0), np.zeros(60), noise[:100]],
+    }  # fmt: skip
+
+
+SERIES = series()
+
+
+def plain(state: dict) -> dict:
+    """NaN compares equal to itself as text."""
+    return {name: repr(value) for name, value in state.items()}
+
+
+@pytest.mark.parametrize("name", SERIES)
+@pytest.mark.parametrize("make", SCANNERS)
+def test_a_scan_is_the_stream(make, name) -> None:
+    x = SERIES[name]
+    steps = 3 * np.arange(x.size) + 7
+    stream, whole = SCANNERS[make](), SCANNERS[make]()
+    answers = [stream.update(int(t), float(v)) for t, v in zip(steps, x, strict=True)]
+    edges = [(i, d) for i, d in enumerate(answers) if d.fired or d.cleared]
+    assert [(i, repr(d)) for i, d in whole.scan(steps, x)] == [(i, repr(d)) for i, d in edges]
+    assert plain(whole.state()) == plain(stream.state())
+    if x.size and math.isfinite(x[-1]):
+        assert (whole.now.ready, whole.now.active) == (answers[-1].ready, answers[-1].active)
+    after = SERIES["steps"][:120]
+    again = [repr(whole.update(9_000 + t, float(v))) for t, v in enumerate(after)]
+    assert again == [repr(stream.update(9_000 + t, float(v))) for t, v in enumerate(after)]
+
+
+@pytest.mark.parametrize("make", SCANNERS)
+def test_the_series_make_every_scanner_fire_and_clear(make) -> None:
+    edges = [d for x in SERIES.values() for _, d in SCANNERS[make]().scan(np.arange(x.size), x)]
+    assert sum(d.fired for d in edges) >= 2
+    assert any(d.cleared for d in edges)
+
+
+def test_many_short_random_series() -> None:
+    """Every length around the warm-ups, every place of an edge."""
+    rng = np.random.default_rng(22)
+    for n in range(0, 140, 3):
+        x = np.round(rng.normal(size=n), 1) + 0.0 + 4.0 * (np.arange(n) > rng.integers(0, n + 1))
+        x[rng.random(n) < 0.05] = math.nan
+        for make in SCANNERS.values():
+            stream, whole = make(), make()
+            edges = [
+                (i, d)
+                for i, d in ((i, stream.update(i, float(v))) for i, v in enumerate(x))
+                if d.fired or d.cleared
+            ]
+            assert repr(whole.scan(np.arange(n), x)) == repr(edges)
+            assert plain(whole.state()) == plain(stream.state())
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_row_medians_are_those_of_numpy(n) -> None:
+    rows = np.random.default_rng(n).normal(size=(7, n))
+    assert row_medians(rows).tolist() == np.median(rows, axis=1).tolist()
+
+
+CHANGES = {
+    "change": lambda: Change(arl=50.0),
+    "change down, carried on": lambda: Change(arl=50.0, sign=-1, lenient=True, min_effect=0.2),
+    "change either way": lambda: Change(arl=50.0, sign=0, min_frac=0.05),
+    "change of evaluations": lambda: Change(arl=50.0, min_reference=10, scales=(2, 4, 8, 16)),
+}
+
+
+@pytest.mark.parametrize("name", SERIES)
+@pytest.mark.parametrize("make", CHANGES)
+def test_a_change_scanned_is_the_stream_and_can_go_on(make, name) -> None:
+    """Sums are added up from another origin, so bounds agree to rounding; where the alarms are, they agree exactly."""
+    x = SERIES[name]
+    stream, whole = CHANGES[make](), CHANGES[make]()
+    answers = [stream.update(t, float(v)) for t, v in enumerate(x)]
+    edges = [(i, d) for i, d in enumerate(answers) if d.fired or d.cleared]
+    found = whole.scan(np.arange(x.size), x)
+    assert [(i, d.fired, d.since) for i, d in found] == [(i, d.fired, d.since) for i, d in edges]
+    scale = np.nanmax(np.abs(x[np.isfinite(x)]), initial=0.0)
+    for what in ("bound", "fitted"):
+        ours, theirs = ([getattr(d, what) for _, d in one] for one in (found, edges))
+        assert ours == pytest.approx(theirs, abs=1e-9 * scale, nan_ok=True)
+    assert (whole.num_skipped, whole.num_drawn) == (stream.num_skipped, stream.num_drawn)
+    assert (whole.now.ready, whole.active, whole.since) == (stream.is_ready, stream.active, stream.since)
+    for t, v in enumerate(SERIES["steps"][:200], x.size):
+        one, two = whole.update(t, float(v)), stream.update(t, float(v))
+        assert (one.ready, one.active, one.fired, one.since) == (two.ready, two.active, two.fired, two.since)
+
+
+def test_a_long_change_goes_on_where_the_stream_has_let_go() -> None:
+    """Past the point where old values are let go, at several places of the looks' rhythm."""
+    rng = np.random.default_rng(23)
+    x = 0.02 * np.cumsum(rng.normal(size=3600)) + rng.normal(size=3600) + 2.0 * (np.arange(3600) > 2500)
+    for size in (2407, 2800, 3013):
+        stream, whole = Change(arl=50.0), Change(arl=50.0)
+        for t, v in enumerate(x[:size]):
+            stream.update(t, float(v))
+        whole.scan(np.arange(size), x[:size])
+        rest = [(whole.update(t, float(x[t])), stream.update(t, float(x[t]))) for t in range(size, 3600)]
+        assert [(a.fired, a.cleared, a.since) for a, _ in rest] == [
+            (b.fired, b.cleared, b.since) for _, b in rest
+        ]
+        assert any(a.fired for a, _ in rest)
+
+
+def presence(rng: np.random.Generator) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    steps = np.cumsum(rng.choice([1, 1, 1, 2, 7], 400))
+    share = {"always": 1.0, "mostly": 0.9, "half": 0.5, "rare": 0.05, "twice": 0.0}
+    there = {name: rng.random(400) < p for name, p in share.items()}
+    there["every ten"] = np.arange(400) % 10 == 3
+    for name in ("mostly", "every ten", "always"):
+        for start in rng.integers(0, 400, 3):
+            there[name][start : start + 60] = False
+    there["twice"][[5, 300]] = True
+    return steps, {name: np.flatnonzero(flags) for name, flags in there.items()}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_silence_of_a_whole_log_is_that_of_its_steps(seed) -> None:
+    steps, arrived = presence(np.random.default_rng(seed))
+    stream, sets = Silence(), {name: set(places.tolist()) for name, places in arrived.items()}
+    edges = [
+        (i, name, decision)
+        for i, step in enumerate(steps.tolist())
+        for name, decision in stream.update(step, [name for name in sets if i in sets[name]]).items()
+    ]
+    assert Silence().scan(steps, arrived) == edges
+    assert sum(d.fired for _, _, d in edges) >= 3
+    assert any(d.cleared for _, _, d in edges)
+    assert Silence().scan(steps, {"never": np.zeros(0, np.int64)}) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nonfinite_values_of_a_whole_log_are_those_of_its_steps(seed) -> None:
+    rng = np.random.default_rng(seed)
+    steps, bad = presence(rng)
+    bad["never"] = np.zeros(0, np.int64)
+    stream, sets = Nonfinite(), {name: set(places.tolist()) for name, places in bad.items()}
+    edges = [
+        (i, name, decision)
+        for i, step in enumerate(steps.tolist())
+        for name, decision in stream.update(step, {name: 1 for name in sets if i in sets[name]}).items()
+    ]
+    found = Nonfinite().scan(steps, bad)
+    assert sorted(found, key=repr) == sorted(edges, key=repr)
+    assert [i for i, _, _ in found] == sorted(i for i, _, _ in found)
+    assert any(d.cleared for _, _, d in edges)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_joint_reading_scanned_is_the_stream(apart) -> None:
+    """Also where members are missing, are no numbers, start late, never move or go wild."""
+    rng = np.random.default_rng(24)
+    members = tuple(Member((name, "all"), sign, log) for name, sign, log in (
+        ("a", 1, False), ("b", -1, False), ("c", 1, True), ("late", 1, False), ("flat", 1, False), ("few", 1, False)))  # fmt: skip
+    steps = np.arange(0, 1200, 2)
+    columns = {name: np.exp(rng.normal(size=600)) for name in "abc"} | {"flat": np.ones(600)}
+    columns["late"] = np.r_[np.full(50, math.nan), rng.normal(size=550)]
+    columns["b"][[100, 200]], columns["c"][[110, 111]] = math.nan, (-1.0, 0.0)
+    columns["a"][300:310] = 1e6
+    there = {
+        name: np.arange(600) if not apart else np.flatnonzero(rng.random(600) < 0.97) for name in columns
+    }
+    there["few"], columns["few"] = np.arange(5), rng.normal(size=600)
+    series = {(name, "all"): (steps[at], columns[name][at]) for name, at in there.items()}
+    stream, whole, seen = Joint(members), Joint(members), []
+    for i, step in enumerate(steps.tolist()):
+        value = stream.update(
+            {(n, "all"): float(columns[n][i]) for n in columns if i in set(there[n].tolist())}
+        )
+        seen += [(step, value)] if math.isfinite(value) else []
+    at, values = whole.scan(series)
+    assert at.tolist() == [step for step, _ in seen]
+    assert values == pytest.approx([value for _, value in seen], rel=1e-12)
+    assert list(whole.scale) == list(stream.scale)
+    assert np.array(list(whole.scale.values())) == pytest.approx(np.array(list(stream.scale.values())))
+    assert whole.num_drawn == stream.num_drawn
+    assert whole.num_drawn == (10 if not apart else pytest.approx(10, abs=2))
+    assert Joint(members).scan({("a", "all"): series["a", "all"]})[0].size == 0
+    assert Joint(members).scan({})[0].size == 0
