@@ -148,6 +148,22 @@ def test_masked_tokens_may_hold_anything():
         assert int(fixed.counts["nonfinite"]["all"]) == 0
 
 
+def test_outside_the_mask_a_ratio_is_one_and_a_rejected_weight_is_never_looked_at():
+    raw, mask = torch.tensor([[0.1, NAN], [NAN, NAN]]), torch.tensor([[1, 0], [0, 0]])
+    for level in ("token", "sequence", "geometric"):
+        torch.testing.assert_close(
+            ratio_at(raw, mask, level), torch.tensor([[math.exp(0.1), 1.0], [1.0, 1.0]])
+        )
+    keep = torch.tensor([[True, False]])
+    logp = torch.full((1, 2), -1.0, requires_grad=True)
+    loss = reinforce(
+        logp, torch.ones(1), torch.ones(1, 2), denominator=1, weights=torch.tensor([[2.0, NAN]]), keep=keep
+    )
+    loss.value.backward()
+    assert loss.value.item() == 2.0
+    assert logp.grad.tolist() == [[-2.0, 0.0]]
+
+
 def test_huge_rows_do_not_overflow_into_nan():
     raw = torch.full((1, 2000), 1.0)  # the row's ratio is e^2000
     assert tis(raw, torch.ones(1, 2000), cap=2.0, level="sequence").weights[0, 0].item() == 2.0

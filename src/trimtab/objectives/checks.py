@@ -58,7 +58,7 @@ def masked(values: torch.Tensor, mask: torch.Tensor, fill: float = 0.0) -> torch
 def log_ratio(numerator: torch.Tensor, denominator: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """log(numerator/denominator) (B, T), nats, raw inside the mask and 0 outside; nothing is clamped.
 
-    Both inputs are masked first: exp of a padded NaN would give a NaN gradient even under a mask.
+    Masked before any exp: exp of a padded NaN would give a NaN gradient even under a later mask.
 
     >>> log_ratio(torch.tensor([[-1.0, float("nan")]]), torch.tensor([[-3.0, 0.0]]), torch.tensor([[True, False]]))
     tensor([[2., 0.]])
@@ -66,7 +66,7 @@ def log_ratio(numerator: torch.Tensor, denominator: torch.Tensor, mask: torch.Te
     shape = tuple(mask.shape)
     need_shape("the numerator's log-probabilities", numerator, shape)
     need_shape("the denominator's log-probabilities", denominator, shape)
-    return masked(numerator, mask) - masked(denominator, mask)
+    return masked(numerator - denominator, mask)
 
 
 def per_token_advantages(advantages: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -31,6 +31,7 @@ def ppo_clip(
     level: Literal["token", "sequence"] = "token",
     weights: torch.Tensor | None = None,
     keep: torch.Tensor | None = None,
+    marks: dict[str, torch.Tensor] | None = None,
     slices: Slices | None = None,
 ) -> Loss:
     """-sum weights min(r A, clip(r, 1 - eps_low, 1 + eps_high) A) / denominator (arXiv 1707.06347 eq. 7).
@@ -38,7 +39,8 @@ def ppo_clip(
     `eps_high` above `eps_low` is clip-higher (2503.14476 section 3.1). `dual` c > 1: where A < 0 the objective is at
     least c A (dual clip, 1912.09729 eq. 5; TRL's `delta`). `level="sequence"`: r is GSPO's ratio of the row (see `gspo`).
     All (B, T) but `advantages`, also (B,); the bounds may be (B, T), one a slice. `weights` are detached.
-    Marks: `clipped_high`, `clipped_low`, `dual`: the gradient of the token is removed there. NaN in, NaN out.
+    Marks: `clipped_high`, `clipped_low`, `dual`: the gradient of the token is removed there; `marks` are counted along.
+    NaN in, NaN out.
 
     >>> one = torch.ones(1, 1)
     >>> loss = ppo_clip(-one, -2 * one, torch.tensor([1.0]), one, denominator=1)  # r = e is above 1.2
@@ -50,16 +52,16 @@ def ppo_clip(
     log_r = _log_ratio(logprobs, old_logprobs, mask, level)
     r = torch.exp(log_r.detach())
     low, high = 1 - _bound(eps_low, r), 1 + _bound(eps_high, r)
-    marks = {"clipped_high": (advantage > 0) & (r > high), "clipped_low": (advantage < 0) & (r < low)}
+    clips = {"clipped_high": (advantage > 0) & (r > high), "clipped_low": (advantage < 0) & (r < low)}
     if dual is not None:
-        marks["dual"] = (advantage < 0) & (r > _above_one("dual", dual, r))
+        clips["dual"] = (advantage < 0) & (r > _above_one("dual", dual, r))
     # a token without gradient leaves the graph: the backward of an overflowed exp would be 0 x inf
-    frozen = torch.stack(list(marks.values())).any(dim=0)
+    frozen = torch.stack(list(clips.values())).any(dim=0)
     ratio = torch.exp(torch.where(frozen, log_r.detach(), log_r))
     bounded = keep_nan(torch.minimum(torch.maximum(ratio, low), high), ratio.detach())
     per_token = -torch.minimum(ratio * advantage, bounded * advantage)
     if dual is not None:
-        per_token = torch.where(marks["dual"], -_bound(dual, r) * advantage, per_token)
+        per_token = torch.where(clips["dual"], -_bound(dual, r) * advantage, per_token)
     return finish(
         per_token,
         mask,
@@ -67,7 +69,7 @@ def ppo_clip(
         lengths=lengths,
         weights=weights,
         keep=keep,
-        marks=marks,
+        marks={**clips, **(marks or {})},
         slices=slices,
     )
 
