@@ -1,0 +1,249 @@
+"""Record and replay the experts of every token through forward hooks; gates come from the live logits, so the router learns.
+
+N = rows x tokens of one forward. Hooks stay installed until `close`; outside the two contexts they change nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from trimtab.errors import RoutesError
+from trimtab.objectives.routing_replay.families import Router, find_routers
+from trimtab.objectives.routing_replay.routes import check_routes, route_dtype
+
+__all__ = ["Recording", "Replayed", "RoutingReplay"]
+
+
+class Recording:
+    """Experts of every forward under `recording()`, in order."""
+
+    def __init__(self, layers: int) -> None:
+        self._chunks: list[list[torch.Tensor]] = [[] for _ in range(layers)]
+
+    def add(self, layer: int, experts: torch.Tensor) -> None:
+        self._chunks[layer].append(experts)
+
+    def routes(self, num_rows: int) -> torch.Tensor:
+        """(B, T, L, K) of the smallest type: forwards joined along the tokens, as prompt and cached decoding steps follow.
+
+        RoutesError when nothing was recorded, the layers saw different forwards, or one is no multiple of `num_rows`.
+        """
+        sizes = {tuple(len(chunk) for chunk in chunks) for chunks in self._chunks}
+        if len(sizes) != 1 or not next(iter(sizes)):
+            raise RoutesError(f"layers recorded different forwards, or none: {sorted(sizes)} tokens")
+        if any(size % num_rows for size in next(iter(sizes))):
+            raise RoutesError(f"forwards of {next(iter(sizes))} tokens are not {num_rows} rows each")
+        layers = [
+            torch.cat([chunk.view(num_rows, -1, chunk.shape[-1]) for chunk in chunks], dim=1)
+            for chunks in self._chunks
+        ]
+        return torch.stack(layers, dim=2)
+
+
+class Replayed:
+    """One `replaying()`: counts by layer (L,). `counts` from `check_routes`; `changed`: tokens whose live choice was another set.
+
+    `changed` is filled only with compare=True; `tokens` are the tokens replayed in each layer, over all forwards.
+    """
+
+    def __init__(self, routes: torch.Tensor, counts: dict[str, torch.Tensor], compare: bool) -> None:
+        rows, self.width, layers, _ = routes.shape
+        self.by_layer = routes.permute(2, 0, 1, 3).reshape(layers, rows * self.width, -1).contiguous()
+        self.live = (self.by_layer < 0).any(dim=(1, 2)).tolist()
+        self.counts, self.compare = counts, compare
+        self.changed = torch.zeros(layers, dtype=torch.int64, device=routes.device)
+        self.tokens = torch.zeros(layers, dtype=torch.int64)
+        self.at, self.recomputed = [0] * layers, False
+        self.prints: list[list[tuple[torch.Tensor, int]]] = [[] for _ in range(layers)]
+
+    @property
+    def total(self) -> int:
+        return int(self.by_layer.shape[1])
+
+    def take(self, layer: int, size: int) -> int:
+        """Where the next forward of `size` tokens starts; after the last row the next pass begins."""
+        start = 0 if self.at[layer] == self.total else self.at[layer]
+        if size % max(self.width, 1) or start + size > self.total:
+            raise RoutesError(
+                f"a forward of {size} tokens does not fit routes of {self.total} ({self.width} a row), {start} consumed: "
+                "pass whole rows, in the order of the routes"
+            )
+        self.at[layer] = start + size
+        self.tokens[layer] += size
+        return start
+
+    def find(self, layer: int, name: str, own: torch.Tensor, size: int) -> int:
+        """Start of the forward whose logits had this fingerprint; RoutesError when none, or several with other routes, had."""
+        self.recomputed = True
+        starts = [start for saved, start in self.prints[layer] if _same(own, saved)]
+        if not starts:
+            raise RoutesError(
+                f"{name} is recomputed in a backward for a forward this replay did not see: run the backward of each "
+                "micro-batch inside its own replaying(), with use_reentrant=False"
+            )
+        routes = [self.by_layer[layer, start : start + size] for start in starts]
+        if any(not torch.equal(routes[0], other) for other in routes[1:]):
+            raise RoutesError(
+                f"{name} recomputes one of two equal forwards with other routes: pass them in one forward"
+            )
+        return starts[0]
+
+    def check_consumed(self, names: list[str]) -> None:
+        for name, at, seen in zip(names, self.at, self.tokens.tolist(), strict=True):
+            if at != self.total or (not seen and self.total):
+                raise RoutesError(
+                    f"{name} consumed {at} of {self.total} routes: the model did not run, or ran past its hooks "
+                    "(compiled earlier, a fused kernel)"
+                )
+
+
+class RoutingReplay:
+    """Recorder and player of a model's routes. Create it before torch.compile and after PEFT has wrapped the model.
+
+    `layers`: names of the routers, the order of L. Raises UnsupportedError for models `families.find_routers` refuses.
+
+        replay = RoutingReplay(model)
+        with replay.recording() as tape:  # R2: the trainer's engine at the sampling weights
+            model(**inputs)
+        with replay.replaying(tape.routes(len(input_ids)), required=attention_mask.bool()):
+            loss(model(**inputs)).backward()  # backward inside: gradient checkpointing recomputes the routes
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.routers = find_routers(model)
+        self.layers = [router.name for router in self.routers]
+        self.num_experts, self.top_k = self.routers[0].num_experts, self.routers[0].top_k
+        self._tape: Recording | None = None
+        self._active: Replayed | None = None
+        self._ended: deque[Replayed] = deque(maxlen=4)
+        self._hooks = [
+            router.module.register_forward_hook(_Hook(self, layer, router))
+            for layer, router in enumerate(self.routers)
+        ]
+
+    def close(self) -> None:
+        """Remove the hooks."""
+        for hook in self._hooks:
+            hook.remove()
+
+    @contextmanager
+    def recording(self) -> Iterator[Recording]:
+        """Keep the experts each router picks. RoutesError inside another recording or replay."""
+        self._idle()
+        self._tape = Recording(len(self.routers))
+        try:
+            yield self._tape
+        finally:
+            self._tape = None
+
+    @contextmanager
+    def replaying(
+        self,
+        routes: torch.Tensor,
+        *,
+        required: torch.Tensor | None = None,
+        allow_missing: bool = False,
+        compare: bool = False,
+    ) -> Iterator[Replayed]:
+        """Force the recorded experts in every forward inside; gates are re-normalised from the live logits.
+
+        `routes` (B, T, L, K) in the layout of the forward, padding included; a packed forward has B = 1. Forwards may take whole
+        rows in chunks and pass over the batch again. `required`, `allow_missing`: see `check_routes`. `compare` counts
+        the tokens whose live choice was another set, by layer. RoutesError when routes are refused, a forward does not fit,
+        or rows are left over. The backward of a checkpointed model (use_reentrant=False) must run inside.
+        """
+        self._idle()
+        clean, counts = check_routes(
+            routes, num_layers=len(self.routers), num_experts=self.num_experts, top_k=self.top_k,
+            required=required, allow_missing=allow_missing,
+        )  # fmt: skip
+        self._active = active = Replayed(clean.to(self._device()), counts, compare)
+        try:
+            yield active
+            active.check_consumed(self.layers)
+        finally:
+            self._active = None
+            if (
+                not active.recomputed
+            ):  # no backward of a checkpoint was seen: one may still come, and must be refused
+                self._ended.append(active)
+            active.by_layer = active.by_layer.new_zeros(0)  # the fingerprints alone are kept
+
+    def _device(self) -> torch.device:
+        weight: Any = self.routers[0].module.weight
+        return torch.device(weight.device)
+
+    def _idle(self) -> None:
+        if self._tape is not None or self._active is not None:
+            raise RoutesError("a recording or replay is already open: close it first")
+
+    def _on_forward(self, layer: int, router: Router, output: Any) -> Any:
+        first, _, experts = output
+        tape, active = self._tape, self._active
+        if (
+            torch._C._current_graph_task_id() != -1
+        ):  # a backward is running: this is the recompute of a checkpoint
+            return self._recomputed(layer, router, first, output)
+        if tape is not None:
+            tape.add(layer, experts.detach().to(route_dtype(router.num_experts)))
+        if active is None:
+            return output
+        start = active.take(layer, len(first))
+        if torch.is_grad_enabled():
+            active.prints[layer].append((_fingerprint(first), start))
+        return _forced(active, layer, router, first, experts, start, count=active.compare)
+
+    def _recomputed(self, layer: int, router: Router, first: torch.Tensor, output: Any) -> Any:
+        own = _fingerprint(first)
+        if self._active is not None:
+            start = self._active.find(layer, router.name, own, len(first))
+            return _forced(self._active, layer, router, first, output[2], start, count=False)
+        if any(_same(own, saved) for ended in self._ended for saved, _ in ended.prints[layer]):
+            raise RoutesError(
+                f"{router.name} is recomputed after its replaying() ended: run the backward inside it"
+            )
+        return output
+
+
+class _Hook:
+    """A forward hook as an object, so that a deep copy of the model shares no state by accident and torch.compile steps around it."""
+
+    def __init__(self, replay: RoutingReplay, layer: int, router: Router) -> None:
+        self.replay, self.layer, self.router = replay, layer, router
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def __call__(self, module: torch.nn.Module, _: Any, output: Any) -> Any:
+        assert module is self.router.module
+        return self.replay._on_forward(self.layer, self.router, output)
+
+
+def _forced(
+    active: Replayed,
+    layer: int,
+    router: Router,
+    first: torch.Tensor,
+    experts: torch.Tensor,
+    start: int,
+    *,
+    count: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    chosen = active.by_layer[layer, start : start + len(first)].to(device=experts.device, dtype=experts.dtype)
+    if active.live[layer]:
+        chosen = torch.where(chosen < 0, experts, chosen)
+    if count:
+        other = (chosen.sort(dim=1).values != experts.sort(dim=1).values).any(dim=1)
+        active.changed[layer] += other.sum()
+    return first, router.gates(router.module, first, chosen), chosen
+
+
+def _fingerprint(first: torch.Tensor) -> torch.Tensor:
+    return first.detach().float().mean(dim=0)
+
+
+def _same(one: torch.Tensor, two: torch.Tensor) -> bool:
+    return torch.allclose(one, two, rtol=1e-4, atol=1e-6, equal_nan=True)
