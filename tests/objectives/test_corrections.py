@@ -9,7 +9,8 @@ import torch
 
 from tests.objectives.batches import make, tokens_of
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.corrections import combine, icepop, mis, ratio_at, self_normalise, tis, weight_sums
+from trimtab.objectives.combination import combine, self_normalise, weight_sums
+from trimtab.objectives.corrections import icepop, mis, ratio_at, tis
 from trimtab.objectives.filters import k3_rejection, off_policy_rejection, reject_nonfinite, veto
 from trimtab.objectives.kl import kl_penalty, kl_terms
 from trimtab.objectives.score import reinforce

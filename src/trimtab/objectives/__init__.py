@@ -6,16 +6,8 @@ Tensors (B, T), explicit denominators, counts of everything clipped or dropped. 
 from trimtab.objectives.advantages import group_advantages
 from trimtab.objectives.aggregate import Loss, aggregate, local_denominator, sequence_lengths
 from trimtab.objectives.clipped import dapo, dr_grpo, grpo, gspo, ppo_clip
-from trimtab.objectives.corrections import (
-    Correction,
-    combine,
-    icepop,
-    mis,
-    ratio_at,
-    self_normalise,
-    tis,
-    weight_sums,
-)
+from trimtab.objectives.combination import combine, self_normalise, weight_sums
+from trimtab.objectives.corrections import Correction, icepop, mis, ratio_at, tis
 from trimtab.objectives.decoupled import decoupled_kl, decoupled_ppo
 from trimtab.objectives.entropy import (
     EntropyTarget,

@@ -43,10 +43,11 @@ def select_by_covariance(
     fraction: float,
     slices: Slices | None = None,
 ) -> Correction:
-    """Drop the `fraction` of loss tokens that lower the entropy most (mark `covariance`; arXiv 2505.22617 section 4).
+    """Drop the `fraction` of loss tokens that lower the entropy most (mark `covariance`).
 
     A step changes entropy by about -lr Cov(log pi, A); a token's part is (log pi - mean)(A - mean) over the loss
-    tokens, and the largest parts push it down. Typical fractions are 2e-4 to 2e-3. Pass the whole batch.
+    tokens, and the largest parts push it down (arXiv 2505.22617 section 4: the ranking of its KL-Cov, and the dropping, without
+    the randomness, of its Clip-Cov; fractions of 2e-4 to 2e-3 there). Pass the whole batch.
     """
     mask = as_mask(loss_mask)
     logs = masked(need_shape("logprobs", logprobs, tuple(mask.shape)).detach(), mask)

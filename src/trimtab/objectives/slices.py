@@ -18,9 +18,9 @@ __all__ = ["Cells", "Counts", "Slices", "count_marks", "merge_counts", "per_toke
 
 @dataclass(frozen=True)
 class Cells:
-    """Disjoint cells: `index` (B, T) integers below C, `names` of the C cells. Tokens outside the loss mask may hold any.
+    """Disjoint cells: `index` (B, T) integers in [0, C), `names` of the C cells; tokens outside the loss get any of them.
 
-    Raises ObjectiveError when `index` is not (B, T) integers or a cell of the loss has no name.
+    Raises ObjectiveError when `index` is not (B, T) integers or holds a cell without a name.
     """
 
     index: torch.Tensor
@@ -63,8 +63,9 @@ def count_marks(
         hit = need_shape(name, mark, shape) & loss_mask
         counts[name] = {"all": hit.sum()}
         if isinstance(slices, Cells):
-            index = need_shape("cells", slices.index, shape)[hit].long()
-            sums = torch.bincount(index, minlength=len(slices.names))
+            index = need_shape("cells", slices.index, shape).flatten().long()
+            sums = torch.zeros(len(slices.names), dtype=torch.int64, device=hit.device)
+            sums.index_add_(0, index, hit.flatten().long())  # bincount would wait for the device
             counts[name].update(zip(slices.names, sums.unbind(), strict=True))
         elif slices is not None:
             for label, member in _masks(slices, shape):

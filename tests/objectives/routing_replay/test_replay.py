@@ -57,6 +57,19 @@ def test_equal_weights_give_bit_identical_logits(family, dtype):
 
 
 @ALL
+def test_equal_weights_give_bit_identical_logits_under_autocast_and_from_inference_mode(family):
+    model, ids = tiny(family), batch()
+    replay = RoutingReplay(model)
+    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16), replay.recording() as tape:
+        logits = model(input_ids=ids).logits
+    with torch.autocast("cpu", dtype=torch.bfloat16), replay.replaying(tape.routes(3)):
+        again = model(input_ids=ids).logits
+        again.float().logsumexp(-1).sum().backward()
+    assert torch.equal(again, logits)
+    assert all(router.module.weight.grad.norm() > 0 for router in replay.routers)
+
+
+@ALL
 def test_a_perturbed_router_keeps_the_routing_and_every_router_learns(family):
     model, ids = tiny(family), batch()
     replay = RoutingReplay(model)

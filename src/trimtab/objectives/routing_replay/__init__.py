@@ -5,7 +5,7 @@ R2 records with the trainer's engine at the sampling weights, R3 takes what the 
 checks routes, `families.py` knows how each family turns router logits into gates.
 """
 
-from trimtab.objectives.routing_replay.replay import Recording, Replayed, RoutingReplay
+from trimtab.objectives.routing_replay.replay import RoutingReplay
 from trimtab.objectives.routing_replay.routes import (
     MISSING,
     bytes_per_token,
@@ -15,6 +15,7 @@ from trimtab.objectives.routing_replay.routes import (
     place_routes,
     route_dtype,
 )
+from trimtab.objectives.routing_replay.tapes import Recording, Replayed
 
 __all__ = [
     "MISSING",
