@@ -78,7 +78,7 @@ def local_denominator(total: float, *, ranks_averaged: int = 1, steps_averaged: 
 
     `total` counts over all ranks and micro-batches of one optimizer step. DDP and FSDP average gradients over the
     ranks, and `Accelerator.backward` divides the loss by the accumulation steps; both divisions are undone here.
-    A backend that sums takes 1.
+    A backend that sums takes 1: TRL's GRPOTrainer switches the division by steps off, so it needs `steps_averaged=1`.
 
     >>> local_denominator(96, ranks_averaged=4, steps_averaged=2)
     12.0

@@ -109,7 +109,11 @@ def test_gates_and_their_gradient_are_those_of_the_live_logits(family):
     routes = torch.zeros(1, 4, len(replay.layers), replay.top_k, dtype=torch.long)
     routes[0, :] = chosen[:, None]
     with pytest.raises(RoutesError, match="consumed 0 of 4"), replay.replaying(routes):
-        logits, gates, experts = module(hidden)
+        if router.block is None:
+            logits, gates, experts = module(hidden)
+        else:
+            logits = module(hidden)
+            experts, gates = router.block.route_tokens_to_experts(logits)
     assert torch.equal(experts, chosen)
     bias = getattr(module, "bias", None)
     z = hidden.detach() @ module.weight.detach().T + (0 if bias is None else bias.detach())
@@ -362,10 +366,50 @@ def test_a_router_of_another_transformers_version_is_proven_or_refused():
     assert torch.equal(experts, routes[0, :, 0].long())
     torch.testing.assert_close(gates.sum(-1), torch.ones(3))
     torch.testing.assert_close(gates[0, 0] / gates[0, 1], p[0, 3] / p[0, 1])
-    with pytest.raises(UnsupportedError, match="routes outside the router"):
+    with pytest.raises(UnsupportedError, match="does not return"):
         RoutingReplay(torch.nn.Sequential(doubled("DeepseekV3TopkRouter", logits_alone)(8, 4)))
     with pytest.raises(UnsupportedError, match="in a way routing replay does not know"):
         RoutingReplay(torch.nn.Sequential(doubled("OlmoeTopKRouter", noisy)(8, 4)))
+
+
+def test_a_block_that_chooses_for_its_router_is_replayed():
+    """The shape of DeepSeek-V3 in transformers 5.2, written small."""
+
+    class DeepseekV3TopkRouter(torch.nn.Linear):
+        pass
+
+    class DeepseekV3MoE(torch.nn.Module):
+        norm_topk_prob, routed_scaling_factor = True, 2.0
+
+        def __init__(self):
+            super().__init__()
+            self.gate = DeepseekV3TopkRouter(8, 6, bias=False)
+
+        def route_tokens_to_experts(self, logits):
+            top, experts = logits.sigmoid().topk(2)
+            return experts, 2.0 * top / (top.sum(-1, keepdim=True) + 1e-20)
+
+        def forward(self, x):
+            return self.route_tokens_to_experts(self.gate(x))
+
+    block = DeepseekV3MoE()
+    model, x = torch.nn.Sequential(block), torch.randn(3, 8)
+    before = model(x)
+    replay = RoutingReplay(model)
+    with replay.recording() as tape:
+        assert all(torch.equal(a, b) for a, b in zip(model(x), before, strict=True))
+    assert torch.equal(tape.routes(1)[0, :, 0].long(), before[0])
+    routes = torch.tensor([[5, 0], [1, 2], [4, 3]], dtype=torch.int8)[None, :, None]
+    with replay.replaying(routes):
+        experts, gates = model(x)
+    want = torch.sigmoid(block.gate(x)).gather(1, routes[0, :, 0].long())
+    assert torch.equal(experts, routes[0, :, 0].long())
+    torch.testing.assert_close(gates, 2.0 * want / want.sum(-1, keepdim=True))
+    gates[:, 0].sum().backward()
+    assert block.gate.weight.grad.norm() > 0
+    replay.close()
+    assert "route_tokens_to_experts" not in vars(block)
+    assert torch.equal(model(x)[0], before[0])
 
 
 def test_nesting_is_refused_and_close_removes_the_hooks():

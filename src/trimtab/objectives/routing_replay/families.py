@@ -62,13 +62,22 @@ FAMILIES: dict[str, tuple[Gates, ...]] = {
 
 @dataclass(frozen=True)
 class Router:
-    """One router: its name in the model, the module, the recipe proven on it, E and K."""
+    """One router: its name in the model, the module, the recipe proven on it, E and K.
+
+    `block`: None where the router returns (logits, gates, experts); else the module around it that chooses the experts in
+    `route_tokens_to_experts(logits) -> (experts, gates)`, as DeepSeek-V3 of transformers 5.2 does.
+    """
 
     name: str
     module: torch.nn.Module
     gates: Gates
     num_experts: int
     top_k: int
+    block: torch.nn.Module | None = None
+
+    def live(self, first: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
+        """Gates (N, K) of these experts from the router's first output, differentiable."""
+        return self.gates(self.module if self.block is None else self.block, first, experts)
 
 
 def find_routers(model: torch.nn.Module) -> tuple[Router, ...]:
@@ -87,14 +96,15 @@ def find_routers(model: torch.nn.Module) -> tuple[Router, ...]:
 
 
 def _routers(model: torch.nn.Module) -> Iterator[Router]:
-    for name, module in model.named_modules():
+    modules = dict(model.named_modules())
+    for name, module in modules.items():
         kind = type(module).__name__
         if kind == "OptimizedModule" or module._compiled_call_impl is not None:
             raise UnsupportedError(
                 f"{name or 'the model'} is already compiled: create RoutingReplay before torch.compile"
             )
         if kind in FAMILIES:
-            yield _proven(name, module, kind)
+            yield _proven(name, module, modules.get(name.rpartition(".")[0]))
         elif kind.lower().endswith(("router", "moegate")):
             raise UnsupportedError(
                 f"{name} is a {kind}, which routing replay does not know; it knows {', '.join(FAMILIES)}"
@@ -102,21 +112,25 @@ def _routers(model: torch.nn.Module) -> Iterator[Router]:
 
 
 @torch.no_grad()
-def _proven(name: str, module: Any, kind: str) -> Router:
-    weight = module.weight
+def _proven(name: str, module: Any, parent: Any) -> Router:
+    kind, weight = type(module).__name__, module.weight
     if hasattr(weight, "placements") or weight.dim() != 2 or weight.is_meta or not weight.numel():
         raise UnsupportedError(
             f"the weight of {name} is sharded or not loaded: routing replay cannot prove its recipe"
         )
     hidden = torch.randn(7, weight.shape[1], generator=torch.Generator().manual_seed(0)).to(weight)
-    out = module.forward(hidden)
+    out, block = module.forward(hidden), None
+    if isinstance(out, torch.Tensor) and type(parent).__name__ == "DeepseekV3MoE":
+        block = parent
+        experts, gates = parent.route_tokens_to_experts(out)
+        out = (out, gates, experts)
     if not (isinstance(out, tuple) and len(out) == 3):
         raise UnsupportedError(
-            f"{name} ({kind}) returns no experts: this transformers routes outside the router; use a version whose router "
-            "returns (logits, gates, experts), 5.23 does"
+            f"{name} ({kind}) does not return (logits, gates, experts): an unknown transformers version"
         )
     first, gates, experts = out
     for recipe in FAMILIES[kind]:
-        if torch.equal(recipe(module, first, experts), gates):
-            return Router(name, module, recipe, int(first.shape[1]), int(experts.shape[1]))
+        router = Router(name, module, recipe, int(first.shape[1]), int(experts.shape[1]), block)
+        if torch.equal(router.live(first, experts), gates):
+            return router
     raise UnsupportedError(f"{name} ({kind}) computes its gates in a way routing replay does not know")

@@ -6,7 +6,7 @@ N = rows x tokens of one forward. Hooks stay installed until `close`; outside th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,15 +39,13 @@ class RoutingReplay:
         self._tape: Recording | None = None
         self._active: Replayed | None = None
         self._ended: deque[Replayed] = deque(maxlen=4)
-        self._hooks = [
-            router.module.register_forward_hook(_Hook(self, layer, router))
-            for layer, router in enumerate(self.routers)
-        ]
+        self._undo = [_attach(_Hook(self, layer, router)) for layer, router in enumerate(self.routers)]
 
     def close(self) -> None:
         """Remove the hooks."""
-        for hook in self._hooks:
-            hook.remove()
+        for undo in self._undo:
+            undo()
+        self._undo = []
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
@@ -129,7 +127,7 @@ class RoutingReplay:
 
 
 class _Hook:
-    """A forward hook as an object, so that a deep copy of the model shares no state by accident and torch.compile steps around it."""
+    """A forward hook as an object: torch.compile steps around it, and a deep copy of the model gets a replay of its own."""
 
     def __init__(self, replay: RoutingReplay, layer: int, router: Router) -> None:
         self.replay, self.layer, self.router = replay, layer, router
@@ -138,6 +136,28 @@ class _Hook:
     def __call__(self, module: torch.nn.Module, _: Any, output: Any) -> Any:
         assert module is self.router.module
         return self.replay._on_forward(self.layer, self.router, output)
+
+
+class _Choice:
+    """Stands in for a block's `route_tokens_to_experts`: its own choice first, then the hook's."""
+
+    def __init__(self, hook: _Hook) -> None:
+        self.hook = hook
+
+    def __call__(self, logits: torch.Tensor) -> Any:
+        block: Any = self.hook.router.block
+        experts, gates = type(block).route_tokens_to_experts(block, logits)
+        _, gates, experts = self.hook(self.hook.router.module, None, (logits, gates, experts))
+        return experts, gates
+
+
+def _attach(hook: _Hook) -> Callable[[], None]:
+    """Install the hook; the result removes it."""
+    block: Any = hook.router.block
+    if block is None:
+        return hook.router.module.register_forward_hook(hook).remove
+    block.route_tokens_to_experts = _Choice(hook)
+    return lambda: delattr(block, "route_tokens_to_experts")
 
 
 def _forced(
@@ -156,4 +176,4 @@ def _forced(
     if count:
         other = (chosen.sort(dim=1).values != experts.sort(dim=1).values).any(dim=1)
         active.changed[layer] += other.sum()
-    return first, router.gates(router.module, first, chosen), chosen
+    return first, router.live(first, chosen), chosen
