@@ -4,6 +4,8 @@
     ├── BatchError            a TokenBatch that cannot be right: names the field, the shapes and what to do
     ├── RunError              a run folder that is not one, cannot be read, or comes from a newer trimtab
     ├── MetricLogError    a metrics log of some trainer that cannot be found, recognised or read
+    ├── ObjectiveError        inputs of a loss or of its machinery that cannot be right: shapes, masks, bounds, groups
+    │   └── RoutesError       recorded routes that are missing, short, out of range, or do not fit the model
     ├── RuleError             a user's rule that cannot be right: names the file, the line and the field
     ├── SummaryError          two summaries with different parameters, or bytes that are not a summary
     └── UnsupportedError      a trainer feature trimtab cannot watch; names the feature
@@ -16,6 +18,8 @@ from __future__ import annotations
 __all__ = [
     "BatchError",
     "MetricLogError",
+    "ObjectiveError",
+    "RoutesError",
     "RuleError",
     "RunError",
     "SummaryError",
@@ -38,6 +42,14 @@ class RunError(TrimtabError):
 
 class MetricLogError(TrimtabError):
     """A metrics log is missing, of no format or framework we know, or unreadable; says what to give instead."""
+
+
+class ObjectiveError(TrimtabError, ValueError):
+    """Inputs of a loss are malformed: unequal shapes, a mask that is not boolean, bounds out of order, a group of one."""
+
+
+class RoutesError(ObjectiveError):
+    """Recorded expert routes are missing, short, out of range, or belong to another model or batch."""
 
 
 class RuleError(TrimtabError):

@@ -1,0 +1,79 @@
+"""Losses that stay valid while mismatch and staleness are small, and the machinery that keeps them small. Pure torch.
+
+Tensors (B, T), explicit denominators, counts of everything clipped or dropped. docs/objectives.md has the table of formulas.
+"""
+
+from trimtab.objectives.advantages import group_advantages
+from trimtab.objectives.aggregate import Loss, aggregate, local_denominator, sequence_lengths
+from trimtab.objectives.clipped import dapo, dr_grpo, grpo, gspo, ppo_clip
+from trimtab.objectives.combination import combine, self_normalise, weight_sums
+from trimtab.objectives.corrections import Correction, icepop, mis, ratio_at, tis
+from trimtab.objectives.decoupled import decoupled_kl, decoupled_ppo
+from trimtab.objectives.entropy import (
+    EntropyTarget,
+    entropy_bonus,
+    select_by_covariance,
+    select_high_entropy,
+)
+from trimtab.objectives.ewma import WeightAverage, trainable
+from trimtab.objectives.filters import k3_rejection, off_policy_rejection, reject_nonfinite, veto
+from trimtab.objectives.invariance import BatchRules, batch_size_rules
+from trimtab.objectives.kl import kl_penalty, kl_terms
+from trimtab.objectives.routing_replay import RoutingReplay
+from trimtab.objectives.score import cispo, minirl, reinforce
+from trimtab.objectives.slices import Cells, count_marks, merge_counts, per_token
+from trimtab.objectives.vcpo import (
+    WeightSums,
+    learning_rate_scale,
+    off_policy_baseline,
+    sequence_log_weights,
+)
+
+__all__ = [
+    "BatchRules",
+    "Cells",
+    "Correction",
+    "EntropyTarget",
+    "Loss",
+    "RoutingReplay",
+    "WeightAverage",
+    "WeightSums",
+    "aggregate",
+    "batch_size_rules",
+    "cispo",
+    "combine",
+    "count_marks",
+    "dapo",
+    "decoupled_kl",
+    "decoupled_ppo",
+    "dr_grpo",
+    "entropy_bonus",
+    "group_advantages",
+    "grpo",
+    "gspo",
+    "icepop",
+    "k3_rejection",
+    "kl_penalty",
+    "kl_terms",
+    "learning_rate_scale",
+    "local_denominator",
+    "merge_counts",
+    "minirl",
+    "mis",
+    "off_policy_baseline",
+    "off_policy_rejection",
+    "per_token",
+    "ppo_clip",
+    "ratio_at",
+    "reinforce",
+    "reject_nonfinite",
+    "select_by_covariance",
+    "select_high_entropy",
+    "self_normalise",
+    "sequence_lengths",
+    "sequence_log_weights",
+    "tis",
+    "trainable",
+    "veto",
+    "weight_sums",
+]

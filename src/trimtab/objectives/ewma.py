@@ -1,0 +1,160 @@
+"""An exponentially weighted average of the weights: the proximal policy of PPO-EWMA (arXiv 2110.00641).
+
+The mistake it prevents: an average that starts at zero, or at a decay tuned for another batch size. Bias is corrected
+exactly: after n updates the average is sum_k decay^(n-k) p_k / sum_k decay^(n-k) over p_0 (the weights at the start) to p_n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from trimtab.errors import ObjectiveError, UnsupportedError
+
+__all__ = ["WeightAverage", "trainable"]
+
+
+def trainable(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
+    """Names and parameters that require a gradient: all of a full fine-tune, the adapters of a PEFT model; shared ones once."""
+    return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+
+
+class WeightAverage:
+    """Average of parameters with centre of mass `centre_of_mass` updates: the mean age of what it holds, decay/(1 - decay).
+
+    Call `update()` once after **every** optimizer step of the policy; read through `swapped()`. Half-precision
+    parameters are averaged in float32, or small steps round away. Data parallel ranks hold equal weights, so each
+    keeps its own equal average, with no communication. Raises ObjectiveError on an empty list, two parameters of one name, a
+    negative centre of mass; UnsupportedError on parameters sharded by FSDP or kept on the meta device.
+
+    >>> p = torch.nn.Parameter(torch.tensor([0.0]))
+    >>> average = WeightAverage([("p", p)], centre_of_mass=1.0)  # decay 1/2
+    >>> p.data += 3.0
+    >>> average.update()
+    >>> average.average["p"]  # (1/2 * 0 + 3) / (1/2 + 1)
+    tensor([2.])
+    """
+
+    def __init__(
+        self, parameters: Iterable[tuple[str, torch.nn.Parameter]], *, centre_of_mass: float = 8.0
+    ) -> None:
+        pairs = list(parameters)
+        self.parameters = dict(pairs)
+        if not pairs or len(self.parameters) != len(pairs):
+            raise ObjectiveError("give at least one parameter, each with a name of its own")
+        for name, parameter in pairs:
+            _refuse(name, parameter)
+        self.centre_of_mass = centre_of_mass
+        self._swapped = False
+        self.reset()
+
+    @property
+    def decay(self) -> float:
+        """1 - 1/(1 + centre of mass)."""
+        return 1.0 - 1.0 / (1.0 + self.centre_of_mass)
+
+    @property
+    def centre_of_mass(self) -> float:
+        """In updates; may be changed between updates, the past then counts by the new decay from there on."""
+        return self._centre_of_mass
+
+    @centre_of_mass.setter
+    def centre_of_mass(self, value: float) -> None:
+        if not 0 <= value < float("inf"):
+            raise ObjectiveError(f"centre_of_mass must be 0 or more and finite, got {value}")
+        self._centre_of_mass = float(value)
+
+    @torch.no_grad()
+    def reset(self) -> None:
+        """The average becomes the weights of now, as at a new policy phase."""
+        self._in_place("reset")
+        self.average = {
+            name: parameter.detach().to(_wide(parameter), copy=True)
+            for name, parameter in self.parameters.items()
+        }
+        self.weight, self.updates = 1.0, 0
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take the weights of now in: W' = decay W + 1, average += (p - average) / W'. One pass over the weights."""
+        self._in_place("update")
+        self.weight = self.decay * self.weight + 1.0
+        for name, parameter in self.parameters.items():
+            average = self.average[name]
+            average.lerp_(parameter.detach().to(average), 1.0 / self.weight)
+        self.updates += 1
+
+    @contextmanager
+    def swapped(self) -> Iterator[None]:
+        """The averaged weights stand in the model, without gradients; on leaving the very same tensors are back.
+
+        For `with average.swapped(): prox_logprobs = score(model)`. Nothing is copied but what is cast to half
+        precision, and an exception inside restores too. Do not run a backward, step, save or update inside.
+        """
+        self._in_place("swapped")
+        own = {name: parameter.data for name, parameter in self.parameters.items()}
+        self._swapped = True
+        try:
+            with torch.no_grad():
+                for name, parameter in self.parameters.items():
+                    parameter.data = self.average[name].to(parameter.dtype)
+                yield
+        finally:
+            for name, parameter in self.parameters.items():
+                parameter.data = own[name]
+            self._swapped = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and numbers to save beside the optimizer's; `load_state_dict` gives the same average, bit for bit."""
+        return {
+            "average": {name: value.clone() for name, value in self.average.items()},
+            "weight": self.weight,
+            "updates": self.updates,
+            "centre_of_mass": self.centre_of_mass,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore; ObjectiveError names the first parameter that is missing, unknown or of another shape."""
+        self._in_place("load_state_dict")
+        saved = state["average"]
+        for name in sorted(set(saved) ^ set(self.average)):
+            where = "the saved average" if name in self.average else "this model"
+            raise ObjectiveError(f"parameter {name} is not in {where}: the average belongs to other weights")
+        for name, value in saved.items():
+            if value.shape != self.average[name].shape:
+                raise ObjectiveError(
+                    f"parameter {name} was saved as {tuple(value.shape)}, the model has another shape"
+                )
+        for name, value in saved.items():
+            self.average[name].copy_(value)
+        self.weight, self.updates = float(state["weight"]), int(state["updates"])
+        self.centre_of_mass = float(state["centre_of_mass"])
+
+    def _in_place(self, what: str) -> None:
+        if self._swapped:
+            raise ObjectiveError(
+                f"{what} while the averaged weights stand in the model: leave swapped() first"
+            )
+
+
+def _wide(parameter: torch.nn.Parameter) -> torch.dtype:
+    return torch.float32 if parameter.dtype in (torch.float16, torch.bfloat16) else parameter.dtype
+
+
+def _refuse(name: str, parameter: torch.nn.Parameter) -> None:
+    kind = type(parameter).__name__
+    if hasattr(parameter, "placements") or kind in ("FlatParameter", "DTensor"):
+        raise UnsupportedError(
+            f"parameter {name} is sharded ({kind}, FSDP): the weight average needs whole parameters"
+        )
+    if parameter.is_meta or not parameter.is_floating_point():
+        raise UnsupportedError(
+            f"parameter {name} is {parameter.dtype} on {parameter.device}: only real weights average"
+        )
+    if parameter.numel() == 0:
+        raise UnsupportedError(
+            f"parameter {name} is empty here (sharded by DeepSpeed ZeRO-3?): gather it first"
+        )

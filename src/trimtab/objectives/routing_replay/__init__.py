@@ -1,0 +1,31 @@
+"""Routing Replay for mixtures of experts: the experts recorded once are used again, the gates stay live.
+
+R2 records with the trainer's engine at the sampling weights, R3 takes what the sampling engine recorded (arXiv 2507.18071 section 5.3,
+2510.11370, 2512.01374 section 3.2). `RoutingReplay` (replay.py) hooks the routers of a Hugging Face model, `routes.py` stores and
+checks routes, `families.py` knows how each family turns router logits into gates.
+"""
+
+from trimtab.objectives.routing_replay.replay import RoutingReplay
+from trimtab.objectives.routing_replay.routes import (
+    MISSING,
+    bytes_per_token,
+    check_routes,
+    join_turns,
+    pack_routes,
+    place_routes,
+    route_dtype,
+)
+from trimtab.objectives.routing_replay.tapes import Recording, Replayed
+
+__all__ = [
+    "MISSING",
+    "Recording",
+    "Replayed",
+    "RoutingReplay",
+    "bytes_per_token",
+    "check_routes",
+    "join_turns",
+    "pack_routes",
+    "place_routes",
+    "route_dtype",
+]

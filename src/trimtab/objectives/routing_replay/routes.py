@@ -1,0 +1,181 @@
+"""Recorded routes as tensors: the smallest type, where they stand in a batch, and what makes them refused.
+
+Routes are (B, T, L, K): rows, tokens, mixture layers in order, experts in the order of the router. -1 in all K places marks a
+route that was not recorded. The mistake it prevents: zeros for "not recorded", which are expert 0 (verl, slime).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from trimtab.errors import RoutesError
+
+__all__ = [
+    "MISSING",
+    "bytes_per_token",
+    "check_routes",
+    "join_turns",
+    "pack_routes",
+    "place_routes",
+    "route_dtype",
+]
+
+MISSING = -1
+"""Stands in all K places of a token and layer without a recorded route."""
+
+
+def route_dtype(num_experts: int) -> torch.dtype:
+    """Smallest signed integer type that holds -1 to E - 1: int8 up to 128 experts, int16 up to 32,768.
+
+    >>> route_dtype(128), route_dtype(256)
+    (torch.int8, torch.int16)
+    """
+    if not 1 <= num_experts <= 32_768:
+        raise RoutesError(f"routes are stored for 1 to 32,768 experts, got {num_experts}")
+    return torch.int8 if num_experts <= 128 else torch.int16
+
+
+def bytes_per_token(num_layers: int, top_k: int, num_experts: int) -> int:
+    """Bytes one token's routes take: L x K x 1 or 2. Qwen3-30B-A3B (48 layers, 8 of 128): 384; int32 would be 1,536.
+
+    >>> bytes_per_token(48, 8, 128)
+    384
+    """
+    return num_layers * top_k * route_dtype(num_experts).itemsize
+
+
+def check_routes(
+    routes: torch.Tensor,
+    *,
+    num_layers: int,
+    num_experts: int,
+    top_k: int,
+    required: torch.Tensor | None = None,
+    allow_missing: bool = False,
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Routes fit for replay (B, T, L, K) and counts (L,) of `missing`, `out_of_range` and `repeated` ones, by layer.
+
+    `required` (B, T) marks tokens that must have a route (None: all; pass the attention mask where rows are padded, less the
+    last token where the engine records none). A route is missing when all its K places are -1, out of range when one
+    is below 0 or not below E, repeated when it names one expert twice (zeros of a buffer never filled look so).
+    Raises RoutesError on another shape or type, and where a required token has no good route, unless `allow_missing`: then those
+    become -1, are routed live and counted. Tokens not required are routed live where their route is not good, uncounted.
+    """
+    if routes.dim() != 4 or tuple(routes.shape[2:]) != (num_layers, top_k):
+        raise RoutesError(
+            f"routes have shape {tuple(routes.shape)}, the model needs (B, T, {num_layers}, {top_k}): layers, experts a token"
+        )
+    if routes.is_floating_point() or routes.dtype == torch.bool:
+        raise RoutesError(f"routes must be integers, got {routes.dtype}")
+    need = (
+        torch.ones(routes.shape[:2], dtype=torch.bool, device=routes.device) if required is None else required
+    )
+    if need.dtype != torch.bool or need.shape != routes.shape[:2]:
+        raise RoutesError(
+            f"required must be a boolean mask {tuple(routes.shape[:2])}, got {need.dtype} {tuple(need.shape)}"
+        )
+    wide = routes.to(torch.int32)  # unsigned types have no -1 and no comparison on every device
+    missing = (wide == MISSING).all(dim=-1)
+    outside = ((wide < 0) | (wide >= num_experts)).any(dim=-1) & ~missing
+    order = wide.sort(dim=-1).values
+    repeated = (order[..., 1:] == order[..., :-1]).any(dim=-1) & ~missing & ~outside
+    marks = {"missing": missing, "out_of_range": outside, "repeated": repeated}
+    counts = {name: (mark & need.to(mark.device)[..., None]).sum(dim=(0, 1)) for name, mark in marks.items()}
+    if not allow_missing:
+        _refuse(counts, marks, need, num_experts)
+    bad = missing | outside | repeated
+    clean = torch.where(bad[..., None], torch.full_like(wide, MISSING), wide)
+    return clean.to(route_dtype(num_experts)), counts
+
+
+def place_routes(
+    rows: Sequence[torch.Tensor], attention_mask: torch.Tensor, *, allow_short: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Each row's routes (n, L, K) at its attended tokens: (B, T, L, K) with -1 elsewhere, and tokens (B,) left without one.
+
+    Left and right padding alike: the i-th route goes to the i-th attended token. Raises RoutesError for a row with more routes
+    than tokens, and with fewer unless `allow_short` (an engine records none for a last token it never fed).
+    """
+    mask = attention_mask.bool()
+    if mask.dim() != 2 or len(rows) != mask.shape[0] or not rows:
+        raise RoutesError(f"{len(rows)} rows of routes for an attention mask {tuple(mask.shape)}")
+    rows = [_signed(own) for own in rows]
+    out = torch.full((*mask.shape, *rows[0].shape[1:]), MISSING, dtype=rows[0].dtype, device=rows[0].device)
+    short = []
+    for i, own in enumerate(rows):
+        at = mask[i].nonzero()[:, 0].to(own.device)
+        if own.dim() != 3 or own.shape[1:] != rows[0].shape[1:]:
+            raise RoutesError(f"row {i} has routes {tuple(own.shape)}, row 0 {tuple(rows[0].shape)}")
+        if len(own) > len(at) or (len(own) < len(at) and not allow_short):
+            raise RoutesError(f"row {i} has {len(own)} routes for {len(at)} tokens")
+        out[i, at[: len(own)]] = own
+        short.append(len(at) - len(own))
+    return out, torch.tensor(short)
+
+
+def pack_routes(routes: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+    """Routes (1, N, L, K) of the N attended tokens, row after row, as a packed (padding-free) forward sees them."""
+    mask = attention_mask.bool()
+    if routes.shape[:2] != mask.shape:
+        raise RoutesError(f"routes {tuple(routes.shape)} do not fit the attention mask {tuple(mask.shape)}")
+    return routes[mask][None]
+
+
+def join_turns(turns: Sequence[tuple[int, torch.Tensor]], *, allow_gaps: bool = False) -> torch.Tensor:
+    """One row's routes (n, L, K) from turns (start, routes of the tokens from start on), in the order of the turns.
+
+    Each turn brings only what it computed first: the engine's routes of a whole prefix, sent again, may come from a new
+    prefill and are not what sampled the earlier tokens. Raises RoutesError when a turn starts before the end of the last, and
+    on a gap unless `allow_gaps` (then -1: tool output that no engine saw).
+
+    >>> first, second = torch.zeros(2, 1, 1, dtype=torch.int8), torch.ones(1, 1, 1, dtype=torch.int8)
+    >>> join_turns([(0, first), (2, second)]).flatten().tolist()
+    [0, 0, 1]
+    """
+    if not turns:
+        raise RoutesError("join_turns needs at least one turn")
+    parts: list[torch.Tensor] = []
+    end = 0
+    for number, (start, own) in enumerate(turns):
+        if own.dim() != 3 or own.shape[1:] != turns[0][1].shape[1:]:
+            raise RoutesError(
+                f"turn {number} has routes {tuple(own.shape)}, turn 0 {tuple(turns[0][1].shape)}"
+            )
+        if start < end:
+            raise RoutesError(
+                f"turn {number} starts at token {start}, but {end} have routes: pass its new tokens only"
+            )
+        if start > end:
+            if not allow_gaps:
+                raise RoutesError(
+                    f"turn {number} starts at token {start}, routes end at {end}: tokens between have none"
+                )
+            parts.append(_signed(own).new_full((start - end, *own.shape[1:]), MISSING))
+        parts.append(_signed(own))
+        end = start + len(own)
+    return torch.cat(parts)
+
+
+def _signed(routes: torch.Tensor) -> torch.Tensor:
+    """Engines send uint8, which has no -1."""
+    return routes.to(torch.int16) if routes.dtype == torch.uint8 else routes
+
+
+def _refuse(
+    counts: dict[str, torch.Tensor], marks: dict[str, torch.Tensor], need: torch.Tensor, num_experts: int
+) -> None:
+    for name, by_layer in counts.items():
+        if not int(by_layer.sum()):
+            continue
+        row, token, layer = (marks[name] & need.to(marks[name].device)[..., None]).nonzero()[0].tolist()
+        why = {
+            "missing": "no recorded route",
+            "out_of_range": f"an expert outside 0 to {num_experts - 1}",
+            "repeated": "one expert twice; fill routes that were not recorded with -1, not with 0",
+        }[name]
+        raise RoutesError(
+            f"{int(by_layer.sum())} routes have {why}; first at row {row}, token {token}, layer {layer}. "
+            "Mark tokens that need none by `required`, or pass allow_missing=True to route them live and count them"
+        )
