@@ -36,6 +36,7 @@ from benchmarks.peers.translate import PEERS
 
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rules import RULES, STREAM_RULES
+from trimtab.detect.verdict import agreeing
 from trimtab.records import Alarm, Reading, Window
 
 PER = 10_000
@@ -250,6 +251,17 @@ def ours_on(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return answers
 
 
+def scenario_line(row: dict[str, Any], found: dict[str, Any]) -> str:
+    """What trimtab says of one scenario: `alarm` or `info`, the highest level at which the right family is named."""
+    alarms = [f for f in found["findings"] if f["severity"] != "info"]
+    level = "false" if row["healthy"] and alarms else "calm" if row["healthy"] else "-"
+    for name, of in (("info", found["findings"]), ("alarm", alarms)):
+        if any(row["expected_family"] in f["families"] for f in of):
+            level = name
+    rules = ", ".join(dict.fromkeys(f["rule"] for f in alarms)) or "no alarm"
+    return f"  {row['id']:<34} {row['expected_family']:<12} {level:<6} {rules}"
+
+
 def nonfinite(
     series: dict[tuple[str, str], tuple[list[int], list[float]]],
 ) -> list[tuple[int, dict[str, int]]]:
@@ -278,11 +290,7 @@ def peers_part(python: Path, half: Any, num: int, first: int) -> tuple[str, floa
         text += [f"\n{author}'s scenarios", format_table({
             "trimtab": summarise(answers, mine), **{peer: summarise(ask(python, peer, mine), mine) for peer in PEERS}
         })]  # fmt: skip
-        text += [
-            f"  {row['id']:<34} {row['expected_family']:<12} " + (", ".join(dict.fromkeys(
-                f["rule"] for f in found["findings"] if f["severity"] != "info")) or "nothing")
-            for row, found in zip(mine, answers, strict=True)
-        ]  # fmt: skip
+        text += [scenario_line(row, found) for row, found in zip(mine, answers, strict=True)]
     best = max(table[p]["detected"] / max(1, table[p]["pathological"]) for p in PEERS)
     least = min(table[p]["false"]["high_rate"] or 0.0 for p in PEERS)
     return "\n".join(text), best, least
@@ -307,6 +315,14 @@ def main() -> int:
     sick, more, also = judge(pathological(options.half, options.seeds, first=options.first))
     truths, answers, alarms = truths + sick, answers + more, {**alarms, **also}
     unhealthy = sum(any(a.severity != "info" for a in alarms[t["id"]]) for t in truths if t["healthy"])
+    graded = {
+        kind: [bool(agreeing([a for a in alarms[t["id"]] if a.severity != "info" and a.step >= (t["onset"] or 0)])) for t in truths if of(t)]
+        for kind, of in {
+            "healthy": lambda t: t["healthy"],
+            "medium": lambda t: t["strength"] == "medium",
+            "high": lambda t: t["strength"] == "high",
+        }.items()
+    }  # fmt: skip
     told, steps, any_recorded, high_recorded, _ = recorded_table(options.half)
     summary = {
         s: summarise(answers, [t for t in truths if t["healthy"] or t["strength"] == s])
@@ -314,7 +330,12 @@ def main() -> int:
     }
     print(f"generated, {options.half} half, by strength of the movement (0.75, 1.5, 3 standard deviations)")
     print(format_table(summary))
-    print(f"healthy logs with any alarm: {unhealthy}/{options.healthy}\n")
+    print(f"healthy logs with any alarm: {unhealthy}/{options.healthy}")
+    print(
+        "verdict unhealthy: "
+        + ", ".join(f"{kind} {sum(found)}/{len(found)}" for kind, found in graded.items())
+        + "\n"
+    )
     print(by_rule(truths, alarms), "\n")
     print(told, "\n")
 
@@ -338,6 +359,8 @@ def main() -> int:
         "detected_medium_frac": round(summary["medium"]["detected"] / summary["medium"]["pathological"], 4),
         "detected_high_frac": round(summary["high"]["detected"] / summary["high"]["pathological"], 4),
         **post_tool_lead(truths, alarms),
+        "healthy_logs_unhealthy": sum(graded["healthy"]),
+        "high_logs_unhealthy_frac": round(float(np.mean(graded["high"])), 4),
         "peer_best_detected_frac": None if math.isnan(best) else round(best, 4),
         "peer_best_false_high_per_10k": None if math.isnan(least) else round(least, 3),
         "flush_ms": round(flush_ms(), 3),

@@ -12,7 +12,7 @@ from typing import Literal
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES, bound
 from trimtab.records import Alarm
 
-__all__ = ["Evidence", "Verdict", "judge"]
+__all__ = ["Evidence", "Verdict", "agreeing", "judge"]
 
 Word = Literal["healthy", "alarms", "unhealthy", "blind", "not judged yet"]
 
@@ -91,15 +91,15 @@ def _alarmed(serious: list[Alarm]) -> Verdict:
     text += f" ({cleared} cleared)" if cleared else ""
     text += f", first {worst[0].rule} at step {worst[0].step}"
     hidden = any(a.hidden for a in serious)
-    together = _most_at_once(serious)
+    together = agreeing(serious)
     word: Word = "unhealthy" if together else "alarms"
     if together:
         text += f"; together at step {together[0].step}: {', '.join(dict.fromkeys(a.rule for a in together))}"
     return Verdict(word, text + (" (hidden: no aggregate rule had fired)" if hidden else ""))
 
 
-def _most_at_once(serious: list[Alarm]) -> list[Alarm]:
-    """The first alarms that stood at the same time and are too many for chance, newest first; none where there are no such."""
+def agreeing(serious: list[Alarm]) -> list[Alarm]:
+    """The first alarms above info that stood at the same time and are too many for chance, newest first; none where there are no such."""
     for alarm in sorted(serious, key=lambda a: a.step):
         if alarm.rule == "nonfinite":  # exact: it needs no second voice
             return [alarm]
