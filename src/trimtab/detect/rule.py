@@ -17,7 +17,22 @@ from trimtab.detect.excursion import Excursion
 from trimtab.detect.threshold import Threshold
 from trimtab.records import Severity
 
-__all__ = ["Excuse", "Make", "Rule", "StreamRule", "beyond", "change", "excursion", "rare_change", "split"]
+__all__ = [
+    "LONG",
+    "MEMORY",
+    "Excuse",
+    "Make",
+    "Rule",
+    "StreamRule",
+    "beyond",
+    "change",
+    "excursion",
+    "rare_change",
+    "split",
+]
+
+LONG = int(bound("confirm_long"))
+MEMORY = int(bound("long_memory"))
 
 Make = Callable[[float], Detector]
 """A detector for a false-alarm budget, in values between false alarms."""
@@ -129,11 +144,13 @@ def rare_change(sign: int, *, min_effect: float = 0.0, min_frac: float = 0.0) ->
     )
 
 
-def excursion(sign: int, factor: float, *, floor: float = -math.inf, memory: int = 100) -> Make:
+def excursion(
+    sign: int, factor: float, *, floor: float = -math.inf, memory: int = int(bound("memory"))
+) -> Make:
     """An `Excursion`."""
     return lambda arl: Excursion(sign=sign, factor=factor, floor=floor, memory=memory, arl=arl)
 
 
-def beyond(name: str, sign: int, confirm: int = 5) -> Make:
+def beyond(name: str, sign: int, confirm: int = int(bound("confirm_short"))) -> Make:
     """A `Threshold` at the catalog's bound `name`."""
     return lambda arl: Threshold(limit=bound(name), sign=sign, confirm=confirm, arl=arl)

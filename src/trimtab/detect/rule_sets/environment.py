@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trimtab.catalog import bound
 from trimtab.detect.growth import SustainedGrowth
-from trimtab.detect.rule import Excuse, Rule, beyond, change, excursion
+from trimtab.detect.rule import LONG, MEMORY, Excuse, Rule, beyond, change, excursion
 
 __all__ = ["ENVIRONMENT"]
 
@@ -14,7 +14,7 @@ _DAPO = "DAPO, arXiv 2503.14476"
 
 ENVIRONMENT: tuple[Rule, ...] = (
     Rule(
-        "length_growth", "aggregate/length", "all", "aggregate", "length", "identity", change(1, lenient=True, min_frac=0.03),
+        "length_growth", "aggregate/length", "all", "aggregate", "length", "identity", change(1, lenient=True, min_frac=bound("length_frac")),
         "warning", "responses grow longer than their own trend", "Length that grows without reward is hacking or rambling.",
         "Read the longest outputs; penalise length, or normalise the loss by a constant.",
         "Growth while the reward rises is often reasoning, and only information.", "Dr. GRPO, arXiv 2503.20783", excuses=(_LEARNS,),
@@ -29,7 +29,7 @@ ENVIRONMENT: tuple[Rule, ...] = (
         "A limit or a task that changed on purpose.", "Dr. GRPO, arXiv 2503.20783", weight=0.5, also=("hacking",),
     ),
     Rule(
-        "length_collapse", "aggregate/length", "all", "aggregate", "length", "identity", change(-1, min_frac=0.03), "warning",
+        "length_collapse", "aggregate/length", "all", "aggregate", "length", "identity", change(-1, min_frac=bound("length_frac")), "warning",
         "responses grow shorter", "The policy gives up steps: tool calls and reasoning go first.",
         "Read the shortest outputs; check for a reward that pays for stopping early.",
         "A fall while the reward rises is often efficiency, and only information.", "house default", excuses=(_LEARNS,),
@@ -41,7 +41,7 @@ ENVIRONMENT: tuple[Rule, ...] = (
     ),
     Rule(
         "truncation_high", "aggregate/truncated_frac", "all", "aggregate", "truncation", "identity",
-        beyond("truncated_frac", 1, confirm=10), "warning", "many responses are cut at the limit",
+        beyond("truncated_frac", 1, confirm=LONG), "warning", "many responses are cut at the limit",
         "A cut response gets a reward it did not earn, or loses one it would have.",
         "Raise the limit, shape overlong rewards (DAPO) or mask cut responses.", "Runs that train under a budget on purpose.", _DAPO,
         weight=0.5,
@@ -59,13 +59,13 @@ ENVIRONMENT: tuple[Rule, ...] = (
     ),
     Rule(
         "tool_failures_high", "aggregate/tool_failure_frac", "all", "aggregate", "tools", "identity",
-        beyond("tool_failure_frac", 1, confirm=10), "warning", "a large share of tool calls fails",
+        beyond("tool_failure_frac", 1, confirm=LONG), "warning", "a large share of tool calls fails",
         "A failing tool teaches the policy that the right call is wrong.",
         "Look at the error kinds a tool; test the tools under load.", "The first steps of a policy that does not know the tools yet.",
         "post-training-toolkit (its bound, 0.2)", weight=0.5,
     ),
     Rule(
-        "tool_failures_by_tool", "tools/failure_frac", "tool/*", "aggregate", "tools", "identity", change(1, min_effect=0.05),
+        "tool_failures_by_tool", "tools/failure_frac", "tool/*", "aggregate", "tools", "identity", change(1, min_effect=bound("tool_failure_change")),
         "warning", "one tool fails more than it did", "One dying tool hides in the average of all.",
         "Look at its error kinds and its latency.", "A tool called a few times a window.", "verl#2188", weight=2.0,
     ),
@@ -75,13 +75,13 @@ ENVIRONMENT: tuple[Rule, ...] = (
         "Look at p95 a tool; test the tools at the concurrency of training.", "A tool that was replaced.", "verl#2188",
     ),
     Rule(
-        "tool_use_dies", "aggregate/tool_calls", "all", "aggregate", "tools", "identity", change(-1, lenient=True, min_frac=0.03),
+        "tool_use_dies", "aggregate/tool_calls", "all", "aggregate", "tools", "identity", change(-1, lenient=True, min_frac=bound("tool_calls_frac")),
         "warning", "the policy calls tools less and less", "Tool use that dies out does not come back by itself.",
         "Check failures and latency first; reward a needed call; check that answers are not guessable.",
         "A fall while the reward rises is often efficiency, and only information.", "agent-lightning#489, gem#39", excuses=(_SLOWLY,),
     ),
     Rule(
-        "tool_use_gone", "aggregate/tool_calls", "all", "aggregate", "tools", "identity", excursion(-1, 0.25, memory=400), "critical",
+        "tool_use_gone", "aggregate/tool_calls", "all", "aggregate", "tools", "identity", excursion(-1, bound("quarter"), memory=MEMORY), "critical",
         "tool calls fell to less than a quarter", "The policy answers without looking.",
         "Check failures and latency first; go back to before `since`.", "Tasks that stopped needing tools.", "agent-lightning#489",
     ),
@@ -109,24 +109,24 @@ ENVIRONMENT: tuple[Rule, ...] = (
         "Train on the sampled ids; do not decode and encode between turns.", "None known.", "TRL#5224, verl#3960",
     ),
     Rule(
-        "throughput_rot", "aggregate/tokens_per_s", "all", "aggregate", "throughput", "log", change(-1, min_effect=0.03), "warning",
+        "throughput_rot", "aggregate/tokens_per_s", "all", "aggregate", "throughput", "log", change(-1, min_effect=bound("throughput_change")), "warning",
         "throughput falls", "A leak, a slow rank or a filling disk.", "Compare ranks; look at memory and at step time's parts.",
         "Longer responses.", "rlprobe throughput_rot",
     ),
     Rule(
-        "step_time_growth", "aggregate/step_s", "all", "aggregate", "throughput", "log", change(1, lenient=True, min_effect=0.03),
+        "step_time_growth", "aggregate/step_s", "all", "aggregate", "throughput", "log", change(1, lenient=True, min_effect=bound("throughput_change")),
         "warning", "steps take longer", "A leak, a slow rank, slow tools or longer responses.",
         "Compare with length, tool latency and ranks.", "Longer responses.", "rlprobe throughput_rot",
         excuses=(Excuse("aggregate/length", 1),),
     ),
     Rule(
         "straggler", "aggregate/slowest_rank_ratio", "all", "aggregate", "throughput", "identity",
-        beyond("slowest_rank_ratio", 1, confirm=5), "warning", "one rank is far slower than the median", "All wait for the slowest.",
+        beyond("slowest_rank_ratio", 1), "warning", "one rank is far slower than the median", "All wait for the slowest.",
         "Look at that rank's tools, memory and network.", "Fewer than three ranks.", "house default", weight=0.5,
     ),
     Rule(
         "memory_imbalance", "aggregate/memory_ratio", "all", "aggregate", "throughput", "identity",
-        beyond("memory_ratio", 1, confirm=5), "warning", "one rank holds far more memory than the median",
+        beyond("memory_ratio", 1), "warning", "one rank holds far more memory than the median",
         "It will be the one that runs out.", "Balance sequences by length over ranks.", "Fewer than three ranks.", "house default",
         weight=0.5,
     ),

@@ -48,7 +48,7 @@ MISMATCH: tuple[Rule, ...] = (
     ),
     Rule(
         "mismatch_surge", "aggregate/mismatch_kl", "all", "aggregate", "mismatch", "identity",
-        excursion(1, 10.0, floor=1e-2), "critical",
+        excursion(1, bound("mismatch_surge"), floor=bound("mismatch_floor")), "critical",
         "the engines' KL grew tenfold and past 1e-2",
         "Gradient bursts and a fall of the reward follow within tens of steps in the published cases.", _ENGINES,
         "Mixture-of-experts models without routing replay, whose normal level is higher.", _SPEED,
@@ -72,7 +72,7 @@ MISMATCH: tuple[Rule, ...] = (
     ),
     Rule(
         "staleness_growth", "aggregate/staleness_lag", "all", "aggregate", "staleness", "identity",
-        change(1, min_frac=0.05), "warning",
+        change(1, min_frac=bound("staleness_frac")), "warning",
         "sampled tokens are older than they used to be", "Stale rollouts make ratios heavy-tailed.",
         "Check the rollout workers' queue; scale the learning rate by ESS.",
         "A lag raised on purpose at `since`.", "arXiv 2602.17616 (VCPO)",

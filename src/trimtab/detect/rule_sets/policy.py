@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trimtab.catalog import bound
-from trimtab.detect.rule import Excuse, Rule, beyond, change, excursion
+from trimtab.detect.rule import LONG, MEMORY, Excuse, Rule, beyond, change, excursion
 from trimtab.detect.spike import Spike
 from trimtab.detect.trend_break import TrendBreak
 
@@ -39,14 +39,14 @@ POLICY: tuple[Rule, ...] = (
         excuses=(_LEARNS,),
     ),
     Rule(
-        "kl_climb", "aggregate/kl", "all", "aggregate", "kl", "identity", change(1, lenient=True, min_frac=0.15), "info",
+        "kl_climb", "aggregate/kl", "all", "aggregate", "kl", "identity", change(1, lenient=True, min_frac=bound("kl_climb")), "info",
         "mean KL to the reference climbs faster than its own line",
         "Less than a jump: the policy leaves the reference at a new pace.",
         "Compare with the reward and with the learning rate's schedule; look at which slice carries it.",
         "Learning that speeds up.", "rlprobe ref_drift_asymmetry", weight=0.5,
     ),
     Rule(
-        "kl_high", "aggregate/kl", "all", "aggregate", "kl", "identity", beyond("kl_high", 1, confirm=10), "warning",
+        "kl_high", "aggregate/kl", "all", "aggregate", "kl", "identity", beyond("kl_high", 1, confirm=LONG), "warning",
         "mean KL to the reference stands above 3 nats a token",
         "However slowly it got there: the reference no longer says anything about this policy.",
         "Raise the KL coefficient, or make a newer reference on purpose; look at the outputs.",
@@ -54,21 +54,21 @@ POLICY: tuple[Rule, ...] = (
     ),
     Rule(
         "kl_max_break", "aggregate/kl_max", "all", "aggregate", "kl", "identity",
-        change(1, lenient=True, min_frac=0.05), "warning",
+        change(1, lenient=True, min_frac=bound("kl_max_frac")), "warning",
         "the largest KL of a token left its own trend upwards",
         "A few tokens leave the reference while the mean hardly shows it.",
         "Find them in the exemplars; raise the KL coefficient on their slice.",
         "Batches whose size changed: a maximum grows with them.", "rlprobe kl_max", weight=2.0,
     ),
     Rule(
-        "entropy_floor", "aggregate/entropy", "all", "aggregate", "entropy", "identity", excursion(-1, 0.25, memory=400),
+        "entropy_floor", "aggregate/entropy", "all", "aggregate", "entropy", "identity", excursion(-1, bound("quarter"), memory=MEMORY),
         "info", "mean entropy fell under a quarter of what it was",
         "A policy of one answer has nothing left to explore with.",
         "Look at the outputs; raise the entropy bonus, or go back to before `since`.",
         "Tasks with one right answer that the policy has learnt.", _RAGEN, excuses=(_LEARNS,),
     ),
     Rule(
-        "entropy_collapse", "aggregate/entropy", "all", "aggregate", "entropy", "identity", change(-1, lenient=True, min_frac=0.06), "warning",
+        "entropy_collapse", "aggregate/entropy", "all", "aggregate", "entropy", "identity", change(-1, lenient=True, min_frac=bound("entropy_frac")), "warning",
         "mean entropy falls faster than its own trend", "A sudden fall is the start of a collapse to few answers.",
         "Look at entropy by slice, and at the outputs themselves.",
         "A fall while the reward rises is learning, and only information.", _RAGEN, excuses=(_LEARNS,),
@@ -92,7 +92,7 @@ POLICY: tuple[Rule, ...] = (
         "Look at outputs of different prompts side by side.", "Prompts that became more alike.", "RAGEN-2, arXiv 2604.06268",
     ),
     Rule(
-        "grad_norm_surge", "aggregate/grad_norm", "all", "aggregate", "gradient", "identity", excursion(1, 8.0), "critical",
+        "grad_norm_surge", "aggregate/grad_norm", "all", "aggregate", "gradient", "identity", excursion(1, bound("grad_surge")), "critical",
         "the gradient norm grew eightfold", "Updates are exploding; a collapse by too large steps looks like this.",
         "Check gradient clipping and the learning rate; look at the share of |A w| held by one trajectory.",
         "The first steps after a restart without optimizer state.", "richardli.xyz/rl-collapse, case 1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trimtab.catalog import bound
 from trimtab.detect.rule import Rule, change, rare_change
 
 __all__ = ["PREFERENCE"]
@@ -26,7 +27,7 @@ PREFERENCE: tuple[Rule, ...] = (
         "Data that became harder.", _DPO,
     ),
     Rule(
-        "held_out_loss_rising", "aggregate/held_out_loss", "all", "aggregate", "gap", "identity", rare_change(1, min_frac=0.005),
+        "held_out_loss_rising", "aggregate/held_out_loss", "all", "aggregate", "gap", "identity", rare_change(1, min_frac=bound("held_out_loss_frac")),
         "warning", "the held-out loss rises", "Overfitting: what is learnt no longer carries over.",
         "Stop earlier, fewer epochs, more data.", "A held-out set that changed.", "house default",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trimtab.catalog import bound
 from trimtab.detect.plateau import Plateau
-from trimtab.detect.rule import Excuse, Rule, beyond, change, excursion, rare_change
+from trimtab.detect.rule import LONG, MEMORY, Excuse, Rule, beyond, change, excursion, rare_change
 from trimtab.detect.spike import Jump
 from trimtab.detect.trend import Trend
 
@@ -15,7 +15,7 @@ _ROLL = "Check tool failures first, then reward parts; go back to before `since`
 
 REWARD: tuple[Rule, ...] = (
     Rule(
-        "reward_collapse", "aggregate/reward", "all", "aggregate", "reward", "identity", excursion(-1, 0.5, memory=400), "critical",
+        "reward_collapse", "aggregate/reward", "all", "aggregate", "reward", "identity", excursion(-1, bound("reward_half"), memory=MEMORY), "critical",
         "mean reward fell to less than half of its best level", "The run has lost what it had learnt.", _ROLL,
         "Rewards around or below zero, where a half means nothing.", "docs/evidence.md",
     ),
@@ -49,14 +49,14 @@ REWARD: tuple[Rule, ...] = (
     ),
     Rule(
         "reward_part_jump", "reward_part/mean", "reward/*", "aggregate", "format", "identity",
-        change(1, lenient=True, min_frac=0.1), "info", "one part of the reward rises faster than its own trend",
+        change(1, lenient=True, min_frac=bound("reward_jump")), "info", "one part of the reward rises faster than its own trend",
         "Cheap parts, like format, can be all that is learnt.",
         "Compare it with the part that counts; lower its weight when that one stands still.",
         "All parts rising together.", "rlprobe format_gaming", also=("hacking",),
     ),
     Rule(
         "reward_part_idle", "reward_part/mean", "reward/*", "aggregate", "format", "identity",
-        beyond("reward_part_idle", -1, confirm=100), "info", "one part of the reward has given next to nothing for long",
+        beyond("reward_part_idle", -1, confirm=int(bound("idle_steps"))), "info", "one part of the reward has given next to nothing for long",
         "Nothing is learnt from a part that is never earned; the others are then all there is.",
         "Easier tasks, a denser reward, or drop the part.", "Penalties, and bonuses that are meant to be rare.",
         "rldoctor reward_composition", weight=0.5,
@@ -69,7 +69,7 @@ REWARD: tuple[Rule, ...] = (
     ),
     Rule(
         "reward_jump", "aggregate/reward", "all", "aggregate", "hacking", "identity",
-        change(1, lenient=True, min_frac=0.1), "warning",
+        change(1, lenient=True, min_frac=bound("reward_jump")), "warning",
         "the training reward rises faster than its own trend, and no held-out score rises with it",
         "A reward that jumps alone is the usual first sign of an exploited judge.",
         "Read twenty of the best-rewarded outputs; score them with another judge; look at length and format.",
@@ -84,7 +84,7 @@ REWARD: tuple[Rule, ...] = (
     ),
     Rule(
         "reward_length_high", "aggregate/reward_length_corr", "all", "aggregate", "hacking", "identity",
-        beyond("reward_length_corr", 1, confirm=10), "warning",
+        beyond("reward_length_corr", 1, confirm=LONG), "warning",
         "reward and length are strongly correlated", "Longer answers are being paid for.",
         "Add a length penalty or normalise the loss (Dr. GRPO); read the longest rewarded outputs.",
         "Tasks where longer answers are truly better.", "post-training-toolkit (its bound, 0.6)", weight=0.5,
@@ -103,14 +103,14 @@ REWARD: tuple[Rule, ...] = (
     ),
     Rule(
         "groups_mostly_flat", "aggregate/zero_std_frac", "all", "aggregate", "groups", "identity",
-        beyond("zero_std_note", 1, confirm=20), "info", "three groups in five give no gradient",
+        beyond("zero_std_note", 1, confirm=LONG), "info", "three groups in five give no gradient",
         "Tasks are mostly solved, or mostly hopeless: the rest of the batch is paid for and not used.",
         "Harder or easier tasks; dynamic sampling.", "Small groups of a good policy.", "DAPO, arXiv 2503.14476; rldoctor too_hard",
         weight=0.5,
     ),
     Rule(
         "group_collapse", "aggregate/zero_std_frac", "all", "aggregate", "groups", "identity",
-        beyond("zero_std_frac", 1, confirm=10), "warning", "most groups give no gradient",
+        beyond("zero_std_frac", 1, confirm=LONG), "warning", "most groups give no gradient",
         "The batch is nearly empty of signal: tasks are all solved, or none is.",
         "Harder or easier tasks; dynamic sampling.", "The end of a curriculum.", "DAPO, arXiv 2503.14476", weight=0.5,
     ),
@@ -121,7 +121,7 @@ REWARD: tuple[Rule, ...] = (
         excuses=(_LEARNS,),
     ),
     Rule(
-        "advantage_spread_gone", "aggregate/advantage_std", "all", "aggregate", "groups", "identity", excursion(-1, 0.2, memory=400),
+        "advantage_spread_gone", "aggregate/advantage_std", "all", "aggregate", "groups", "identity", excursion(-1, bound("spread_fifth"), memory=MEMORY),
         "warning", "advantages fell to less than a fifth of their spread",
         "Too far for learning to explain: without spread in the advantages there is no direction.",
         "Check groups without variance and the advantage's normalisation.",
@@ -135,7 +135,7 @@ REWARD: tuple[Rule, ...] = (
     ),
     Rule(
         "too_hard", "aggregate/solved_none_frac", "all", "aggregate", "groups", "identity",
-        beyond("zero_std_frac", 1, confirm=10), "warning", "hardly any group has a solved rollout", "There is nothing to learn from.",
+        beyond("zero_std_frac", 1, confirm=LONG), "warning", "hardly any group has a solved rollout", "There is nothing to learn from.",
         "Easier tasks first; check that the reward can be earned at all.", "The first steps of a hard curriculum.", "prime-rl solved_none",
         weight=0.5,
     ),
