@@ -23,7 +23,7 @@ Int = npt.NDArray[np.int64]
 
 @dataclass
 class Excursion(Scanner):
-    """Fires when the median of the last `window` values lies beyond `factor` times the calmest block of the last `memory`
+    """Fires when `confirm` times in a row the median of the last `window` values lies beyond `factor` times the calmest block of the last `memory`
     values before (blocks of `window` values, their medians): above it for `sign` +1 (factor > 1), below it for -1 (factor < 1).
 
     The distance must also exceed the budget's normal deviate times the scatter of a block, taken from the differences of blocks
@@ -44,6 +44,7 @@ class Excursion(Scanner):
     memory: int = 100
     floor: float = -math.inf
     arl: float = field(default_factory=lambda: bound("arl"))
+    confirm: int = 3
     num_skipped: int = 0
     recent: list[float] = field(default_factory=list)
     moves: list[float] = field(default_factory=list)  # |differences| of the first hundred neighbours
@@ -52,9 +53,10 @@ class Excursion(Scanner):
     limit: float = math.nan
     best: float = math.nan
     scatter: float = 0.0
-    edge: Hysteresis = field(default_factory=lambda: Hysteresis(3))
+    edge: Hysteresis = field(init=False)
 
     def __post_init__(self) -> None:
+        self.edge = Hysteresis(self.confirm)
         self._z = NormalDist().inv_cdf(1.0 - 1.0 / self.arl)
 
     def update(self, step: int, value: float, se: float = math.nan) -> Decision:

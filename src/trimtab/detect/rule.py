@@ -145,10 +145,17 @@ def rare_change(sign: int, *, min_effect: float = 0.0, min_frac: float = 0.0) ->
 
 
 def excursion(
-    sign: int, factor: float, *, floor: float = -math.inf, memory: int = int(bound("memory"))
+    sign: int,
+    factor: float,
+    *,
+    floor: float = -math.inf,
+    memory: int = int(bound("memory")),
+    confirm: int = 3,
 ) -> Make:
     """An `Excursion`."""
-    return lambda arl: Excursion(sign=sign, factor=factor, floor=floor, memory=memory, arl=arl)
+    return lambda arl: Excursion(
+        sign=sign, factor=factor, floor=floor, memory=memory, arl=arl, confirm=confirm
+    )
 
 
 def beyond(name: str, sign: int, confirm: int = int(bound("confirm_short"))) -> Make:

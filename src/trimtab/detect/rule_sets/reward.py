@@ -15,7 +15,8 @@ _ROLL = "Check tool failures first, then reward parts; go back to before `since`
 
 REWARD: tuple[Rule, ...] = (
     Rule(
-        "reward_collapse", "aggregate/reward", "all", "aggregate", "reward", "identity", excursion(-1, bound("reward_half"), memory=MEMORY), "critical",
+        "reward_collapse", "aggregate/reward", "all", "aggregate", "reward", "identity",
+        excursion(-1, bound("reward_half"), memory=MEMORY, confirm=int(bound("confirm_short"))), "critical",
         "mean reward fell to less than half of its best level", "The run has lost what it had learnt.", _ROLL,
         "Rewards around or below zero, where a half means nothing.", "docs/evidence.md",
     ),
