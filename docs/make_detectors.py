@@ -82,7 +82,7 @@ def _table(rules: tuple[Rule, ...], budgets: dict[str, float]) -> list[str]:
         kind = rule.severity + (", may be hidden" if rule.kind == "tail" and rule.severity != "info" else "")
         scale = "log of " if rule.transform == "log" else ""
         lines.append(
-            f"| `{rule.name}` | {scale}`{rule.key}` | `{rule.slice}` | {detector(rule)} | {kind} | {budgets[rule.name]:,.0f} |"
+            f"| `{rule.name}` | {scale}`{rule.key}` | `{rule.slice}` | {detector(rule)} | {kind} | {rate(rule, budgets[rule.name])} |"
         )
     return lines
 
@@ -98,6 +98,12 @@ def _entry(rule: Rule, trace: dict[str, Any]) -> str:
         parts.append(f"*Excused while* {'; or while '.join(map(excuse_words, rule.excuses))}.")
     parts += [f"*Source:* {rule.reference}.", f"*Trace:* {trace_words(trace)}."]
     return " ".join(parts)
+
+
+def rate(rule: Rule, budget: float) -> str:
+    """Values between false alarms, as its detector has it; a description has none."""
+    one = rule.detector(budget)
+    return f"{one.arl:,.0f}" if hasattr(one, "arl") else "-"
 
 
 def detector(rule: Rule) -> str:
