@@ -1,7 +1,8 @@
 """A steady trend: Mann-Kendall's test on a sliding window, Theil-Sen's slope, corrected for autocorrelation.
 
 The window is pre-whitened with its own lag-1 correlation after the Theil-Sen line is taken out, and the line is put back
-(trend-free pre-whitening, Yue et al. 2002). Looks are taken every quarter of a window, each at level (window/4) / arl.
+(trend-free pre-whitening, Yue et al. 2002). Looks are taken every quarter of a window, or every `stride` values, each at level
+stride / arl.
 T values of the window.
 """
 
@@ -81,6 +82,7 @@ class Trend(Carried):
     sign: int = 1
     window: int = 60
     min_effect: float = 0.0
+    stride: int = 0
     num_skipped: int = 0
     values: list[float] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
@@ -96,7 +98,7 @@ class Trend(Carried):
             return Decision(len(self.values) >= self.window, self.active, since=self.since)
         self.values, self.steps = [*self.values, value][-self.window :], [*self.steps, step][-self.window :]
         self.count += 1
-        stride = max(1, self.window // 4)
+        stride = self.stride or max(1, self.window // 4)
         if len(self.values) < self.window:
             return Decision(False)
         if self.count % stride:

@@ -34,7 +34,7 @@ REWARD: tuple[Rule, ...] = (
     ),
     Rule(
         "held_out_falls", "aggregate/held_out_reward", "all", "aggregate", "gap", "identity",
-        lambda arl: Trend(arl=min(arl, bound("arl_evaluations")), sign=-1, window=10), "warning",
+        lambda arl: Trend(arl=min(arl, bound("arl_evaluations")), sign=-1, window=11, stride=1), "warning",
         "the held-out score falls from evaluation to evaluation",
         "Slow falls have no step at which they begin; beside a training reward that holds, this is overfitting or hacking.",
         "Compare outputs with those of the best checkpoint; score them with another judge.",
