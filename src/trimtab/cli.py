@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from trimtab._version import __version__
-from trimtab.errors import MetricLogError, TrimtabError
+from trimtab.errors import MetricLogError, TraceError, TrimtabError
 from trimtab.report.diagnosis import diagnosis, diagnosis_lines
 from trimtab.report.inert import inert
 from trimtab.report.view import load_view
@@ -30,7 +30,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+traces_app = typer.Typer(
+    help="Agent logs: from logs to diagnosis to training data (docs/traces.md).", no_args_is_help=True
+)
+app.add_typer(traces_app, name="traces")
+
 RunFolders = Annotated[list[Path], typer.Argument(help="One or more run folders.", show_default=False)]
+
+
+Logs = Annotated[
+    list[str], typer.Argument(help="Files, folders or globs; - is standard input.", show_default=False)
+]
+LogFormat = Annotated[str | None, typer.Option(help="The logs' format; found by their content otherwise.")]
+LogMap = Annotated[
+    list[str] | None, typer.Option("--map", help="FIELD=JSON.PATH for logs of no known format; repeatable.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first malformed line, exit code 2.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -148,6 +163,77 @@ def watch(
 def version() -> None:
     """Print the version."""
     print(__version__)
+
+
+@traces_app.command("diagnose")
+def diagnose_logs(
+    logs: Logs,
+    format: LogFormat = None,
+    mapping: LogMap = None,
+    strict: Strict = False,
+    require: Annotated[list[str] | None, typer.Option(help="A tool that must be used; repeatable.")] = None,
+    solved_at: Annotated[
+        float | None, typer.Option(help="An episode with this reward or more is solved.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+) -> None:
+    """Which tools fail, which episodes loop, what separates failed from solved: a verdict with its evidence.
+
+    Exit code: 0 healthy, 1 alarms, 2 bad input, blind or not judged yet.
+    """
+    from trimtab.measure.declared import Declared
+    from trimtab.report.trace_diagnosis import diagnose_traces, trace_diagnosis
+    from trimtab.report.trace_lines import trace_diagnosis_lines
+
+    declared = Declared(required_tools=tuple(require or ()), solved_at=solved_at)
+    found = trace_diagnosis(diagnose_traces(logs, format, _fields(mapping), strict, declared))
+    print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(trace_diagnosis_lines(found)))
+    raise typer.Exit(found["exit_code"])
+
+
+@traces_app.command("convert")
+def convert_logs(
+    logs: Logs,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The JSONL file to write.", show_default=False)
+    ],
+    format: LogFormat = None,
+    mapping: LogMap = None,
+    strict: Strict = False,
+) -> None:
+    """Write the episodes as trimtab's own JSONL, one a line."""
+    from trimtab.traces.convert import convert
+
+    report = convert(logs, output, format, _fields(mapping), strict)
+    print(
+        f"wrote {report.num_episodes:,} episodes to {output}; {report.num_malformed:,} malformed lines skipped"
+    )
+
+
+@traces_app.command("show")
+def show_logs(
+    logs: Logs,
+    episode: Annotated[
+        str | None, typer.Option("--episode", "-e", help="Show this episode; lists them otherwise.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Episodes to list.", min=1)] = 20,
+    format: LogFormat = None,
+    mapping: LogMap = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="JSON lines of the episodes instead of text.")
+    ] = False,
+) -> None:
+    """List the episodes, or print one with its messages, calls, results and errors."""
+    from trimtab.report.trace_show import show
+
+    print("\n".join(show(logs, episode, limit, format, _fields(mapping), as_json)))
+
+
+def _fields(texts: list[str] | None) -> dict[str, str]:
+    try:
+        return _pairs(texts or ())
+    except MetricLogError as error:
+        raise TraceError(f"{str(error).partition(',')[0]}, as in --map messages=data.turns") from error
 
 
 def _plain(value: Any) -> Any:

@@ -19,7 +19,7 @@ ERROR_START = (
 
 _START = re.compile(ERROR_START, re.I)
 _CLASS = re.compile(r"\b[A-Za-z_][\w.]*(?:Error|Exception|Timeout)\b")
-_VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|\S*\d\S*")
+_VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|(?<!\S)(?<!http )(?<!status )\S*\d\S*", re.I)
 _LEAD = re.compile(r"^\s*(?:error|exception)\b[:\s]*", re.I)
 _TOOL = re.compile(
     r"\b(?:50[0-4]|429)\b|time[d ]*-?out|connection|unreachable|unavailable\b(?! on)|rate.?limit|internal (?:server )?error|"
@@ -80,7 +80,7 @@ def _json_error(value: dict[str, Any]) -> str:
 
 
 def error_kind_of(error: str) -> str:
-    """What errors of one kind share: the exception's class, or the first line without numbers, ids and quoted names.
+    """What errors of one kind share: the exception's class, or the first line without numbers, ids and quoted names; an HTTP status stays.
 
     >>> error_kind_of("Error: flight HAT030 not available on date 2024-05-13")
     'flight # not available on date #'
