@@ -35,7 +35,7 @@ def test_a_log_with_a_dying_tool(tmp_path):
     assert code == 1
     assert "ALARMS" in text
     assert "[critical] tool_faults" in text
-    assert "26 of 40 calls, in 26 episodes: 26 x HTTP 503 (26 by the tool)" in text
+    assert "26 of 40 calls, in 40 episodes: 26 x HTTP 503 (26 by the tool)" in text
     code, text = run("diagnose", path, "--json")
     found = json.loads(text)
     assert code == found["exit_code"] == 1
