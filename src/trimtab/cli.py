@@ -175,6 +175,9 @@ def diagnose_logs(
     solved_at: Annotated[
         float | None, typer.Option(help="An episode with this reward or more is solved.")
     ] = None,
+    engine: Annotated[
+        str, typer.Option(help="auto, records, or columns (DuckDB, for large step JSONL).")
+    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """Which tools fail, which episodes loop, what separates failed from solved: a verdict with its evidence.
@@ -186,7 +189,7 @@ def diagnose_logs(
     from trimtab.report.trace_lines import trace_diagnosis_lines
 
     declared = Declared(required_tools=tuple(require or ()), solved_at=solved_at)
-    found = trace_diagnosis(diagnose_traces(logs, format, _fields(mapping), strict, declared))
+    found = trace_diagnosis(diagnose_traces(logs, format, _fields(mapping), strict, declared, engine))
     print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(trace_diagnosis_lines(found)))
     raise typer.Exit(found["exit_code"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from trimtab.catalog import bound
 from trimtab.detect.student import t_quantile, t_tail
@@ -12,7 +13,7 @@ from trimtab.measure.trace_contrasts import Contrast
 
 __all__ = ["JudgedContrast", "holm", "judge_contrasts"]
 
-_MOST = 400  # degrees of freedom: beyond it Student's t is the normal to three digits
+_MOST = 100  # degrees of freedom; with more the interval is up to 3 % too wide, never too narrow
 
 
 @dataclass(frozen=True)
@@ -89,4 +90,7 @@ def _judged(difference: float, se: float, clusters: int) -> tuple[float, float]:
 def _half(se: float, clusters: int, level: float) -> float:
     if not math.isfinite(se) or clusters < 2:
         return math.nan
-    return se * t_quantile(level / 2, min(clusters - 1, _MOST))
+    return se * _quantile(level / 2, min(clusters - 1, _MOST))
+
+
+_quantile = lru_cache(maxsize=256)(t_quantile)

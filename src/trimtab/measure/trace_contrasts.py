@@ -91,6 +91,8 @@ def contrasts(table: TraceTable, a: Bools, b: Bools, within: bool = True) -> lis
         seen.add(same)
         mean_a, mean_b = float(x[is_a].mean()), float(x[~is_a].mean())
         gap, se, groups = difference(x, is_a, tasks)
+        if groups < least:
+            continue
         inside = within_difference(x, is_a, tasks) if within else (math.nan, math.nan, 0)
         if inside[2] < least:
             inside = (math.nan, math.nan, inside[2])
@@ -99,7 +101,7 @@ def contrasts(table: TraceTable, a: Bools, b: Bools, within: bool = True) -> lis
 
 
 def difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, float, int]:
-    """Mean of a less mean of b, its cluster-robust standard error, and the number of clusters.
+    """Mean of a less mean of b, its cluster-robust standard error, and the number of clusters; `clusters` are small integers.
 
     The variance is G/(G-1) times the sum over clusters of the squared sum of influences, (x - mean)/n with its sign (Liang and
     Zeger 1986). With clusters of one it is Welch's, up to G/(G-1).
@@ -110,9 +112,8 @@ def difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, float, in
     """
     mean_a, mean_b = x[is_a].mean(), x[~is_a].mean()
     influence = np.where(is_a, (x - mean_a) / is_a.sum(), -(x - mean_b) / (~is_a).sum())
-    _, places = np.unique(clusters, return_inverse=True)
-    sums = np.bincount(places, influence)
-    g = sums.size
+    sums = np.bincount(clusters, influence)
+    g = int((np.bincount(clusters) > 0).sum())
     se = math.sqrt(g / (g - 1) * float(sums @ sums)) if g > 1 else math.nan
     return float(mean_a - mean_b), se, g
 
@@ -124,16 +125,15 @@ def within_difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, fl
     >>> within_difference(x, a, np.array([0, 0, 1, 1]))
     (1.0, 0.0, 2)
     """
-    _, places = np.unique(clusters, return_inverse=True)
-    sizes = np.bincount(places)
-    share = np.bincount(places, is_a) / sizes
+    sizes = np.bincount(clusters)
+    share = np.bincount(clusters, is_a) / np.maximum(sizes, 1)
     mixed = (share > 0) & (share < 1)
-    z = is_a - share[places]
+    z = is_a - share[clusters]
     total = float(z @ z)
     g = int(mixed.sum())
     if g < 2 or total <= 0:
         return math.nan, math.nan, g
-    y = x - (np.bincount(places, x) / sizes)[places]
+    y = x - (np.bincount(clusters, x) / np.maximum(sizes, 1))[clusters]
     slope = float(z @ y) / total
-    scores = np.bincount(places, z * (y - slope * z))[mixed]
+    scores = np.bincount(clusters, z * (y - slope * z))[mixed]
     return slope, math.sqrt(g / (g - 1) * float(scores @ scores)) / total, g

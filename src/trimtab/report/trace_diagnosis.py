@@ -17,10 +17,9 @@ from trimtab.measure.trace_contrasts import contrasts
 from trimtab.measure.trace_maker import Measured
 from trimtab.measure.trace_outcomes import Outcome, outcomes
 from trimtab.measure.traces import trace_readings
-from trimtab.traces.read import iter_episodes
+from trimtab.traces.engine import table_of
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.table import TraceTable
-from trimtab.traces.tabulate import tabulate
 
 __all__ = ["TraceDiagnosis", "diagnose_table", "diagnose_traces", "trace_diagnosis"]
 
@@ -47,10 +46,11 @@ def diagnose_traces(
     mapping: Mapping[str, str] | None = None,
     strict: bool = False,
     declared: Declared | None = None,
+    engine: str = "auto",
 ) -> TraceDiagnosis:
-    """Read agent logs and judge them. TraceError for logs that cannot be read, or that hold no episode."""
+    """Read agent logs and judge them; `engine` as `traces.engine`. TraceError for logs that cannot be read, or hold no episode."""
     start, report, names = time.perf_counter(), ReadReport(strict=strict), tuple(map(str, paths))
-    table = tabulate(iter_episodes(names, report, format, mapping))
+    table = table_of(names, report, format, mapping, engine)
     return diagnose_table(names, table, report, declared or Declared(), start)
 
 

@@ -12,15 +12,25 @@ from typing import Any
 from trimtab.traces.episode import Call, Episode
 from trimtab.traces.loops import longest_loop, num_repeats
 from trimtab.traces.schema_check import misfit, schemas_by_name
-from trimtab.traces.table import COUNTS, TRUNCATED, Evidence
+from trimtab.traces.table import COUNTS, NO_NAME, TRUNCATED, Evidence
 from trimtab.traces.tool_errors import error_kind_of, fault_of
 
-__all__ = ["EXCERPT", "CallFacts", "EpisodeFacts", "arguments_text", "call_text", "facts_of"]
+__all__ = [
+    "EXCERPT",
+    "CallFacts",
+    "EpisodeFacts",
+    "arguments_text",
+    "call_text",
+    "facts_of",
+    "says_unknown_tool",
+]
 
 EXCERPT = 200
 """Characters of a result in an example; of arguments half as many."""
-UNKNOWN_TOOL = r"unknown (tool|function)|no such (tool|function)|(tool|function) .{0,60}(not found|does not exist)|not a valid tool"
-_UNKNOWN = re.compile(UNKNOWN_TOOL, re.I)
+_UNKNOWN_TOOL = re.compile(
+    r"unknown (tool|function)|no such (tool|function)|(tool|function) .{0,60}(not found|does not exist)|not a valid tool",
+    re.I,
+)
 
 
 @dataclass(frozen=True)
@@ -94,6 +104,11 @@ def call_text(call: Call) -> str:
     return f"{call.name}({short}) -> {came[:EXCERPT]}"
 
 
+def says_unknown_tool(error: str) -> bool:
+    """Does the error say that there is no such tool?"""
+    return _UNKNOWN_TOOL.search(error[:400]) is not None
+
+
 def arguments_text(call: Call) -> str:
     """The arguments as text. Two calls are identical when their arguments are, to the letter."""
     if call.bad_arguments is not None:
@@ -103,9 +118,9 @@ def arguments_text(call: Call) -> str:
 
 def _call(call: Call) -> CallFacts:
     if not call.error:
-        return CallFacts(call.name, "", "", "", call.latency_s)
+        return CallFacts(call.name or NO_NAME, "", "", "", call.latency_s)
     fault = "policy" if call.error_from == "parse" else fault_of(call.error)
-    return CallFacts(call.name, call.error, error_kind_of(call.error), fault, call.latency_s)
+    return CallFacts(call.name or NO_NAME, call.error, error_kind_of(call.error), fault, call.latency_s)
 
 
 def _errors(calls: list[Call], flat: list[CallFacts], seen: Any) -> str:
@@ -114,8 +129,8 @@ def _errors(calls: list[Call], flat: list[CallFacts], seen: Any) -> str:
     for call, facts in zip(calls, flat, strict=True):
         if facts.error:
             seen("failed", call.step, call_text(call))
-            seen(f"failed/{call.name}", call.step, call_text(call))
-            first = first or f"{call.name}: {facts.kind}"
+            seen(f"failed/{facts.name}", call.step, call_text(call))
+            first = first or f"{facts.name}: {facts.kind}"
         if facts.fault == "tool":
             seen("tool_faults", call.step, call_text(call))
         if call.result is None and not call.error:
@@ -129,7 +144,7 @@ def _arguments(calls: list[Call], schemas: Mapping[str, Any], declared: bool, se
     """Names that are no tool's, and arguments that do not fit; how many calls were held against a schema."""
     checked = 0
     for call in calls:
-        if (declared and call.name not in schemas) or (call.error and _UNKNOWN.search(call.error[:400])):
+        if (declared and call.name not in schemas) or (call.error and says_unknown_tool(call.error)):
             seen("unknown_tools", call.step, call_text(call))
         elif declared and call.bad_arguments is None:
             checked += 1

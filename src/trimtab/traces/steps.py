@@ -30,6 +30,8 @@ TYPES = (
     "other",
 )
 
+_ASSISTANT = ("assistant_message", "tool_call", "tool_parse_error")
+
 
 def is_step(value: Json) -> bool:
     """Has it an episode, and is it of a kind of step?"""
@@ -88,6 +90,7 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
     episode = Episode(id=name, source=source)
     pending: list[tuple[Call, float | None]] = []
     tokens: list[int] = []
+    before = ""
     for event in events:
         kind, when = event["type"], as_time(event.get("timestamp"))
         episode.time = when if episode.time is None else episode.time
@@ -99,7 +102,7 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
             _end(episode, event)
         elif kind in ("tool_call", "tool_parse_error"):
             call = _call(event)
-            _assistant(episode, event).calls.append(call)
+            _assistant(episode, event, before).calls.append(call)
             if kind == "tool_call":
                 pending.append((call, when))
         elif kind == "tool_result":
@@ -107,6 +110,7 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
         else:
             role = {"user_message": "user", "assistant_message": "assistant"}.get(str(kind), str(kind))
             episode.turns.append(_turn(event, role))
+        before = before if kind == "episode_end" else kind
     episode.tokens = sum(tokens) if episode.tokens is None and tokens else episode.tokens
     return episode
 
@@ -121,11 +125,10 @@ def _turn(event: Json, role: str) -> Turn:
     )
 
 
-def _assistant(episode: Episode, event: Json) -> Turn:
-    """The turn a call belongs to: the assistant's latest, if no result has come since; else one of its own."""
-    last = episode.turns[-1] if episode.turns else None
-    if last is not None and last.role == "assistant" and all(call.result is None for call in last.calls):
-        return last
+def _assistant(episode: Episode, event: Json, before: str) -> Turn:
+    """The turn a call belongs to: the assistant's latest, if its message or another call came just before; else one of its own."""
+    if before in _ASSISTANT and episode.turns and episode.turns[-1].role == "assistant":
+        return episode.turns[-1]
     episode.turns.append(Turn(role="assistant", step=_step(event), time=as_time(event.get("timestamp"))))
     return episode.turns[-1]
 

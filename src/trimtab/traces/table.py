@@ -12,7 +12,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["COUNTS", "MAX_EVIDENCE", "MAX_TOOLS", "OTHER", "TRUNCATED", "Evidence", "ToolRow", "TraceTable"]
+__all__ = [
+    "COUNTS",
+    "MAX_EVIDENCE",
+    "MAX_TOOLS",
+    "NO_NAME",
+    "OTHER",
+    "TRUNCATED",
+    "Evidence",
+    "ToolRow",
+    "TraceTable",
+]
 
 COUNTS = (
     "turns", "calls", "failed", "tool_faults", "bad_arguments", "unknown_tools", "schema_errors", "repeats", "loop_calls",
@@ -24,6 +34,7 @@ MAX_TOOLS = 64
 """Tools with a row of their own; a model makes names up, and what comes later is gathered under `other`."""
 
 OTHER = "(other)"
+NO_NAME = "(no name)"
 MAX_EVIDENCE = 5
 TRUNCATED = frozenset({
     "length", "max_tokens", "max_length", "max_new_tokens", "model_length", "truncated", "max_steps", "max_turns", "max_iterations",

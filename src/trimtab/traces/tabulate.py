@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from trimtab.traces.codes import Codes
 from trimtab.traces.episode import Episode
 from trimtab.traces.facts import CallFacts, EpisodeFacts, facts_of
 from trimtab.traces.schema_check import schemas_by_name
@@ -23,31 +24,17 @@ _MAX_FIRST = 256
 def tabulate(episodes: Iterable[Episode]) -> TraceTable:
     """The table of all episodes.
 
-    >>> from trimtab.traces.episode import Call, Turn
-    >>> calls = [Call(name="add", result="4"), Call(name="add", result="Error: no", error="no")]
-    >>> table = tabulate([Episode(id="a", turns=[Turn(role="assistant", calls=calls)], reward=1.0)])
-    >>> table.tools["add"].calls, table.tools["add"].failed, table.counts["failed"].tolist()
-    (2, 1, [1])
+        >>> from trimtab.traces.codes import Codes
+    from trimtab.traces.episode import Call, Turn
+        >>> calls = [Call(name="add", result="4"), Call(name="add", result="Error: no", error="no")]
+        >>> table = tabulate([Episode(id="a", turns=[Turn(role="assistant", calls=calls)], reward=1.0)])
+        >>> table.tools["add"].calls, table.tools["add"].failed, table.counts["failed"].tolist()
+        (2, 1, [1])
     """
     builder = _Builder()
     for episode in episodes:
         builder.add(facts_of(episode))
     return builder.table()
-
-
-class _Codes(dict[str, int]):
-    """Places of texts, in the order of their coming; beyond `limit` they share one."""
-
-    def __init__(self, limit: int = 2**62) -> None:
-        super().__init__()
-        self.limit = limit
-
-    def of(self, text: str | None) -> int:
-        if text is None:
-            return -1
-        if text not in self and len(self) >= self.limit:
-            text = OTHER
-        return self.setdefault(text, len(self))
 
 
 class _Builder:
@@ -58,11 +45,11 @@ class _Builder:
             name: array("q") for name in (*COUNTS, "success", "truncated", "task", "stop", "first_error")
         }
         self.floats = {name: array("d") for name in ("reward", "tokens", "duration_s")}
-        self.codes = {"task": _Codes(), "stop": _Codes(_MAX_FIRST), "first_error": _Codes(_MAX_FIRST)}
+        self.codes = {"task": Codes(), "stop": Codes(_MAX_FIRST), "first_error": Codes(_MAX_FIRST)}
         self.tools: dict[str, ToolRow] = {}
         self.latency: dict[str, array[float]] = {}
         self.uses: list[tuple[frozenset[int], frozenset[int]]] = []
-        self.places = _Codes()
+        self.places = Codes()
         self.declared: set[str] = set()
         self.evidence: dict[str, list[Evidence]] = {}
         self.nan_rewards = self.checked = 0
@@ -106,7 +93,7 @@ class _Builder:
         used: Counter[str] = Counter()
         erred: Counter[str] = Counter()
         for call in calls:
-            name = call.name or "(no name)"
+            name = call.name
             if name not in self.tools and len(self.tools) >= MAX_TOOLS:
                 name = OTHER
             row = self.tools.setdefault(name, ToolRow(first=number))

@@ -12,9 +12,7 @@ __all__ = ["ERROR_START", "Fault", "error_kind_of", "error_text", "fault_of", "s
 
 Fault = Literal["tool", "policy", "unknown"]
 
-ERROR_START = (
-    r"^\s*((error|exception)\b|traceback \(most recent call last\)|[a-z]\w*(error|exception)\s*[:(])"
-)
+ERROR_START = r"^\s{0,9}((error|exception)\b|traceback \(most recent call last\)|[a-z]\w{0,60}(error|exception)\s{0,9}[:(])"
 """How text starts that reports an error, case aside; in the dialect that re and DuckDB's RE2 share."""
 
 _START = re.compile(ERROR_START, re.I)
@@ -40,7 +38,7 @@ def starts_as_error(text: str) -> bool:
     >>> starts_as_error("ERROR 7"), starts_as_error("KeyError: 'a'"), starts_as_error("Errors: 0"), starts_as_error("ok")
     (True, True, False, False)
     """
-    return _START.match(text[:200]) is not None
+    return _START.match(text) is not None
 
 
 def error_text(result: str | None) -> str:
