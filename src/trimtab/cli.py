@@ -194,6 +194,42 @@ def diagnose_logs(
     raise typer.Exit(found["exit_code"])
 
 
+@traces_app.command("export")
+def export_logs(
+    logs: Logs,
+    to: Annotated[str, typer.Option(help="sft, dpo, kto or grpo (prompts).", show_default=False)],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="A .parquet or .jsonl file.", show_default=False)
+    ],
+    format: LogFormat = None,
+    mapping: LogMap = None,
+    solved_at: Annotated[
+        float | None, typer.Option(help="An episode with this reward or more is solved.")
+    ] = None,
+    per_task: Annotated[int, typer.Option(help="Pairs a task, at most (dpo).", min=1)] = 4,
+    match_length: Annotated[
+        bool, typer.Option("--match-length", help="Pair attempts of like size first (dpo).")
+    ] = False,
+    keep_tool_faults: Annotated[
+        bool, typer.Option("--keep-tool-faults", help="Keep episodes a tool's fault failed.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The data card as one JSON object.")] = False,
+) -> None:
+    """Write training data in TRL's conversational formats with tool calls, and a data card beside it."""
+    from trimtab.traces.export import export
+    from trimtab.traces.export.write import card_text
+
+    made = export(
+        logs, to, output, format, _fields(mapping), solved_at, per_task, match_length, keep_tool_faults
+    )
+    text = card_text(made.card)
+    print(
+        json.dumps(_plain(made.card), allow_nan=False)
+        if as_json
+        else f"wrote {output}\n\n{inert(text, lines=True)}"
+    )
+
+
 @traces_app.command("convert")
 def convert_logs(
     logs: Logs,
