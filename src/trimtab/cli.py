@@ -178,6 +178,9 @@ def diagnose_logs(
     engine: Annotated[
         str, typer.Option(help="auto, records, or columns (DuckDB, for large step JSONL).")
     ] = "auto",
+    html: Annotated[
+        Path | None, typer.Option(help="Also write an offline page with an episode viewer.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """Which tools fail, which episodes loop, what separates failed from solved: a verdict with its evidence.
@@ -189,7 +192,10 @@ def diagnose_logs(
     from trimtab.report.trace_lines import trace_diagnosis_lines
 
     declared = Declared(required_tools=tuple(require or ()), solved_at=solved_at)
-    found = trace_diagnosis(diagnose_traces(logs, format, _fields(mapping), strict, declared, engine))
+    judged = diagnose_traces(logs, format, _fields(mapping), strict, declared, engine)
+    found = trace_diagnosis(judged)
+    if html is not None:
+        _write_traces(judged, html, format, _fields(mapping))
     print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(trace_diagnosis_lines(found)))
     raise typer.Exit(found["exit_code"])
 
@@ -266,6 +272,20 @@ def show_logs(
     from trimtab.report.trace_show import show
 
     print("\n".join(show(logs, episode, limit, format, _fields(mapping), as_json)))
+
+
+def _write_traces(judged: Any, output: Path, format: str | None, mapping: dict[str, str]) -> None:
+    from trimtab.report.trace_html import write_traces_html
+
+    if "-" in judged.paths:
+        raise TraceError(
+            "--html reads the logs a second time, which standard input cannot; write them to a file first"
+        )
+    try:
+        write_traces_html(judged, output, format, mapping)
+    except OSError as error:
+        raise TraceError(f"{output} cannot be written: {error.strerror or error}") from error
+    print(f"wrote {output}", file=sys.stderr)
 
 
 def _fields(texts: list[str] | None) -> dict[str, str]:

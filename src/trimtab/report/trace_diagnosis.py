@@ -26,7 +26,8 @@ __all__ = ["TraceDiagnosis", "diagnose_table", "diagnose_traces", "trace_diagnos
 
 @dataclass(frozen=True)
 class TraceDiagnosis:
-    """`separates`: contrasts of failed less solved episodes; `solved_by`: where solved comes from, empty when unknown."""
+    """`separates`: contrasts of failed less solved episodes; `solved` (E,): 1, 0, or -1 unknown; `solved_by`: where that comes
+    from, empty when unknown."""
 
     paths: tuple[str, ...]
     report: ReadReport
@@ -36,6 +37,7 @@ class TraceDiagnosis:
     verdict: Verdict
     separates: list[JudgedContrast]
     outcomes: list[Outcome]
+    solved: Any
     solved_by: str
     seconds: float
 
@@ -71,7 +73,7 @@ def diagnose_table(
     separates = judge_contrasts(contrasts(table, solved == 0, solved == 1)) if source else []
     verdict = trace_verdict(findings, measured, table.num_episodes)
     return TraceDiagnosis(
-        paths, report, table, measured, findings, verdict, separates, list(outcomes(table, solved)), source,
+        paths, report, table, measured, findings, verdict, separates, list(outcomes(table, solved)), solved, source,
         time.perf_counter() - start,
     )  # fmt: skip
 

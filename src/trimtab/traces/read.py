@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Episode
@@ -13,6 +14,7 @@ from trimtab.traces.formats import FORMATS, find_format
 from trimtab.traces.identity import Identities
 from trimtab.traces.json_records import iter_records
 from trimtab.traces.reading import ReadReport
+from trimtab.traces.values import as_label
 
 __all__ = ["iter_episodes", "read_episodes"]
 
@@ -33,12 +35,13 @@ def iter_episodes(
     report: ReadReport,
     format: str | None = None,
     mapping: Mapping[str, str] | None = None,
+    only: Collection[str] | None = None,
 ) -> Iterator[Episode]:
     """Episodes one by one, in the order of the files; `report` fills as they come.
 
     The format of a file is told by its first record that some reader knows, unless `format` (a name of
     `trimtab.traces.formats.FORMATS`) forces it. `mapping`: our field -> JSON path, for logs of no known format. A file in
-    which nothing is recognised is a TraceError, unless others were read.
+    which nothing is recognised is a TraceError, unless others were read. `only`: of step JSONL, hold the lines of these ids alone.
     """
     if format is not None and format not in FORMATS:
         raise TraceError(f"unknown format {format!r}; one of {', '.join(FORMATS)}")
@@ -52,7 +55,10 @@ def iter_episodes(
             continue
         report.formats[file] = name
         read = FORMATS[name].read(mapping or {})
-        for episode in read(itertools.chain(seen, records), report):
+        chosen = itertools.chain(seen, records)
+        if only is not None and name == "steps":
+            chosen = itertools.chain(r for r in chosen if _has_id(r.value, only))
+        for episode in read(chosen, report):
             if identities.admit(episode, report):
                 report.num_episodes += 1
                 yield episode
@@ -62,3 +68,7 @@ def iter_episodes(
         )
     if unknown:
         report.note("file of no format we know, skipped", len(unknown))
+
+
+def _has_id(value: Any, only: Collection[str]) -> bool:
+    return isinstance(value, dict) and as_label(value.get("episode_id")) in only
