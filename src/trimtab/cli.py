@@ -200,6 +200,32 @@ def diagnose_logs(
     raise typer.Exit(found["exit_code"])
 
 
+@traces_app.command("compare")
+def compare_logs(
+    a: Annotated[str, typer.Argument(help="Logs A: a file, folder or glob.", show_default=False)],
+    b: Annotated[str, typer.Argument(help="Logs B.", show_default=False)],
+    format: LogFormat = None,
+    mapping: LogMap = None,
+    strict: Strict = False,
+    solved_at: Annotated[
+        float | None, typer.Option(help="An episode with this reward or more is solved.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="auto, records, or columns (DuckDB, for large step JSONL).")
+    ] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+) -> None:
+    """What differs between two sets of logs by more than chance, also among attempts at the same tasks.
+
+    Exit code: 0 no difference found, 1 different, 2 bad input or too few to judge.
+    """
+    from trimtab.report.trace_compare import compare_lines, compare_traces
+
+    found = compare_traces([a], [b], format, _fields(mapping), strict, solved_at, engine)
+    print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(compare_lines(found)))
+    raise typer.Exit(found["exit_code"])
+
+
 @traces_app.command("export")
 def export_logs(
     logs: Logs,

@@ -38,8 +38,8 @@ def judge_contrasts(contrasts: Sequence[Contrast]) -> list[JudgedContrast]:
     Student's t with (clusters - 1) degrees of freedom; the within-task one with (mixed - 1).
     """
     level = bound("trace_level")
-    plain = [_judged(c.difference, c.se, c.clusters) for c in contrasts]
-    inside = [_judged(c.within, c.within_se, c.mixed) for c in contrasts]
+    plain = [_judged(c, c.difference, c.se, c.clusters) for c in contrasts]
+    inside = [_judged(c, c.within, c.within_se, c.mixed) for c in contrasts]
     corrected = holm([p for p, _ in plain])
     corrected_inside = holm([p for p, _ in inside])
     family = len(contrasts)
@@ -79,8 +79,10 @@ def holm(ps: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _judged(difference: float, se: float, clusters: int) -> tuple[float, float]:
-    """Two-sided p and |t|."""
+def _judged(c: Contrast, difference: float, se: float, clusters: int) -> tuple[float, float]:
+    """Two-sided p and |t|; a difference below rounding is none."""
+    if abs(difference) <= 1e-12 * max(abs(c.mean_a), abs(c.mean_b), 1e-300):
+        return (1.0, 0.0) if clusters >= 2 else (math.nan, 0.0)
     if not (math.isfinite(difference) and math.isfinite(se)) or clusters < 2:
         return math.nan, 0.0
     t = abs(difference) / se if se > 0 else math.inf if difference else 0.0

@@ -44,8 +44,14 @@ class Contrast:
     mixed: int = 0
 
 
-def features(table: TraceTable) -> Iterator[tuple[str, bool, npt.NDArray[Any]]]:
-    """Name, whether it is yes or no, and values (E,), nan where unknown."""
+def features(
+    table: TraceTable, outcome: npt.NDArray[Any] | None = None
+) -> Iterator[tuple[str, bool, npt.NDArray[Any]]]:
+    """Name, whether it is yes or no, and values (E,), nan where unknown. `outcome` (E,) is `TraceTable.solved`'s, where it is not
+    what is being contrasted."""
+    if outcome is not None:
+        yield "is solved", True, np.where(outcome >= 0, outcome, np.nan)
+        yield "reward", False, table.reward
     for name, label in (
         ("calls", "tool calls"),
         ("failed", "failed calls"),
@@ -67,7 +73,9 @@ def features(table: TraceTable) -> Iterator[tuple[str, bool, npt.NDArray[Any]]]:
         yield f"stops by {stop}", True, (table.stop == i) * 1.0
 
 
-def contrasts(table: TraceTable, a: Bools, b: Bools, within: bool = True) -> list[Contrast]:
+def contrasts(
+    table: TraceTable, a: Bools, b: Bools, within: bool = True, outcome: npt.NDArray[Any] | None = None
+) -> list[Contrast]:
     """The contrasts of episodes `a` and `b` (E,) that can be judged, in the order of `features`. Too few on a side, of tasks, or
     with or without a yes-or-no feature: not listed. Of features that are the same in every episode, one."""
     least = bound("trace_contrast_min")
@@ -75,7 +83,7 @@ def contrasts(table: TraceTable, a: Bools, b: Bools, within: bool = True) -> lis
     _, clusters = np.unique(np.where(table.task >= 0, table.task, own), return_inverse=True)
     found: list[Contrast] = []
     seen: set[bytes] = set()
-    for name, yes_no, values in features(table):
+    for name, yes_no, values in features(table, outcome):
         keep = (a | b) & np.isfinite(values)
         x, is_a, tasks = values[keep], a[keep], clusters[keep]
         counts = [int(is_a.sum()), int((~is_a).sum())]

@@ -8,7 +8,7 @@ from typing import Any
 
 from trimtab.report.inert import inert
 
-__all__ = ["trace_diagnosis_lines"]
+__all__ = ["contrast_line", "trace_diagnosis_lines"]
 
 _MAX_TOOLS = 20
 _MAX_CONTRASTS = 8
@@ -83,14 +83,14 @@ def _separates(found: dict[str, Any]) -> Iterator[str]:
         return
     family = f"{len(found['separates'])} features, 95 % intervals and p corrected for all of them"
     yield f"  what separates failed from solved (by {found['solved_by']}; {family}):"
-    yield from (f"    {_contrast(row)}" for row in rows[:_MAX_CONTRASTS])
+    yield from (f"    {contrast_line(row)}" for row in rows[:_MAX_CONTRASTS])
     if not rows:
         yield "    nothing that could not be chance"
     if any(row["mixed"] >= 2 for row in rows):
         yield "    within tasks: among attempts at the same task; what vanishes there may only mark hard tasks"
 
 
-def _contrast(row: dict[str, Any], a: str = "failed", b: str = "solved") -> str:
+def contrast_line(row: dict[str, Any], a: str = "failed", b: str = "solved") -> str:
     """One contrast in words."""
     if row["yes_no"]:
         text = f"{row['name']}: {100 * row['mean_a']:.0f} % of {a}, {100 * row['mean_b']:.0f} % of {b}"
