@@ -94,7 +94,7 @@ def test_odd_shapes_stop_nothing():
             {"content": {"a": 1}},
         ]
     )
-    assert [call.name for call in calls] == ["", "", "", "5", "old"]
+    assert [call.name for call in calls] == ["", "", "f", "5", "old"]
     assert report.notes["messages that are no objects, left out"] == 2
 
 

@@ -7,12 +7,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from trimtab.traces.agents import is_inspect, is_swe, read_inspect, read_swe
 from trimtab.traces.episode import Episode
 from trimtab.traces.mapped import read_mapped
 from trimtab.traces.messages import is_messages, is_tau, read_messages, read_tau
 from trimtab.traces.own import is_own, read_own
 from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.spans import is_otlp, read_otlp
 from trimtab.traces.steps import is_step, read_steps
+from trimtab.traces.trainers import (
+    is_prime,
+    is_trl,
+    is_verifiers,
+    is_verl,
+    read_prime,
+    read_trl,
+    read_verifiers,
+    read_verl,
+)
 
 __all__ = ["FORMATS", "Format", "find_format"]
 
@@ -41,6 +53,13 @@ FORMATS: dict[str, Format] = {
     "trimtab": Format("our own JSONL, one episode a line", is_own, read_own),
     "steps": Format("post-training-toolkit step JSONL, one event a line", is_step, read_steps),
     "tau": Format("tau-bench results: trajectories with rewards", is_tau, read_tau),
+    "otlp": Format("OpenTelemetry spans, OTLP JSON: GenAI conventions and OpenInference", is_otlp, read_otlp),
+    "inspect": Format("Inspect logs as JSON", is_inspect, read_inspect),
+    "swe-agent": Format("SWE-agent trajectories (.traj)", is_swe, read_swe),
+    "verifiers": Format("verifiers results.jsonl", is_verifiers, read_verifiers),
+    "prime-rl": Format("prime-rl token exports", is_prime, read_prime),
+    "verl": Format("verl rollout dumps (trainer.rollout_data_dir)", is_verl, read_verl),
+    "trl": Format("TRL completions (log_completions), Parquet", is_trl, read_trl),
     "messages": Format(
         "OpenAI chat messages with tool_calls; TRL conversational sets", is_messages, read_messages
     ),

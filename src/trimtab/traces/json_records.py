@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from trimtab.traces.lines import MAX_LINE_BYTES, Line, iter_lines
+from trimtab.traces.parquet import is_parquet, parquet_records
 from trimtab.traces.reading import ReadReport, Record
 
 __all__ = ["BadJson", "iter_records", "parse_json", "require_object"]
@@ -54,8 +55,11 @@ def parse_json(text: bytes | str) -> Any:
 def iter_records(path: str, report: ReadReport, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Record]:
     """The JSON values of a file: one a line, or the elements of a document that is one array or one object.
 
-    It is a document when its first line is no record by itself and no record follows within 50 lines.
+    Of Parquet the rows. It is a document when its first line is no record by itself and no record follows within 50 lines.
     """
+    if is_parquet(path):
+        yield from parquet_records(path, report)
+        return
     lines = iter_lines(path, report, max_bytes)
     head: list[Line] = []
     for line in lines:

@@ -6,6 +6,7 @@ latest call of its id that has no answer yet.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.tool_errors import error_text
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
-__all__ = ["is_messages", "is_tau", "read_messages", "read_tau", "turns_of"]
+__all__ = ["episode_of", "is_chat", "is_messages", "is_tau", "read_messages", "read_tau", "turns_of"]
 
 Json = Mapping[str, Any]
 
@@ -66,10 +67,14 @@ def _raw_calls(message: Json) -> list[Any]:
 
 
 def _call(raw: Any, step: int, report: ReadReport) -> Call:
+    if isinstance(raw, str):  # verifiers writes calls as JSON text
+        with contextlib.suppress(BadJson):
+            raw = parse_json(raw)
     call: Json = raw if isinstance(raw, dict) else {}
     inner = call.get("function")
     function: Json = inner if isinstance(inner, dict) else call
-    made = Call(name=as_label(function.get("name")) or "", id=as_label(call.get("id")) or "", step=step)
+    name = inner if isinstance(inner, str) else function.get("name")  # Inspect: function is the name
+    made = Call(name=as_label(name) or "", id=as_label(call.get("id")) or "", step=step)
     arguments = function.get("arguments", function.get("args"))
     if not isinstance(arguments, str):
         made.arguments = arguments
@@ -101,6 +106,7 @@ def _answer(call: Call, message: Json) -> None:
     call.latency_s = as_number(first_of(message, "latency_s", "duration_s", "latency"))
     call.time = as_time(message.get("timestamp"))
     said = message.get("error")
+    said = first_of(said, "message", "type") if isinstance(said, dict) else said
     if message.get("is_error") is True or said not in (None, "", False):
         given = None if said in (None, True, False) else as_text(said)
         call.error, call.error_from = given or call.result or "error", "log"
@@ -111,12 +117,13 @@ def _answer(call: Call, message: Json) -> None:
 def is_messages(value: Json) -> bool:
     """Has it a list of messages under one of the usual names?"""
     return any(
-        _is_chat(value.get(name))
+        is_chat(value.get(name))
         for name in ("messages", "prompt", "completion", "conversations", "conversation")
     )
 
 
-def _is_chat(value: Any) -> bool:
+def is_chat(value: Any) -> bool:
+    """Is it a list of messages?"""
     return (
         isinstance(value, list)
         and bool(value)

@@ -45,7 +45,7 @@ def read_own(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
             )
         try:
             episode = msgspec.convert(record.value, Episode)
-        except (msgspec.ValidationError, OverflowError) as error:
+        except (msgspec.ValidationError, OverflowError, UnicodeError) as error:
             report.malformed(record.file, record.line, str(error))
             continue
         episode.source = episode.source or record.source
