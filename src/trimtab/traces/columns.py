@@ -6,7 +6,9 @@ Same table as `tabulate` makes of the same lines, but for what it does not keep:
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +23,13 @@ from trimtab.traces.table import MAX_TOOLS, TraceTable
 __all__ = ["PART_ROWS", "tabulate_steps"]
 
 Array = npt.NDArray[Any]
-PART_ROWS = 400_000
-"""Rows of a part; about 100 bytes each while it is worked on."""
+PART_ROWS = 250_000
+"""Rows of a part; about 150 bytes each while it is worked on, and as many parts at once as there are threads."""
+
+_COLUMNS = (
+    "select eh, rowid as row, step, kind, hash(tool) as th, tool is null or tool = '' as nameless, ah, rh, ts, "
+    "coalesce(latency, 'nan') as latency, coalesce(tokens, 'nan') as tokens, coalesce(blank, false) as blank"
+)
 
 
 class _Names(NamedTuple):
@@ -39,25 +46,36 @@ def tabulate_steps(files: Sequence[str], report: ReadReport, threads: int = 2) -
     for file in files:
         report.formats[file] = "steps"
         with scan(file, report, threads) as found:
-            _file(found, table, report)
+            _file(found, table, report, threads)
     report.num_episodes += table.num_episodes
     return table.table()
 
 
-def _file(found: Scan, table: ColumnTable, report: ReadReport) -> None:
+def _file(found: Scan, table: ColumnTable, report: ReadReport, threads: int) -> None:
     names, rows = _names(found, table), found.num_rows
     parts = math.ceil(rows / PART_ROWS)
-    for number in range(parts):
+
+    def work(number: int) -> tuple[Part, list[str], dict[int, End]]:
         where = f"(eh >> 7) % {parts} = {number}"
-        columns = found.columns(
-            "select eh, rowid as row, step, kind, hash(tool) as th, tool is null or tool = '' as nameless, ah, rh, ts, "
-            "coalesce(latency, 'nan') as latency, coalesce(tokens, 'nan') as tokens, coalesce(blank, false) as blank "
-            f"from x where {where} order by rowid"
-        )
-        part = part_of(_coded(columns, names))
-        _note(part, report)
-        table.add(part, _idents(found, part.eh, where), _ends(found, where))
+        part = part_of(_coded(found.columns(f"{_COLUMNS} from x where {where}"), names))
+        return part, _idents(found, part.eh, where), _ends(found, where)
+
+    with ThreadPoolExecutor(
+        threads
+    ) as pool:  # as many parts in memory as there are threads, and one being added
+        waiting: deque[Future[tuple[Part, list[str], dict[int, End]]]] = deque()
+        for number in range(parts):
+            waiting.append(pool.submit(work, number))
+            if len(waiting) > threads:
+                _add(waiting.popleft().result(), table, report)
+        while waiting:
+            _add(waiting.popleft().result(), table, report)
     table.end_file(rows)
+
+
+def _add(made: tuple[Part, list[str], dict[int, End]], table: ColumnTable, report: ReadReport) -> None:
+    _note(made[0], report)
+    table.add(*made)
 
 
 def _note(part: Part, report: ReadReport) -> None:
@@ -68,11 +86,11 @@ def _note(part: Part, report: ReadReport) -> None:
 
 
 def _names(found: Scan, table: ColumnTable) -> _Names:
-    tools = found.con.execute(
+    tools = found.execute(
         "select coalesce(tool, ''), hash(tool), min(rowid) from x where kind in (1, 3) group by 1, 2 order by 3"
     ).fetchall()
     codes = {int(h): table.tool_code(str(name)) for name, h, _ in tools}
-    errors = found.con.execute(
+    errors = found.execute(
         "select rowid, left(err, 400) from x where err is not null order by rowid"
     ).fetchall()
     rows = np.array([row for row, _ in errors], np.int64)
@@ -105,7 +123,7 @@ def _coded(columns: dict[str, Array], names: _Names) -> dict[str, Array]:
 
 def _idents(found: Scan, hashes: Array, where: str) -> list[str]:
     """(E,) ids: from first steps and ends, the rest from the file."""
-    rows = found.con.execute(
+    rows = found.execute(
         f"select eh, any_value(name) from x where name is not null and {where} group by eh"
     ).fetchall()
     known = {int(h): str(name) for h, name in rows}
@@ -117,7 +135,7 @@ def _idents(found: Scan, hashes: Array, where: str) -> list[str]:
 
 def _ends(found: Scan, where: str) -> dict[int, End]:
     """Hash of an episode's id -> what its last end says."""
-    rows = found.con.execute(
+    rows = found.execute(
         f"select eh, reward, success, total_tokens, task, stop from x where kind = {END} and {where} order by step, rowid"
     ).fetchall()
     return {int(row[0]): End(*row[1:]) for row in rows}

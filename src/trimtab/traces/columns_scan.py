@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -95,9 +95,13 @@ class Scan:
         assert row is not None
         return row[0]
 
+    def execute(self, query: str, values: Sequence[Any] = ()) -> duckdb.DuckDBPyConnection:
+        """Run a query on a cursor of its own, so that threads may do so at once."""
+        return self.con.cursor().execute(query, list(values))
+
     def columns(self, query: str, *values: Any) -> dict[str, npt.NDArray[Any]]:
         """A query's columns; numeric ones have no nulls."""
-        found = self.con.execute(query, list(values)).fetchnumpy()
+        found = self.execute(query, values).fetchnumpy()
         return {
             name: np.ma.getdata(column) if column.dtype != object else column
             for name, column in found.items()
@@ -105,9 +109,8 @@ class Scan:
 
     def names(self, hashes: npt.NDArray[np.uint64]) -> dict[int, str]:
         """Ids of episodes that have neither a step 0 nor an end: a second look at the file, for those only."""
-        self.con.execute("create or replace temp table wanted as select unnest(?) as eh", [hashes.tolist()])
-        query = f"select distinct hash(episode_id), episode_id from {_ids_of(self.path, self.line_bytes)} where hash(episode_id) in (select eh from wanted)"
-        return {int(h): str(name) for h, name in self.con.execute(query).fetchall()}
+        query = f"select distinct hash(episode_id), episode_id from {_ids_of(self.path, self.line_bytes)} where hash(episode_id) in (select unnest(?))"
+        return {int(h): str(name) for h, name in self.execute(query, [hashes.tolist()]).fetchall()}
 
 
 @contextmanager
