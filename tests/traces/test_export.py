@@ -98,6 +98,12 @@ def test_a_common_beginning_belongs_to_the_prompt(tmp_path):
     assert [m["role"] for m in row["chosen"]] == [m["role"] for m in row["rejected"]] == ["assistant"]
 
 
+def test_attempts_with_other_tools_are_no_pair(tmp_path):
+    rows = [attempt(1, 0, 1.0), attempt(1, 1, 0.0, tools=[]), attempt(2, 0, 1.0), attempt(2, 1, 0.0)]
+    made = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl")
+    assert [row["task"] for row in made.rows] == ["2"]
+
+
 def test_pairs_spread_over_attempts_and_match_sizes_on_request(tmp_path):
     rows = [attempt(1, i, float(i < 3)) for i in range(6)]
     for i, row in enumerate(rows):

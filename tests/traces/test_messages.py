@@ -28,6 +28,14 @@ def test_a_reused_id_is_answered_in_turn():
     assert not report.notes
 
 
+def test_an_id_still_open_is_answered_in_its_latest_message_and_there_in_order():
+    lost, again = chat()[:2], chat(result="second")
+    assert [call.result for call in _calls(lost + again)[0]] == [None, "second"]
+    twice = [{"role": "assistant", "tool_calls": chat()[1]["tool_calls"] * 2}]
+    results = [{"role": "tool", "tool_call_id": "c1", "content": text} for text in ("one", "two")]
+    assert [call.result for call in _calls(twice + results)[0]] == ["one", "two"]
+
+
 def test_parallel_calls_are_answered_by_id_and_without_ids_in_order():
     def call(number, call_id):
         return {"id": call_id, "function": {"name": "f", "arguments": json.dumps({"n": number})}}

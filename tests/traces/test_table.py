@@ -43,6 +43,11 @@ def test_loops_against_brute_force():
             assert stretch == list(itertools.islice(itertools.cycle(block), found.calls))
 
 
+def test_twice_is_no_loop_and_three_times_is():
+    assert longest_loop("abab") == longest_loop("xaab") == (0, 0, 0)
+    assert longest_loop("abababa") == (7, 0, 2)
+
+
 def test_identical_is_arguments_and_result_not_the_tool():
     table = tabulate([
         episode(Call(name="a", arguments={"x": 1}, result="r"), Call(name="a", arguments={"x": 2}, result="r")),

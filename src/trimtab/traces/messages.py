@@ -1,7 +1,7 @@
 """OpenAI chat messages to turns, and whole records of them to episodes: chat logs, TRL's conversational sets, tau-bench.
 
 The trap: ids of calls are reused within an episode (73 times in tau-bench's published file), so a result answers the
-latest call of its id that has no answer yet.
+latest message's call of its id that has no answer yet.
 """
 
 from __future__ import annotations
@@ -89,13 +89,15 @@ def _call(raw: Any, step: int, report: ReadReport) -> Call:
 
 
 def _answered(pending: list[Call], message: Json) -> Call | None:
-    """The call a result answers: the latest open one of its id; without an id, the first open one of its name, or at all."""
+    """The call a result answers: of the open ones of its id the first of the latest message; without an id, the first open one of its
+    name, or at all."""
     wanted = as_label(message.get("tool_call_id"))
     name = as_label(message.get("name"))
     if wanted:
-        places = [i for i, call in enumerate(pending) if call.id == wanted][-1:]
+        same = [i for i, call in enumerate(pending) if call.id == wanted]
+        places = [i for i in same if pending[i].step == pending[same[-1]].step]
     else:
-        places = [i for i, call in enumerate(pending) if name in (None, call.name)][:1]
+        places = [i for i, call in enumerate(pending) if name in (None, call.name)]
     return pending.pop(places[0]) if places else None
 
 
