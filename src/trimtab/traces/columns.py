@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.traces.columns_part import Part, part_of
-from trimtab.traces.columns_scan import END, Scan, scan
+from trimtab.traces.columns_scan import ENDS, Scan, scan
 from trimtab.traces.columns_table import ColumnTable, End
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.table import MAX_TOOLS, TraceTable
@@ -135,7 +135,5 @@ def _idents(found: Scan, hashes: Array, where: str) -> list[str]:
 
 def _ends(found: Scan, where: str) -> dict[int, End]:
     """Hash of an episode's id -> what its last end says."""
-    rows = found.execute(
-        f"select eh, reward, success, total_tokens, task, stop from x where kind = {END} and {where} order by step, rowid"
-    ).fetchall()
+    rows = found.execute(f"{ENDS} and {where} order by step, rowid").fetchall()
     return {int(row[0]): End(*row[1:]) for row in rows}

@@ -23,7 +23,7 @@ from trimtab.traces.lines import iter_lines
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.tool_errors import ERROR_START
 
-__all__ = ["CALL", "END", "KINDS", "MESSAGE", "PARSE_ERROR", "RESULT", "Scan", "scan"]
+__all__ = ["CALL", "END", "ENDS", "KINDS", "MESSAGE", "PARSE_ERROR", "RESULT", "Scan", "scan"]
 
 OTHER, CALL, RESULT, PARSE_ERROR, MESSAGE, END = range(6)
 KINDS = {
@@ -44,9 +44,6 @@ _TEXTS = (
     "stop_reason",
 )  # fmt: skip
 
-_TASK = "coalesce(task_id, json_extract_string(metadata, '$.task_id'), json_extract_string(metadata, '$.task'), json_extract_string(metadata, '$.prompt_id'))"
-_GROUP = "coalesce(group_id, json_extract_string(metadata, '$.group_id'))"
-_STOP = "coalesce(stop_reason, json_extract_string(metadata, '$.stop_reason'), json_extract_string(metadata, '$.termination_reason'))"
 _SELECT = f"""
 select
     hash(episode_id) as eh,
@@ -58,7 +55,7 @@ select
     TIME as ts,
     case when type = 'tool_result' then coalesce(latency_s, duration_s) end as latency,
     tokens,
-    type = 'assistant_message' and (content is null or regexp_full_match(content, '\\s*')) as blank,
+    case when type = 'assistant_message' then content is null or regexp_full_match(content, '\\s*') else false end as blank,
     case when type = 'tool_result' then
            case when error is not null and error not in ('', 'false') then error
                 when regexp_matches(coalesce(result, content), '{ERROR_START}', 'i') then coalesce(result, content) end
@@ -67,8 +64,10 @@ select
     case when type = 'episode_end' then reward end as reward,
     case when type = 'episode_end' then case lower(success) when 'true' then 1 when '1' then 1 when 'false' then 0 when '0' then 0 end end::tinyint as success,
     case when type = 'episode_end' then total_tokens end as total_tokens,
-    case when type = 'episode_end' then coalesce({_TASK}, {_GROUP}) end as task,
-    case when type = 'episode_end' then {_STOP} end as stop,
+    case when type = 'episode_end' then metadata end as metadata,
+    case when type = 'episode_end' then task_id end as task_id,
+    case when type = 'episode_end' then group_id end as group_id,
+    case when type = 'episode_end' then stop_reason end as stop_reason,
     episode_id is null or type is null as bad
 from read_json(?, format = 'newline_delimited', columns = COLUMNS, ignore_errors = true, maximum_object_size = SIZE)
 """
@@ -77,6 +76,12 @@ _TIMES = {
     False: "coalesce(case when try_cast(timestamp as double) is not null then try_cast(timestamp as double) "
     "else epoch(try_cast(timestamp as timestamptz)) end, 'nan')",
 }
+
+
+_TASK = "coalesce(task_id, json_extract_string(metadata, '$.task_id'), json_extract_string(metadata, '$.task'), json_extract_string(metadata, '$.prompt_id'), group_id, json_extract_string(metadata, '$.group_id'))"
+_STOP = "coalesce(stop_reason, json_extract_string(metadata, '$.stop_reason'), json_extract_string(metadata, '$.termination_reason'))"
+ENDS = f"select eh, reward, success, total_tokens, {_TASK} as task, {_STOP} as stop from x where kind = {END}"
+"""What the last lines of episodes say; JSON is looked into there only."""
 
 
 class Scan:
