@@ -24,12 +24,11 @@ _MAX_FIRST = 256
 def tabulate(episodes: Iterable[Episode]) -> TraceTable:
     """The table of all episodes.
 
-        >>> from trimtab.traces.codes import Codes
-    from trimtab.traces.episode import Call, Turn
-        >>> calls = [Call(name="add", result="4"), Call(name="add", result="Error: no", error="no")]
-        >>> table = tabulate([Episode(id="a", turns=[Turn(role="assistant", calls=calls)], reward=1.0)])
-        >>> table.tools["add"].calls, table.tools["add"].failed, table.counts["failed"].tolist()
-        (2, 1, [1])
+    >>> from trimtab.traces.episode import Call, Turn
+    >>> calls = [Call(name="add", result="4"), Call(name="add", result="Error: no", error="no")]
+    >>> table = tabulate([Episode(id="a", turns=[Turn(role="assistant", calls=calls)], reward=1.0)])
+    >>> table.tools["add"].calls, table.tools["add"].failed, table.counts["failed"].tolist()
+    (2, 1, [1])
     """
     builder = _Builder()
     for episode in episodes:
