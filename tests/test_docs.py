@@ -42,3 +42,11 @@ def test_the_detectors_page_is_up_to_date_and_names_every_rule():
     pictures = re.findall(r"\(detectors/(\w+\.png)\)", text)
     assert pictures
     assert all((ROOT / "docs" / "detectors" / name).stat().st_size < 250_000 for name in pictures)
+
+
+def test_the_page_of_agent_logs_is_up_to_date():
+    made = runpy.run_path(str(ROOT / "docs" / "make_traces.py"))["page"]
+    text = (ROOT / "docs" / "traces.md").read_text(encoding="utf-8")
+    assert text == made(text), "run python docs/make_traces.py"
+    assert "| `loops` | warning |" in text
+    assert "| `swe-agent` |" in text

@@ -36,3 +36,19 @@ def test_commands_are_light(tmp_path: Path, command: str) -> None:
         f"import sys\nsys.argv = {arguments!r}\nfrom trimtab.cli import main\n"
         "try:\n    main()\nexcept SystemExit as stop:\n    assert stop.code in (0, 1, 2, None)\n" + CHECK
     )
+
+
+@pytest.mark.parametrize("command", ["diagnose", "show", "export"])
+def test_commands_on_agent_logs_are_light(tmp_path: Path, command: str) -> None:
+    log = Path(__file__).parent / "traces" / "fixtures" / "tau-like.json"
+    extra = {
+        "diagnose": ["--html", str(tmp_path / "o.html")],
+        "show": [],
+        "export": ["--to", "dpo", "-o", str(tmp_path / "o.jsonl")],
+    }[command]
+    arguments = ["trimtab", "traces", command, str(log), *extra]
+    _run(
+        f"import sys\nsys.argv = {arguments!r}\nfrom trimtab.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert stop.code in (0, 1, None), stop.code\n"
+        + CHECK
+    )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trimtab._version import __version__
-from trimtab.errors import MetricLogError, TrimtabError
+from trimtab.errors import MetricLogError, TraceError, TrimtabError
 from trimtab.report.inert import inert
 
 if TYPE_CHECKING:
@@ -31,7 +31,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+traces_app = typer.Typer(
+    help="Agent logs: from logs to diagnosis to training data (docs/traces.md).", no_args_is_help=True
+)
+app.add_typer(traces_app, name="traces")
+
 RunFolders = Annotated[list[Path], typer.Argument(help="One or more run folders.", show_default=False)]
+
+
+Logs = Annotated[
+    list[str], typer.Argument(help="Files, folders or globs; - is standard input.", show_default=False)
+]
+LogFormat = Annotated[str | None, typer.Option(help="The logs' format; found by their content otherwise.")]
+LogMap = Annotated[
+    list[str] | None, typer.Option("--map", help="FIELD=JSON.PATH for logs of no known format; repeatable.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first malformed line, exit code 2.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -156,6 +171,162 @@ def watch(
 def version() -> None:
     """Print the version."""
     print(__version__)
+
+
+@traces_app.command("diagnose")
+def diagnose_logs(
+    logs: Logs,
+    format: LogFormat = None,
+    mapping: LogMap = None,
+    strict: Strict = False,
+    require: Annotated[list[str] | None, typer.Option(help="A tool that must be used; repeatable.")] = None,
+    solved_at: Annotated[
+        float | None, typer.Option(help="An episode with this reward or more is solved.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="auto, records, or columns (DuckDB, for large step JSONL).")
+    ] = "auto",
+    html: Annotated[
+        Path | None, typer.Option(help="Also write an offline page with an episode viewer.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+) -> None:
+    """Which tools fail, which episodes loop, what separates failed from solved: a verdict with its evidence.
+
+    Exit code: 0 healthy, 1 alarms, 2 bad input, blind or not judged yet.
+    """
+    from trimtab.measure.declared import Declared
+    from trimtab.report.trace_diagnosis import diagnose_traces, trace_diagnosis
+    from trimtab.report.trace_lines import trace_diagnosis_lines
+
+    declared = Declared(required_tools=tuple(require or ()), solved_at=solved_at)
+    judged = diagnose_traces(logs, format, _fields(mapping), strict, declared, engine)
+    found = trace_diagnosis(judged)
+    if html is not None:
+        _write_traces(judged, html, format, _fields(mapping))
+    print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(trace_diagnosis_lines(found)))
+    raise typer.Exit(found["exit_code"])
+
+
+@traces_app.command("compare")
+def compare_logs(
+    a: Annotated[str, typer.Argument(help="Logs A: a file, folder or glob.", show_default=False)],
+    b: Annotated[str, typer.Argument(help="Logs B.", show_default=False)],
+    format: LogFormat = None,
+    mapping: LogMap = None,
+    strict: Strict = False,
+    solved_at: Annotated[
+        float | None, typer.Option(help="An episode with this reward or more is solved.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="auto, records, or columns (DuckDB, for large step JSONL).")
+    ] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+) -> None:
+    """What differs between two sets of logs by more than chance, also among attempts at the same tasks.
+
+    Exit code: 0 no difference found, 1 different, 2 bad input or too few to judge.
+    """
+    from trimtab.report.trace_compare import compare_lines, compare_traces
+
+    found = compare_traces([a], [b], format, _fields(mapping), strict, solved_at, engine)
+    print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(compare_lines(found)))
+    raise typer.Exit(found["exit_code"])
+
+
+@traces_app.command("export")
+def export_logs(
+    logs: Logs,
+    to: Annotated[str, typer.Option(help="sft, dpo, kto or grpo (prompts).", show_default=False)],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="A .parquet or .jsonl file.", show_default=False)
+    ],
+    format: LogFormat = None,
+    mapping: LogMap = None,
+    solved_at: Annotated[
+        float | None, typer.Option(help="An episode with this reward or more is solved.")
+    ] = None,
+    per_task: Annotated[int, typer.Option(help="Pairs a task, at most (dpo).", min=1)] = 4,
+    match_length: Annotated[
+        bool, typer.Option("--match-length", help="Pair attempts of like size first (dpo).")
+    ] = False,
+    keep_tool_faults: Annotated[
+        bool, typer.Option("--keep-tool-faults", help="Keep episodes a tool's fault failed.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The data card as one JSON object.")] = False,
+) -> None:
+    """Write training data in TRL's conversational formats with tool calls, and a data card beside it."""
+    from trimtab.traces.export import export
+    from trimtab.traces.export.write import card_text
+
+    made = export(
+        logs, to, output, format, _fields(mapping), solved_at, per_task, match_length, keep_tool_faults
+    )
+    text = card_text(made.card)
+    print(
+        json.dumps(_plain(made.card), allow_nan=False)
+        if as_json
+        else f"wrote {output}\n\n{inert(text, lines=True)}"
+    )
+
+
+@traces_app.command("convert")
+def convert_logs(
+    logs: Logs,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The JSONL file to write.", show_default=False)
+    ],
+    format: LogFormat = None,
+    mapping: LogMap = None,
+    strict: Strict = False,
+) -> None:
+    """Write the episodes as trimtab's own JSONL, one a line."""
+    from trimtab.traces.convert import convert
+
+    report = convert(logs, output, format, _fields(mapping), strict)
+    print(
+        f"wrote {report.num_episodes:,} episodes to {output}; {report.num_malformed:,} malformed lines skipped"
+    )
+
+
+@traces_app.command("show")
+def show_logs(
+    logs: Logs,
+    episode: Annotated[
+        str | None, typer.Option("--episode", "-e", help="Show this episode; lists them otherwise.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Episodes to list.", min=1)] = 20,
+    format: LogFormat = None,
+    mapping: LogMap = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="JSON lines of the episodes instead of text.")
+    ] = False,
+) -> None:
+    """List the episodes, or print one with its messages, calls, results and errors."""
+    from trimtab.report.trace_show import show
+
+    print("\n".join(show(logs, episode, limit, format, _fields(mapping), as_json)))
+
+
+def _write_traces(judged: Any, output: Path, format: str | None, mapping: dict[str, str]) -> None:
+    from trimtab.report.trace_html import write_traces_html
+
+    if "-" in judged.paths:
+        raise TraceError(
+            "--html reads the logs a second time, which standard input cannot; write them to a file first"
+        )
+    try:
+        write_traces_html(judged, output, format, mapping)
+    except OSError as error:
+        raise TraceError(f"{output} cannot be written: {error.strerror or error}") from error
+    print(f"wrote {output}", file=sys.stderr)
+
+
+def _fields(texts: list[str] | None) -> dict[str, str]:
+    try:
+        return _pairs(texts or ())
+    except MetricLogError as error:
+        raise TraceError(f"{str(error).partition(',')[0]}, as in --map messages=data.turns") from error
 
 
 def _plain(value: Any) -> Any:

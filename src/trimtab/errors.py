@@ -8,6 +8,7 @@
     │   └── RoutesError       recorded routes that are missing, short, out of range, or do not fit the model
     ├── RuleError             a user's rule that cannot be right: names the file, the line and the field
     ├── SummaryError          two summaries with different parameters, or bytes that are not a summary
+    ├── TraceError            agent logs that cannot be found, recognised, read, or exported as asked
     └── UnsupportedError      a trainer feature trimtab cannot watch; names the feature
 
 A message says what is wrong, where, and what to do, in one line.
@@ -23,6 +24,7 @@ __all__ = [
     "RuleError",
     "RunError",
     "SummaryError",
+    "TraceError",
     "TrimtabError",
     "UnsupportedError",
 ]
@@ -58,6 +60,10 @@ class RuleError(TrimtabError):
 
 class SummaryError(TrimtabError, ValueError):
     """Two mergeable summaries do not fit together, or bytes do not hold the summary they should."""
+
+
+class TraceError(TrimtabError):
+    """Agent logs are missing, of no format we know, malformed under `strict`, or cannot give the export asked for."""
 
 
 class UnsupportedError(TrimtabError):

@@ -14,6 +14,7 @@ from trimtab.catalog.policy import BORDER_TOKENS, POLICY, PROB_BANDS
 from trimtab.catalog.rows import Bound, Definition
 from trimtab.catalog.shape import LAG_BUCKETS, SHAPE
 from trimtab.catalog.tokens import TAUS, TOKENS
+from trimtab.catalog.traces import TRACE_BOUNDS, TRACE_READINGS
 
 __all__ = [
     "BORDER_TOKENS",
@@ -24,6 +25,8 @@ __all__ = [
     "PROB_BANDS",
     "READINGS",
     "TAUS",
+    "TRACE_BOUNDS",
+    "TRACE_READINGS",
     "WINDOW_TOKENS",
     "WINDOW_TRAJECTORIES",
     "Bound",
@@ -51,9 +54,9 @@ def definition(key: str) -> Definition:
 
 
 def bound(name: str) -> float:
-    """A bound's value.
+    """A bound's value; of the rules of runs or of agent logs.
 
     >>> bound("baseline")
     10.0
     """
-    return BOUNDS[name].value
+    return (BOUNDS.get(name) or TRACE_BOUNDS[name]).value

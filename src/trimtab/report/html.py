@@ -22,7 +22,7 @@ from trimtab.report import html_tables, html_text
 from trimtab.report.html_parts import escape
 from trimtab.report.inert import inert_json
 
-__all__ = ["PAYLOAD_VERSION", "render_html", "write_html"]
+__all__ = ["PAYLOAD_VERSION", "asset", "embed_json", "render_html", "source_hash", "write_html", "write_page"]
 
 PAYLOAD_VERSION = 1
 
@@ -43,17 +43,17 @@ def render_html(payload: Mapping[str, Any]) -> str:
     """
     safe: Any = inert_json(dict(payload))
     runs: list[dict[str, Any]] = safe.get("runs") or []
-    script = "\n".join(_asset(name) for name in _SCRIPTS)
-    style = "\n".join(_asset(name) for name in _STYLES)
+    script = "\n".join(asset(name) for name in _SCRIPTS)
+    style = "\n".join(asset(name) for name in _STYLES)
     parts = {
         "title": escape(safe.get("title") or "trimtab report"),
         "generated": escape(safe.get("generated") or ""),
         "trimtab_version": escape(safe.get("trimtab_version") or ""),
-        "csp": f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "csp": f"default-src 'none'; script-src '{source_hash(script)}'; style-src '{source_hash(style)}'; "
         "base-uri 'none'; form-action 'none'",
         "style": style,
         "script": script,
-        "uplot_license": escape(_asset("assets/uPlot.LICENSE").strip()),
+        "uplot_license": escape(asset("assets/uPlot.LICENSE").strip()),
         "payload": embed_json(safe),
         "num_runs": str(len(runs)),
         "verdicts": html_text.verdicts(runs),
@@ -66,13 +66,17 @@ def render_html(payload: Mapping[str, Any]) -> str:
         "facts": html_tables.facts(runs),
     }
     # One pass: a placeholder inside the payload stays text.
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("template.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], asset("template.html"))
 
 
 def write_html(payload: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
     """Render and write atomically: a reader sees the old page or the new one, never half of one. Returns the path."""
+    return write_page(render_html(payload), path)
+
+
+def write_page(page: str, path: str | os.PathLike[str]) -> Path:
+    """Write a page atomically; see `write_html`."""
     target = Path(path)
-    page = render_html(payload)
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
@@ -97,11 +101,13 @@ def embed_json(value: object) -> str:
     return text.translate(_UNSAFE_IN_SCRIPT)
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A file of this package as text, as a browser would hash it."""
     text = resources.files("trimtab.report").joinpath(*name.split("/")).read_text(encoding="utf-8")
     return text.replace("\r\n", "\n")  # a browser hashes the script with newlines normalised
 
 
-def _hash(text: str) -> str:
+def source_hash(text: str) -> str:
+    """The Content-Security-Policy's source for an inline script or style that stands on lines of its own."""
     digest = hashlib.sha256(f"\n{text}\n".encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"

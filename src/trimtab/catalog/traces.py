@@ -1,0 +1,63 @@
+"""Readings of agent logs, and the bounds of the rules that judge them. A share's rule fires when its interval lies above the bound.
+
+Per tool and per group the readings have the keys they have in a run (`tools/...`, `aggregate/zero_std_frac`).
+"""
+
+from __future__ import annotations
+
+from trimtab.catalog.rows import HOUSE, Bound, Definition, Direction
+
+__all__ = ["TRACE_BOUNDS", "TRACE_READINGS"]
+
+_ROWS: dict[str, tuple[str, str, Direction, str]] = {
+    "traces/solved_frac": ("share of episodes that solved their task", "share", "down is bad", HOUSE),
+    "traces/malformed_frac": ("share of lines that could not be read", "share", "up is bad", HOUSE),
+    "traces/nan_rewards": ("episodes whose reward is NaN or infinite", "count", "up is bad", HOUSE),
+    "traces/reward_std": ("standard deviation of the reward over episodes", "1", "down is bad", "RAGEN, arXiv 2504.20073"),
+    "traces/disagree_frac": (
+        "share of episodes whose reward and success disagree: solved at a reward of zero or less, or not solved at the median "
+        "reward of the solved or more", "share", "up is bad", HOUSE,
+    ),
+    "traces/truncated_frac": ("share of episodes that a limit ended, not the agent", "share", "up is bad", "TRL completions/clipped_ratio"),
+    "traces/no_call_frac": ("share of episodes without a call, where others have one", "share", "up is bad", "NeMo Gym PR#1304"),
+    "traces/loop_frac": ("share of episodes with the same block of one to four calls, answers included, three times in a row", "share", "up is bad", HOUSE),
+    "traces/repeat_frac": ("share of calls that are identical to an earlier one of the episode, arguments and result included", "share", "up is bad", HOUSE),
+    "traces/void_turn_frac": ("share of assistant turns with neither text nor call", "share", "up is bad", "SimpleTIR, arXiv 2509.02479"),
+    "traces/bad_arguments_frac": ("share of calls whose arguments could not be parsed", "share", "up is bad", HOUSE),
+    "traces/unknown_tool_frac": ("share of calls of a tool that does not exist", "share", "up is bad", HOUSE),
+    "traces/schema_error_frac": ("share of the calls held against a schema whose arguments do not fit it", "share", "up is bad", HOUSE),
+    "traces/unanswered_frac": ("share of calls without a result", "share", "up is bad", HOUSE),
+    "traces/tool_fault_frac": ("share of episodes with a call that failed by the tool's fault (time-out, connection, HTTP 5xx and 429)", "share", "up is bad", HOUSE),
+    "traces/neglected": ("required tools that were never called, are called rarely or were abandoned", "count", "up is bad", "agent-lightning#489"),
+}  # fmt: skip
+
+TRACE_READINGS: dict[str, Definition] = {key: Definition(*row) for key, row in _ROWS.items()}
+
+_BOUNDS: dict[str, tuple[float, str, str, str]] = {
+    "trace_episodes": (20.0, "episodes", "fewer are not judged: the 95 % interval of a share of zero in twenty reaches to 16 %", HOUSE),
+    "trace_calls": (20.0, "calls", "of a tool; fewer are not judged", HOUSE),
+    "trace_groups": (10.0, "groups", "of two rewards and more; fewer are not judged", HOUSE),
+    "trace_level": (0.05, "1", "family-wise level of contrasts (Holm), and one less the level of intervals", HOUSE),
+    "trace_contrast_min": (10.0, "episodes", "on each side of a contrast, with and without a yes-or-no feature, and tasks", HOUSE),
+    "trace_tool_failure": (0.2, "share of calls", "one call in five, as in a run (tool_failure_frac)", "post-training-toolkit 7ab9855"),
+    "trace_tool_failure_critical": (0.5, "share of calls", "most calls fail", HOUSE),
+    "trace_latency_p95": (10.0, "seconds", "one call in twenty makes the whole group wait so long", HOUSE),
+    "trace_tool_fault": (0.05, "share of episodes", "their reward measures the tool, and so does their group's baseline", HOUSE),
+    "trace_tool_fault_critical": (0.2, "share of episodes", "one episode in five", HOUSE),
+    "trace_loop": (0.05, "share of episodes", "one episode in twenty", HOUSE),
+    "trace_loop_critical": (0.3, "share of episodes", "three in ten", HOUSE),
+    "trace_repeat": (0.1, "share of calls", "one call in ten learns nothing", HOUSE),
+    "trace_malformed_call": (0.02, "share of calls", "one call in fifty: arguments, names, schema, or no result", HOUSE),
+    "trace_malformed_call_critical": (0.2, "share of calls", "one call in five", HOUSE),
+    "trace_void": (0.02, "share of turns", "one turn in fifty", "SimpleTIR, arXiv 2509.02479, filters such episodes"),
+    "trace_truncated": (0.1, "share of episodes", "one episode in ten is scored unfinished", HOUSE),
+    "trace_truncated_critical": (0.3, "share of episodes", "as in a run (truncated_frac)", HOUSE),
+    "trace_zero_groups": (0.5, "share of groups", "half of the groups give no gradient", "DAPO, arXiv 2503.14476"),
+    "trace_zero_groups_critical": (0.8, "share of groups", "as in a run (zero_std_frac)", HOUSE),
+    "trace_malformed_line": (0.001, "share of lines", "more than a crash leaves behind", HOUSE),
+    "trace_malformed_line_critical": (0.05, "share of lines", "one line in twenty: the rest may not stand for the whole", HOUSE),
+    "trace_disagree": (0.01, "share of episodes", "more than labelling noise", HOUSE),
+    "trace_abandoned_frac": (0.5, "share of the episodes", "a tool several episodes used has not been called in the last so many", HOUSE),
+}  # fmt: skip
+
+TRACE_BOUNDS: dict[str, Bound] = {name: Bound(*row) for name, row in _BOUNDS.items()}

@@ -1,0 +1,76 @@
+"""Which tools are called, fail or are slow in agent logs, and which that should be used are not?
+
+The keys are those of a run (`measure.tool_health`); the window is the whole log.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from trimtab.catalog import bound
+from trimtab.measure.declared import Declared
+from trimtab.measure.trace_maker import Maker, Measured
+from trimtab.stats.shares import effective_trials, share_interval
+from trimtab.traces.table import Evidence, ToolRow
+
+__all__ = ["neglected", "tool_readings"]
+
+
+def tool_readings(maker: Maker) -> Iterator[Measured]:
+    """Calls, share, failures and latency of each tool, in the slice `tool/<name>`."""
+    table, total = maker.table, maker.table.total("calls")
+    for name, row in table.tools.items():
+        where = f"tool/{name}"
+        yield maker.value("tools/calls", float(row.calls), row.calls, where)
+        yield maker.value("tools/share", row.calls / total, total, where)
+        yield maker.value(
+            "tools/calls_per_episode", row.calls / table.num_episodes, table.num_episodes, where
+        )
+        independent = effective_trials(
+            row.calls, row.failed, row.episodes, row.sum_ff, row.sum_fc, row.sum_cc
+        )
+        share = row.failed / row.calls
+        found = table.evidence.get(f"failed/{name}")
+        yield maker.value(
+            "tools/failure_frac",
+            share,
+            row.calls,
+            where,
+            ends=share_interval(share, independent),
+            evidence=found,
+            text=_failures(row),
+        )
+        for label, seconds in (("p50", row.p50), ("p95", row.p95), ("p99", row.p99)):
+            reason = "the log has no latency nor timestamps to take one from"
+            text = f"{row.timed:,} calls timed"
+            yield maker.value(f"tools/latency_{label}_s", seconds, row.timed, where, reason, text=text)
+
+
+def _failures(row: ToolRow) -> str:
+    kinds = "; ".join(f"{count} x {kind}" for kind, count in row.kinds.most_common(3))
+    whose = ", ".join(f"{count} by the {who}" for who, count in row.faults.most_common() if who != "unknown")
+    return (
+        f"{row.failed:,} of {row.calls:,} calls, in {row.episodes:,} episodes"
+        + (f": {kinds}" if kinds else "")
+        + (f" ({whose})" if whose else "")
+    )
+
+
+def neglected(maker: Maker, declared: Declared) -> Iterator[Measured]:
+    """Required tools: never called, rarely, or not in the last half of the episodes."""
+    table, total, n = maker.table, maker.table.total("calls"), maker.table.num_episodes
+    found: dict[str, str] = {}
+    for name in declared.required_tools:
+        row = table.tools.get(name)
+        if row is None:
+            found[name] = "never called"
+        elif row.episodes >= 5 and n - 1 - row.last >= bound("trace_abandoned_frac") * n:
+            found[name] = f"abandoned: last called in episode {row.last + 1} of {n}"
+        elif row.calls < bound("tool_rare_frac") * total:
+            found[name] = f"called rarely: {row.calls} of {total} calls"
+    places = [Evidence("", -1, f"{name}: {why}") for name, why in found.items()]
+    yield maker.value(
+        "traces/neglected", float(len(found)) if declared.required_tools else math.nan, n, evidence=places,
+        reason="no tool was required (--require)", text="; ".join(f"{name} {why}" for name, why in found.items()),
+    )  # fmt: skip

@@ -1,0 +1,140 @@
+"""The diagnosis of agent logs: what was read, the rules that fire with their evidence, and what separates failed from solved."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from trimtab.detect.trace_contrasts import JudgedContrast, judge_contrasts
+from trimtab.detect.trace_rules import Finding, trace_findings, trace_verdict
+from trimtab.detect.verdict import Verdict
+from trimtab.errors import TraceError
+from trimtab.measure.declared import Declared
+from trimtab.measure.trace_contrasts import contrasts
+from trimtab.measure.trace_maker import Measured
+from trimtab.measure.trace_outcomes import Outcome, outcomes
+from trimtab.measure.traces import trace_readings
+from trimtab.traces.engine import table_of
+from trimtab.traces.reading import ReadReport
+from trimtab.traces.table import TraceTable
+
+__all__ = ["TraceDiagnosis", "diagnose_table", "diagnose_traces", "trace_diagnosis"]
+
+
+@dataclass(frozen=True)
+class TraceDiagnosis:
+    """`separates`: contrasts of failed less solved episodes; `solved` (E,): 1, 0, or -1 unknown; `solved_by`: where that comes
+    from, empty when unknown."""
+
+    paths: tuple[str, ...]
+    report: ReadReport
+    table: TraceTable
+    measured: list[Measured]
+    findings: list[Finding]
+    verdict: Verdict
+    separates: list[JudgedContrast]
+    outcomes: list[Outcome]
+    solved: Any
+    solved_by: str
+    seconds: float
+
+
+def diagnose_traces(
+    paths: Iterable[str | Path],
+    format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    strict: bool = False,
+    declared: Declared | None = None,
+    engine: str = "auto",
+) -> TraceDiagnosis:
+    """Read agent logs and judge them; `engine` as `traces.engine`. TraceError for logs that cannot be read, or hold no episode."""
+    start, report, names = time.perf_counter(), ReadReport(strict=strict), tuple(map(str, paths))
+    table = table_of(names, report, format, mapping, engine)
+    return diagnose_table(names, table, report, declared or Declared(), start)
+
+
+def diagnose_table(
+    paths: tuple[str, ...], table: TraceTable, report: ReadReport, declared: Declared, start: float
+) -> TraceDiagnosis:
+    """Judge a table that some engine has made; `start` by `time.perf_counter`."""
+    if not table.num_episodes:
+        where = (
+            f"; {report.problems[0].file}:{report.problems[0].line}: {report.problems[0].reason}"
+            if report.problems
+            else ""
+        )
+        raise TraceError(f"{', '.join(paths)}: no episode ({report.num_malformed} malformed lines{where})")
+    measured = trace_readings(table, report, declared)
+    findings = trace_findings(measured)
+    solved, source = table.solved(declared.solved_at)
+    separates = judge_contrasts(contrasts(table, solved == 0, solved == 1)) if source else []
+    verdict = trace_verdict(findings, measured, table.num_episodes)
+    return TraceDiagnosis(
+        paths, report, table, measured, findings, verdict, separates, list(outcomes(table, solved)), solved, source,
+        time.perf_counter() - start,
+    )  # fmt: skip
+
+
+def trace_diagnosis(found: TraceDiagnosis) -> dict[str, Any]:
+    """The diagnosis as JSON types; NaN and infinity are the caller's to make strict."""
+    table, report = found.table, found.report
+    return {
+        "logs": list(found.paths),
+        "formats": report.formats,
+        "engine": table.engine,
+        "verdict": found.verdict.word,
+        "reason": found.verdict.reason,
+        "exit_code": found.verdict.exit_code,
+        "num_episodes": table.num_episodes,
+        "num_calls": table.total("calls"),
+        "num_tasks": len(table.tasks),
+        "num_lines": report.num_lines,
+        "num_malformed": report.num_malformed,
+        "malformed": [problem._asdict() for problem in report.problems],
+        "notes": dict(report.notes),
+        "solved_by": found.solved_by,
+        "findings": [_finding(finding) for finding in found.findings],
+        "readings": [_reading(one) for one in found.measured],
+        "tools": _tools(table),
+        "separates": [_contrast(one) for one in found.separates],
+        "outcomes": [asdict(one) for one in found.outcomes],
+        "seconds": found.seconds,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    rule, reading = finding.rule, finding.measured.reading
+    return {
+        "rule": rule.name, "severity": finding.severity, "slice": reading.slice, "key": reading.key, "value": reading.value,
+        "low": reading.low, "high": reading.high, "n": reading.n_tokens, "bound": finding.bound, "numbers": finding.measured.text,
+        "what": rule.what, "why": rule.why, "advice": rule.advice, "reference": rule.reference,
+        "evidence": [asdict(place) for place in finding.measured.evidence],
+    }  # fmt: skip
+
+
+def _reading(one: Measured) -> dict[str, Any]:
+    reading = one.reading
+    return {
+        "key": reading.key, "slice": reading.slice, "value": reading.value, "low": reading.low, "high": reading.high,
+        "n": reading.n_tokens, "status": reading.status, "reason": reading.reason, "numbers": one.text,
+    }  # fmt: skip
+
+
+def _tools(table: TraceTable) -> list[dict[str, Any]]:
+    rows = sorted(table.tools.items(), key=lambda item: -item[1].calls)
+    return [
+        {
+            "tool": name, "calls": row.calls, "failed": row.failed, "error_frac": row.failed / row.calls, "episodes": row.episodes,
+            "latency_p50_s": row.p50, "latency_p95_s": row.p95, "latency_p99_s": row.p99, "timed": row.timed,
+            "kinds": dict(row.kinds.most_common()), "faults": dict(row.faults),
+        }
+        for name, row in rows
+    ]  # fmt: skip
+
+
+def _contrast(one: JudgedContrast) -> dict[str, Any]:
+    judged = {name: value for name, value in asdict(one).items() if name != "contrast"}
+    return {**asdict(one.contrast), **judged}

@@ -1,0 +1,128 @@
+"""The diagnosis of agent logs as lines for a terminal, safe to print whatever the logs hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from trimtab.report.inert import inert
+
+__all__ = ["contrast_line", "trace_diagnosis_lines"]
+
+_MAX_TOOLS = 20
+_MAX_CONTRASTS = 8
+_SHOWN = {
+    "traces/solved_frac",
+    "aggregate/zero_std_frac",
+    "traces/truncated_frac",
+    "traces/loop_frac",
+    "traces/repeat_frac",
+    "traces/no_call_frac",
+}
+
+
+def trace_diagnosis_lines(found: dict[str, Any]) -> list[str]:
+    """`found` is `trace_diagnosis`'s."""
+    tasks = f" of {found['num_tasks']:,} tasks" if found["num_tasks"] else ""
+    formats = ", ".join(dict.fromkeys(found["formats"].values()))
+    lines = [
+        f"{', '.join(found['logs'])}: {found['verdict'].upper()}",
+        f"  {found['reason']}",
+        f"  {found['num_episodes']:,} episodes{tasks}, {found['num_calls']:,} calls, format {formats}, "
+        f"{found['num_lines']:,} lines in {found['seconds']:.1f} s",
+    ]
+    for finding in found["findings"]:
+        lines += _finding(finding)
+    lines += ["", *_tools(found["tools"])]
+    shares = [row for row in found["readings"] if row["key"] in _SHOWN and row["status"] == "ok"]
+    lines += ["", *(f"  {_what(row['key']):<18} {_share(row)}  {row['numbers']}" for row in shares)]
+    lines += _separates(found)
+    lines += _not_observed(found)
+    lines += [f"  malformed {row['file']}:{row['line']}: {row['reason']}" for row in found["malformed"][:5]]
+    lines += [f"  note     {count:,} {note}" for note, count in found["notes"].items()]
+    return [inert(line) for line in lines]
+
+
+def _finding(finding: dict[str, Any]) -> Iterator[str]:
+    where = "" if finding["slice"] == "all" else f" in {finding['slice']}"
+    yield ""
+    yield f"  [{finding['severity']}] {finding['rule']}{where}: {finding['what']}"
+    interval = f" ({finding['low']:.3g} to {finding['high']:.3g})" if _finite(finding["low"]) else ""
+    yield f"    seen   {finding['value']:.3g}{interval}, bound {finding['bound']:g}: {finding['numbers']}"
+    yield f"    why    {finding['why']}"
+    yield f"    do     {finding['advice']}"
+    for place in finding["evidence"][:3]:
+        where = f"episode {place['episode']}" if place["episode"] else place["source"]
+        step = f" step {place['step']}" if place["step"] >= 0 and place["episode"] else ""
+        yield f"    e.g.   {where}{step}: {place['text'][:320]}"
+
+
+def _tools(tools: list[dict[str, Any]]) -> Iterator[str]:
+    if not tools:
+        yield "  no tool call in the logs"
+        return
+    yield "  tool                              calls  failed  episodes  p50 s   p95 s   p99 s"
+    for row in tools[:_MAX_TOOLS]:
+        seconds = "  ".join(
+            f"{row[f'latency_{q}_s']:6.3g}" if row["timed"] else "     –" for q in ("p50", "p95", "p99")
+        )
+        yield f"  {row['tool'][:30]:<30} {row['calls']:>8,}  {100 * row['error_frac']:>5.1f}%  {row['episodes']:>8,}  {seconds}"
+    if len(tools) > _MAX_TOOLS:
+        yield f"  and {len(tools) - _MAX_TOOLS} more tools (--json has all)"
+
+
+def _separates(found: dict[str, Any]) -> Iterator[str]:
+    yield ""
+    if not found["solved_by"]:
+        yield "  what separates failed from solved: not observed, the log does not say what is solved (--solved-at)"
+        return
+    rows = [row for row in found["separates"] if row["real"]]
+    if not found["separates"]:
+        yield f"  what separates failed from solved (by {found['solved_by']}): too few of one kind to say"
+        return
+    family = f"{len(found['separates'])} features, 95 % intervals and p corrected for all of them"
+    yield f"  what separates failed from solved (by {found['solved_by']}; {family}):"
+    yield from (f"    {contrast_line(row)}" for row in rows[:_MAX_CONTRASTS])
+    if not rows:
+        yield "    nothing that could not be chance"
+    if any(row["mixed"] >= 2 for row in rows):
+        yield "    within tasks: among attempts at the same task; what vanishes there may only mark hard tasks"
+
+
+def contrast_line(row: dict[str, Any], a: str = "failed", b: str = "solved") -> str:
+    """One contrast in words."""
+    if row["yes_no"]:
+        text = f"{row['name']}: {100 * row['mean_a']:.0f} % of {a}, {100 * row['mean_b']:.0f} % of {b}"
+        size = f"{100 * row['difference']:+.0f} points ({100 * row['low']:+.0f} to {100 * row['high']:+.0f})"
+    else:
+        text = f"{row['name']}: {row['mean_a']:.3g} in {a}, {row['mean_b']:.3g} in {b}"
+        size = f"{row['difference']:+.3g} ({row['low']:+.3g} to {row['high']:+.3g})"
+    p = f"p {row['p']:.2g}" if row["p"] >= 0.001 else "p < 0.001"
+    if not _finite(row["within"]):
+        return f"{text}; {size}, {p}"
+    scale, unit = (100, " points") if row["yes_no"] else (1, "")
+    inside = f"{scale * row['within']:+.2g}{unit} ({scale * row['within_low']:+.2g} to {scale * row['within_high']:+.2g})"
+    return f"{text}; {size}, {p}; within {row['mixed']} tasks {inside}"
+
+
+def _not_observed(found: dict[str, Any]) -> Iterator[str]:
+    missing: dict[str, list[str]] = {}
+    for row in found["readings"]:
+        if row["status"] != "ok":
+            names = missing.setdefault(row["reason"], [])
+            if _what(row["key"]) not in names:
+                names.append(_what(row["key"]))
+    yield from (f"  not observed: {', '.join(names)}: {why}" for why, names in missing.items())
+
+
+def _share(row: dict[str, Any]) -> str:
+    return f"{100 * row['value']:5.1f} % ({100 * row['low']:.1f} to {100 * row['high']:.1f})"
+
+
+def _what(key: str) -> str:
+    return key.partition("/")[2].removesuffix("_frac").replace("_", " ")
+
+
+def _finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)

@@ -1,0 +1,109 @@
+"""The episodes a page shows: which of them, and their text, cut where it is long, never silently."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from trimtab.report.trace_diagnosis import TraceDiagnosis
+from trimtab.traces.episode import Call, Episode, Turn
+from trimtab.traces.facts import arguments_text
+from trimtab.traces.read import iter_episodes
+from trimtab.traces.reading import ReadReport
+
+__all__ = ["MAX_EPISODES", "MAX_PAGE_TEXT", "MAX_TEXT", "chosen_ids", "shown_episodes"]
+
+MAX_EPISODES = 200
+MAX_TEXT = 6_000
+"""Characters of one message, result or set of arguments on the page."""
+
+MAX_PAGE_TEXT = 12_000_000
+"""Characters of all of them: a browser opens that at once."""
+
+
+def chosen_ids(found: TraceDiagnosis, limit: int = MAX_EPISODES) -> dict[str, bool]:
+    """Ids to show -> is it named by a finding: those first, then the others in the logs' order, failed and solved in turn."""
+    named = [
+        place.episode for finding in found.findings for place in finding.measured.evidence if place.episode
+    ]
+    known = set(found.table.ids)
+    chosen = dict.fromkeys((name for name in named if name in known), True)
+    solved = found.solved
+    failed = [i for i, value in zip(found.table.ids, solved.tolist(), strict=True) if value == 0]
+    others = [i for i, value in zip(found.table.ids, solved.tolist(), strict=True) if value != 0]
+    for pair in zip(_padded(failed, len(others)), _padded(others, len(failed)), strict=True):
+        for name in pair:
+            if name is not None and len(chosen) < limit:
+                chosen.setdefault(name, False)
+    return dict(list(chosen.items())[:limit])
+
+
+def _padded(names: list[str], size: int) -> list[str | None]:
+    return [*names, *[None] * max(0, size - len(names))]
+
+
+def shown_episodes(
+    found: TraceDiagnosis, format: str | None = None, mapping: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """The chosen episodes as JSON types, read again from the logs."""
+    chosen, solved = chosen_ids(found), dict(zip(found.table.ids, found.solved.tolist(), strict=True))
+    order = {name: i for i, name in enumerate(chosen)}
+    kept: list[dict[str, Any]] = []
+    room = MAX_PAGE_TEXT
+    for episode in _again(found, set(chosen), format, mapping):
+        if episode.id not in chosen:
+            continue
+        shown = _episode(episode, order[episode.id], solved[episode.id], chosen[episode.id])
+        room -= _size(shown)
+        if room < 0 and kept:
+            break
+        kept.append(shown)
+    return kept
+
+
+def _again(
+    found: TraceDiagnosis, ids: set[str], format: str | None, mapping: Mapping[str, str] | None
+) -> Iterator[Episode]:
+    only = ids if found.table.engine == "columns" else None
+    return iter_episodes(found.paths, ReadReport(), format, mapping, only)
+
+
+def _episode(episode: Episode, key: int, solved: int, named: bool) -> dict[str, Any]:
+    reward = episode.reward
+    calls = episode.calls
+    return {
+        "key": key, "id": episode.id[:200], "task": None if episode.task is None else episode.task[:200],
+        "reward": reward if reward is None or math.isfinite(reward) else str(reward), "solved": int(solved), "named": named,
+        "stop": episode.stop_reason, "tokens": episode.tokens, "source": episode.source, "calls": len(calls),
+        "failed": sum(bool(call.error) for call in calls), "turns": [_turn(turn) for turn in episode.turns],
+    }  # fmt: skip
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    return {
+        "role": turn.role[:40], "step": turn.step, "calls": [_call(call) for call in turn.calls],
+        **_cut("text", turn.content), **_cut("reasoning", turn.reasoning),
+    }  # fmt: skip
+
+
+def _call(call: Call) -> dict[str, Any]:
+    return {
+        "name": call.name[:200], "latency": None if call.latency_s is None else float(f"{call.latency_s:.3g}"),
+        "error": call.error[:MAX_TEXT], "error_from": call.error_from, **_cut("args", arguments_text(call)), **_cut("result", call.result),
+    }  # fmt: skip
+
+
+def _cut(name: str, text: str | None) -> dict[str, Any]:
+    if text is None or len(text) <= MAX_TEXT:
+        return {name: text, f"{name}_more": 0}
+    return {name: text[:MAX_TEXT], f"{name}_more": len(text) - MAX_TEXT}
+
+
+def _size(shown: dict[str, Any]) -> int:
+    def texts(turn: Mapping[str, Any]) -> Iterable[str | None]:
+        yield from (turn["text"], turn["reasoning"])
+        for call in turn["calls"]:
+            yield from (call["args"], call["result"], call["error"])
+
+    return sum(len(text or "") for turn in shown["turns"] for text in texts(turn))

@@ -1,0 +1,92 @@
+"""Episodes as lines for a terminal: a list of them, or one in full. Text of a log is hostile: it is shown, never obeyed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from trimtab.errors import TraceError
+from trimtab.report.inert import inert
+from trimtab.traces.episode import Call, Episode
+from trimtab.traces.facts import arguments_text
+from trimtab.traces.own import dump_episode
+from trimtab.traces.read import iter_episodes
+from trimtab.traces.reading import ReadReport
+
+__all__ = ["episode_lines", "show"]
+
+_MAX_TEXT = 4_000
+"""Characters of one message or result that are printed; how many more there are is said."""
+
+
+def show(
+    paths: Iterable[str | Path],
+    episode: str | None = None,
+    limit: int = 20,
+    format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    as_json: bool = False,
+) -> Iterator[str]:
+    """A line an episode, or one episode in full; as our own JSON with `as_json`. TraceError for an id that is not there."""
+    report = ReadReport()
+    count = 0
+    for found in iter_episodes(paths, report, format, mapping):
+        if episode is not None and found.id != episode:
+            continue
+        count += 1
+        if count > limit:
+            continue
+        if as_json:
+            yield dump_episode(found)
+        elif episode is None:
+            yield _line(found)
+        else:
+            yield from episode_lines(found)
+    if episode is not None and not count:
+        raise TraceError(
+            f"no episode {episode!r} among {report.num_episodes:,}; `trimtab traces show` lists them"
+        )
+    if count > limit and not as_json:
+        yield f"and {count - limit:,} more (--limit)"
+
+
+def _line(episode: Episode) -> str:
+    calls = episode.calls
+    failed = sum(bool(call.error) for call in calls)
+    reward = "no reward" if episode.reward is None else f"reward {episode.reward:g}"
+    text = f"{episode.id}: {reward}, {len(episode.turns)} turns, {len(calls)} calls, {failed} failed, {episode.stop_reason or 'no stop reason'}"
+    return inert(text)
+
+
+def episode_lines(episode: Episode) -> Iterator[str]:
+    """The episode in full, but for texts beyond 4,000 characters, which are cut and say so."""
+    yield _line(episode)
+    yield inert(
+        f"  task {episode.task}, success {episode.success}, tokens {episode.tokens}, from {episode.source}"
+    )
+    for turn in episode.turns:
+        yield inert(f"[{turn.step}] {turn.role}{f' ({turn.name})' if turn.name else ''}")
+        for text in (turn.reasoning, turn.content):
+            if text:
+                yield _block(text)
+        for call in turn.calls:
+            yield from _call(call)
+
+
+def _call(call: Call) -> Iterator[str]:
+    took = "" if call.latency_s is None else f" in {call.latency_s:.3g} s"
+    yield inert(f"  -> {call.name}{took}")
+    if inside := arguments_text(call):
+        yield _block(inside)
+    if call.error:
+        yield inert(f"  error ({call.error_from}): {call.error[:200]}")
+    if call.result is None:
+        yield "  <- no result"
+    else:
+        yield _block(call.result)
+
+
+def _block(text: str) -> str:
+    shown = inert(text[:_MAX_TEXT], lines=True).replace("\n", "\n    ")
+    more = f"\n    ... and {len(text) - _MAX_TEXT:,} characters more" if len(text) > _MAX_TEXT else ""
+    return f"    {shown}{more}"

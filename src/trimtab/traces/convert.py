@@ -1,0 +1,42 @@
+"""Any log we read, as our own JSONL."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from trimtab.errors import TraceError
+from trimtab.traces.own import dump_episode
+from trimtab.traces.read import iter_episodes
+from trimtab.traces.reading import ReadReport
+
+__all__ = ["convert"]
+
+
+def convert(
+    paths: Iterable[str | Path],
+    output: str | os.PathLike[str],
+    format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    strict: bool = False,
+) -> ReadReport:
+    """Write the episodes of the logs to `output`, whole or not at all. TraceError as for reading, or when it cannot be written."""
+    target, report = Path(output), ReadReport(strict=strict)
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    except OSError as error:
+        raise TraceError(f"{target} cannot be written: {error.strerror or error}") from error
+    try:
+        with os.fdopen(handle, "w", encoding="ascii", newline="\n") as file:
+            for episode in iter_episodes(paths, report, format, mapping):
+                file.write(dump_episode(episode) + "\n")
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    return report

@@ -1,0 +1,80 @@
+"""Which engine makes the table: the readers, or DuckDB's columns for large files of step JSONL?"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from trimtab.errors import TraceError
+from trimtab.traces.columns import tabulate_steps
+from trimtab.traces.files import STDIN, find_files
+from trimtab.traces.formats import find_format
+from trimtab.traces.json_records import iter_records
+from trimtab.traces.read import iter_episodes
+from trimtab.traces.reading import ReadReport
+from trimtab.traces.table import TraceTable
+from trimtab.traces.tabulate import tabulate
+
+__all__ = ["ENGINES", "LARGE_BYTES", "table_of"]
+
+ENGINES = ("auto", "records", "columns")
+LARGE_BYTES = 64 * 2**20
+"""From this size on, all files together, the columns are worth it; below, examples with arguments and file lines are."""
+
+
+def table_of(
+    paths: Iterable[str | Path],
+    report: ReadReport,
+    format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    engine: str = "auto",
+) -> TraceTable:
+    """The table of the checks, of any logs we read. TraceError as for reading, or for columns where they cannot be used.
+
+    Columns need files of step JSONL, plain or .gz, without a byte-order mark or `--strict`, in which no id of an episode comes
+    in two files.
+    """
+    if engine not in ENGINES:
+        raise TraceError(f"unknown engine {engine!r}; one of {', '.join(ENGINES)}")
+    files = find_files(paths)
+    why = _not_columns(files, report.strict, format, mapping) if engine != "records" else ""
+    large = engine == "columns" or (
+        engine == "auto" and not why and sum(Path(f).stat().st_size for f in files) >= LARGE_BYTES
+    )
+    if large and why:
+        raise TraceError(f"the columnar engine cannot read this: {why}; leave --engine out")
+    if large:
+        found = ReadReport()
+        table = tabulate_steps(files, found)
+        if len(set(table.ids)) == len(table.ids):
+            report.__dict__.update(found.__dict__ | {"notes": report.notes + found.notes})
+            return table
+        if engine == "columns":
+            raise TraceError(
+                "the columnar engine cannot read this: an id of an episode comes in two files; leave --engine out"
+            )
+    return tabulate(iter_episodes(files, report, format, mapping))
+
+
+def _not_columns(
+    files: list[str], strict: bool, format: str | None, mapping: Mapping[str, str] | None
+) -> str:
+    """Why the columns cannot be used; empty when they can."""
+    if strict:
+        return "--strict stops at a line, columns have none"
+    if mapping or format not in (None, "steps"):
+        return "it reads step JSONL only"
+    for file in files:
+        if file == STDIN or not Path(file).is_file():
+            return f"{file} is not a regular file"
+        with open(file, "rb") as raw:
+            head = raw.read(4)
+        if head[:2] == b"\x1f\x8b" and not file.endswith(".gz"):
+            return f"{file} is gzip and not named .gz"
+        if head.startswith((b"\xef\xbb\xbf", b"\x28\xb5\x2f\xfd")):
+            return f"{file} has a byte-order mark or is Zstandard"
+        records = itertools.islice(iter_records(file, ReadReport()), 20)
+        if format is None and find_format(record.value for record in records) != "steps":
+            return f"{file} is not step JSONL"
+    return ""

@@ -1,0 +1,95 @@
+"""One episode as TRL's chat templates take it: a prompt, up to the first words of the agent, and what came after."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from trimtab.traces.episode import Call, Episode
+from trimtab.traces.tool_errors import fault_of
+
+__all__ = ["Sample", "messages_of", "sample_of"]
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """`score`: 1 solved, 0 not, or the reward where that is all there is. `size`: characters of what the agent itself wrote,
+    calls included; `given`: messages in the completion that the agent did not write;
+    `trailing`: messages after the agent's last, which no completion has. `tool_fault`: a call failed by the tool's."""
+
+    episode: str
+    task: str | None
+    prompt: list[Message]
+    completion: list[Message]
+    tools: list[dict[str, Any]] | None
+    score: float | None
+    size: int
+    calls: int
+    given: int
+    trailing: int
+    tool_fault: bool
+
+
+def messages_of(episode: Episode) -> list[Message]:
+    """The episode in OpenAI's form, with arguments as objects, as TRL and chat templates want them; nothing is cut.
+
+    >>> from trimtab.traces.episode import Turn
+    >>> turn = Turn(role="assistant", calls=[Call(name="add", arguments={"a": 1}, result="2")])
+    >>> [m["role"] for m in messages_of(Episode(id="e", turns=[turn]))]
+    ['assistant', 'tool']
+    """
+    found: list[Message] = []
+    for turn in episode.turns:
+        message: Message = {"role": turn.role, "content": turn.content or ""}
+        if turn.reasoning:
+            message["reasoning_content"] = turn.reasoning
+        if turn.name and turn.role == "tool":
+            message["name"] = turn.name
+        if turn.calls:
+            message["tool_calls"] = [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": call.name,
+                        "arguments": {} if call.arguments is None else call.arguments,
+                    },
+                }
+                for call in turn.calls
+            ]
+        found.append(message)
+        found += [
+            {"role": "tool", "name": call.name, "content": call.result}
+            for call in turn.calls
+            if call.result is not None
+        ]
+    return found
+
+
+def sample_of(episode: Episode, score: float | None) -> Sample | str:
+    """The sample, or why the episode makes none."""
+    if any(turn.role not in ("system", "developer", "user", "assistant", "tool") for turn in episode.turns):
+        return "a turn of a role that chat templates do not know"
+    if any(not _usable(call) for call in episode.calls):
+        return "a call whose arguments are no object: templates cannot write it"
+    messages = messages_of(episode)
+    start = next((i for i, m in enumerate(messages) if m["role"] == "assistant"), None)
+    if start is None:
+        return "nothing written by the agent"
+    if not any(m["role"] == "user" for m in messages[:start]):
+        return "no user message before the agent's first"
+    end = max(i for i, m in enumerate(messages) if m["role"] == "assistant") + 1
+    own = [m for m in messages[start:end] if m["role"] == "assistant"]
+    size = sum(len(m["content"]) + len(json.dumps(m.get("tool_calls", ""), ensure_ascii=False)) for m in own)
+    return Sample(
+        episode.id, episode.task if episode.task is not None else episode.group, messages[:start], messages[start:end], episode.tools,
+        score, size, len(episode.calls), end - start - len(own),
+        len(messages) - end,
+        any(call.error and call.error_from != "parse" and fault_of(call.error) == "tool" for call in episode.calls),
+    )  # fmt: skip
+
+
+def _usable(call: Call) -> bool:
+    return call.bad_arguments is None and (call.arguments is None or isinstance(call.arguments, dict))

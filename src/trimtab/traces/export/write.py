@@ -1,0 +1,111 @@
+"""Rows to Parquet or JSONL, and the data card beside them: counts, filters, balance, hash."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from trimtab.errors import TraceError
+
+__all__ = ["CHATS", "card_text", "write_rows"]
+
+CHATS = ("messages", "prompt", "completion", "chosen", "rejected", "tools")
+"""Columns of JSON objects: kept as JSON in Parquet, because a table of structs would put every tool's arguments, as nulls, into every
+call."""
+
+
+def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
+    """Write `.parquet` or `.jsonl`, whole or not at all; the file's SHA-256. TraceError for another name, or without pyarrow."""
+    suffix = path.suffix.lower()
+    if suffix not in (".parquet", ".jsonl"):
+        raise TraceError(f"{path} is neither .parquet nor .jsonl; name the output so")
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    except OSError as error:
+        raise TraceError(f"{path} cannot be written: {error.strerror or error}") from error
+    os.close(handle)
+    try:
+        (_parquet if suffix == ".parquet" else _jsonl)(rows, temporary)
+        digest = sha256(Path(temporary).read_bytes()).hexdigest()
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return digest
+
+
+def _jsonl(rows: Sequence[Mapping[str, Any]], path: str) -> None:
+    with open(path, "w", encoding="ascii", newline="\n") as file:
+        for row in rows:
+            file.write(json.dumps({name: value for name, value in row.items() if value is not None}) + "\n")
+
+
+def _parquet(rows: Sequence[Mapping[str, Any]], path: str) -> None:
+    try:
+        pa: Any = importlib.import_module("pyarrow")
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise TraceError("Parquet needs pyarrow: pip install pyarrow, or name the output .jsonl") from error
+    columns, names = [], list(dict.fromkeys(name for row in rows for name in row))
+    for name in names:
+        values = [row.get(name) for row in rows]
+        if name in CHATS:
+            texts = pa.array(
+                [None if v is None else [_json(item) for item in v] for v in values], pa.list_(pa.string())
+            )
+            kind = pa.list_(pa.json_())
+            columns.append(
+                pa.ListArray.from_arrays(
+                    texts.offsets,
+                    pa.ExtensionArray.from_storage(pa.json_(), texts.values),
+                    kind,
+                    mask=texts.is_null(),
+                )
+                if texts.null_count
+                else pa.ListArray.from_arrays(
+                    texts.offsets, pa.ExtensionArray.from_storage(pa.json_(), texts.values), kind
+                )
+            )
+        else:
+            columns.append(pa.array(values))
+    parquet.write_table(pa.Table.from_arrays(columns, names), path, compression="zstd")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
+
+
+def card_text(card: Mapping[str, Any]) -> str:
+    """The card as Markdown.
+
+    >>> print(card_text({"kind": "sft", "rows": 2, "left_out": {"no reward": 1}}))
+    # Data card
+    <BLANKLINE>
+    - kind: sft
+    - rows: 2
+    - left_out:
+      - no reward: 1
+    <BLANKLINE>
+    """
+    lines = ["# Data card", ""]
+    for name, value in card.items():
+        if isinstance(value, dict):
+            lines.append(f"- {name}:" if value else f"- {name}: nothing")
+            lines += [f"  - {_line(key)}: {_line(item)}" for key, item in value.items()]
+        elif isinstance(value, (list, tuple)):
+            lines.append(f"- {name}: {', '.join(map(_line, value)) or 'none'}")
+        else:
+            lines.append(f"- {name}: {_line(value)}")
+    return "\n".join([*lines, ""])
+
+
+def _line(value: Any) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text.replace("\n", " ")

@@ -1,0 +1,153 @@
+"""What the checks want to know of one episode: counts, and where each thing happened first."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trimtab.traces.episode import Call, Episode
+from trimtab.traces.loops import longest_loop, num_repeats
+from trimtab.traces.schema_check import misfit, schemas_by_name
+from trimtab.traces.table import COUNTS, NO_NAME, TRUNCATED, Evidence
+from trimtab.traces.tool_errors import error_kind_of, fault_of
+
+__all__ = [
+    "EXCERPT",
+    "CallFacts",
+    "EpisodeFacts",
+    "arguments_text",
+    "call_text",
+    "facts_of",
+    "says_unknown_tool",
+]
+
+EXCERPT = 200
+"""Characters of a result in an example; of arguments half as many."""
+_UNKNOWN_TOOL = re.compile(
+    r"unknown (tool|function)|no such (tool|function)|(tool|function) .{0,60}(not found|does not exist)|not a valid tool",
+    re.I,
+)
+
+
+@dataclass(frozen=True)
+class CallFacts:
+    """One call as the tool table wants it."""
+
+    name: str
+    error: str
+    kind: str
+    fault: str
+    latency_s: float | None
+
+
+@dataclass
+class EpisodeFacts:
+    """`counts`: the columns of `TraceTable.counts`. `found`: what -> the first place where it happened."""
+
+    episode: Episode
+    counts: dict[str, int]
+    calls: list[CallFacts]
+    truncated: int
+    tokens: float | None
+    first_error: str = ""
+    checked: int = 0
+    found: dict[str, Evidence] = field(default_factory=dict)
+
+
+def facts_of(episode: Episode) -> EpisodeFacts:
+    """The facts of one episode."""
+    calls, counts, found = episode.calls, Counter(dict.fromkeys(COUNTS, 0)), dict[str, Evidence]()
+
+    def seen(what: str, step: int, text: str) -> None:
+        counts[what] += 1
+        found.setdefault(what, Evidence(episode.id, step, text, episode.source))
+
+    flat = [_call(call) for call in calls]
+    counts["turns"] = sum(turn.role == "assistant" for turn in episode.turns)
+    counts["calls"] = len(calls)
+    for turn in episode.turns:
+        if turn.role == "assistant" and not turn.calls and not (turn.content or "").strip():
+            seen("void_turns", turn.step, "an assistant turn without text or call")
+    first_error = _errors(calls, flat, seen)
+    checked = _arguments(calls, schemas_by_name(episode.tools or []), episode.tools is not None, seen)
+    keys = [(call.name, arguments_text(call), call.result) for call in calls]
+    counts["repeats"], loop = num_repeats(keys), longest_loop(keys)
+    if counts["repeats"]:
+        again = calls[next(i for i, key in enumerate(keys) if key in keys[:i])]
+        found["repeats"] = Evidence(episode.id, again.step, call_text(again), episode.source)
+    counts["loop_calls"] = loop.calls
+    if loop.calls:
+        call = calls[loop.start]
+        text = f"{loop.calls} calls in a block of {loop.period}, from {call_text(call)}"
+        found["loop_calls"] = Evidence(episode.id, call.step, text, episode.source)
+    tokens = episode.tokens
+    if tokens is None and (known := [turn.tokens for turn in episode.turns if turn.tokens is not None]):
+        tokens = sum(known)
+    stop = episode.stop_reason
+    cut = -1 if stop is None else int(stop.lower().replace("-", "_") in TRUNCATED)
+    return EpisodeFacts(episode, dict(counts), flat, cut, tokens, first_error, checked, found)
+
+
+def call_text(call: Call) -> str:
+    """A call in one short line: name, arguments, and what came of it.
+
+    >>> call_text(Call(name="add", arguments={"a": 1}, result="Error: b"))
+    'add({"a": 1}) -> Error: b'
+    """
+    inside = arguments_text(call)
+    came = call.result if call.result is not None else "no result"
+    short = inside if len(inside) <= EXCERPT // 2 else f"{inside[: EXCERPT // 2]}…"
+    return f"{call.name}({short}) -> {came[:EXCERPT]}"
+
+
+def says_unknown_tool(error: str) -> bool:
+    """Does the error say that there is no such tool?"""
+    return _UNKNOWN_TOOL.search(error[:400]) is not None
+
+
+def arguments_text(call: Call) -> str:
+    """The arguments as text. Two calls are identical when their arguments are, to the letter."""
+    if call.bad_arguments is not None:
+        return call.bad_arguments
+    return "" if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False)
+
+
+def _call(call: Call) -> CallFacts:
+    if not call.error:
+        return CallFacts(call.name or NO_NAME, "", "", "", call.latency_s)
+    fault = "policy" if call.error_from == "parse" else fault_of(call.error)
+    return CallFacts(call.name or NO_NAME, call.error, error_kind_of(call.error), fault, call.latency_s)
+
+
+def _errors(calls: list[Call], flat: list[CallFacts], seen: Any) -> str:
+    """Failed, unanswered and unknown; the first error as `tool: kind`."""
+    first = ""
+    for call, facts in zip(calls, flat, strict=True):
+        if facts.error:
+            seen("failed", call.step, call_text(call))
+            seen(f"failed/{facts.name}", call.step, call_text(call))
+            first = first or f"{facts.name}: {facts.kind}"
+        if facts.fault == "tool":
+            seen("tool_faults", call.step, call_text(call))
+        if call.result is None and not call.error:
+            seen("unanswered", call.step, call_text(call))
+        if call.bad_arguments is not None:
+            seen("bad_arguments", call.step, call_text(call))
+    return first
+
+
+def _arguments(calls: list[Call], schemas: Mapping[str, Any], declared: bool, seen: Any) -> int:
+    """Names that are no tool's, and arguments that do not fit; how many calls were held against a schema."""
+    checked = 0
+    for call in calls:
+        if (declared and call.name not in schemas) or (call.error and says_unknown_tool(call.error)):
+            seen("unknown_tools", call.step, call_text(call))
+        elif declared and call.bad_arguments is None:
+            checked += 1
+            if why := misfit(call.arguments, schemas[call.name]):
+                seen("schema_errors", call.step, f"{why} in {call_text(call)}")
+    return checked

@@ -1,0 +1,81 @@
+"""THE table of formats: how each is told by its first records, and what reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from trimtab.traces.agents import is_inspect, is_swe, read_inspect, read_swe
+from trimtab.traces.episode import Episode
+from trimtab.traces.mapped import read_mapped
+from trimtab.traces.messages import is_messages, is_tau, read_messages, read_tau
+from trimtab.traces.own import is_own, read_own
+from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.spans import is_otlp, read_otlp
+from trimtab.traces.steps import is_step, read_steps
+from trimtab.traces.trainers import (
+    is_prime,
+    is_trl,
+    is_verifiers,
+    is_verl,
+    read_prime,
+    read_trl,
+    read_verifiers,
+    read_verl,
+)
+
+__all__ = ["FORMATS", "Format", "find_format"]
+
+Reader = Callable[[Iterable[Record], ReadReport], Iterator[Episode]]
+
+
+def _never(value: Mapping[str, Any]) -> bool:
+    del value
+    return False
+
+
+@dataclass(frozen=True)
+class Format:
+    """`told`: is this record of the format? `mapped` readers also take the mapping."""
+
+    what: str
+    told: Callable[[dict[str, Any]], bool]
+    reader: Reader | None
+
+    def read(self, mapping: Mapping[str, str]) -> Reader:
+        """The reader, bound to `mapping` where it needs one."""
+        return self.reader or partial(read_mapped, mapping)
+
+
+FORMATS: dict[str, Format] = {
+    "trimtab": Format("our own JSONL, one episode a line", is_own, read_own),
+    "steps": Format("post-training-toolkit step JSONL, one event a line", is_step, read_steps),
+    "tau": Format("tau-bench results: trajectories with rewards", is_tau, read_tau),
+    "otlp": Format("OpenTelemetry spans, OTLP JSON: GenAI conventions and OpenInference", is_otlp, read_otlp),
+    "inspect": Format("Inspect logs as JSON", is_inspect, read_inspect),
+    "swe-agent": Format("SWE-agent trajectories (.traj)", is_swe, read_swe),
+    "verifiers": Format("verifiers results.jsonl", is_verifiers, read_verifiers),
+    "prime-rl": Format("prime-rl token exports", is_prime, read_prime),
+    "verl": Format("verl rollout dumps (trainer.rollout_data_dir)", is_verl, read_verl),
+    "trl": Format("TRL completions (log_completions), Parquet", is_trl, read_trl),
+    "messages": Format(
+        "OpenAI chat messages with tool_calls; TRL conversational sets", is_messages, read_messages
+    ),
+    "mapped": Format("anything else, by --map FIELD=JSON.PATH", _never, None),
+}
+"""In the order in which they are tried."""
+
+
+def find_format(values: Iterable[Any]) -> str | None:
+    """The format of the first record that is of one; None where none is.
+
+    >>> find_format([[1], {"episode_id": "a", "type": "tool_call"}])
+    'steps'
+    """
+    for value in values:
+        for name, format in FORMATS.items():
+            if isinstance(value, dict) and format.told(value):
+                return name
+    return None

@@ -1,0 +1,36 @@
+"""Is it the same episode again? A copy is dropped; another episode under a name already taken gets one of its own."""
+
+from __future__ import annotations
+
+import itertools
+from hashlib import blake2b
+
+from trimtab.traces.episode import Episode
+from trimtab.traces.own import dump_episode
+from trimtab.traces.reading import ReadReport
+
+__all__ = ["Identities"]
+
+
+class Identities:
+    """Remembers the ids of a reading and 16 bytes of each content."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, set[bytes]] = {}
+
+    def admit(self, episode: Episode, report: ReadReport) -> bool:
+        """False for a copy of an episode admitted before. One of other content is renamed `id#2`, `id#3`, ...; both are counted."""
+        source, episode.source = episode.source, ""
+        digest = blake2b(dump_episode(episode).encode("ascii"), digest_size=16).digest()
+        episode.source = source
+        seen = self._seen.setdefault(episode.id, set())
+        if digest in seen:
+            report.note("episodes that are copies of one already read, dropped")
+            return False
+        seen.add(digest)
+        if len(seen) > 1:
+            report.note("episodes under an id already taken, renamed id#2, ...")
+            names = (f"{episode.id}#{i}" for i in itertools.count(len(seen)))
+            episode.id = next(name for name in names if name not in self._seen)
+            self._seen[episode.id] = {digest}
+        return True

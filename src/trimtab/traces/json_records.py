@@ -1,0 +1,138 @@
+"""Lines to JSON values: one a line, or the elements of one document. No bad line stops the next from being read.
+
+msgspec reads what is strictly JSON; what it refuses Python's json tries once more, because Python writes NaN and lone
+surrogates that only it reads. What both refuse is malformed: counted, located and left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from trimtab.traces.lines import MAX_LINE_BYTES, Line, iter_lines
+from trimtab.traces.parquet import is_parquet, parquet_records
+from trimtab.traces.reading import ReadReport, Record
+
+__all__ = ["BadJson", "iter_records", "parse_json", "require_object"]
+
+_HEAD_LINES = 50  # of a file whose first line is no record: is there one further down?
+_decode = msgspec.json.Decoder().decode
+_GAP = re.compile(r"[\s,]*")
+_OPENING = re.compile(r"\n[ \t]*\{")
+
+
+class BadJson(ValueError):
+    """Text that is no JSON value; says why in a few words."""
+
+
+def parse_json(text: bytes | str) -> Any:
+    """A JSON value, NaN and Infinity allowed. BadJson says why there is none.
+
+    >>> parse_json('{"reward": NaN}'), parse_json(b"[1]")
+    ({'reward': nan}, [1])
+    """
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    try:
+        return json.loads(text)
+    except UnicodeDecodeError as error:
+        raise BadJson(f"not UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise BadJson(f"not JSON: {error.msg} at character {error.pos}") from error
+    except RecursionError as error:
+        raise BadJson("nested too deep") from error
+    except ValueError as error:
+        raise BadJson(f"not JSON we read: {str(error)[:80]}") from error
+
+
+def iter_records(path: str, report: ReadReport, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Record]:
+    """The JSON values of a file: one a line, or the elements of a document that is one array or one object.
+
+    Of Parquet the rows. It is a document when its first line is no record by itself and no record follows within 50 lines.
+    """
+    if is_parquet(path):
+        yield from parquet_records(path, report)
+        return
+    lines = iter_lines(path, report, max_bytes)
+    head: list[Line] = []
+    for line in lines:
+        head.append(line)
+        if _is_object(line) or len(head) == _HEAD_LINES:
+            break
+    if any(_is_object(line) for line in head) or (
+        len(head) == 1 and not head[0].text.lstrip().startswith(b"[")
+    ):
+        yield from _by_line(path, itertools.chain(head, lines), report)
+    elif head:
+        yield from _document(path, itertools.chain(head, lines), report)
+
+
+def require_object(record: Record, report: ReadReport) -> dict[str, Any] | None:
+    """The record's object; None, counted, where the value is another one."""
+    if isinstance(record.value, dict):
+        return record.value
+    kind = type(record.value).__name__
+    report.malformed(record.file, record.line, f"a JSON {kind} where an object should be")
+    return None
+
+
+def _is_object(line: Line) -> bool:
+    try:
+        return line.text.lstrip().startswith(b"{") and bool(parse_json(line.text))
+    except BadJson:
+        return False
+
+
+def _by_line(path: str, lines: Iterable[Line], report: ReadReport) -> Iterator[Record]:
+    for line in lines:
+        try:
+            yield Record(path, line.number, parse_json(line.text))
+        except BadJson as error:
+            cut = "" if line.ended else "cut off at the end of the file; "
+            report.malformed(path, line.number, f"{cut}{error}")
+
+
+def _document(path: str, lines: Iterable[Line], report: ReadReport) -> Iterator[Record]:
+    """The elements of an array, or one object; the report then counts elements instead of lines."""
+    texts = [line.text for line in lines]
+    report.num_lines -= len(texts)
+    text = b"\n".join(texts)
+    del texts
+    try:
+        value = parse_json(text)
+        elements: Iterable[tuple[int, Any]] = enumerate(value if isinstance(value, list) else [value], 1)
+    except BadJson as error:
+        elements = _salvage(path, text, str(error), report)
+    for number, element in elements:
+        report.num_lines += 1
+        yield Record(path, number, element)
+
+
+def _salvage(path: str, text: bytes, why: str, report: ReadReport) -> Iterator[tuple[int, Any]]:
+    """The complete elements of a damaged array; after damage it goes on at the next line that opens one at the first's indent."""
+    string = text.decode("utf-8", errors="replace").lstrip()
+    if not string.startswith("["):
+        report.num_lines += 1
+        report.malformed(path, 1, why)
+        return
+    decoder, at, opening = json.JSONDecoder(), 1, _OPENING.match(string, 1)
+    for number in itertools.count(1):
+        at = _GAP.match(string, at).end()  # type: ignore[union-attr]
+        if at >= len(string) or string[at] == "]":
+            return
+        try:
+            value, at = decoder.raw_decode(string, at)
+            yield number, value
+        except (ValueError, RecursionError) as error:
+            report.num_lines += 1
+            report.malformed(path, number, f"element {number} of the array: {str(error)[:80]}")
+            at = string.find(opening.group(), at) if opening else -1
+            if at < 0:
+                return

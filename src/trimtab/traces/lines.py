@@ -1,0 +1,59 @@
+"""The lines of a file as bytes, whatever is in them: a blank one is passed over, a huge one is not held in memory."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from io import BufferedReader
+from typing import NamedTuple
+
+from trimtab.traces.files import open_bytes
+from trimtab.traces.reading import ReadReport
+
+__all__ = ["MAX_LINE_BYTES", "Line", "iter_lines"]
+
+MAX_LINE_BYTES = 256 * 2**20
+"""A longer line is malformed: it is passed over."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Line(NamedTuple):
+    """`number` from 1; `ended`: it has its newline, which only a file's last line may lack."""
+
+    number: int
+    text: bytes
+    ended: bool
+
+
+def iter_lines(path: str, report: ReadReport, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
+    """Each line that is not blank, without what ends it or a byte-order mark at the start of the file."""
+    with open_bytes(path) as file:
+        for number, line, failure in _read(file, max_bytes):
+            if number == 1 and line.startswith(_BOM):
+                report.note("byte-order mark removed")
+                line = line[len(_BOM) :]
+            if failure:
+                report.num_lines += 1
+                report.malformed(path, number, failure)
+            elif text := line.rstrip():
+                report.num_lines += 1
+                yield Line(number, text, line.endswith(b"\n"))
+
+
+def _read(file: BufferedReader, max_bytes: int) -> Iterator[tuple[int, bytes, str]]:
+    """Number, bytes and why the line cannot be used."""
+    number = 0
+    while True:
+        number += 1
+        try:
+            line = file.readline(max_bytes + 1)
+            rest = line if len(line) > max_bytes else b"\n"
+            while rest and not rest.endswith(b"\n"):
+                rest = file.readline(2**20)
+        except (OSError, EOFError, zlib.error) as error:
+            yield number, b"", f"the file cannot be read on from here: {str(error)[:80]}"
+            return
+        if not line:
+            return
+        yield number, line, f"line longer than {max_bytes:,} bytes" if len(line) > max_bytes else ""

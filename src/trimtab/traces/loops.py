@@ -1,0 +1,44 @@
+"""Does an episode go round in circles? The same block of one to four calls, with the same answers, at least three times in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+__all__ = ["MAX_PERIOD", "MIN_ROUNDS", "Loop", "longest_loop", "num_repeats"]
+
+MAX_PERIOD = 4
+MIN_ROUNDS = 3
+
+
+class Loop(NamedTuple):
+    """`calls` of the stretch, from place `start`, in blocks of `period`; all zero where there is none."""
+
+    calls: int = 0
+    start: int = 0
+    period: int = 0
+
+
+def longest_loop(keys: Sequence[Hashable]) -> Loop:
+    """The longest stretch that repeats a block; of equally long ones that of the shortest block. O(MAX_PERIOD n).
+
+    >>> longest_loop("xabababz"), longest_loop("aab"), longest_loop("xaaa")
+    (Loop(calls=6, start=1, period=2), Loop(calls=0, start=0, period=0), Loop(calls=3, start=1, period=1))
+    """
+    best = Loop()
+    for period in range(1, min(MAX_PERIOD, len(keys) // MIN_ROUNDS) + 1):
+        same = 0
+        for i in range(period, len(keys)):
+            same = same + 1 if keys[i] == keys[i - period] else 0
+            if same + period > best.calls and same >= (MIN_ROUNDS - 1) * period:
+                best = Loop(same + period, i - same - period + 1, period)
+    return best
+
+
+def num_repeats(keys: Sequence[Hashable]) -> int:
+    """Calls that say and are told what an earlier one was.
+
+    >>> num_repeats("abca")
+    1
+    """
+    return len(keys) - len(set(keys))

@@ -1,0 +1,218 @@
+"""OpenAI chat messages to turns, and whole records of them to episodes: chat logs, TRL's conversational sets, tau-bench.
+
+The trap: ids of calls are reused within an episode (73 times in tau-bench's published file), so a result answers the
+latest message's call of its id that has no answer yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from trimtab.traces.episode import Call, Episode, Turn
+from trimtab.traces.json_records import BadJson, parse_json, require_object
+from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.tool_errors import error_text
+from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
+
+__all__ = ["episode_of", "is_chat", "is_messages", "is_tau", "read_messages", "read_tau", "turns_of"]
+
+Json = Mapping[str, Any]
+
+
+def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
+    """Turns of messages in OpenAI's form. A value that is no message is counted and left out; a result that answers no
+    call stays as a turn of its own."""
+    turns: list[Turn] = []
+    pending: list[Call] = []
+    for step, message in enumerate(messages):
+        if not isinstance(message, dict):
+            report.note("messages that are no objects, left out")
+            continue
+        role = as_label(first_of(message, "role", "from")) or ""
+        if role in ("tool", "function"):
+            call = _answered(pending, message)
+            if call is not None:
+                _answer(call, message)
+                continue
+            report.note("tool results that answer no call, kept as turns")
+        calls = [_call(raw, step, report) for raw in _raw_calls(message)]
+        pending += calls
+        turns.append(_turn(message, role, step, calls))
+    return turns
+
+
+def _turn(message: Json, role: str, step: int, calls: list[Call]) -> Turn:
+    usage = message.get("usage")
+    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else message.get("tokens")
+    return Turn(
+        role=role,
+        content=as_text(first_of(message, "content", "value")),
+        reasoning=as_text(first_of(message, "reasoning_content", "reasoning", "thinking")),
+        calls=calls,
+        step=step,
+        name=as_label(message.get("name")),
+        time=as_time(first_of(message, "timestamp", "created_at", "time")),
+        tokens=as_int(tokens),
+    )
+
+
+def _raw_calls(message: Json) -> list[Any]:
+    calls = message.get("tool_calls")
+    if isinstance(calls, list):
+        return calls
+    old = message.get("function_call")
+    return [old] if isinstance(old, dict) else []
+
+
+def _call(raw: Any, step: int, report: ReadReport) -> Call:
+    if isinstance(raw, str):  # verifiers writes calls as JSON text
+        with contextlib.suppress(BadJson):
+            raw = parse_json(raw)
+    call: Json = raw if isinstance(raw, dict) else {}
+    inner = call.get("function")
+    function: Json = inner if isinstance(inner, dict) else call
+    name = inner if isinstance(inner, str) else function.get("name")  # Inspect: function is the name
+    made = Call(name=as_label(name) or "", id=as_label(call.get("id")) or "", step=step)
+    arguments = function.get("arguments", function.get("args"))
+    if not isinstance(arguments, str):
+        made.arguments = arguments
+        return made
+    try:
+        made.arguments = parse_json(arguments) if arguments.strip() else None
+    except BadJson as error:
+        made.bad_arguments = arguments
+        made.error, made.error_from = f"arguments are {error}", "parse"
+        report.note("calls whose arguments are no JSON, kept as text")
+    return made
+
+
+def _answered(pending: list[Call], message: Json) -> Call | None:
+    """The call a result answers: of the open ones of its id the first of the latest message; without an id, the first open one of its
+    name, or at all."""
+    wanted = as_label(message.get("tool_call_id"))
+    name = as_label(message.get("name"))
+    if wanted:
+        same = [i for i, call in enumerate(pending) if call.id == wanted]
+        places = [i for i in same if pending[i].step == pending[same[-1]].step]
+    else:
+        places = [i for i, call in enumerate(pending) if name in (None, call.name)]
+    return pending.pop(places[0]) if places else None
+
+
+def _answer(call: Call, message: Json) -> None:
+    call.result = as_text(message.get("content"))
+    if call.result is None:
+        call.result = ""
+    call.latency_s = as_number(first_of(message, "latency_s", "duration_s", "latency"))
+    call.time = as_time(message.get("timestamp"))
+    said = message.get("error")
+    said = first_of(said, "message", "type") if isinstance(said, dict) else said
+    if message.get("is_error") is True or said not in (None, "", False):
+        given = None if said in (None, True, False) else as_text(said)
+        call.error, call.error_from = given or call.result or "error", "log"
+    elif not call.error and (text := error_text(call.result)):
+        call.error, call.error_from = text, "text"
+
+
+def is_messages(value: Json) -> bool:
+    """Has it a list of messages under one of the usual names?"""
+    return any(
+        is_chat(value.get(name))
+        for name in ("messages", "prompt", "completion", "conversations", "conversation")
+    )
+
+
+def is_chat(value: Any) -> bool:
+    """Is it a list of messages?"""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and isinstance(value[0], dict)
+        and ("role" in value[0] or "from" in value[0])
+    )
+
+
+def read_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
+    """An episode a record: `messages`, or `prompt` and `completion` (text or messages), and whatever else it names."""
+    for record in records:
+        value = require_object(record, report)
+        if value is None:
+            continue
+        messages = first_of(value, "messages", "conversations", "conversation")
+        if not isinstance(messages, list):
+            messages = [*_chat(value.get("prompt"), "user"), *_chat(value.get("completion"), "assistant")]
+        if not messages:
+            report.malformed(record.file, record.line, "no messages, nor prompt and completion")
+            continue
+        yield episode_of(record, value, messages, report)
+
+
+def _chat(value: Any, role: str) -> list[Any]:
+    if isinstance(value, list):
+        return value
+    return [] if value is None else [{"role": role, "content": as_text(value)}]
+
+
+def episode_of(record: Record, value: Json, messages: list[Any], report: ReadReport) -> Episode:
+    """The episode of a record's messages and of the usual names for everything else."""
+    tools = value.get("tools")
+    if isinstance(tools, str):
+        try:
+            tools = parse_json(tools)
+        except BadJson:
+            report.note("tools that are no JSON, ignored")
+    version = value.get("policy_version")
+    return Episode(
+        id=as_label(first_of(value, "id", "episode_id", "uuid", "example_id", "session_id")) or record.source,
+        turns=turns_of(messages, report),
+        task=as_label(first_of(value, "task_id", "task", "prompt_id", "instance_id")),
+        group=as_label(first_of(value, "group_id", "group")),
+        reward=as_number(first_of(value, "reward", "score")),
+        success=as_flag(first_of(value, "success", "resolved", "passed", "is_success")),
+        stop_reason=as_label(
+            first_of(value, "stop_reason", "finish_reason", "termination_reason", "stop_condition")
+        ),
+        tools=[tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else None,
+        model=as_label(value.get("model")),
+        policy_version=version if isinstance(version, (int, str)) else None,
+        step=as_int(first_of(value, "step", "global_step", "train_step")),
+        time=as_time(first_of(value, "timestamp", "created_at", "time")),
+        duration_s=as_number(first_of(value, "duration_s", "duration", "total_time")),
+        tokens=as_int(first_of(value, "total_tokens", "tokens")),
+        cost=as_number(first_of(value, "cost", "total_cost")),
+        source=record.source,
+    )
+
+
+def is_tau(value: Json) -> bool:
+    """tau-bench: a trajectory of messages with a reward."""
+    return isinstance(value.get("traj"), list) and "reward" in value
+
+
+def read_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
+    """tau-bench's results: the id is task and trial. A run that was never scored (no `reward_info`) hit the step limit."""
+    for record in records:
+        value = require_object(record, report)
+        if value is None:
+            continue
+        if not is_tau(value):
+            report.malformed(record.file, record.line, "no traj and reward")
+            continue
+        episode = episode_of(record, {k: v for k, v in value.items() if k != "id"}, value["traj"], report)
+        trial = as_label(value.get("trial"))
+        episode.id = episode.source if episode.task is None else f"{episode.task}/{trial or '0'}"
+        info = value.get("info")
+        episode.stop_reason = _tau_stop(value["traj"], info if isinstance(info, dict) else {})
+        episode.extra = {"trial": value.get("trial")}
+        yield episode
+
+
+def _tau_stop(messages: list[Any], info: Json) -> str | None:
+    last = messages[-1] if messages and isinstance(messages[-1], dict) else {}
+    if "###STOP###" in (as_text(last.get("content")) or ""):
+        return "user_stop"
+    if last.get("name") == "transfer_to_human_agents":
+        return "transfer_to_human_agents"
+    return "max_steps" if "reward_info" in info and not info["reward_info"] else None

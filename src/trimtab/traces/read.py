@@ -1,0 +1,74 @@
+"""Agent logs to episodes: find the files, tell the format by content, read, and say what was left out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trimtab.errors import TraceError
+from trimtab.traces.episode import Episode
+from trimtab.traces.files import find_files
+from trimtab.traces.formats import FORMATS, find_format
+from trimtab.traces.identity import Identities
+from trimtab.traces.json_records import iter_records
+from trimtab.traces.reading import ReadReport
+from trimtab.traces.values import as_label
+
+__all__ = ["iter_episodes", "read_episodes"]
+
+
+def read_episodes(
+    paths: Iterable[str | Path],
+    format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    strict: bool = False,
+) -> tuple[list[Episode], ReadReport]:
+    """All episodes of the logs, and what was left out of them or repaired; see `iter_episodes`."""
+    report = ReadReport(strict=strict)
+    return list(iter_episodes(paths, report, format, mapping)), report
+
+
+def iter_episodes(
+    paths: Iterable[str | Path],
+    report: ReadReport,
+    format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    only: Collection[str] | None = None,
+) -> Iterator[Episode]:
+    """Episodes one by one, in the order of the files; `report` fills as they come.
+
+    The format of a file is told by its first record that some reader knows, unless `format` (a name of
+    `trimtab.traces.formats.FORMATS`) forces it. `mapping`: our field -> JSON path, for logs of no known format. A file in
+    which nothing is recognised is a TraceError, unless others were read. `only`: of step JSONL, hold the lines of these ids alone.
+    """
+    if format is not None and format not in FORMATS:
+        raise TraceError(f"unknown format {format!r}; one of {', '.join(FORMATS)}")
+    files, identities, unknown = find_files(paths), Identities(), []
+    for file in files:
+        records = iter_records(file, report)
+        seen = list(itertools.islice(records, 20))
+        name = format or ("mapped" if mapping else find_format(record.value for record in seen))
+        if name is None:
+            unknown.append(file)
+            continue
+        report.formats[file] = name
+        read = FORMATS[name].read(mapping or {})
+        chosen = itertools.chain(seen, records)
+        if only is not None and name == "steps":
+            chosen = itertools.chain(r for r in chosen if _has_id(r.value, only))
+        for episode in read(chosen, report):
+            if identities.admit(episode, report):
+                report.num_episodes += 1
+                yield episode
+    if unknown and len(unknown) == len(files):
+        raise TraceError(
+            f"{unknown[0]} is of no format we know; name one with --format ({', '.join(FORMATS)}) or its fields with --map"
+        )
+    if unknown:
+        report.note("file of no format we know, skipped", len(unknown))
+
+
+def _has_id(value: Any, only: Collection[str]) -> bool:
+    return isinstance(value, dict) and as_label(value.get("episode_id")) in only

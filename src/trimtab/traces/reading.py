@@ -1,0 +1,60 @@
+"""What happened while logs were read: every line that was left out, where and why, and every repair, counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from trimtab.errors import TraceError
+
+__all__ = ["MAX_KEPT", "Problem", "ReadReport", "Record"]
+
+MAX_KEPT = 100
+"""Malformed lines of which file, line and reason are kept; all are counted."""
+
+
+class Problem(NamedTuple):
+    """A line that was left out. `line` counts from 1; in a document that is one JSON value it is the record's number."""
+
+    file: str
+    line: int
+    reason: str
+
+
+class Record(NamedTuple):
+    """A JSON value and where it stood."""
+
+    file: str
+    line: int
+    value: Any
+
+    @property
+    def source(self) -> str:
+        """`file:line`."""
+        return f"{self.file}:{self.line}"
+
+
+@dataclass
+class ReadReport:
+    """`notes`: what was repaired or ignored without loss of a record, by reason. With `strict` the first malformed line raises."""
+
+    strict: bool = False
+    formats: dict[str, str] = field(default_factory=dict)  # file -> format
+    num_lines: int = 0
+    num_malformed: int = 0
+    num_episodes: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    notes: Counter[str] = field(default_factory=Counter)
+
+    def malformed(self, file: str, line: int, reason: str) -> None:
+        """Count a line that cannot be used. TraceError under `strict`."""
+        self.num_malformed += 1
+        if len(self.problems) < MAX_KEPT:
+            self.problems.append(Problem(file, line, reason))
+        if self.strict:
+            raise TraceError(f"{file}:{line}: {reason}; without --strict such lines are counted and skipped")
+
+    def note(self, reason: str, count: int = 1) -> None:
+        """Count a repair or something ignored."""
+        self.notes[reason] += count

@@ -1,0 +1,188 @@
+"""The post-training-toolkit's step JSONL: one event a line, episodes interleaved, calls and results not linked.
+
+A result answers the oldest open call of its tool in its episode. Latency is the time between their timestamps, where
+both have one. Steps out of order are sorted; a line that repeats another of its episode is dropped. Both are counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trimtab.traces.episode import Call, Episode, Turn
+from trimtab.traces.json_records import require_object
+from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.tool_errors import starts_as_error
+from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
+
+__all__ = ["TYPES", "is_step", "read_steps"]
+
+Json = Mapping[str, Any]
+TYPES = (
+    "user_message",
+    "assistant_message",
+    "tool_call",
+    "tool_result",
+    "tool_parse_error",
+    "episode_end",
+    "other",
+)
+
+_ASSISTANT = ("assistant_message", "tool_call", "tool_parse_error")
+
+
+def is_step(value: Json) -> bool:
+    """Has it an episode, and is it of a kind of step?"""
+    return "episode_id" in value and isinstance(value.get("type"), str)
+
+
+@dataclass
+class _Open:
+    source: str
+    events: list[Json] = field(default_factory=list)
+
+
+def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
+    """Episodes in the order of their first line. All lines are held until the file ends: a late line may belong anywhere."""
+    episodes: dict[str, _Open] = {}
+    for record in records:
+        value = require_object(record, report)
+        if value is None:
+            continue
+        name = as_label(value.get("episode_id"))
+        if name is None or not isinstance(value.get("type"), str):
+            missing = "episode_id" if name is None else "type"
+            report.malformed(record.file, record.line, f"no {missing}")
+            continue
+        episodes.setdefault(name, _Open(record.source)).events.append(value)
+    while episodes:
+        name = next(iter(episodes))
+        held = episodes.pop(name)
+        yield _episode(name, held.source, _ordered(held.events, report), report)
+
+
+def _ordered(events: list[Json], report: ReadReport) -> list[Json]:
+    """Sorted by step, where every event has one; the same event twice in one step is one."""
+    fresh: list[Json] = []
+    seen: dict[int | None, list[Json]] = {}
+    for event in events:
+        step = as_int(event.get("step"))
+        same = seen.setdefault(step, [])
+        if step is not None and event in same:
+            report.note("steps that are copies of another, dropped")
+            continue
+        same.append(event)
+        fresh.append(event)
+    steps = [as_int(event.get("step")) for event in fresh]
+    known = [step for step in steps if step is not None]
+    if len(known) < len(steps):
+        return fresh
+    order = sorted(range(len(fresh)), key=known.__getitem__)
+    moved = sum(a > b for a, b in itertools.pairwise(known))
+    if moved:
+        report.note("steps out of order, sorted", moved)
+    return [fresh[i] for i in order]
+
+
+def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> Episode:
+    episode = Episode(id=name, source=source)
+    pending: list[tuple[Call, float | None]] = []
+    tokens: list[int] = []
+    before = ""
+    for event in events:
+        kind, when = event["type"], as_time(event.get("timestamp"))
+        episode.time = when if episode.time is None else episode.time
+        if when is not None and episode.time is not None:
+            episode.duration_s = when - episode.time
+        if (count := as_int(event.get("tokens"))) is not None and kind != "episode_end":
+            tokens.append(count)
+        if kind == "episode_end":
+            _end(episode, event)
+        elif kind in ("tool_call", "tool_parse_error"):
+            call = _call(event)
+            _assistant(episode, event, before).calls.append(call)
+            if kind == "tool_call":
+                pending.append((call, when))
+        elif kind == "tool_result":
+            _result(episode, event, when, pending, report)
+        else:
+            role = {"user_message": "user", "assistant_message": "assistant"}.get(str(kind), str(kind))
+            episode.turns.append(_turn(event, role))
+        before = before if kind == "episode_end" else kind
+    episode.tokens = sum(tokens) if episode.tokens is None and tokens else episode.tokens
+    return episode
+
+
+def _turn(event: Json, role: str) -> Turn:
+    return Turn(
+        role=role,
+        content=as_text(event.get("content")),
+        step=_step(event),
+        time=as_time(event.get("timestamp")),
+        tokens=as_int(event.get("tokens")),
+    )
+
+
+def _assistant(episode: Episode, event: Json, before: str) -> Turn:
+    """The turn a call belongs to: the assistant's latest, if its message or another call came just before; else one of its own."""
+    if before in _ASSISTANT and episode.turns and episode.turns[-1].role == "assistant":
+        return episode.turns[-1]
+    episode.turns.append(Turn(role="assistant", step=_step(event), time=as_time(event.get("timestamp"))))
+    return episode.turns[-1]
+
+
+def _call(event: Json) -> Call:
+    call = Call(
+        name=as_label(event.get("tool")) or "", arguments=event.get("args"), step=_step(event),
+        time=as_time(event.get("timestamp")),
+    )  # fmt: skip
+    if event["type"] == "tool_parse_error":
+        call.bad_arguments = as_text(first_of(event, "content", "args")) or ""
+        call.error, call.error_from = as_text(event.get("error")) or "the call could not be parsed", "parse"
+    return call
+
+
+def _result(
+    episode: Episode,
+    event: Json,
+    when: float | None,
+    pending: list[tuple[Call, float | None]],
+    report: ReadReport,
+) -> None:
+    tool = as_label(event.get("tool"))
+    place = next((i for i, (call, _) in enumerate(pending) if tool in (None, "", call.name)), None)
+    text = as_text(first_of(event, "result", "content"))
+    if place is None:
+        report.note("tool results that answer no call, kept as turns")
+        episode.turns.append(Turn(role="tool", content=text, name=tool, step=_step(event)))
+        return
+    call, called = pending.pop(place)
+    call.result = text or ""
+    said = event.get("error")
+    if said not in (None, "", False):
+        call.error, call.error_from = as_text(said) or "error", "log"
+    elif starts_as_error(call.result):
+        call.error, call.error_from = call.result, "text"
+    given = as_number(first_of(event, "latency_s", "duration_s"))
+    if given is None and when is not None and called is not None and when >= called:
+        given = when - called
+    call.latency_s = given
+
+
+def _end(episode: Episode, event: Json) -> None:
+    episode.reward = as_number(event.get("reward"))
+    episode.success = as_flag(event.get("success"))
+    episode.tokens = as_int(event.get("total_tokens"))
+    episode.cost = as_number(event.get("total_cost"))
+    metadata = event.get("metadata")
+    extra: Json = metadata if isinstance(metadata, dict) else {}
+    episode.task = as_label(first_of({**extra, **event}, "task_id", "task", "prompt_id"))
+    episode.group = as_label(first_of({**extra, **event}, "group_id", "group"))
+    episode.stop_reason = as_label(first_of({**extra, **event}, "stop_reason", "termination_reason"))
+
+
+def _step(event: Json) -> int:
+    step = as_int(event.get("step"))
+    return -1 if step is None else step

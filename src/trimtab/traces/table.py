@@ -1,0 +1,134 @@
+"""What the checks read: one row an episode, one a tool, and a few examples of each thing seen. Both engines make it.
+
+Shape letters: E episodes, T tools.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "COUNTS",
+    "MAX_EVIDENCE",
+    "MAX_TOOLS",
+    "NO_NAME",
+    "OTHER",
+    "TRUNCATED",
+    "Evidence",
+    "ToolRow",
+    "TraceTable",
+]
+
+COUNTS = (
+    "turns", "calls", "failed", "tool_faults", "bad_arguments", "unknown_tools", "schema_errors", "repeats", "loop_calls",
+    "void_turns", "unanswered",
+)  # fmt: skip
+"""Integer columns: how many of each the episode has. `loop_calls`: calls of its longest loop."""
+
+MAX_TOOLS = 64
+"""Tools with a row of their own; a model makes names up, and what comes later is gathered under `other`."""
+
+OTHER = "(other)"
+NO_NAME = "(no name)"
+MAX_EVIDENCE = 5
+TRUNCATED = frozenset({
+    "length", "max_tokens", "max_length", "max_new_tokens", "model_length", "truncated", "max_steps", "max_turns", "max_iterations",
+    "timeout", "context_window_exceeded", "context_length_exceeded", "token_limit", "time_limit", "exit_cost", "exit_context",
+})  # fmt: skip
+"""Stop reasons that mean: a limit ended the episode, not the agent."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One place where it happened. `step` is the log's number, or the place in the episode; -1: the whole episode."""
+
+    episode: str
+    step: int
+    text: str
+    source: str = ""
+
+
+@dataclass
+class ToolRow:
+    """Calls of one tool. Latencies in seconds, of the `timed` calls that have one; nan without any.
+
+    `first`, `last`: number of the first and the last episode that called it. `sum_ff`, `sum_fc`, `sum_cc`: over episodes,
+    failed squared, failed by calls and calls squared: calls of one episode are not independent.
+    """
+
+    calls: int = 0
+    failed: int = 0
+    faults: Counter[str] = field(default_factory=Counter)  # tool, policy, unknown
+    kinds: Counter[str] = field(default_factory=Counter)
+    episodes: int = 0
+    timed: int = 0
+    p50: float = float("nan")
+    p95: float = float("nan")
+    p99: float = float("nan")
+    first: int = -1
+    last: int = -1
+    sum_ff: int = 0
+    sum_fc: int = 0
+    sum_cc: int = 0
+
+
+@dataclass
+class TraceTable:
+    """`reward` (E,) nan where there is none, and `nan_rewards` where the log said NaN or infinity. `success`, `truncated` (E,):
+    1, 0, or -1 unknown. `task`, `stop`, `first_error` (E,): places in `tasks`, `stops`, `first_errors`; -1: none.
+    `used`, `erred` (E, T) of bool: did the episode call the tool of `tool_names`, did a call of it fail? None where not kept.
+    """
+
+    ids: list[str]
+    counts: dict[str, npt.NDArray[np.int64]]
+    reward: npt.NDArray[np.float64]
+    success: npt.NDArray[np.int8]
+    truncated: npt.NDArray[np.int8]
+    tokens: npt.NDArray[np.float64]
+    duration_s: npt.NDArray[np.float64]
+    task: npt.NDArray[np.int64]
+    stop: npt.NDArray[np.int64]
+    first_error: npt.NDArray[np.int64]
+    tasks: list[str]
+    stops: list[str]
+    first_errors: list[str]
+    tools: dict[str, ToolRow]
+    tool_names: list[str]
+    used: npt.NDArray[np.bool_]
+    erred: npt.NDArray[np.bool_]
+    declared_tools: frozenset[str] = frozenset()
+    nan_rewards: int = 0
+    num_checked_schemas: int = 0
+    sources: list[str] = field(default_factory=list)
+    evidence: dict[str, list[Evidence]] = field(default_factory=dict)
+    engine: str = ""
+
+    @property
+    def num_episodes(self) -> int:
+        """E."""
+        return len(self.ids)
+
+    def total(self, name: str) -> int:
+        """Sum of an integer column."""
+        return int(self.counts[name].sum())
+
+    def solved(self, solved_at: float | None = None) -> tuple[npt.NDArray[Any], str]:
+        """(E,) 1 solved, 0 failed, -1 unknown, and where that comes from: the log's success, a threshold of the reward, or a
+        reward that is 0 or 1 throughout."""
+        finite = np.isfinite(self.reward)
+        if solved_at is not None:
+            return np.where(finite, self.reward >= solved_at, -1).astype(
+                np.int8
+            ), f"reward of at least {solved_at:g}"
+        if (self.success >= 0).any():
+            return self.success, "the log's success"
+        if finite.any() and np.isin(self.reward[finite], (0.0, 1.0)).all():
+            return np.where(finite, self.reward == 1.0, -1).astype(
+                np.int8
+            ), "reward of 1, as every reward is 0 or 1"
+        return np.full(len(self.ids), -1, np.int8), ""

@@ -1,0 +1,137 @@
+"""Episodes to the table of the checks, one at a time: an episode is forgotten once it is counted."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from trimtab.traces.codes import Codes
+from trimtab.traces.episode import Episode
+from trimtab.traces.facts import CallFacts, EpisodeFacts, facts_of
+from trimtab.traces.schema_check import schemas_by_name
+from trimtab.traces.table import COUNTS, MAX_EVIDENCE, MAX_TOOLS, OTHER, Evidence, ToolRow, TraceTable
+
+__all__ = ["tabulate"]
+
+_MAX_KINDS = 16
+_MAX_FIRST = 256
+
+
+def tabulate(episodes: Iterable[Episode]) -> TraceTable:
+    """The table of all episodes.
+
+    >>> from trimtab.traces.episode import Call, Turn
+    >>> calls = [Call(name="add", result="4"), Call(name="add", result="Error: no", error="no")]
+    >>> table = tabulate([Episode(id="a", turns=[Turn(role="assistant", calls=calls)], reward=1.0)])
+    >>> table.tools["add"].calls, table.tools["add"].failed, table.counts["failed"].tolist()
+    (2, 1, [1])
+    """
+    builder = _Builder()
+    for episode in episodes:
+        builder.add(facts_of(episode))
+    return builder.table()
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.sources: list[str] = []
+        self.ints = {
+            name: array("q") for name in (*COUNTS, "success", "truncated", "task", "stop", "first_error")
+        }
+        self.floats = {name: array("d") for name in ("reward", "tokens", "duration_s")}
+        self.codes = {"task": Codes(), "stop": Codes(_MAX_FIRST), "first_error": Codes(_MAX_FIRST)}
+        self.tools: dict[str, ToolRow] = {}
+        self.latency: dict[str, array[float]] = {}
+        self.uses: list[tuple[frozenset[int], frozenset[int]]] = []
+        self.places = Codes()
+        self.declared: set[str] = set()
+        self.evidence: dict[str, list[Evidence]] = {}
+        self.nan_rewards = self.checked = 0
+
+    def add(self, facts: EpisodeFacts) -> None:
+        episode, number = facts.episode, len(self.ids)
+        self.ids.append(episode.id)
+        self.sources.append(episode.source)
+        for name in COUNTS:
+            self.ints[name].append(facts.counts[name])
+        self.ints["success"].append(-1 if episode.success is None else int(episode.success))
+        self.ints["truncated"].append(facts.truncated)
+        task = episode.task if episode.task is not None else episode.group
+        self.ints["task"].append(self.codes["task"].of(task))
+        self.ints["stop"].append(self.codes["stop"].of(episode.stop_reason))
+        self.ints["first_error"].append(self.codes["first_error"].of(facts.first_error or None))
+        for name, value in (
+            ("reward", episode.reward),
+            ("tokens", facts.tokens),
+            ("duration_s", episode.duration_s),
+        ):
+            self.floats[name].append(math.nan if value is None else value)
+        if episode.reward is not None and not math.isfinite(episode.reward):
+            self.nan_rewards += 1
+            self._keep("nan_rewards", Evidence(episode.id, -1, f"reward {episode.reward}", episode.source))
+        self._tools(facts.calls, number)
+        if len(self.declared) < 1_000:
+            self.declared |= schemas_by_name(episode.tools or []).keys()
+        self.checked += facts.checked
+        for what, where in facts.found.items():
+            self._keep(what, where)
+
+    def _keep(self, what: str, where: Evidence) -> None:
+        if what not in self.evidence and len(self.evidence) >= 4 * MAX_TOOLS:
+            return
+        kept = self.evidence.setdefault(what, [])
+        if len(kept) < MAX_EVIDENCE:
+            kept.append(where)
+
+    def _tools(self, calls: list[CallFacts], number: int) -> None:
+        used: Counter[str] = Counter()
+        erred: Counter[str] = Counter()
+        for call in calls:
+            name = call.name
+            if name not in self.tools and len(self.tools) >= MAX_TOOLS:
+                name = OTHER
+            row = self.tools.setdefault(name, ToolRow(first=number))
+            row.calls, row.last = row.calls + 1, number
+            if call.error:
+                row.failed += 1
+                row.faults[call.fault] += 1
+                full = call.kind not in row.kinds and len(row.kinds) >= _MAX_KINDS
+                row.kinds[OTHER if full else call.kind] += 1
+                erred[name] += 1
+            if call.latency_s is not None and math.isfinite(call.latency_s):
+                self.latency.setdefault(name, array("d")).append(call.latency_s)
+            used[name] += 1
+        for name, calls_here in used.items():
+            row, failed_here = self.tools[name], erred[name]
+            row.episodes += 1
+            row.sum_ff += failed_here**2
+            row.sum_fc += failed_here * calls_here
+            row.sum_cc += calls_here**2
+        self.uses.append((frozenset(map(self.places.of, used)), frozenset(map(self.places.of, erred))))
+
+    def table(self) -> TraceTable:
+        for name, seconds in self.latency.items():
+            row, values = self.tools[name], np.array(seconds)
+            row.timed = values.size
+            row.p50, row.p95, row.p99 = (float(q) for q in np.quantile(values, [0.5, 0.95, 0.99]))
+        shape = (len(self.ids), len(self.places))
+        used, erred = np.zeros(shape, bool), np.zeros(shape, bool)
+        for i, (some, bad) in enumerate(self.uses):
+            used[i, list(some)] = True
+            erred[i, list(bad)] = True
+        ints = {name: np.array(values, np.int64) for name, values in self.ints.items()}
+        floats = {name: np.array(values, np.float64) for name, values in self.floats.items()}
+        return TraceTable(
+            ids=self.ids, counts={name: ints[name] for name in COUNTS}, **floats,
+            success=ints["success"].astype(np.int8), truncated=ints["truncated"].astype(np.int8),
+            task=ints["task"], stop=ints["stop"], first_error=ints["first_error"],
+            tasks=list(self.codes["task"]), stops=list(self.codes["stop"]), first_errors=list(self.codes["first_error"]),
+            tools=self.tools, tool_names=list(self.places), used=used, erred=erred,
+            declared_tools=frozenset(self.declared), nan_rewards=self.nan_rewards, num_checked_schemas=self.checked,
+            sources=self.sources, evidence=self.evidence, engine="records",
+        )  # fmt: skip

@@ -1,0 +1,170 @@
+"""What trainers dump: TRL's completions, verl's rollouts, verifiers' results, prime-rl's token exports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import Any
+
+from trimtab.traces.episode import Episode, Turn
+from trimtab.traces.json_records import BadJson, parse_json, require_object
+from trimtab.traces.messages import episode_of, is_chat
+from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.tagged import tagged_turns
+from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, first_of
+
+__all__ = [
+    "is_prime", "is_trl", "is_verifiers", "is_verl", "read_prime", "read_trl", "read_verifiers", "read_verl",
+]  # fmt: skip
+
+Json = Mapping[str, Any]
+_NOT_REWARDS = ("step", "advantage", "advantages", "__index_level_0__")
+
+
+def is_trl(value: Json) -> bool:
+    """TRL's log_completions: text, and an advantage."""
+    return "prompt" in value and "completion" in value and "advantage" in value
+
+
+def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
+    """`completions_*.parquet` of TRL: every other number is a reward function's, and the reward is their sum (TRL's default weights).
+    Attempts at one prompt in one step are a group."""
+    for record in records:
+        value = require_object(record, report)
+        if value is None:
+            continue
+        prompt, step = value.get("prompt"), as_int(value.get("step"))
+        if not is_trl(value):
+            report.malformed(record.file, record.line, "no prompt, completion and advantage")
+            continue
+        parts = {
+            k: v
+            for k, v in value.items()
+            if k not in _NOT_REWARDS and isinstance(v, (int, float)) and not isinstance(v, bool)
+        }
+        task = _digest(as_text(prompt))
+        yield Episode(
+            id=record.source, turns=_dialogue(value, prompt, value.get("completion"), report, record), task=task, group=f"{step}/{task}",
+            reward=sum(parts.values()) if parts else None, reward_parts={k: float(v) for k, v in parts.items()}, step=step,
+            source=record.source, extra={"advantage": as_number(value.get("advantage"))},
+        )  # fmt: skip
+
+
+def is_verl(value: Json) -> bool:
+    """verl's rollout_data_dir."""
+    return isinstance(value.get("input"), str) and isinstance(value.get("output"), str) and "score" in value
+
+
+def read_verl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
+    """`<step>.jsonl` of verl. Equal inputs of one step are a group; other numbers are parts of the reward."""
+    for record in records:
+        value = require_object(record, report)
+        if value is None:
+            continue
+        if not is_verl(value):
+            report.malformed(record.file, record.line, "no input, output and score")
+            continue
+        known = ("score", "step")
+        parts = {
+            k: float(v)
+            for k, v in value.items()
+            if k not in known and isinstance(v, (int, float)) and not isinstance(v, bool)
+        }
+        step, task = as_int(value.get("step")), _digest(value["input"])
+        yield Episode(
+            id=as_label(value.get("request_id")) or record.source, task=task, group=f"{step}/{task}", step=step, source=record.source,
+            turns=[Turn(role="user", content=value["input"]), *tagged_turns(value["output"])], reward=as_number(value["score"]),
+            reward_parts=parts, success=as_flag(value.get("acc")), extra={"gts": value.get("gts")},
+        )  # fmt: skip
+
+
+def is_verifiers(value: Json) -> bool:
+    """verifiers' results.jsonl."""
+    return "example_id" in value and "completion" in value and "reward" in value
+
+
+def read_verifiers(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
+    """`results.jsonl` of verifiers: an example is a task, each line an attempt."""
+    for record in records:
+        value = require_object(record, report)
+        if value is None:
+            continue
+        if not is_verifiers(value):
+            report.malformed(record.file, record.line, "no example_id, completion and reward")
+            continue
+        fields = {k: v for k, v in value.items() if k not in ("example_id", "task")}
+        fields |= {"task_id": value["example_id"], "tools": first_of(value, "tools", "tool_defs")}
+        episode = episode_of(record, fields, [], report)
+        episode.turns = _dialogue(value, value.get("prompt"), value.get("completion"), report, record)
+        episode.id = record.source
+        metrics = value.get("metrics")
+        named = metrics.items() if isinstance(metrics, dict) else ()
+        episode.reward_parts = {str(k): v for k, raw in named if (v := as_number(raw)) is not None}
+        if value.get("is_truncated") is True:
+            episode.stop_reason = "truncated"
+        episode.extra = {"environment": value.get("task"), "error": value.get("error")}
+        yield episode
+
+
+def is_prime(value: Json) -> bool:
+    """prime-rl's token export."""
+    return "token_ids" in value and ("inference_logprobs" in value or "trainer_logprobs" in value)
+
+
+def read_prime(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
+    """`token_exports/step_N/rank_R.jsonl` of prime-rl: tokens without text, one sequence a line."""
+    for record in records:
+        value = require_object(record, report)
+        if value is None:
+            continue
+        ids, logprobs, mask = (value.get(name) for name in ("token_ids", "inference_logprobs", "loss_mask"))
+        if not isinstance(ids, list) or not all(isinstance(i, int) for i in ids):
+            report.malformed(record.file, record.line, "token_ids are no list of whole numbers")
+            continue
+        turn = Turn(role="assistant", content=None, token_ids=ids, tokens=len(ids), step=0)
+        turn.logprobs = _numbers(logprobs, len(ids))
+        turn.mask = [int(bool(m)) for m in mask] if isinstance(mask, list) and len(mask) == len(ids) else None
+        advantages = _numbers(value.get("advantages"), len(ids))
+        yield Episode(
+            id=record.source, turns=[turn], step=as_int(value.get("step")), tokens=len(ids), source=record.source,
+            extra={"env_name": value.get("env_name"), "advantage": next((a for a in advantages or [] if a), None)},
+        )  # fmt: skip
+
+
+def _numbers(values: Any, size: int) -> list[float] | None:
+    """As many numbers as there are tokens; what is none is NaN. None for another list."""
+    if not isinstance(values, list) or len(values) != size:
+        return None
+    return [float("nan") if (number := as_number(v)) is None else number for v in values]
+
+
+def _dialogue(value: Json, prompt: Any, completion: Any, report: ReadReport, record: Record) -> list[Turn]:
+    """Turns of a prompt and a completion, each messages or text; text of the completion may hold tool tags."""
+    before, after = _messages(prompt), _messages(completion)
+    if before is not None and after is not None:
+        return episode_of(record, value, [*before, *after], report).turns
+    head = (
+        episode_of(record, value, before, report).turns
+        if before is not None
+        else [Turn(role="user", content=as_text(prompt))]
+    )
+    tail = (
+        episode_of(record, value, after, report).turns
+        if after is not None
+        else tagged_turns(as_text(completion) or "")
+    )
+    return [*head, *tail]
+
+
+def _messages(value: Any) -> list[Any] | None:
+    """A list of messages, also one written as JSON text."""
+    if isinstance(value, str) and value.lstrip().startswith("[{"):
+        try:
+            value = parse_json(value)
+        except BadJson:
+            return None
+    return value if is_chat(value) else None
+
+
+def _digest(text: str | None) -> str:
+    return blake2b((text or "").encode("utf-8", "replace"), digest_size=8).hexdigest()

@@ -1,0 +1,93 @@
+"""Other people's JSON to our types: what a field may hold differs from log to log, and no value may stop a reader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+__all__ = ["as_flag", "as_int", "as_label", "as_number", "as_text", "as_time", "first_of"]
+
+
+def as_text(value: Any) -> str | None:
+    """Text as it is; OpenAI's content parts joined; another value as JSON; None stays None.
+
+    >>> as_text([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": 1}])
+    'a[image_url]'
+    >>> as_text({"ok": True})
+    '{"ok": true}'
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(part, dict) and "type" in part for part in value):
+        return "".join(_part(part) for part in value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    text = first_of(part, "text", "content", "output_text")
+    return text if isinstance(text, str) else f"[{part['type']}]"
+
+
+def as_number(value: Any) -> float | None:
+    """A number, also of a bool or of text that is one; None for anything else.
+
+    >>> as_number(True), as_number("0.5"), as_number("NaN"), as_number("high"), as_number(None)
+    (1.0, 0.5, nan, None, None)
+    """
+    if isinstance(value, (bool, int, float, str)):
+        try:
+            return float(value)
+        except (ValueError, OverflowError):
+            return None
+    return None
+
+
+def as_int(value: Any) -> int | None:
+    """A whole number; None for anything else, a fraction included."""
+    number = as_number(value)
+    whole = number is not None and abs(number) < 2**53 and number == int(number)
+    return int(number) if number is not None and whole else None
+
+
+def as_flag(value: Any) -> bool | None:
+    """True or False, also of 0, 1 and the words; None for anything else.
+
+    >>> as_flag(1.0), as_flag("false"), as_flag("maybe")
+    (True, False, None)
+    """
+    if isinstance(value, str):
+        return {"true": True, "false": False, "1": True, "0": False}.get(value.lower())
+    return bool(value) if isinstance(value, (bool, int, float)) and value in (0, 1) else None
+
+
+def as_label(value: Any) -> str | None:
+    """An id or a name as text; None stays None."""
+    return None if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def as_time(value: Any) -> float | None:
+    """Seconds since 1970 of a number (also of milli-, micro- or nanoseconds) or of an ISO 8601 text; without a zone it is UTC.
+
+    >>> as_time("1970-01-01T00:01:00Z"), as_time(1_700_000_000_000), as_time("soon")
+    (60.0, 1700000000.0, None)
+    """
+    number = as_number(value)
+    if number is not None:
+        for size in (1e18, 1e15, 1e12):  # nano, micro, milli: 1e12 seconds lie 30,000 years ahead
+            if abs(number) >= size:
+                return number / (size / 1e9)
+        return number
+    if not isinstance(value, str):
+        return None
+    try:
+        when = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def first_of(value: Mapping[str, Any], *names: str) -> Any:
+    """The first of the fields that is there and not null."""
+    return next((value[name] for name in names if value.get(name) is not None), None)

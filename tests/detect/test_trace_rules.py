@@ -1,0 +1,172 @@
+"""Every rule of agent logs: fires on what it is for, stays silent on a healthy log, and says so when it cannot judge."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.traces.test_table import episode
+from trimtab.catalog import READINGS, TRACE_BOUNDS, TRACE_READINGS
+from trimtab.detect.trace_contrasts import holm, judge_contrasts
+from trimtab.detect.trace_rules import TRACE_RULES, trace_findings, trace_verdict
+from trimtab.measure.declared import Declared
+from trimtab.measure.trace_contrasts import contrasts
+from trimtab.measure.traces import trace_readings
+from trimtab.traces.episode import Call, Episode, Turn
+from trimtab.traces.reading import ReadReport
+from trimtab.traces.tabulate import tabulate
+
+N = 60
+SCHEMA = [{"name": "a", "parameters": {"required": ["q"]}}]
+
+
+def _good(i: int, *more: Call, **fields) -> Episode:
+    calls = [Call(name="a", arguments={"q": j}, result=f"r{j}", latency_s=0.2) for j in range(3)]
+    given = {
+        "id": f"e{i}",
+        "task": f"t{i // 4}",
+        "reward": float(i % 4 == 0),
+        "success": i % 4 == 0,
+        "stop_reason": "stop",
+        "tools": SCHEMA,
+    }
+    return episode(*calls, *more, **{**given, **fields})
+
+
+def judged(log, report=None, **declared):
+    table = tabulate(log)
+    measured = trace_readings(table, report or ReadReport(num_lines=table.num_episodes), Declared(**declared))
+    findings = trace_findings(measured)
+    return findings, trace_verdict(findings, measured, table.num_episodes)
+
+
+def _every(k: int, *calls: Call, **fields):
+    return [_good(i, *(calls if i % k == 0 else ()), **(fields if i % k == 0 else {})) for i in range(N)]
+
+
+def _fail(text: str, **fields) -> Call:
+    return Call(name="a", arguments={"q": 9}, result=text, error=text, **fields)
+
+
+SICK = {
+    "tool_failing": (_every(1, *[_fail("Error: no such row")] * 2), "warning"),
+    "tool_slow": (_every(1, Call(name="a", arguments={"q": 1}, result="x", latency_s=30.0)), "warning"),
+    "tool_faults": (_every(3, _fail("HTTP 503")), "critical"),
+    "unknown_tools": (_every(1, Call(name="b", result="?")), "warning"),
+    "bad_arguments": (_every(1, Call(name="a", bad_arguments="{", result="")), "warning"),
+    "schema_errors": (_every(1, Call(name="a", arguments={}, result="")), "warning"),
+    "unanswered_calls": (_every(1, Call(name="a", arguments={"q": 1})), "warning"),
+    "loops": (_every(3, *[Call(name="a", arguments={"q": 8}, result="same")] * 3), "warning"),
+    "repeated_calls": (_every(1, Call(name="a", arguments={"q": 0}, result="r0")), "warning"),
+    "void_turns": (
+        [Episode(id=str(i), turns=[*_good(i).turns, Turn(role="assistant", content="")]) for i in range(N)],
+        "warning",
+    ),
+    "truncation": (_every(2, stop_reason="max_tokens"), "critical"),
+    "constant_reward": ([_good(i, reward=0.5) for i in range(N)], "critical"),
+    "groups_without_gradient": ([_good(i, reward=float(i // 4 % 2)) for i in range(N)], "warning"),
+    "reward_against_success": (_every(3, success=False, reward=1.0), "warning"),
+    "nan_rewards": (_every(30, reward=math.nan), "critical"),
+}
+
+
+def test_a_healthy_log_is_healthy_and_names_what_was_judged():
+    findings, verdict = judged(_every(1), required_tools=["a"])
+    assert findings == []
+    assert (verdict.word, verdict.exit_code) == ("healthy", 0)
+    for rule in TRACE_RULES:
+        assert rule.name in verdict.reason
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_each_rule_fires_on_what_it_is_for(name):
+    log, severity = SICK[name]
+    findings, verdict = judged(log)
+    fired = {finding.rule.name: finding for finding in findings}
+    assert name in fired
+    assert fired[name].severity == severity
+    if name not in ("tool_slow", "constant_reward"):
+        assert fired[name].measured.evidence
+    assert verdict.exit_code == 1
+    assert name in verdict.reason
+
+
+def test_lines_and_required_tools():
+    report = ReadReport(num_lines=100)
+    for line in range(30):
+        report.malformed("log", line, "not JSON")
+    findings, _ = judged(_every(1), report, required_tools=["a", "gone"])
+    assert [(f.rule.name, f.severity) for f in findings] == [
+        ("tool_neglected", "critical"),
+        ("malformed_lines", "critical"),
+    ]
+    assert findings[1].measured.evidence[0].source == "log:0"
+
+
+def test_all_rules_are_tested_and_rest_on_the_catalog():
+    assert {rule.name for rule in TRACE_RULES} == {*SICK, "tool_neglected", "malformed_lines"}
+    for rule in TRACE_RULES:
+        assert rule.key in TRACE_READINGS or rule.key in READINGS
+        assert {rule.least, *rule.bounds} - {"zero"} <= set(TRACE_BOUNDS)
+        assert rule.what
+        assert rule.why
+        assert rule.advice
+    assert all(row.source and row.derivation for row in TRACE_BOUNDS.values())
+
+
+def test_too_little_is_not_judged_and_nothing_is_blind():
+    _, verdict = judged(_every(1)[:19])
+    assert (verdict.word, verdict.exit_code) == ("not judged yet", 2)
+    _, verdict = judged([Episode(id=str(i), turns=[Turn(role="user", content="x")]) for i in range(N)])
+    assert (verdict.word, verdict.exit_code) == ("blind", 2)
+
+
+def test_two_failures_of_three_calls_are_no_alarm():
+    log = [*_every(1), episode(_fail("Error"), _fail("Error"), id="x")]
+    rare = episode(*[Call(name="rare", result="Error", error="Error")] * 3, id="y")
+    assert [f.rule.name for f in judged([*log, rare])[0]] == []
+
+
+def test_holm_against_its_definition():
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        ps = rng.random(7) ** 3
+        order = np.argsort(ps)
+        expected = np.empty(7)
+        expected[order] = np.minimum(1, np.maximum.accumulate(ps[order] * np.arange(7, 0, -1)))
+        assert holm(ps.tolist()) == pytest.approx(expected.tolist())
+
+
+def _random_table(rng, effect: float):
+    log = []
+    for i in range(120):
+        task = i // 4
+        hard = math.sin(task) > 0  # tasks differ in length and in chance of success
+        solved = rng.random() < (0.2 if hard else 0.8)
+        n = rng.poisson(3 + 4 * hard + (0 if solved else effect))
+        calls = [Call(name=rng.choice(["a", "b", "c"]), arguments={"k": j}, result="x") for j in range(n)]
+        log.append(episode(*calls, id=str(i), task=str(task), reward=float(solved)))
+    return tabulate(log)
+
+
+def test_contrasts_keep_their_level_within_tasks_and_find_what_was_planted():
+    """In 100 logs whose attempts at one task differ by chance alone, a within-task contrast is real in about 5 % at most, while the
+    plain ones see the hard tasks every time; a planted effect is found."""
+    rng = np.random.default_rng(4)
+    false_within, plain, found = 0, 0, 0
+    for _ in range(100):
+        table = _random_table(rng, 0.0)
+        rows = judge_contrasts(contrasts(table, table.reward == 0, table.reward == 1))
+        false_within += any(row.within_p < 0.05 for row in rows)
+        plain += any(row.real for row in rows)
+    assert false_within <= 12
+    assert plain > 80
+    for _ in range(20):
+        table = _random_table(rng, 4.0)
+        rows = judge_contrasts(contrasts(table, table.reward == 0, table.reward == 1))
+        (calls,) = [row for row in rows if row.contrast.name == "tool calls"]
+        found += calls.within_p < 0.05
+        assert calls.low < calls.contrast.difference < calls.high
+    assert found >= 18

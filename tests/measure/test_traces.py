@@ -1,0 +1,178 @@
+"""Shares with clusters, and contrasts, against closed forms, independent computations and their own promises."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from tests.traces.test_table import episode
+from trimtab.catalog import READINGS, TRACE_READINGS
+from trimtab.measure.declared import Declared
+from trimtab.measure.trace_contrasts import contrasts, difference, within_difference
+from trimtab.measure.trace_outcomes import outcomes
+from trimtab.measure.traces import trace_readings
+from trimtab.stats.shares import effective_trials, share_interval
+from trimtab.traces.episode import Call, Episode
+from trimtab.traces.reading import ReadReport
+from trimtab.traces.tabulate import tabulate
+
+
+def readings(episodes, **declared):
+    found = trace_readings(tabulate(episodes), ReadReport(), Declared(**declared))
+    return {(m.reading.key, m.reading.slice): m for m in found}
+
+
+def test_wilson_against_scipy():
+    for hits, n in ((0, 10), (3, 10), (10, 10), (500, 1000)):
+        expected = scipy.stats.binomtest(hits, n).proportion_ci(method="wilson")
+        assert share_interval(hits / n, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert all(math.isnan(v) for v in share_interval(0.5, 0))
+
+
+def test_the_interval_keeps_its_promise_where_calls_of_an_episode_are_alike():
+    """95 % intervals of 400 logs with correlated calls hold the true share about that often; naive ones do not."""
+    rng = np.random.default_rng(0)
+    held, naive = 0, 0
+    for _ in range(400):
+        calls = rng.integers(1, 12, 80)
+        failed = rng.binomial(calls, rng.beta(0.6, 1.4, 80))
+        n, k = calls.sum(), failed.sum()
+        trials = effective_trials(n, k, 80, failed @ failed, failed @ calls, calls @ calls)
+        low, high = share_interval(k / n, trials)
+        held += low <= 0.3 <= high
+        low, high = share_interval(k / n, n)
+        naive += low <= 0.3 <= high
+    assert 0.92 <= held / 400 <= 0.98
+    assert naive / 400 < 0.75
+
+
+def test_every_key_is_in_the_catalog_and_every_trace_key_is_emitted():
+    found = readings(
+        [
+            episode(Call(name="a", result="x"), id=str(i), task=str(i % 4), reward=float(i % 2), success=True)
+            for i in range(8)
+        ]
+    )
+    keys = {key for key, _ in found}
+    assert keys <= {*READINGS, *TRACE_READINGS}
+    assert set(TRACE_READINGS) <= keys
+
+
+def test_shares_of_a_small_log():
+    bad = Call(name="a", arguments=1, result="Error: no", error="Error: no")
+    log = [
+        episode(
+            Call(name="a", arguments=1, result="x"), bad, id="0", task="t", reward=1.0, stop_reason="length"
+        ),
+        episode(Call(name="b"), id="1", task="t", reward=1.0, stop_reason="stop"),
+        Episode(id="2", task="u", reward=0.0),
+        episode(bad, id="3", task="u", reward=1.0),
+    ]
+    found = readings(log, required_tools=["b", "c"])
+    expected = {
+        ("tools/failure_frac", "tool/a"): 2 / 3, ("tools/failure_frac", "tool/b"): 0.0, ("traces/truncated_frac", "all"): 0.5,
+        ("traces/no_call_frac", "all"): 0.25, ("traces/unanswered_frac", "all"): 0.25, ("traces/solved_frac", "all"): 0.75,
+        ("aggregate/zero_std_frac", "all"): 0.5, ("traces/reward_std", "all"): 0.5, ("traces/neglected", "all"): 1.0,
+        ("tools/share", "tool/a"): 0.75, ("tools/calls_per_episode", "tool/a"): 0.75,
+    }  # fmt: skip
+    assert {key: found[key].reading.value for key in expected} == pytest.approx(expected)
+    assert found["traces/neglected", "all"].text == "c never called"
+    assert found["traces/schema_error_frac", "all"].reading.status == "not observed"
+    assert (
+        found["traces/disagree_frac", "all"].reading.reason
+        == "needs episodes with both a reward and a success"
+    )
+    assert [e.episode for e in found["aggregate/zero_std_frac", "all"].evidence] == ["task t"]
+
+
+def test_reward_against_success():
+    pairs = [(1.0, True), (0.9, True), (0.0, True), (0.95, False), (0.2, False), (0.0, False), (None, True)]
+    found = readings([Episode(id=str(i), reward=r, success=s) for i, (r, s) in enumerate(pairs)])
+    one = found["traces/disagree_frac", "all"]
+    assert one.reading.value == pytest.approx(
+        2 / 6
+    )  # solved at 0, and not solved at 0.95, the median of the solved being 0.9
+    assert [e.episode for e in one.evidence] == ["2", "3"]
+
+
+def test_a_tool_that_was_abandoned():
+    def log(last):
+        return [
+            episode(
+                *([Call(name="old", result="")] if i < last else []), Call(name="new", result=""), id=str(i)
+            )
+            for i in range(40)
+        ]
+
+    found = readings(log(19), required_tools=["old"])["traces/neglected", "all"]
+    assert "abandoned: last called in episode 19 of 40" in found.text
+    assert readings(log(30), required_tools=["old"])["traces/neglected", "all"].reading.value == 0
+
+
+def test_difference_is_welch_where_every_task_is_one_episode():
+    rng = np.random.default_rng(1)
+    x = np.concatenate([rng.normal(1, 2, 40), rng.normal(0, 1, 25)])
+    a = np.arange(65) < 40
+    gap, se, groups = difference(x, a, np.arange(65))
+    population = math.sqrt(x[a].var() / 40 + x[~a].var() / 25)  # Welch's with 1/n variances
+    assert (gap, groups) == (pytest.approx(x[a].mean() - x[~a].mean()), 65)
+    assert se == pytest.approx(population * math.sqrt(65 / 64))
+
+
+def test_within_difference_is_least_squares_with_a_column_a_task():
+    rng = np.random.default_rng(2)
+    tasks = rng.integers(0, 15, 120)
+    a = rng.random(120) < 0.3 + 0.03 * tasks
+    x = 2.0 * tasks + 0.7 * a + rng.normal(0, 1, 120)
+    design = np.column_stack([a, tasks[:, None] == np.arange(15)]).astype(float)
+    slope = np.linalg.lstsq(design, x, rcond=None)[0]
+    found, se, mixed = within_difference(x, a, tasks)
+    assert found == pytest.approx(slope[0])
+    residual = x - design @ slope
+    bread = np.linalg.pinv(design.T @ design)
+    meat = sum(np.outer(s, s) for s in (design[tasks == t].T @ residual[tasks == t] for t in range(15)))
+    assert se == pytest.approx(math.sqrt((bread @ meat @ bread)[0, 0] * mixed / (mixed - 1)), rel=1e-6)
+
+
+def test_contrasts_ask_for_enough_and_drop_what_says_the_same_twice():
+    def log(n):
+        return tabulate(
+            [
+                episode(
+                    *[Call(name="a", result=str(j)) for j in range(1 + i % 3)], id=str(i), reward=float(i % 2)
+                )
+                for i in range(n)
+            ]
+        )
+
+    table = log(60)
+    found = contrasts(table, table.reward == 0, table.reward == 1)
+    assert [c.name for c in found] == [
+        "tool calls"
+    ]  # turns, tokens, ... do not vary; `calls a` is always yes
+    assert found[0].n_a == found[0].n_b == 30
+    small = log(18)
+    assert contrasts(small, small.reward == 0, small.reward == 1) == []
+
+
+def test_outcomes_by_stop_reason_tool_and_first_error():
+    log = [
+        episode(
+            Call(name="a", result="Error: x 1", error="Error: x 1"),
+            id=str(i),
+            reward=float(i == 0),
+            stop_reason="stop",
+        )
+        for i in range(3)
+    ]
+    log.append(Episode(id="3", reward=1.0))
+    table = tabulate(log)
+    rows = {(o.by, o.name): (o.episodes, round(o.solved, 3)) for o in outcomes(table, table.solved()[0])}
+    assert rows == {
+        ("stop reason", "stop"): (3, 0.333), ("stop reason", "(none given)"): (1, 1.0),
+        ("tool called", "a"): (3, 0.333), ("tool called", "(no call)"): (1, 1.0),
+        ("first error", "a: x #"): (3, 0.333), ("first error", "(no error)"): (1, 1.0),
+    }  # fmt: skip

@@ -1,0 +1,158 @@
+"""One small record of each format, in the shape its writer gives it (facts: docs/traces.md); invented content."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.traces.make import chat, steps, tau
+
+HERMES = 'I look.<tool_call>\n{"name": "search", "arguments": {"q": "x"}}\n</tool_call><|im_end|>\n<tool_response>\nError: none\n</tool_response>\n<|im_start|>assistant\nNothing there.'
+
+
+def _attribute(key: str, value: Any) -> dict[str, Any]:
+    kind = (
+        "intValue" if isinstance(value, int) else "doubleValue" if isinstance(value, float) else "stringValue"
+    )
+    if isinstance(value, list):
+        return {"key": key, "value": {"arrayValue": {"values": [{"stringValue": item} for item in value]}}}
+    return {"key": key, "value": {kind: str(value) if isinstance(value, int) else value}}
+
+
+def _span(start: int, end: int, attributes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    times = {"startTimeUnixNano": str(start * 10**9), "endTimeUnixNano": str(end * 10**9)}
+    return {
+        "traceId": "t1",
+        "spanId": str(start),
+        **times,
+        "attributes": [_attribute(k, v) for k, v in attributes.items()],
+        **more,
+    }
+
+
+def otlp() -> dict[str, Any]:
+    said = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "I look."}]}])
+    asked = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "Where?"}]}])
+    spans = [
+        _span(3, 5, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search", "gen_ai.tool.call.arguments": '{"q": "x"}', "gen_ai.tool.call.result": "r"}, status={"code": 2, "message": "timeout"}),
+        _span(1, 2, {"gen_ai.operation.name": "chat", "gen_ai.input.messages": asked, "gen_ai.output.messages": said, "gen_ai.usage.output_tokens": 7, "gen_ai.request.model": "m", "gen_ai.response.finish_reasons": ["stop"]}),
+        _span(6, 7, {"gen_ai.evaluation.name": "judge", "gen_ai.evaluation.score.value": 0.5}),
+    ]  # fmt: skip
+    return {"resourceSpans": [{"resource": {}, "scopeSpans": [{"spans": spans}]}]}
+
+
+def openinference() -> dict[str, Any]:
+    spans = [
+        _span(1, 2, {"openinference.span.kind": "LLM", "session.id": "s1", "input.value": "Where?", "output.value": "I look.", "llm.token_count.completion": 3}),
+        _span(2, 3, {"openinference.span.kind": "TOOL", "session.id": "s1", "tool.name": "search", "input.value": "x", "output.value": "Error: no"}),
+    ]  # fmt: skip
+    return {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
+
+
+def inspect() -> dict[str, Any]:
+    call = {"id": "c", "function": "search", "arguments": {"q": "x"}, "type": "function"}
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "Where?"}]},
+        {"role": "assistant", "content": "I look.", "tool_calls": [call]},
+        {
+            "role": "tool",
+            "tool_call_id": "c",
+            "function": "search",
+            "content": "",
+            "error": {"type": "timeout", "message": "5 s"},
+        },
+    ]
+    sample = {
+        "id": 1,
+        "epoch": 2,
+        "messages": messages,
+        "scores": {"match": {"value": "C"}, "grade": {"value": 0.3}},
+        "total_time": 4.0,
+    }
+    return {
+        "version": 2,
+        "status": "success",
+        "eval": {"model": "m"},
+        "samples": [sample, {**sample, "epoch": 3, "limit": {"type": "message", "limit": 9}}],
+    }
+
+
+def swe() -> dict[str, Any]:
+    history = [
+        {"role": "system", "content": "You fix."},
+        {"role": "user", "content": "demo", "is_demo": True},
+        {"role": "user", "content": "Issue."},
+    ]
+    steps = [
+        {
+            "action": "open a.py\n",
+            "observation": "text",
+            "thought": "Look first.",
+            "response": "…",
+            "execution_time": 0.5,
+        },
+        {"action": "", "observation": "", "thought": "Hm.", "response": "Hm."},
+    ]
+    info = {"exit_status": "submitted", "model_stats": {"instance_cost": 0.1, "tokens_received": 9}}
+    return {"trajectory": steps, "history": history, "info": info, "environment": "e"}
+
+
+def verifiers() -> dict[str, Any]:
+    completion = chat()[1:]
+    completion[0]["tool_calls"] = [json.dumps(completion[0]["tool_calls"][0])]
+    return {
+        "example_id": 4, "task": "env", "prompt": chat()[:1], "completion": completion, "reward": 0.5, "metrics": {"format": 1.0}, "answer": "x",
+        "is_completed": True, "is_truncated": True, "stop_condition": "max_turns_reached", "tool_defs": [{"name": "search"}],
+    }  # fmt: skip
+
+
+def prime() -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "step": 3,
+        "env_name": "e",
+        "token_ids": [1, 2, 3],
+        "loss_mask": [0, 1, 1],
+        "advantages": [0.0, 0.5, 0.5],
+        "inference_logprobs": [0.0, -0.5, None],
+    }
+
+
+def verl() -> dict[str, Any]:
+    return {
+        "input": "user\nWhere?",
+        "output": HERMES,
+        "gts": "x",
+        "score": 0.25,
+        "step": 7,
+        "acc": True,
+        "format": 1.0,
+    }
+
+
+def trl() -> dict[str, Any]:
+    return {
+        "step": 5,
+        "prompt": "Where?",
+        "completion": HERMES,
+        "format_reward": 0.5,
+        "answer_reward": 1.0,
+        "advantage": -0.1,
+    }
+
+
+def own() -> dict[str, Any]:
+    call = {"name": "search", "arguments": {"q": "x"}, "result": "found"}
+    return {
+        "trimtab": 1,
+        "id": "o",
+        "turns": [{"role": "user", "content": "?"}, {"role": "assistant", "calls": [call]}],
+        "reward": 1.0,
+    }
+
+
+RECORDS: dict[str, list[Any]] = {
+    "trimtab": [own()], "steps": steps("s"), "tau": [tau(1, 2, 1.0, chat())], "otlp": [otlp(), openinference()], "inspect": [inspect()],
+    "swe-agent": [swe()], "verifiers": [verifiers()], "prime-rl": [prime()], "verl": [verl()], "trl": [trl()],
+    "messages": [{"id": "m", "messages": chat(), "reward": 1.0}],
+}  # fmt: skip

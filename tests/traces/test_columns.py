@@ -1,0 +1,225 @@
+"""The columnar engine makes the table the readers make, of clean logs and of every kind of dirt."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.traces.make import steps, write_lines
+from trimtab.traces import columns
+from trimtab.traces.columns import tabulate_steps
+from trimtab.traces.read import iter_episodes
+from trimtab.traces.reading import ReadReport
+from trimtab.traces.table import COUNTS, TraceTable
+from trimtab.traces.tabulate import tabulate
+
+ERRORS = ["TimeoutError: 5 s", "HTTP 503", "Error: no row 7", "unknown tool x", "ValueError: bad", ""]
+
+
+def both(path: Path) -> tuple[TraceTable, TraceTable, ReadReport, ReadReport]:
+    by_record, by_column = ReadReport(), ReadReport()
+    plain = tabulate(iter_episodes([path], by_record, "steps"))
+    return plain, tabulate_steps([str(path)], by_column), by_record, by_column
+
+
+def same(path: Path) -> TraceTable:
+    plain, table, by_record, by_column = both(path)
+    assert table.ids == plain.ids
+    for name in COUNTS:
+        assert table.counts[name].tolist() == plain.counts[name].tolist(), name
+    for name in ("reward", "tokens", "duration_s", "success", "truncated"):
+        np.testing.assert_allclose(
+            getattr(table, name), getattr(plain, name), rtol=1e-6, atol=1e-6, err_msg=name
+        )
+    for codes, names in (("task", "tasks"), ("stop", "stops"), ("first_error", "first_errors")):
+        found = [[*getattr(t, names), None][code] for t in (table, plain) for code in getattr(t, codes)]
+        assert found[: len(plain.ids)] == found[len(plain.ids) :], codes
+    assert set(table.tools) == set(plain.tools)
+    for name, row in plain.tools.items():
+        other = table.tools[name]
+        for field in (
+            "calls",
+            "failed",
+            "faults",
+            "kinds",
+            "episodes",
+            "timed",
+            "first",
+            "last",
+            "sum_ff",
+            "sum_fc",
+            "sum_cc",
+        ):
+            assert getattr(other, field) == getattr(row, field), (name, field)
+        np.testing.assert_allclose([other.p50, other.p95, other.p99], [row.p50, row.p95, row.p99], rtol=1e-4)
+        mine, theirs = table.tool_names.index(name), plain.tool_names.index(name)
+        assert (table.used[:, mine] == plain.used[:, theirs]).all()
+        assert (table.erred[:, mine] == plain.erred[:, theirs]).all()
+    assert table.nan_rewards == plain.nan_rewards
+    assert by_column.num_malformed == by_record.num_malformed
+    assert sorted(by_column.problems) == sorted(by_record.problems)
+    assert by_column.notes == {k: v for k, v in by_record.notes.items() if k.startswith("steps")}
+    assert by_column.num_lines == by_record.num_lines
+    assert set(table.evidence) == set(plain.evidence)
+    for what, places in table.evidence.items():
+        if what != "loop_calls":  # each engine takes its own first five where there are more
+            known = {(e.episode, e.step) for e in plain.evidence[what]}
+            assert len(places) == len(plain.evidence[what])
+            if len(places) < 5:
+                assert {(e.episode, e.step) for e in places} == known, what
+    return table
+
+
+def random_log(rng: random.Random, episodes: int, dirt: float) -> list[dict[str, Any]]:
+    """Interleaved episodes with parallel calls, orphans, repeats, loops, parse errors and missing fields."""
+    open_now: list[list[dict[str, Any]]] = []
+    for number in range(episodes):
+        rows: list[dict[str, Any]] = []
+        for _ in range(rng.randint(0, 12)):
+            kind = rng.choice(
+                [
+                    "tool_call",
+                    "tool_call",
+                    "tool_result",
+                    "tool_result",
+                    "assistant_message",
+                    "user_message",
+                    "tool_parse_error",
+                    "other",
+                ]
+            )
+            row: dict[str, Any] = {
+                "type": kind,
+                "tool": rng.choice(["a", "b", "c", None, ""]) if "tool" in kind else None,
+            }
+            if kind == "tool_call":
+                row["args"] = rng.choice([{"q": 1}, {"q": 2}, None, "text", [1, 2]])
+            if kind == "tool_result":
+                row |= {
+                    "result": rng.choice(["r", "s", "Error: in text 5", {"x": 1}, None]),
+                    "error": rng.choice([None, None, *ERRORS]),
+                }
+            if "message" in kind:
+                row["content"] = rng.choice(["hello", "", " ", None])
+            rows.append(row)
+        if rng.random() < 0.2:
+            pair = [
+                {"type": "tool_call", "tool": "l", "args": {"z": 1}},
+                {"type": "tool_result", "tool": "l", "result": "same"},
+            ]
+            rows += [dict(row) for _ in range(rng.randint(2, 5)) for row in pair]
+        if rng.random() < 0.8:
+            end = {
+                "type": "episode_end",
+                "reward": rng.choice([0, 1, 0.5, None]),
+                "success": rng.choice([True, False, None]),
+                "total_tokens": rng.choice([None, 50]),
+            }
+            rows.append(
+                end
+                | {
+                    "metadata": rng.choice(
+                        [
+                            {},
+                            {"task_id": f"t{number % 7}", "stop_reason": rng.choice(["stop", "max_steps"])},
+                            None,
+                        ]
+                    )
+                }
+            )
+        loose = rng.random() < dirt
+        for i, row in enumerate(rows):
+            row |= {
+                "episode_id": f"e{number}",
+                "step": None if loose and rng.random() < 0.3 else i,
+                "timestamp": 1e9 + number + 0.25 * i,
+            }
+            row["tokens"] = rng.choice([None, 7, 20])
+        if rng.random() < dirt and rows:
+            rows += [dict(rng.choice(rows)) for _ in range(2)]
+            rng.shuffle(rows)
+        open_now.append(rows)
+    mixed = []
+    while open_now := [rows for rows in open_now if rows]:
+        mixed.append(rng.choice(open_now[:4]).pop(0))
+    return mixed
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_logs_give_the_same_table(tmp_path, seed, monkeypatch):
+    monkeypatch.setattr(columns, "PART_ROWS", 97)
+    rng = random.Random(seed)
+    same(write_lines(tmp_path / "log.jsonl", random_log(rng, 60, 0.0 if seed < 3 else 0.3)))
+
+
+def test_dirty_lines_are_located_the_same_and_surrogates_are_read_after_all(tmp_path):
+    good = [json.dumps(row).encode() for name in "abc" for row in steps(name)]
+    bad = [
+        b"{oops",
+        b"[1]",
+        b'"x"',
+        b"null",
+        b'{"type": "tool_call"}',
+        b'{"episode_id": "z"}',
+        b"\xff\xfe",
+        b'{"episode_id": "a", "ty',
+    ]
+    surrogate = b'{"episode_id": "a", "type": "tool_call", "tool": "search", "args": "\\ud800", "step": 99, "timestamp": 1099.0}'
+    lines = [line for pair in zip(good, [*bad, surrogate, *[b"", b"  "] * 20], strict=False) for line in pair]
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    table = same(path)
+    assert table.counts["calls"][0] == 3
+
+
+def test_times_as_text_and_milliseconds(tmp_path):
+    for convert in (
+        lambda s: f"2024-05-01T00:00:{s:06.3f}Z",
+        lambda s: f"2024-05-01 00:00:{s:06.3f}",
+        lambda s: 1.7e12 + 1000 * s,
+    ):
+        rows = [row | {"timestamp": convert(row["timestamp"] - 1000)} for row in steps("a")]
+        table = same(write_lines(tmp_path / "log.jsonl", rows))
+        assert table.tools["search"].p50 == pytest.approx(0.5, abs=1e-3)
+
+
+def test_a_gzip_file_nan_rewards_and_numbers_as_text(tmp_path):
+    rows = (
+        steps("a", reward=float("nan"))
+        + steps("b")
+        + [{"episode_id": 7, "type": "tool_call", "tool": "x", "step": "0", "tokens": "12"}]
+    )
+    path = tmp_path / "log.jsonl.gz"
+    path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    table = same(path)
+    assert table.nan_rewards == 1
+    assert table.ids == ["a", "b", "7"]
+
+
+def test_an_episode_that_never_says_step_0_nor_ends(tmp_path):
+    same(
+        write_lines(
+            tmp_path / "log.jsonl",
+            [{"episode_id": "late", "type": "tool_call", "tool": "a", "step": 5}, *steps("b")],
+        )
+    )
+
+
+def test_empty_and_one_line(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text("")
+    assert tabulate_steps([str(path)], ReadReport()).num_episodes == 0
+    same(write_lines(path, steps("a")[:1]))
+
+
+def test_many_tools_are_gathered(tmp_path):
+    rows = [{"episode_id": "e", "type": "tool_call", "tool": f"t{i}", "step": i} for i in range(80)]
+    plain, table, _, _ = both(write_lines(tmp_path / "log.jsonl", rows))
+    assert set(table.tools) == set(plain.tools)
+    assert table.tools["(other)"].calls == plain.tools["(other)"].calls == 16

@@ -1,0 +1,198 @@
+"""Training data off logs: what a row holds, what is left out and counted, and that both file formats read back whole."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+
+import pytest
+from datasets import Dataset
+
+from tests.report.test_trace_diagnosis import run
+from tests.traces.make import chat, write_lines
+from tests.traces.test_messages import TAU
+from trimtab.errors import TraceError
+from trimtab.traces.export import export
+from trimtab.traces.export.similar import without_copies
+from trimtab.traces.read import read_episodes
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "search",
+            "description": "look",
+            "parameters": {"type": "object", "properties": {"q": {"type": "string"}}},
+        },
+    }
+]
+
+
+def attempt(task: int, trial: int, reward: float, **more):
+    """Attempts at one task share their question; their calls and answers differ."""
+    words = " ".join(f"{name}{task}x{trial}" for name in ("alpha", "beta", "gamma", "delta", "eta", "zeta"))
+    messages = chat(arguments=json.dumps({"q": f"{task}-{trial}"}), result=more.pop("result", f"row {trial}"))
+    messages[0]["content"] = f"Question {task}?"
+    messages[-1]["content"] = f"{words} {'right' if reward else 'wrong'}"
+    return {
+        "id": f"{task}/{trial}",
+        "task_id": task,
+        "reward": reward,
+        "messages": messages,
+        "tools": TOOLS,
+        **more,
+    }
+
+
+def log(tmp_path, rows):
+    return [write_lines(tmp_path / "log.jsonl", rows)]
+
+
+def four_by_three(tmp_path):
+    return log(
+        tmp_path, [attempt(task, trial, float(trial < task)) for task in range(4) for trial in range(3)]
+    )
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+@pytest.mark.parametrize("kind", ["sft", "dpo", "kto", "grpo"])
+def test_a_file_reads_back_as_it_was_made(tmp_path, kind, suffix):
+    output = tmp_path / f"out.{suffix}"
+    made = export(four_by_three(tmp_path), kind, output)
+    load = Dataset.from_parquet if suffix == "parquet" else Dataset.from_json
+    rows = load(str(output), cache_dir=str(tmp_path / "cache")).to_list()
+    assert rows == made.rows
+    assert rows[0]["tools"] == TOOLS
+    assert made.card["sha256"] == sha256(output.read_bytes()).hexdigest()
+    assert json.loads((tmp_path / f"out.{suffix}.card.json").read_text()) == json.loads(json.dumps(made.card))
+    assert (tmp_path / f"out.{suffix}.card.md").read_text().startswith("# Data card")
+
+
+def test_pairs_are_of_one_task_and_differ_in_outcome(tmp_path):
+    made = export(four_by_three(tmp_path), "dpo", tmp_path / "o.jsonl")
+    assert [row["task"] for row in made.rows] == ["1", "1", "2", "2"]  # tasks 0 and 3 have equal rewards
+    for row in made.rows:
+        task, good = row["chosen_episode"].split("/")
+        assert row["rejected_episode"].split("/")[0] == task
+        assert int(good) < int(task) <= int(row["rejected_episode"].split("/")[1])
+        assert row["prompt"] == [{"role": "user", "content": f"Question {task}?"}]
+        assert [m["role"] for m in row["chosen"]] == ["assistant", "tool", "assistant"]
+        call = row["chosen"][0]["tool_calls"][0]
+        assert call == {
+            "type": "function",
+            "function": {"name": "search", "arguments": {"q": f"{task}-{good}"}},
+        }
+    assert made.card["left_out"] == {
+        "episode of a task whose attempts cannot be paired (one attempt, equal scores or other tools)": 6
+    }
+    assert made.card["balance"]["pairs with the same prompt, word for word"] == 4
+
+
+def test_a_common_beginning_belongs_to_the_prompt(tmp_path):
+    good, bad = attempt(1, 0, 1.0), attempt(1, 1, 0.0)
+    for row in (good, bad):
+        row["messages"][1:3] = chat()[1:3]
+    made = export(log(tmp_path, [good, bad]), "dpo", tmp_path / "o.jsonl")
+    (row,) = made.rows
+    assert [m["role"] for m in row["prompt"]] == ["user", "assistant", "tool"]
+    assert [m["role"] for m in row["chosen"]] == [m["role"] for m in row["rejected"]] == ["assistant"]
+
+
+def test_attempts_with_other_tools_are_no_pair(tmp_path):
+    rows = [attempt(1, 0, 1.0), attempt(1, 1, 0.0, tools=[]), attempt(2, 0, 1.0), attempt(2, 1, 0.0)]
+    made = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl")
+    assert [row["task"] for row in made.rows] == ["2"]
+
+
+def test_pairs_spread_over_attempts_and_match_sizes_on_request(tmp_path):
+    rows = [attempt(1, i, float(i < 3)) for i in range(6)]
+    for i, row in enumerate(rows):
+        row["messages"][-1]["content"] += " word" * 40 * (i % 3)
+    made = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", per_task=3, match_length=True)
+    assert sorted((r["chosen_episode"], r["rejected_episode"]) for r in made.rows) == [
+        ("1/0", "1/3"),
+        ("1/1", "1/4"),
+        ("1/2", "1/5"),
+    ]
+    assert made.card["left_out"]["pair beyond the limit a task"] == 6
+
+
+def test_near_duplicates_go(tmp_path):
+    rows = [attempt(1, 0, 1.0), attempt(1, 1, 0.0), {**attempt(1, 0, 1.0), "id": "again"}]
+    rows[2]["messages"][2]["content"] = "another result"
+    made = export(log(tmp_path, rows), "kto", tmp_path / "o.jsonl")
+    assert [(row["episode"], row["label"]) for row in made.rows] == [("1/0", True), ("1/1", False)]
+    assert made.card["left_out"] == {"near-duplicate of another episode of its task and outcome": 1}
+    assert without_copies([]) == ([], 0)
+
+
+def test_a_failure_that_was_a_tools_is_left_out_unless_asked_for(tmp_path):
+    rows = [
+        attempt(1, 0, 1.0, result="HTTP 503"),
+        attempt(1, 1, 0.0, result="Error: HTTP 503"),
+        attempt(1, 2, 0.0),
+    ]
+    made = export(log(tmp_path, rows), "kto", tmp_path / "o.jsonl")
+    assert [row["episode"] for row in made.rows] == ["1/0", "1/2"]
+    assert made.card["left_out"] == {"episode that failed after a fault of a tool": 1}
+    kept = export(log(tmp_path, rows), "kto", tmp_path / "o.jsonl", keep_tool_faults=True)
+    assert len(kept.rows) == 3
+
+
+def test_what_a_template_cannot_write_is_counted(tmp_path):
+    broken = attempt(1, 0, 1.0)
+    broken["messages"][1]["tool_calls"][0]["function"]["arguments"] = "{"
+    rows = [
+        broken,
+        attempt(2, 0, 1.0),
+        {**attempt(3, 0, 1.0), "messages": [{"role": "user", "content": "?"}]},
+        {**attempt(4, 0, 1.0), "messages": chat()[1:]},
+    ]
+    made = export(log(tmp_path, rows), "sft", tmp_path / "o.jsonl")
+    assert [row["episode"] for row in made.rows] == ["2/0"]
+    assert sorted(made.card["left_out"].values()) == [1, 1, 1]
+
+
+def test_long_results_are_whole_and_schemas_of_other_tools_are_not_mixed_in(tmp_path):
+    rows = [attempt(1, 0, 1.0, result="x" * 300_000), attempt(2, 0, 1.0)]
+    rows[1]["messages"][1]["tool_calls"][0]["function"]["arguments"] = '{"other": [1, {"a": null}]}'
+    output = tmp_path / "o.parquet"
+    export(log(tmp_path, rows), "sft", output)
+    first, second = Dataset.from_parquet(str(output), cache_dir=str(tmp_path / "c")).to_list()
+    assert len(first["messages"][2]["content"]) == 300_000
+    assert second["messages"][1]["tool_calls"][0]["function"]["arguments"] == {"other": [1, {"a": None}]}
+
+
+def test_graded_rewards_are_ranked_for_pairs_and_need_a_bound_elsewhere(tmp_path):
+    paths = log(tmp_path, [attempt(1, 0, 0.9), attempt(1, 1, 0.2)])
+    (row,) = export(paths, "dpo", tmp_path / "o.jsonl").rows
+    assert (row["chosen_episode"], row["rejected_episode"]) == ("1/0", "1/1")
+    with pytest.raises(
+        TraceError, match=r"no kto row can be made of 2 episodes: 2 x episode without a reward"
+    ):
+        export(paths, "kto", tmp_path / "k.jsonl")
+    assert len(export(paths, "kto", tmp_path / "k.jsonl", solved_at=0.5).rows) == 2
+
+
+def test_misuse_is_one_line(tmp_path):
+    paths = four_by_three(tmp_path)
+    for kind, output, why in (
+        ("rft", "o.jsonl", "unknown kind"),
+        ("sft", "o.csv", "neither .parquet nor .jsonl"),
+        ("sft", "no/o.jsonl", "cannot be written"),
+    ):
+        with pytest.raises(TraceError, match=why):
+            export(paths, kind, tmp_path / output)
+
+
+@pytest.mark.skipif(not TAU.exists(), reason="the shared data is not here: ../shared/data/tau-bench")
+def test_pairs_of_tau_bench(tmp_path):
+    code, text = run("export", TAU, "--to", "dpo", "-o", tmp_path / "pairs.parquet")
+    assert code == 0
+    assert "rows: 88" in text
+    rows = Dataset.from_parquet(str(tmp_path / "pairs.parquet"), cache_dir=str(tmp_path / "c")).to_list()
+    rewards = {e.id: (e.task, e.reward) for e in read_episodes([TAU])[0]}
+    assert len({row["task"] for row in rows}) == 26
+    for row in rows:
+        assert rewards[row["chosen_episode"]] == (row["task"], 1.0)
+        assert rewards[row["rejected_episode"]] == (row["task"], 0.0)

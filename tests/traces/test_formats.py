@@ -1,0 +1,214 @@
+"""Every format: told by content, read to the same kind of episode, and no mutation of a record stops its reader."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.report.test_trace_diagnosis import run
+from tests.traces import samples
+from tests.traces.make import write_lines
+from trimtab.errors import TraceError
+from trimtab.traces.export.samples import sample_of
+from trimtab.traces.facts import facts_of
+from trimtab.traces.formats import FORMATS
+from trimtab.traces.own import dump_episode
+from trimtab.traces.read import read_episodes
+from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.tagged import tagged_turns
+
+ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    1.5,
+    float("nan"),
+    10**30,
+    "",
+    "x",
+    "[{",
+    [],
+    {},
+    [[]],
+    [None],
+    {"a": {}},
+    "\ud800",
+]
+
+
+def _read(tmp_path, *records):
+    found, report = read_episodes([write_lines(tmp_path / "log.jsonl", records)])
+    assert report.num_malformed == 0
+    return found
+
+
+@pytest.mark.parametrize("name", samples.RECORDS)
+def test_each_format_is_told_by_its_content_and_goes_through_the_commands(tmp_path, name):
+    path = write_lines(tmp_path / "log.data", samples.RECORDS[name])
+    found, report = read_episodes([path])
+    assert report.formats == {str(path): name}
+    assert found
+    assert run("show", path)[0] == 0
+    assert run("convert", path, "-o", tmp_path / "own.jsonl")[0] == 0
+    again, _ = read_episodes([tmp_path / "own.jsonl"])
+    assert [dump_episode(e) for e in again] == [dump_episode(e) for e in found]
+    code, text = run("diagnose", path)
+    assert code == 2  # too few to judge
+    assert "NOT JUDGED YET" in text
+
+
+def test_spans(tmp_path):
+    found, other = _read(tmp_path, samples.otlp(), samples.openinference())
+    assert (found.id, found.reward, found.tokens, found.model, found.stop_reason, found.duration_s) == (
+        "t1",
+        0.5,
+        7,
+        "m",
+        "stop",
+        6.0,
+    )
+    assert [(t.role, t.content) for t in found.turns] == [("user", "Where?"), ("assistant", "I look.")]
+    (call,) = found.calls
+    assert (call.name, call.arguments, call.result, call.error, call.latency_s) == (
+        "search",
+        {"q": "x"},
+        "r",
+        "timeout",
+        2.0,
+    )
+    assert (other.id, other.calls[0].arguments, other.calls[0].error, other.tokens) == (
+        "s1",
+        "x",
+        "Error: no",
+        3,
+    )
+
+
+def test_inspect(tmp_path):
+    first, second = _read(tmp_path, samples.inspect())
+    assert (first.id, first.task, first.reward, first.reward_parts, first.model) == (
+        "1/2",
+        "1",
+        1.0,
+        {"match": 1.0, "grade": 0.3},
+        "m",
+    )
+    assert (first.calls[0].name, first.calls[0].error, first.calls[0].error_from) == ("search", "5 s", "log")
+    assert (first.stop_reason, second.stop_reason) == (None, "max_turns")
+
+
+def test_swe_agent(tmp_path):
+    path = tmp_path / "repo__1.traj"
+    path.write_text(json.dumps(samples.swe(), indent=1))
+    (found,), _ = read_episodes([path])
+    assert (found.id, found.stop_reason, found.cost, found.tokens) == ("repo__1", "submitted", 0.1, 9)
+    assert [(t.role, t.content) for t in found.turns] == [
+        ("system", "You fix."),
+        ("user", "Issue."),
+        ("assistant", "Look first."),
+        ("assistant", "Hm."),
+    ]
+    assert [(c.name, c.arguments, c.result, c.latency_s) for c in found.calls] == [
+        ("open", {"command": "open a.py"}, "text", 0.5)
+    ]
+
+
+def test_verifiers_and_verl(tmp_path):
+    (found,) = _read(tmp_path, samples.verifiers())
+    assert (found.task, found.reward, found.reward_parts, found.stop_reason) == (
+        "4",
+        0.5,
+        {"format": 1.0},
+        "truncated",
+    )
+    assert (found.calls[0].name, found.calls[0].result, found.tools) == (
+        "search",
+        "found",
+        [{"name": "search"}],
+    )
+    first, second = _read(tmp_path, samples.verl(), samples.verl() | {"score": 1})
+    assert (first.reward, first.success, first.step, first.reward_parts) == (0.25, True, 7, {"format": 1.0})
+    assert first.task == second.task
+    assert [(c.name, c.error) for c in first.calls] == [("search", "Error: none")]
+    assert first.turns[-1].content == "Nothing there."
+
+
+def test_trl_completions_in_parquet(tmp_path):
+    path = tmp_path / "completions_00005.parquet"
+    row = "select 5 as step, 'Where?' as prompt, 'There.' as completion, 0.5::double as a, 1.0::double as b, -0.1::double as advantage"
+    with duckdb.connect() as con:
+        con.execute(f"copy ({row} union all {row}) to '{path}' (format parquet)")
+    found, report = read_episodes([path])
+    assert report.formats == {str(path): "trl"}
+    assert [(e.reward, e.reward_parts, e.step) for e in found] == [(1.5, {"a": 0.5, "b": 1.0}, 5)] * 2
+    assert found[0].group == found[1].group
+    path.write_bytes(b"PAR1garbage")
+    with pytest.raises(TraceError, match="cannot be read as Parquet"):
+        read_episodes([path])
+
+
+def test_prime_rl_keeps_ids_logprobs_and_mask(tmp_path):
+    (found,) = _read(tmp_path, samples.prime())
+    (turn,) = found.turns
+    assert (turn.token_ids, turn.mask, found.step, found.tokens) == ([1, 2, 3], [0, 1, 1], 3, 3)
+    assert turn.logprobs[:2] == [0.0, -0.5]
+    assert turn.logprobs[2] != turn.logprobs[2]  # what was null is NaN, not a shorter list
+    assert found.extra["advantage"] == 0.5
+
+
+def test_tagged_text_with_broken_and_parallel_calls():
+    two = '<tool_call>{"name": "a"}</tool_call><tool_call>{oops</tool_call><tool_response>1</tool_response><tool_response>2</tool_response>'
+    turns = tagged_turns(two + '<tool_response>3</tool_response><tool_call>{"name": "b"}')
+    calls = [call for turn in turns for call in turn.calls]
+    assert [(c.name, c.result, c.error_from) for c in calls] == [
+        ("a", "1", ""),
+        ("", "2", "parse"),
+        ("b", None, ""),
+    ]
+    assert [turn.role for turn in turns] == ["assistant", "tool", "assistant"]
+    assert tagged_turns("")[0].content == ""
+
+
+def _paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [at] + [path for key, item in items for path in _paths(item, (*at, key))]
+
+
+def _mutated(rng: random.Random, record: Any) -> Any:
+    record = copy.deepcopy(record)
+    for _ in range(rng.randint(1, 3)):
+        path = rng.choice(_paths(record)[1:] or [()])
+        place = record
+        for key in path[:-1]:
+            place = place[key]
+        if not path:
+            return rng.choice(ODD)
+        if rng.random() < 0.25 and isinstance(place, dict):
+            del place[path[-1]]
+        else:
+            place[path[-1]] = copy.deepcopy(rng.choice(ODD))
+    return record
+
+
+@pytest.mark.parametrize("name", samples.RECORDS)
+def test_no_mutation_of_a_record_stops_its_reader(name):
+    """1,000 records a format, 11,000 in all: read, counted, written, judged and sampled without an exception of ours or Python's."""
+    rng = random.Random(name)
+    for turn in range(1_000):
+        chosen = [_mutated(rng, record) if rng.random() < 0.7 else record for record in samples.RECORDS[name]]
+        report = ReadReport()
+        records = [Record("f", i, value) for i, value in enumerate(chosen, 1)]
+        try:
+            for episode in FORMATS[name].read({})(records, report):
+                dump_episode(episode)
+                facts_of(episode)
+                sample_of(episode, 1.0)
+        except TraceError:
+            assert name == "trimtab"  # a version of the format we do not know
+        except Exception as error:
+            raise AssertionError(f"{name} {turn}: {json.dumps(chosen)[:1000]}") from error

@@ -1,0 +1,219 @@
+"""Files as they really are: compressed, cut off, in the wrong encoding, half JSON. Nothing stops the lines that are right."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+
+import pyarrow
+import pytest
+
+from tests.traces.make import chat, write_lines
+from trimtab.errors import TraceError
+from trimtab.traces.files import find_files
+from trimtab.traces.json_records import iter_records
+from trimtab.traces.lines import iter_lines
+from trimtab.traces.read import read_episodes
+from trimtab.traces.reading import MAX_KEPT, ReadReport
+
+ROW = json.dumps({"id": "good", "messages": chat()}).encode()
+
+
+def _read(path, **options):
+    found, report = read_episodes([path], **options)
+    return [e.id for e in found], report
+
+
+def _rows(count: int) -> list[dict]:
+    return [{"id": f"e{i}", "messages": chat()} for i in range(count)]
+
+
+BAD = {
+    "not json": (b"{oops", "not JSON: Expecting property name"),
+    "not utf-8": (b'{"id": "\xff"}', "not UTF-8 at byte 8"),
+    "nul bytes": (b"\0\0\0\0", "not JSON"),
+    "an array": (b"[1, 2]", "a JSON list where an object should be"),
+    "a string": (b'"text"', "a JSON str"),
+    "null": (b"null", "a JSON NoneType"),
+    "nested too deep": (b"[" * 100_000, ""),
+    "a huge integer": (b'{"id": ' + b"9" * 5_000 + b"}", "not JSON we read"),
+    "no messages": (b'{"id": 1}', "no messages"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_bad_line_is_located_and_its_neighbours_are_read(tmp_path, bad):
+    line, reason = BAD[bad]
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(ROW + b"\n" + line + b"\n\n" + ROW.replace(b"good", b"last") + b"\n")
+    ids, report = _read(path)
+    assert ids == ["good", "last"]
+    assert report.num_malformed == 1
+    assert report.num_lines == 3
+    (problem,) = report.problems
+    assert (problem.file, problem.line) == (str(path), 2)
+    assert reason in problem.reason
+    with pytest.raises(TraceError, match=r"log\.jsonl:2: .*without --strict"):
+        _read(path, strict=True)
+
+
+def test_a_bad_first_line_does_not_make_it_another_format(tmp_path):
+    path = tmp_path / "log.jsonl"
+    for bad in (b"[1]", b"{", b"garbage", b'{"id": "cut'):
+        path.write_bytes(bad + b"\n" + ROW + b"\n")
+        ids, report = _read(path)
+        assert (ids, report.num_malformed) == (["good"], 1), bad
+
+
+def test_a_cut_last_line_says_so(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(ROW + b"\n" + ROW[:40])
+    ids, report = _read(path)
+    assert ids == ["good"]
+    assert report.problems[0].reason.startswith("cut off at the end of the file; not JSON")
+
+
+def test_all_malformed_lines_are_counted_and_the_first_hundred_kept(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(ROW + b"\n" + b"x\n" * 250)
+    _, report = _read(path)
+    assert report.num_malformed == 250
+    assert len(report.problems) == MAX_KEPT == 100
+
+
+def test_byte_order_mark_blank_lines_and_windows_ends(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + ROW + b"\r\n\r\n  \n" + ROW.replace(b"good", b"two") + b"\r\n")
+    ids, report = _read(path)
+    assert ids == ["good", "two"]
+    assert report.num_malformed == 0
+    assert report.notes == {"byte-order mark removed": 1}
+    path.write_text(ROW.decode(), encoding="utf-16")
+    with pytest.raises(TraceError, match="UTF-16; convert it first"):
+        _read(path)
+
+
+def test_nan_and_lone_surrogates_are_read(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"id": "a\\ud800", "reward": NaN, "messages": [{"role": "user", "content": "x"}]}\n')
+    (found,), report = read_episodes([path])
+    assert found.id == "a\ud800"
+    assert found.reward != found.reward
+    assert report.num_malformed == 0
+
+
+def test_a_line_over_the_limit_is_passed_over_and_one_of_100_mb_read(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b"a" * 5_000_000 + b"\n" + b"b" * 10 + b"\n" + b"c" * 5_000_000)
+    report = ReadReport()
+    assert [line[:2] for line in iter_lines(str(path), report, max_bytes=1_000)] == [(2, b"b" * 10)]
+    assert [(p.line, p.reason) for p in report.problems] == [
+        (1, "line longer than 1,000 bytes"),
+        (3, "line longer than 1,000 bytes"),
+    ]
+    huge = json.dumps({"id": "huge", "messages": [{"role": "user", "content": "x" * 100_000_000}]}).encode()
+    path.write_bytes(ROW + b"\n" + huge + b"\n")
+    (_, found), report = read_episodes([path])
+    assert len(found.turns[0].content) == 100_000_000
+    assert report.num_malformed == 0
+
+
+@pytest.mark.parametrize("kind", ["gz", "zst"])
+def test_compression_is_told_by_content(tmp_path, kind):
+    data = ROW + b"\n"
+    packed = gzip.compress(data) if kind == "gz" else pyarrow.compress(data * 2000, "zstd", asbytes=True)
+    path = tmp_path / "log.bin"
+    path.write_bytes(packed)
+    ids, report = _read(path)
+    assert ids == ["good"]
+    assert report.num_lines == (1 if kind == "gz" else 2000)
+    assert report.num_malformed == 0
+
+
+def test_a_gzip_file_cut_short_gives_what_was_there(tmp_path):
+    path = tmp_path / "log.jsonl.gz"
+    rows = b"".join(json.dumps(row).encode() + b"\n" for row in _rows(3000))
+    packed = gzip.compress(rows, 1)
+    path.write_bytes(packed[: len(packed) // 2])
+    ids, report = _read(path)
+    assert 500 < len(ids) < 2999
+    assert report.num_malformed == 1
+    assert "cannot be read on from here" in report.problems[0].reason
+
+
+def test_documents_an_array_a_pretty_one_and_one_object(tmp_path):
+    path = tmp_path / "log.json"
+    for text in (
+        json.dumps(_rows(3)),
+        json.dumps(_rows(3), indent=2),
+        json.dumps(_rows(3), indent=2) + "\n\n",
+    ):
+        path.write_text(text)
+        ids, report = _read(path)
+        assert ids == ["e0", "e1", "e2"]
+        assert (report.num_malformed, report.num_lines) == (0, 3)
+    path.write_text(json.dumps(_rows(1)[0], indent=2))
+    assert _read(path)[0] == ["e0"]
+
+
+def test_a_damaged_array_gives_its_whole_elements(tmp_path):
+    path = tmp_path / "log.json"
+    text = json.dumps(_rows(4), indent=2)
+    path.write_text(text[: text.index('"e3"') + 40])
+    ids, report = _read(path)
+    assert ids == ["e0", "e1", "e2"]
+    assert report.num_malformed == 1
+    path.write_text(text.replace('"id": "e1"', '"id": e1'))
+    ids, report = _read(path)
+    assert ids == ["e0", "e2", "e3"]
+    assert [p.line for p in report.problems] == [2]
+
+
+def test_files_folders_globs_and_their_absence(tmp_path):
+    (tmp_path / "in" / ".hidden").mkdir(parents=True)
+    names = ["b.jsonl", "a.json", "c.ndjson.gz", ".hidden/d.jsonl", "notes.txt"]
+    for name in names:
+        (tmp_path / "in" / name).write_text("")
+    inside = [str(tmp_path / "in" / name) for name in ("a.json", "b.jsonl", "c.ndjson.gz")]
+    assert find_files([tmp_path / "in"]) == inside
+    assert find_files([tmp_path / "in" / "*.jsonl", tmp_path / "in"]) == [inside[1], inside[0], inside[2]]
+    assert find_files([tmp_path / "in" / "notes.txt"]) == [str(tmp_path / "in" / "notes.txt")]
+    for wrong, why in (
+        ([], "no agent log"),
+        (["nowhere"], "does not exist"),
+        ([tmp_path / "*.x"], "no file"),
+        (["\0"], "does not exist"),
+    ):
+        with pytest.raises(TraceError, match=why):
+            find_files(wrong)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TraceError, match="holds no"):
+        find_files([tmp_path / "empty"])
+
+
+def test_standard_input(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(ROW + b"\n"))
+    monkeypatch.setattr(sys, "stdin", stream)
+    assert _read("-")[0] == ["good"]
+
+
+def test_nothing_recognised_is_an_error_but_not_beside_a_file_that_is(tmp_path):
+    odd = write_lines(tmp_path / "odd.jsonl", [{"a": 1}])
+    with pytest.raises(TraceError, match="of no format we know"):
+        _read(odd)
+    write_lines(tmp_path / "good.jsonl", _rows(1))
+    ids, report = _read(tmp_path)
+    assert ids == ["e0"]
+    assert report.notes["file of no format we know, skipped"] == 1
+    (tmp_path / "odd.jsonl").write_text("")
+    with pytest.raises(TraceError, match="of no format we know"):
+        _read(odd)
+    with pytest.raises(TraceError, match="unknown format 'x'"):
+        _read(odd, format="x")
+
+
+def test_records_say_where_they_stood(tmp_path):
+    path = write_lines(tmp_path / "log.jsonl", _rows(2))
+    assert [r.source for r in iter_records(str(path), ReadReport())] == [f"{path}:1", f"{path}:2"]
