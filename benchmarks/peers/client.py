@@ -8,6 +8,7 @@ The Python is the argument, else TRIMTAB_PEERS_PYTHON, else `out/peers-venv/bin/
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -68,10 +69,14 @@ def ask(
     ]
 
 
-def scenarios(
-    python: Path, cache: Path = ROOT / "out/bench/peer_scenarios.jsonl", seeds: int = 3
-) -> list[dict[str, Any]]:
-    """The peers' own scenarios in our names; generated once, then read from the ignored `out/bench`."""
+def scenarios(python: Path, cache: Path | None = None, seeds: int = 3) -> list[dict[str, Any]]:
+    """The peers' own scenarios in our names; generated once for a table of names, then read from the ignored `out/bench`."""
+    if cache is None:
+        here = Path(__file__).parent
+        texts = b"".join(
+            (here / name).read_bytes() for name in ("scenarios.py", "translate.py", "families.py")
+        )
+        cache = ROOT / f"out/bench/peer_scenarios.{hashlib.sha256(texts).hexdigest()[:10]}.{seeds}.jsonl"
     if not cache.is_file():
         _run(
             python, [str(ROOT / "benchmarks/peers/scenarios.py"), str(cache.resolve()), "--seeds", str(seeds)]
