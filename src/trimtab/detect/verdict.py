@@ -74,7 +74,8 @@ def judge(alarms: Iterable[Alarm], evidence: Evidence) -> Verdict:
     waiting = _waiting(evidence)
     if waiting:
         return Verdict("not judged yet", waiting)
-    text = f"no rule fired ({', '.join(evidence.judged)})"
+    count = len(evidence.judged)
+    text = f"no alarm from the {count} rule{'s' * (count != 1)} that judged"
     if evidence.metrics_only:
         text = f"the averages are calm; the tails were not observed, a metrics log has no tokens; {text}"
     elif not evidence.tail_ready:

@@ -38,6 +38,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "ranks": len(view.reader.ranks),
         "sessions": view.reader.num_sessions,
         "alarms": [alarm_payload(alarm, view.user_rules) for alarm in view.alarms],
+        "judged": list(view.evidence.judged),
         "not_run": view.rules_without_input,
         "not_observed": view.not_observed,
         "min_tokens": view.min_tokens,
@@ -94,6 +95,7 @@ def diagnosis_lines(found: dict[str, Any]) -> list[str]:
     lines += ["", "  slice                  tokens  trajectories  p95 |drift|  p99 |drift| (95 % interval)"]
     lines += [_slice_line(row, found["min_tokens"], found["min_trajectories"]) for row in found["slices"]]
     lines += [f"  not observed: {what}: {why}" for what, why in sorted(found["not_observed"].items())]
+    lines.append(f"  judged   {', '.join(found['judged']) or 'no rule'}")
     lines += [f"  not run  {rule}: {why}" for rule, why in found["not_run"].items()]
     if found["num_failures"]:
         lines.append(f"  MONITOR FAILURES: {found['num_failures']}, last: {found['last_failure']}")

@@ -43,15 +43,27 @@ def _verdict(run: Run, index: int, count: int) -> str:
         f'<article class="verdict v-{kind.replace(" ", "-")}"><p class="name">{run_name(run, index, count)}</p>'
         f'<p class="word">{icon(kind)}<b>{escape(_HEADLINES.get(verdict, verdict))}</b></p>'
         f'<p class="sentence">{_sentence(run)}</p><p class="reason">{escape(run.get("verdict_reason") or "")}</p>'
-        f'<dl class="stats">{stats}</dl></article>'
+        f'<dl class="stats">{stats}</dl>{_judged(run)}</article>'
     )
 
 
+def _judged(run: Run) -> str:
+    """The rules a verdict rests on, folded away: there may be a hundred."""
+    names = run.get("rules_judged") or []
+    if not names:
+        return ""
+    count = f"{len(names)} rule{'s' * (len(names) != 1)} judged"
+    return f'<details class="judged"><summary>{count}</summary><p>{escape(", ".join(names))}</p></details>'
+
+
 def _sentence(run: Run) -> str:
-    fired = sorted(run.get("alarms") or [], key=lambda alarm: alarm["step"])
+    told = sorted(run.get("alarms") or [], key=lambda alarm: alarm["step"])
+    fired = [alarm for alarm in told if alarm["severity"] != "info"]
+    notes = len(told) - len(fired)
+    also = f' <a href="#alarms">{notes} note{"s" * (notes != 1)}</a> for information.' if notes else ""
     if not fired:
         return {
-            "healthy": "No alarm, and enough was seen to say so.",
+            "healthy": f"No alarm, and enough was seen to say so.{also}",
             "blind": "Nothing was observed that a verdict could rest on.",
             "alarms": "The verdict names alarms; none is listed.",
             "unhealthy": "The verdict names alarms; none is listed.",
@@ -63,7 +75,7 @@ def _sentence(run: Run) -> str:
     hidden = ", before any aggregate rule" if first.get("hidden") else ""
     return (
         f'<a href="#alarms">{count}{critical}</a>. The first at step {integer(first["step"])} in '
-        f"<bdi>{escape(first['slice'])}</bdi>{hidden}."
+        f"<bdi>{escape(first['slice'])}</bdi>{hidden}.{also}"
     )
 
 

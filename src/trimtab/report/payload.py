@@ -55,6 +55,7 @@ def _run(view: RunView) -> Json:
         "path": str(view.folder),
         "verdict": view.verdict.word,
         "verdict_reason": view.verdict.reason,
+        "rules_judged": list(view.evidence.judged),
         "first_step": steps[0]["step"] if steps else 0,
         "last_step": steps[-1]["step"] if steps else 0,
         "num_steps": len(steps),
@@ -65,7 +66,10 @@ def _run(view: RunView) -> Json:
         "facts": _facts(view),
         "not_observed": [{"what": what, "why": why} for what, why in sorted(view.not_observed.items())],
         "notes": _notes(view),
-        "alarms": [alarm_payload(alarm, view.user_rules) for alarm in view.alarms],
+        "alarms": [
+            alarm_payload(alarm, view.user_rules)
+            for alarm in sorted(view.alarms, key=lambda alarm: (alarm.severity == "info", alarm.step))
+        ],
         "tail": [
             _lines(view.series(f"drift/{q}", name), name, f"drift {q}")
             for name in main
