@@ -15,6 +15,7 @@ from typing import Any
 from trimtab.catalog import bound
 from trimtab.detect.change import SCALES, Change
 from trimtab.detect.excursion import Excursion
+from trimtab.detect.from_best import FromBest
 from trimtab.detect.growth import SustainedGrowth
 from trimtab.detect.joint import FAMILIES
 from trimtab.detect.plateau import Plateau
@@ -54,7 +55,9 @@ def page(text: str) -> str:
     budgets = split(RULES, bound("budget"))
     lines = [
         BEGIN, "", "## The rules", "",
-        f"{len(RULES)} rules on readings share one false alarm in {bound('budget'):,.0f} steps. \"One in\" is each rule's own share, in "
+        f"{len(RULES)} rules on readings share a budget of one false alarm in {bound('budget'):,.0f} steps. That is what their detectors are set by, for series that behave as "
+        "they assume; on healthy logs with autocorrelation, bursts and bends about twenty times as many were measured (the table above). "
+        "\"One in\" is each rule's share of the budget, in "
         "values of its series (for a slice ending in `*`, of each slice's). Two more rules watch the step stream "
         f"and are exact, so they need no budget: {_stream()}.", "",
         "The pictures show one trace a rule: the reading in its own unit ([metrics](metrics.md)) over the steps. Red line: the step of the alarm. Shaded: the evidence, from `since` to the alarm. Dotted (in generated "
@@ -135,6 +138,8 @@ def detector(rule: Rule) -> str:
         return f"spike, after {one.warmup} values{most}"
     if isinstance(one, Jump):
         return f"jump by {one.factor:g}x the range of a plateau of {one.plateau} values"
+    if isinstance(one, FromBest):
+        return f"{'below' if one.sign < 0 else 'above'} the best three in a row, at least {one.min_frac:.3g} of it"
     if isinstance(one, Trend):
         return f"trend {'up' if one.sign > 0 else 'down'} over {one.window} values, Mann-Kendall"
     if isinstance(one, Plateau):

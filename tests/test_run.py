@@ -282,3 +282,14 @@ def test_a_flush_that_fails_is_in_the_run_and_the_verdict(tmp_path, monkeypatch)
     assert view.steps[-1]["step"] == 40
     assert view.verdict.word == "blind"
     assert "ZeroDivisionError" in view.errors[-1]["error"]
+
+
+@pytest.mark.parametrize("name", ["my_thing", "custom/loss2", "rewards/correct/mean"])
+def test_a_nan_of_a_name_nobody_knows_alarms_too(tmp_path, name):
+    with trimtab.open_run(tmp_path / "run") as run:
+        for step in range(8):
+            run.observe(make_batch(np.random.default_rng(step), step=step))
+            fired = run.flush(step, {"reward": 0.5, name: math.nan if step == 5 else 1.0})
+            assert [(a.rule, a.slice) for a in fired] == (
+                [("nonfinite", f"metrics/{name}")] if step == 5 else []
+            )

@@ -12,6 +12,7 @@ from trimtab.catalog import BOUNDS, READINGS, bound
 from trimtab.catalog.joint import JOINT
 from trimtab.detect.change import Change
 from trimtab.detect.excursion import Excursion
+from trimtab.detect.from_best import FromBest
 from trimtab.detect.growth import SustainedGrowth
 from trimtab.detect.joint import FAMILIES
 from trimtab.detect.pipeline import Pipeline
@@ -49,6 +50,8 @@ def _sick(rng: np.random.Generator, rule) -> np.ndarray:
         return (
             np.where(late, 0.0, 0.0) + x + np.minimum(np.arange(STEPS) / (ONSET - detector.window + 60), 1.0)
         )
+    if isinstance(detector, FromBest):
+        return x + np.where(late, detector.sign * 0.5, 0.0)
     if isinstance(detector, Trend):
         return x - np.where(late, 0.1 * (np.arange(STEPS) - ONSET), 0.0)
     sign = detector.sign or 1

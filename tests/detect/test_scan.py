@@ -9,6 +9,7 @@ import pytest
 
 from trimtab.detect.change import Change
 from trimtab.detect.excursion import Excursion
+from trimtab.detect.from_best import FromBest
 from trimtab.detect.growth import SustainedGrowth
 from trimtab.detect.joint import Joint, Member
 from trimtab.detect.jump import Jump
@@ -34,6 +35,7 @@ SCANNERS = {
     "spike": lambda: Spike(arl=100.0),
     "spike down": lambda: Spike(arl=50.0, sign=-1, warmup=15, memory=60, quiet=3),
     "spike with a ratio": lambda: Spike(arl=1e6, ratio=4.0),
+    "from best": lambda: FromBest(sign=-1, arl=50.0),
     "plateau": lambda: Plateau(window=48),
     "jump": lambda: Jump(plateau=20, window=5, factor=1.0),
     "jump down": lambda: Jump(sign=-1, plateau=31, window=4, factor=0.5),

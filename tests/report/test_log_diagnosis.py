@@ -48,7 +48,10 @@ def test_a_calm_log_is_healthy_and_its_tails_are_said_to_be_unseen(tmp_path, cap
     assert "framework trl" in out
     assert "length <- completions/mean_length" in out
     assert "unmapped zorp" in out
-    assert "not run  post_tool_tail_growth: needs the tokens' log-probabilities" in out
+    assert (
+        "not run  needs the tokens' log-probabilities, which no metrics log holds: post_tool_tail_growth"
+        in out
+    )
 
 
 def test_json_says_the_same(tmp_path, capsys, monkeypatch):
@@ -212,3 +215,26 @@ def test_parts_of_the_reward_are_judged_where_there_are_two(tmp_path):
     alone = diagnose_log(path)
     assert not [name for name in alone.log.mapped if name.startswith("reward_part")]
     assert alone.not_run["reward_part_falls"].startswith("the log has no two parts of the reward")
+
+
+def test_overfitting_after_a_learning_curve_is_told_and_the_gap_is_derived(tmp_path):
+    """Training loss goes on falling; the held-out loss turned at step 400. Evaluations every 20 steps."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "sft.jsonl"
+    with path.open("w") as out:
+        for t in range(1000):
+            row = {"step": t, "loss": 2.0 * math.exp(-t / 300) + 0.3 + 0.02 * rng.normal()}
+            if t % 20 == 0:
+                row["eval_loss"] = (
+                    2.0 * math.exp(-min(t, 400) / 300) + 0.35 + max(t - 400, 0) / 500 + 0.01 * rng.normal()
+                )
+            out.write(json.dumps(row) + "\n")
+    found = diagnose_log(path)
+    turns = [a for a in found.alarms if a.rule == "held_out_loss_turns"]
+    assert 400 < turns[0].step <= 520
+    assert "gap_growing" not in found.not_run
+    series = series_of_log(found.log)
+    steps, gap = series["supervised/gap", "all"]
+    losses, held = series["aggregate/loss", "all"][1], series["aggregate/held_out_loss", "all"][1]
+    assert steps[5] == 100
+    assert gap[5] == pytest.approx(held[5] - losses[81:101].mean())

@@ -38,13 +38,18 @@ class History:
         self.steps, self.values = steps[kept].tolist(), values[kept].tolist()
 
     def moved(self, since: int, now: int) -> float:
-        """How far the values of steps since..now (at least the last 32) lie from the 64 before, in normal deviates, signed.
+        """How far the values of steps since..now (at least the last 32; of a sparse series three and those of four times that span) lie
+        from the 64 before, in normal deviates, signed.
 
         nan without enough of them.
         """
         end = bisect_right(self.steps, now)
         start = min(bisect_left(self.steps, since), max(0, end - _RECENT))
         start = max(start, end - _LONGEST)
+        span = max(
+            _RECENT, 4 * (now - since + 1)
+        )  # values older than that say nothing of now: evaluations are rare
+        start = max(start, min(bisect_left(self.steps, now - span + 1), end - 3))
         if start < 8 and end >= 12:  # a short or sparse series: halve what there is
             start = max(8, end // 2)
         return moved(self.values[max(0, start - _BEFORE) : start], self.values[start:end])

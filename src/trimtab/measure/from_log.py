@@ -42,7 +42,23 @@ def presence_of_log(log: MetricLog) -> Presence:
 
 def series_of_log(log: MetricLog) -> dict[tuple[str, str], tuple[Int, Float]]:
     """(reading key, slice) -> the steps a metric was logged at, and its values there, NaN included."""
-    return {_place(name): (log.steps[places], values) for name, (places, values) in log.columns.items()}
+    found = {_place(name): (log.steps[places], values) for name, (places, values) in log.columns.items()}
+    if "loss" in log.columns and "held_out_loss" in log.columns:
+        found["supervised/gap", "all"] = _gap(
+            found["aggregate/loss", "all"], found["aggregate/held_out_loss", "all"]
+        )
+    return found
+
+
+def _gap(loss: tuple[Int, Float], held_out: tuple[Int, Float]) -> tuple[Int, Float]:
+    """At each evaluation: its loss less the mean training loss since the one before; evaluations without any are left out."""
+    finite = np.isfinite(loss[1])
+    steps, sums = loss[0][finite], np.append(0.0, np.cumsum(loss[1][finite]))
+    ends = np.searchsorted(steps, held_out[0], side="right")
+    starts = np.append(0, ends[:-1])
+    there = ends > starts
+    means = (sums[ends[there]] - sums[starts[there]]) / (ends[there] - starts[there])
+    return held_out[0][there], held_out[1][there] - means
 
 
 def _place(name: str) -> tuple[str, str]:

@@ -79,6 +79,10 @@ def _lacks(key: str) -> str:
     what = READINGS[key].what
     if family == "aggregate":
         return f"the log has no `{name}` ({what}); name its key with --map {name}=KEY"
+    if family == "supervised":
+        return "the log has no `loss` together with `held_out_loss`; name their keys with --map"
+    if family == "tools":
+        return f"needs the run's tool calls, which no metrics log holds ({what}); watch the run itself"
     if family == "reward_part":
         return "the log has no two parts of the reward (TRL: rewards/<name>/mean)"
     return f"needs the tokens' log-probabilities, which no metrics log holds ({what}); watch the run itself"
@@ -111,6 +115,15 @@ def log_diagnosis(found: LogDiagnosis) -> dict[str, Any]:
     }
 
 
+def _not_run_lines(not_run: Mapping[str, str]) -> list[str]:
+    """One line a missing input, with the rules that wait for it; the words in brackets are in the JSON form."""
+    by_reason: dict[str, list[str]] = {}
+    for rule, why in not_run.items():
+        by_reason.setdefault(why.split(" (", 1)[0], []).append(rule)
+    lines = [f"  not run  {why}: {', '.join(rules)}" for why, rules in by_reason.items()]
+    return [*lines, "           (name a key with --map NAME=KEY)"] if lines else []
+
+
 def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
     """The same for a person: plain text, safe to print whatever the log holds."""
     where = f"steps {found['first_step']} to {found['last_step']}" if found["num_steps"] else "no step"
@@ -127,7 +140,7 @@ def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
         f"  waiting  {rule}: {count} values, its baseline needs more"
         for rule, count in found["pending"].items()
     ]
-    lines += [f"  not run  {rule}: {why}" for rule, why in found["not_run"].items()]
+    lines += _not_run_lines(found["not_run"])
     lines.append("  mapped   " + ", ".join(f"{ours} <- {theirs}" for ours, theirs in found["mapped"].items()))
     if found["unmapped"]:
         rest = len(found["unmapped"]) - 12

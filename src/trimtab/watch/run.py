@@ -229,7 +229,7 @@ class Run:
         aggregates = self._measuring.aggregates
         numbers = aggregates.add(step, metrics)
         absent = self._absent(numbers) | absent
-        for name, value in numbers.items():
+        for name, value in (metrics | numbers).items():
             if not np.isfinite(value):
                 self._intake.nonfinite[f"metrics/{name}"] = 1
         num_tokens, num_new = self._intake.total()

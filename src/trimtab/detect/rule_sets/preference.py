@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trimtab.catalog import bound
+from trimtab.detect.from_best import FromBest
 from trimtab.detect.rule import Rule, change, rare_change
 
 __all__ = ["PREFERENCE"]
@@ -25,6 +26,12 @@ PREFERENCE: tuple[Rule, ...] = (
         "accuracy_falling", "aggregate/preference_accuracy", "all", "aggregate", "preference", "identity", change(-1), "warning",
         "fewer pairs are ranked right", "The policy unlearns the preference.", "Check for swapped labels and for the data's order.",
         "Data that became harder.", _DPO,
+    ),
+    Rule(
+        "held_out_loss_turns", "aggregate/held_out_loss", "all", "aggregate", "gap", "identity",
+        lambda arl: FromBest(arl=min(arl, bound("arl_evaluations")), sign=1, min_frac=bound("loss_frac")), "warning",
+        "the held-out loss rose from its best", "Overfitting: what is learnt no longer carries over.",
+        "Go back to the best checkpoint; fewer epochs, more data.", "A held-out set that changed.", "house default",
     ),
     Rule(
         "held_out_loss_rising", "aggregate/held_out_loss", "all", "aggregate", "gap", "identity", rare_change(1, min_frac=bound("held_out_loss_frac")),

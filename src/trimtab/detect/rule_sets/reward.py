@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from trimtab.catalog import bound
+from trimtab.detect.from_best import FromBest
 from trimtab.detect.plateau import Plateau
 from trimtab.detect.rule import LONG, MEMORY, Excuse, Rule, beyond, change, excursion, rare_change
 from trimtab.detect.spike import Jump
-from trimtab.detect.trend import Trend
 
 __all__ = ["REWARD"]
 
@@ -34,9 +34,9 @@ REWARD: tuple[Rule, ...] = (
     ),
     Rule(
         "held_out_falls", "aggregate/held_out_reward", "all", "aggregate", "gap", "identity",
-        lambda arl: Trend(arl=min(arl, bound("arl_evaluations")), sign=-1, window=11, stride=1), "warning",
-        "the held-out score falls from evaluation to evaluation",
-        "Slow falls have no step at which they begin; beside a training reward that holds, this is overfitting or hacking.",
+        lambda arl: FromBest(arl=min(arl, bound("arl_evaluations")), sign=-1, min_frac=bound("reward_frac")), "warning",
+        "the held-out score fell back from its best",
+        "Beside a training reward that holds, this is overfitting or hacking.",
         "Compare outputs with those of the best checkpoint; score them with another judge.",
         "A held-out set that changed.", "Goodhart under RL: arXiv 2210.10760", also=("hacking",),
     ),
