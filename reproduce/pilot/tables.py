@@ -41,7 +41,7 @@ def _short(value: float, digits: int) -> str:
 
 def _plain(value: float, digits: int) -> str:
     """Without an exponent: a share or a variance of a dead policy is 0.00."""
-    return _short(value, 2) if abs(value) >= 10 else f"{value:.2f}"
+    return _short(value, digits) if abs(value) >= 10 else f"{value:.2f}"
 
 
 def by_arm(runs: Sequence[Outcome]) -> dict[str, list[Outcome]]:
