@@ -40,7 +40,7 @@ STYLES = {"early": (":", 1.3, 1.0), "middle": ("-", 4.0, 0.3), "late": ("-", 1.2
 
 NATS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 LEAST_NORM = 0.02
-WIDE = 3.0  # largest over least seed, in the median window: wider than this a band hides the seeds
+WIDE = 3.0  # largest over least seed
 BAND = "Line: median over seeds; band: from the least to the largest seed"
 CAPTIONS = {
     "tails": (
@@ -57,7 +57,7 @@ CAPTIONS = {
     ),
     "averages": (
         "What a dashboard shows of the same runs",
-        f"Mean reward, mean KL to the start (k3, nats) and gradient norm, in windows; columns are learning rates. {BAND} "
+        f"Mean reward, mean KL to the start (k3, nats), mean entropy (nats) and gradient norm, in windows; columns are learning rates. {BAND} "
         f"(seeds in brackets). Values of the norm under {LEAST_NORM} are drawn at that line; how many is written in the panel. The frozen "
         "policy's KL is zero and not drawn.",
     ),
@@ -68,8 +68,10 @@ def draw_tails(runs: Sequence[Outcome], path: Path) -> None:
     """p95 of |drift|, text and post-tool, one panel an arm."""
     fig, panels = _panels(runs)
     for ax, mine in panels:
-        for name, colour, label in (("text", TEXT, "text"), ("post_tool", POST, "post-tool")):
-            _band(ax, [_series(run, "drift/p95", name) for run in mine], colour, label, seeds=True)
+        slices = {name: [_series(run, "drift/p95", name) for run in mine] for name in ("text", "post_tool")}
+        wide = len(mine) > 3 or any(_wide(lines) for lines in slices.values())
+        for (name, lines), colour in zip(slices.items(), (TEXT, POST), strict=True):
+            _band(ax, lines, colour, name.replace("_", "-"), seeds=wide)
         ends = [run.collapsed for run in mine if run.collapsed is not None]
         ax.plot(
             ends, [0.97] * len(ends), "kv", ms=5, alpha=0.6, transform=ax.get_xaxis_transform(), ls="none"
@@ -106,9 +108,9 @@ def draw_cdfs(runs: Sequence[Outcome], path: Path) -> None:
 
 
 def draw_averages(runs: Sequence[Outcome], path: Path) -> None:
-    """What a dashboard shows of the same runs: reward, mean KL, gradient norm."""
-    wanted = (("reward", "mean reward", "linear"), ("kl", "mean KL k3, nats", "log"), ("grad_norm", "gradient norm", "log"))  # fmt: skip
-    fig, axes = plt.subplots(3, 3, figsize=(13, 9), sharey="row", sharex="col")
+    """What a dashboard shows of the same runs: reward, mean KL, entropy, gradient norm."""
+    wanted = (("reward", "mean reward", "linear"), ("kl", "mean KL k3, nats", "log"), ("entropy", "entropy, nats", "log"), ("grad_norm", "gradient norm", "log"))  # fmt: skip
+    fig, axes = plt.subplots(4, 3, figsize=(13, 11.5), sharey="row", sharex="col")
     for row, (name, label, scale) in zip(axes, wanted, strict=True):
         for ax, (title, arms) in zip(row, GROUPS.items(), strict=True):
             low = 0
@@ -169,16 +171,28 @@ def _band(
     lines = [line for line in lines if line[0].size > 1]
     if not lines:
         return
-    start, stop = max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines)
-    grid = np.linspace(start, stop, 60)
-    values = np.array([np.interp(grid, x, y) for x, y in lines])
+    grid, values = _on_grid(lines)
     low, high = values.min(axis=0), values.max(axis=0)
-    if seeds and (len(lines) > 3 or np.median(high) > WIDE * np.median(low)):
+    if seeds:
         for x, y in lines:
             ax.plot(x, y, color=colour, lw=0.6, alpha=0.5)
     else:
         ax.fill_between(grid, low, high, color=colour, alpha=0.18, lw=0)
     ax.plot(grid, np.median(values, axis=0), color=colour, lw=1.4, label=label)
+
+
+def _on_grid(lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    grid = np.linspace(max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines), 60)
+    return grid, np.array([np.interp(grid, x, y) for x, y in lines])
+
+
+def _wide(lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> bool:
+    """Would a band hide the seeds: is the largest more than `WIDE` times the least in a quarter of the run?"""
+    lines = [line for line in lines if line[0].size > 1]
+    if not lines:
+        return False
+    values = _on_grid(lines)[1]
+    return bool(np.mean(values.max(axis=0) > WIDE * values.min(axis=0)) > 0.25)
 
 
 def _legend(fig: Any, panels: Sequence[tuple[Any, list[Outcome]]]) -> None:
