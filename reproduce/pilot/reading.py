@@ -89,7 +89,7 @@ def outcome_of(folder: Path) -> Outcome:
         raise RunError(
             f"{folder} has {len(view.steps)} of its {mark['steps']} steps; restore it or move it out of the bank"
         )
-    if not view.readings:
+    if not any(folder.glob("readings.*")):
         raise RunError(f"{folder} has no readings; restore it or move it out of the bank")
     reward = [row["metrics"].get("reward", math.nan) for row in view.steps]
     controls = read_controls(folder)
