@@ -19,13 +19,28 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from types import TracebackType
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from reproduce.pilot.arms import PILOT
-from reproduce.pilot.batch import train_all, wanted
-from reproduce.pilot.marks import folder_of
-from trimtab.errors import RunError, TrimtabError
+INTERRUPTED = "tail_emergence: interrupted; what is finished is kept, the same command goes on from there"
+
+
+def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Ctrl-C is one line while the libraries load, too, which takes seconds."""
+    if issubclass(kind, KeyboardInterrupt):
+        print(INTERRUPTED, file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+if __name__ == "__main__":
+    sys.excepthook = _hook
+
+from reproduce.pilot.arms import PILOT  # noqa: E402
+from reproduce.pilot.batch import train_all, wanted  # noqa: E402
+from reproduce.pilot.marks import folder_of  # noqa: E402
+from trimtab.errors import RunError, TrimtabError  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 BANK, PAGE = ROOT / "reproduce" / "bank", ROOT / "docs" / "evidence.md"
@@ -41,7 +56,7 @@ def main() -> int:
         print(f"tail_emergence: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("tail_emergence: interrupted; what is finished is kept, the same command goes on from there", file=sys.stderr)  # fmt: skip
+        print(INTERRUPTED, file=sys.stderr)
         return 130
 
 
@@ -152,7 +167,11 @@ def finish(bank: Path, page: Path, failed: list[str], as_json: bool) -> int:
     from reproduce.pilot.evidence import write_evidence
 
     figures = write_evidence(bank, page)
-    told = {name: value for name, value in figures.items() if value}
+    told = {
+        name: value
+        for name, value in figures.items()
+        if value is not None and (value or name.endswith("median"))
+    }
     for name, value in told.items():
         print(f"{name:44s} {value}")
     print(f"{len(figures) - len(told)} further figures are 0, or need more runs than there are")

@@ -10,8 +10,7 @@ from pathlib import Path
 from threading import Event
 
 from reproduce.pilot.arms import PILOT
-from reproduce.pilot.marks import check_bank, folder_of
-from reproduce.pilot.train import finished, scratch_of
+from reproduce.pilot.marks import check_bank, finished, folder_of, scratch_of
 from trimtab.training.child import child_environment
 
 __all__ = ["train_all", "wanted"]

@@ -121,10 +121,12 @@ def _against_constrained(runs: Sequence[Outcome]) -> Row:
         f"`{arm}` {_list(own)}" for arm in ("open", *QUIET, "frozen")
         if (own := [share for (name, _), share in shares.items() if name == arm and math.isfinite(share)])
     ]  # fmt: skip
+    if not gaps:
+        return [claim, NONE, "", verdict([])]
     above = sum(gap > 0 for gap in gaps)
     return [
         claim,
-        "; ".join(seen) or NONE,
+        "; ".join(seen),
         f"larger at the same seed in {above} of {len(gaps)} pairs of an open and a constrained run",
         verdict(gaps),
     ]
@@ -137,6 +139,8 @@ def _variance_grows(runs: Sequence[Outcome]) -> Row:
         for run in growing(runs)
         if math.isfinite(change := growth_of_variance(run))
     }
+    if not found:
+        return [claim, NONE, "", verdict([])]
     own = [change for (arm, _), change in found.items() if arm == "open"]
     up = sum(change > 1 for change in found.values())
     logs = [math.log(change) if change > 0 else -math.inf for change in found.values()]

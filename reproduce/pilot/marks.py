@@ -13,7 +13,7 @@ from typing import Any, Literal
 from reproduce.pilot.arms import PILOT
 from trimtab.errors import RunError
 
-__all__ = ["CONTROLS", "MARK", "check_bank", "folder_of", "read_controls", "read_mark", "run_folders", "state_of", "unfinished_file", "write_mark"]  # fmt: skip
+__all__ = ["CONTROLS", "MARK", "check_bank", "finished", "folder_of", "read_controls", "read_mark", "run_folders", "scratch_of", "state_of", "unfinished_file", "write_mark"]  # fmt: skip
 
 MARK, CONTROLS, UNFINISHED = "pilot.json", "controls.jsonl", ".unfinished"
 HALVES = ("tuning", "test")
@@ -43,6 +43,22 @@ def state_of(folder: Path) -> Literal["missing", "unfinished", "finished"]:
             f"{folder} is no finished run (it has no {MARK}) and was not left by this script; {AWAY}"
         )
     return "missing"
+
+
+def finished(folder: Path, steps: int) -> bool:
+    """Has this run reached its end? RunError for a damaged folder, and for a run that ended before `steps`: neither is trained over."""
+    if state_of(folder) != "finished":
+        return False
+    if (had := read_mark(folder)["steps"]) < steps:
+        raise RunError(
+            f"{folder} ended after {had} steps and {steps} are wanted; give another --bank, or move the run away"
+        )
+    return True
+
+
+def scratch_of(folder: Path) -> Path:
+    """Where the trainer of a run keeps its own files while it trains."""
+    return folder.with_name(folder.name + ".trainer")
 
 
 def run_folders(bank: Path) -> list[Path]:

@@ -10,31 +10,15 @@ from pathlib import Path
 from reproduce.pilot.arms import PilotArm
 from reproduce.pilot.controls import Controls
 from reproduce.pilot.drift_aware import add_post_tool_kl, lower_sampler_precision
-from reproduce.pilot.marks import CONTROLS, read_mark, state_of, unfinished_file, write_mark
+from reproduce.pilot.marks import CONTROLS, scratch_of, state_of, unfinished_file, write_mark
 from reproduce.pilot.slim import slim
 from trimtab.errors import RunError
 from trimtab.runs.seal import seal
 
-__all__ = ["finished", "run_one", "scratch_of"]
+__all__ = ["run_one"]
 
 WINDOW = 600  # tokens of a window: the lab writes 50 to 350 a step after a tool result
 CONTROLS_EVERY = 20
-
-
-def finished(folder: Path, steps: int) -> bool:
-    """Has this run reached its end? RunError for a damaged folder, and for a run that ended before `steps`: neither is trained over."""
-    if state_of(folder) != "finished":
-        return False
-    if (had := read_mark(folder)["steps"]) < steps:
-        raise RunError(
-            f"{folder} ended after {had} steps and {steps} are wanted; give another --bank, or move the run away"
-        )
-    return True
-
-
-def scratch_of(folder: Path) -> Path:
-    """Where the trainer of a run keeps its own files while it trains."""
-    return folder.with_name(folder.name + ".trainer")
 
 
 def run_one(arm: PilotArm, folder: Path, *, seed: int, steps: int, prompts: int = 8) -> None:

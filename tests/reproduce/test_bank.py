@@ -26,12 +26,11 @@ from reproduce.pilot.leads import (
     steps_judged,
     widest,
 )
-from reproduce.pilot.marks import CONTROLS, MARK
+from reproduce.pilot.marks import CONTROLS, MARK, finished
 from reproduce.pilot.reading import load_bank
 from reproduce.pilot.slim import DISJOINT, MAIN_SLICES, slim
 from reproduce.pilot.summary import collapses, figures_of
 from reproduce.pilot.tables import outcomes, overview, power
-from reproduce.pilot.train import finished
 from scipy.stats import t
 
 import trimtab

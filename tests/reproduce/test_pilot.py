@@ -12,11 +12,10 @@ from reproduce.pilot.batch import train_all, wanted
 from reproduce.pilot.controls import gradient_variance, matched_quantiles
 from reproduce.pilot.drift_aware import post_tool, rounded
 from reproduce.pilot.evidence import BEGIN, CLAIMS, END, write_evidence
-from reproduce.pilot.marks import MARK, folder_of
+from reproduce.pilot.marks import MARK, finished, folder_of
 from reproduce.pilot.reading import collapse_step, load_bank
 from reproduce.pilot.summary import figures_of, seed_interval
 from reproduce.pilot.tables import table
-from reproduce.pilot.train import finished
 from reproduce.tail_emergence import BANK, main
 from torch.func import functional_call, grad, vmap
 
