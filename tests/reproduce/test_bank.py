@@ -27,7 +27,6 @@ from reproduce.pilot.leads import (
     widest,
 )
 from reproduce.pilot.marks import CONTROLS, MARK, finished
-from reproduce.pilot.reading import load_bank
 from reproduce.pilot.slim import DISJOINT, MAIN_SLICES, slim
 from reproduce.pilot.summary import collapses, figures_of
 from reproduce.pilot.tables import outcomes, overview, power
@@ -70,23 +69,6 @@ def write(bank, arm, seed, *, tail_from=None, reward_from=None, rate=None):
            "matched_turn": quantiles, "matched_position": quantiles}  # fmt: skip
     (folder / CONTROLS).write_text(json.dumps(row) + "\n")
     return folder
-
-
-@pytest.fixture(scope="module")
-def bank(tmp_path_factory):
-    root = tmp_path_factory.mktemp("bank")
-    for seed in range(3):
-        write(root, "constrained", seed)
-        write(root, "open_hot", seed, tail_from=14, reward_from=27)
-    write(root, "open", 0, tail_from=20)
-    write(root, "constrained_fast", 0, tail_from=14)  # healthy, and no quiet run: it must not set a threshold
-    write(root, "frozen", 0, reward_from=27, rate=0.0)
-    return root
-
-
-@pytest.fixture(scope="module")
-def runs(bank):
-    return load_bank(bank)
 
 
 def test_a_run_is_read_as_it_was_written(runs):

@@ -19,8 +19,6 @@ from reproduce.pilot.variance import (
 from reproduce.pilot.variants import CHOSEN, Choice, choices, limits_for, medians, nulls, verdict
 from scipy.stats import t
 
-from tests.reproduce.test_bank import bank, runs  # noqa: F401  (fixtures)
-
 
 def batch(step, post, text, n_post=10, n_text=30):
     variance = {"post_tool": post, "text": text, "all": post + text}
@@ -52,14 +50,14 @@ def test_a_share_is_the_ratio_of_sums_not_the_mean_of_ratios():
     assert share_less_one_batch(rows[:1]) == []
 
 
-def test_late_batches_are_those_of_the_second_half_with_such_tokens(runs):  # noqa: F811
+def test_late_batches_are_those_of_the_second_half_with_such_tokens(runs):
     run = dataclasses.replace(runs[0], controls=[batch(0, 1.0, 1.0), batch(20, 8.0, 1.0), batch(30, 4.0, 1.0), batch(39, 0.0, 9.0, n_post=0)])  # fmt: skip
     assert [row["step"] for row in late_batches(run)] == [20, 30]
     assert growth_of_variance(run) == pytest.approx(6.0)
     assert math.isnan(growth_of_variance(dataclasses.replace(run, controls=run.controls[1:])))
 
 
-def test_the_ratio_pairs_seeds_and_its_interval_is_students_on_the_logs(runs):  # noqa: F811
+def test_the_ratio_pairs_seeds_and_its_interval_is_students_on_the_logs(runs):
     made = [
         dataclasses.replace(runs[0], arm=arm, seed=seed, late={"post_p99": value})
         for arm, values in (("open", (9.0, 13.0, 16.0)), ("constrained", (1.0, 1.0, 2.0)))
@@ -74,7 +72,7 @@ def test_the_ratio_pairs_seeds_and_its_interval_is_students_on_the_logs(runs):  
     assert paired_ratio([], "open", "constrained") == (None, None, None)
 
 
-def test_every_choice_leaves_one_thing_out_and_sets_thresholds_without_it(runs):  # noqa: F811
+def test_every_choice_leaves_one_thing_out_and_sets_thresholds_without_it(runs):
     assert nulls(runs) == [(), (0,), (1,), (2,)]
     every = choices(runs)
     assert len(every) == len(set(every)) == 3 * 4 * 3 * 4
@@ -87,7 +85,7 @@ def test_every_choice_leaves_one_thing_out_and_sets_thresholds_without_it(runs):
     assert medians(runs, lost[:2], "post_tail", [CHOSEN]) == []
 
 
-def test_the_claims_carry_their_verdicts_and_say_when_there_are_no_runs(runs):  # noqa: F811
+def test_the_claims_carry_their_verdicts_and_say_when_there_are_no_runs(runs):
     lines = claims(runs).splitlines()
     assert lines[0] == "| claim | what we see | how robust | verdict |"
     cells = {line.split(" | ")[0][2:]: line.split(" | ") for line in lines[2:]}
@@ -100,7 +98,7 @@ def test_the_claims_carry_their_verdicts_and_say_when_there_are_no_runs(runs):  
     assert all(line.endswith("|  | cannot be told |") for line in claims([]).splitlines()[2:])
 
 
-def test_a_collapse_at_the_base_rate_takes_the_verdict_away(runs):  # noqa: F811
+def test_a_collapse_at_the_base_rate_takes_the_verdict_away(runs):
     row = next(line for line in claims(runs).splitlines() if "ends in a collapse" in line)
     assert "0 of 1 runs collapsed" in row
     assert row.endswith("does not hold within 40 steps |")
