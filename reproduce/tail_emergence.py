@@ -1,11 +1,13 @@
 """Does the post-tool tail come first? The pilot: every arm and seed through TRL and the watch, then docs/evidence.md.
 
-    python reproduce/tail_emergence.py [--seeds N] [--arms NAME ...] [--bank DIR] [--quick] [--json]
+    python reproduce/tail_emergence.py [--seeds N] [--arms NAME ...] [--bank DIR] [--page FILE] [--quick] [--json]
 
 The bare command trains nothing: every run it would record is in reproduce/bank, and it writes the page and the figures from them
 (about a minute). Resumable: a run that reached its end is not repeated; a missing one takes one to five minutes of a
 core, so `--bank` with an empty folder records the whole bank anew (73 runs). One folder a run, in
 <bank>/<tuning|test>/<arm>-s<seed>: even seeds are for tuning detectors, odd seeds for judging them, and are never to be tuned on.
+Of another bank the page is <bank>-evidence.md, beside it. A run that was stopped (Ctrl-C too) begins anew; a folder that is damaged, or that this
+script did not leave, is an error (exit 2) and is neither trained over nor removed.
 `--quick`: two arms, one seed, few steps, into a temporary folder; it checks that everything runs and claims nothing.
 """
 
@@ -14,95 +16,79 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import TracebackType
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from reproduce.pilot.arms import PILOT
-from reproduce.pilot.train import finished
-from trimtab.training.child import child_environment
+INTERRUPTED = "tail_emergence: interrupted; what is finished is kept, the same command goes on from there"
+
+
+def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Ctrl-C is one line while the libraries load, too, which takes seconds."""
+    if issubclass(kind, KeyboardInterrupt):
+        print(INTERRUPTED, file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+if __name__ == "__main__":
+    sys.excepthook = _hook
+
+from reproduce.pilot.arms import PILOT  # noqa: E402
+from reproduce.pilot.batch import train_all, wanted  # noqa: E402
+from reproduce.pilot.marks import folder_of  # noqa: E402
+from trimtab.errors import RunError, TrimtabError  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
-BANK = ROOT / "reproduce" / "bank"
+BANK, PAGE = ROOT / "reproduce" / "bank", ROOT / "docs" / "evidence.md"
 QUICK_ARMS, QUICK_STEPS = ("constrained", "open"), 24
 
 
-def folder_of(bank: Path, arm: str, seed: int) -> Path:
-    """Where a run is recorded; the half of the bank follows from the seed."""
-    return bank / ("test" if seed % 2 else "tuning") / f"{arm}-s{seed}"
-
-
-def wanted(arms: list[str], seeds: int | None) -> list[tuple[str, int]]:
-    """(arm, seed) of every run that is asked for, seed by seed; without a number of seeds those the bank holds of each arm."""
-    count = {arm: PILOT[arm].seeds if seeds is None else seeds for arm in arms}
-    return [
-        (arm, seed) for seed in range(max(count.values(), default=0)) for arm in arms if seed < count[arm]
-    ]
-
-
-def train_all(runs: list[tuple[str, int]], steps: int | None, bank: Path, jobs: int) -> list[str]:
-    """Run what is missing, one process and one thread each; the names of the runs that failed."""
-    todo = [
-        (arm, seed)
-        for arm, seed in runs
-        if not finished(folder_of(bank, arm, seed), steps or PILOT[arm].steps)
-    ]
-    print(f"{len(runs) - len(todo)} runs are there, {len(todo)} to do, {jobs} at a time, in {bank}")
-
-    def one(item: tuple[str, int]) -> str | None:
-        arm, seed = item
-        folder = folder_of(bank, arm, seed)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        log = folder.with_name(folder.name + ".log")
-        command = [
-            sys.executable,
-            __file__,
-            "--one",
-            arm,
-            "--seed",
-            str(seed),
-            "--steps",
-            str(steps or PILOT[arm].steps),
-        ]
-        environment = child_environment()
-        with log.open("wb") as out:
-            code = subprocess.run(
-                [*command, "--bank", str(bank)], stdout=out, stderr=out, env=environment, check=False
-            ).returncode
-        if code == 0:
-            log.unlink()
-        print(f"{folder.name}: " + ("done" if code == 0 else f"failed, see {log}"), flush=True)
-        return None if code == 0 else folder.name
-
-    with ThreadPoolExecutor(jobs) as pool:
-        return [name for name in pool.map(one, todo) if name]
-
-
 def main() -> int:
-    """Train what is missing, then write the evidence; 1 when a run failed."""
-    parser = _parser()
-    options = parser.parse_args()
-    if options.one:
-        from reproduce.pilot.train import run_one
+    """Train what is missing, then write the evidence; 1 when a run failed, 2 for an error, 130 when interrupted."""
+    options = _parser().parse_args()
+    try:
+        return _one(options) if options.one else _all(options)
+    except (TrimtabError, OSError) as error:
+        print(f"tail_emergence: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(INTERRUPTED, file=sys.stderr)
+        return 130
 
-        run_one(
-            PILOT[options.one],
-            folder_of(options.bank, options.one, options.seed),
-            seed=options.seed,
-            steps=options.steps or PILOT[options.one].steps,
-        )
-        return 0
+
+def _one(options: argparse.Namespace) -> int:
+    from reproduce.pilot.train import run_one
+
+    arm = PILOT[options.one]
+    run_one(arm, folder_of(options.bank, arm.name, options.seed), seed=options.seed, steps=options.steps or arm.steps)  # fmt: skip
+    return 0
+
+
+def _all(options: argparse.Namespace) -> int:
     if options.quick:
         with tempfile.TemporaryDirectory() as scratch:
             bank = Path(scratch) / "bank"
             failed = train_all(wanted(list(QUICK_ARMS), 1), QUICK_STEPS, bank, options.jobs)
-            return finish(bank, Path(scratch), failed, options.json)
+            return finish(bank, page_of(bank, None), failed, options.json)
+    page = page_of(options.bank, options.page)
+    from reproduce.pilot.evidence import check_page
+
+    check_page(page)
     failed = train_all(wanted(options.arms, options.seeds), options.steps, options.bank, options.jobs)
-    return finish(options.bank, ROOT / "docs", failed, options.json)
+    return finish(options.bank, page, failed, options.json)
+
+
+def page_of(bank: Path, asked: Path | None) -> Path:
+    """docs/evidence.md is written from the repository's bank alone; any other bank has its page beside it, or where it is asked for."""
+    own = bank.resolve() == BANK.resolve()
+    page = asked or (PAGE if own else bank.resolve().with_name(bank.resolve().name + "-evidence.md"))
+    if page.resolve() == PAGE.resolve() and not own:
+        raise RunError(f"{page} is written from {BANK} alone; give another --page for the bank {bank}")
+    return page
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -132,14 +118,21 @@ def _parser() -> argparse.ArgumentParser:
         "--steps",
         type=_positive,
         metavar="N",
-        help="length of the runs that are trained; by default each arm's own (140, the warm arms 200); a shorter recorded run is repeated",
+        help="length of the runs that are trained; by default each arm's own (140, the warm arms 200); a recorded run that is shorter "
+        "is an error",
     )
     parser.add_argument(
         "--bank",
         type=Path,
         default=BANK,
         metavar="DIR",
-        help="folder the runs are read from and recorded in; docs/evidence.md is written from it (by default reproduce/bank)",
+        help="folder the runs are read from and recorded in (by default reproduce/bank)",
+    )
+    parser.add_argument(
+        "--page",
+        type=Path,
+        metavar="FILE",
+        help="page that is written (by default docs/evidence.md, and <bank>-evidence.md of another bank); figures in the folder of the same name",
     )
     parser.add_argument(
         "--jobs",
@@ -160,19 +153,28 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
     return value
 
 
-def finish(bank: Path, docs: Path, failed: list[str], as_json: bool) -> int:
-    """Write tables and figures of the runs that are there, print the figures."""
+def finish(bank: Path, page: Path, failed: list[str], as_json: bool) -> int:
+    """Write tables and figures of the runs that are there, print the figures that can be told."""
     from reproduce.pilot.evidence import write_evidence
 
-    figures = write_evidence(bank, docs)
-    for name, value in figures.items():
-        print(f"{name:28s} {value}")
+    figures = write_evidence(bank, page)
+    told = {
+        name: value
+        for name, value in figures.items()
+        if value is not None and (value or name.endswith("median"))
+    }
+    for name, value in told.items():
+        print(f"{name:44s} {value}")
+    print(f"{len(figures) - len(told)} further figures are 0, or need more runs than there are")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     if as_json:

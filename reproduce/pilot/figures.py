@@ -35,24 +35,29 @@ GROUPS = {
 }  # fmt: skip
 TEXT, POST = "#4c6a92", "#c0504d"
 COLOURS = ("#2b2b2b", "#c0504d", "#d9932f", "#5b8c5a", "#7a5ba6")
-STYLES = {"early": ":", "middle": "--", "late": "-"}
+STYLES = {"early": (":", 1.3, 1.0), "middle": ("-", 4.0, 0.3), "late": ("-", 1.2, 1.0)}
+"""Line, width and strength of each fifth: the middle and the last often coincide, so one is broad and pale under the other."""
+
+NATS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 LEAST_NORM = 0.02
+WIDE = 3.0  # largest over least seed
 BAND = "Line: median over seeds; band: from the least to the largest seed"
 CAPTIONS = {
     "tails": (
         "The tail by slice",
-        f"p95 of |drift| (nats, log scale) of text tokens (blue) and post-tool tokens (red) in each window, by step. {BAND}; "
-        "the title says how many. The lines of post-tool tokens begin later because their first window takes 10 to 20 steps to fill. Arms that are not drawn here "
+        f"p95 of |drift| (nats, log scale) of text tokens (blue) and post-tool tokens (red) in each window, by step. {BAND}, "
+        "or, where that would hide the seeds, a thin line for each; the title says how many. Triangles: "
+        "steps of the collapses, a seed each. The lines of post-tool tokens begin later because their first window takes 10 to 20 steps to fill. Arms that are not drawn here "
         "are rows of the table below.",
     ),
     "cdf": (
         "The whole distribution",
         "Share of tokens whose |drift| is above the value on the axis (both scales log), text in blue and post-tool in red; dotted, "
-        f"dashed and full: the first, the middle and the last fifth of the run. {BAND}; the title says how many.",
+        f"broad and pale, full: the first, the middle and the last fifth of the run (the last two coincide in most arms: the growth is over by the middle). {BAND}; the title says how many.",
     ),
     "averages": (
         "What a dashboard shows of the same runs",
-        f"Mean reward, mean KL to the start (k3, nats) and gradient norm, in windows; columns are learning rates. {BAND} "
+        f"Mean reward, mean KL to the start (k3, nats), mean entropy (nats) and gradient norm, in windows; columns are learning rates. {BAND} "
         f"(seeds in brackets). Values of the norm under {LEAST_NORM} are drawn at that line; how many is written in the panel. The frozen "
         "policy's KL is zero and not drawn.",
     ),
@@ -63,9 +68,18 @@ def draw_tails(runs: Sequence[Outcome], path: Path) -> None:
     """p95 of |drift|, text and post-tool, one panel an arm."""
     fig, panels = _panels(runs)
     for ax, mine in panels:
-        for name, colour, label in (("text", TEXT, "text"), ("post_tool", POST, "post-tool")):
-            _band(ax, [_series(run, "drift/p95", name) for run in mine], colour, label)
+        slices = {name: [_series(run, "drift/p95", name) for run in mine] for name in ("text", "post_tool")}
+        wide = len(mine) > 3 or any(_wide(lines) for lines in slices.values())
+        for (name, lines), colour in zip(slices.items(), (TEXT, POST), strict=True):
+            _band(ax, lines, colour, name.replace("_", "-"), seeds=wide)
+        ends = [run.collapsed for run in mine if run.collapsed is not None]
+        ax.plot(
+            ends, [0.97] * len(ends), "kv", ms=5, alpha=0.6, transform=ax.get_xaxis_transform(), ls="none"
+        )
         ax.set(yscale="log", xlabel="step")
+        ax.set_yticks(NATS, [f"{value:g}" for value in NATS])
+        ax.set_yticks([], minor=True)
+        ax.grid(axis="y", lw=0.4, alpha=0.5)
     _legend(fig, panels)
     _save(fig, path, ylabel="p95 |drift|, nats")
 
@@ -82,28 +96,21 @@ def draw_cdfs(runs: Sequence[Outcome], path: Path) -> None:
                 line = np.interp(np.log(grid), np.log(x[x > 0]), above[x > 0]) if (x > 0).any() else 0 * grid
                 found.setdefault((curve["slice"], curve["window"]), []).append(line)
         for name, colour, label in (("text", TEXT, "text"), ("post_tool", POST, "post-tool")):
-            for window, style in STYLES.items():
+            for window, (style, width, alpha) in STYLES.items():
                 if lines := found.get((name, window)):
-                    ax.fill_between(
-                        grid, np.min(lines, axis=0), np.max(lines, axis=0), color=colour, alpha=0.15, lw=0
-                    )
-                    ax.plot(
-                        grid,
-                        np.median(lines, axis=0),
-                        color=colour,
-                        ls=style,
-                        lw=1.3,
-                        label=f"{label}, {window}",
-                    )
+                    low, high = np.min(lines, axis=0), np.max(lines, axis=0)
+                    ax.fill_between(grid, low, high, color=colour, alpha=0.12, lw=0)
+                    line = np.median(lines, axis=0)
+                    ax.plot(grid, line, color=colour, ls=style, lw=width, alpha=alpha, label=f"{label}, {window}")  # fmt: skip
         ax.set(xscale="log", yscale="log", xlim=(1e-3, 20), ylim=(1e-3, 1), xlabel="|drift|, nats")
     _legend(fig, panels)
     _save(fig, path, ylabel="share of tokens above")
 
 
 def draw_averages(runs: Sequence[Outcome], path: Path) -> None:
-    """What a dashboard shows of the same runs: reward, mean KL, gradient norm."""
-    wanted = (("reward", "mean reward", "linear"), ("kl", "mean KL k3, nats", "log"), ("grad_norm", "gradient norm", "log"))  # fmt: skip
-    fig, axes = plt.subplots(3, 3, figsize=(13, 9), sharey="row", sharex="col")
+    """What a dashboard shows of the same runs: reward, mean KL, entropy, gradient norm."""
+    wanted = (("reward", "mean reward", "linear"), ("kl", "mean KL k3, nats", "log"), ("entropy", "entropy, nats", "log"), ("grad_norm", "gradient norm", "log"))  # fmt: skip
+    fig, axes = plt.subplots(4, 3, figsize=(13, 11.5), sharey="row", sharex="col")
     for row, (name, label, scale) in zip(axes, wanted, strict=True):
         for ax, (title, arms) in zip(row, GROUPS.items(), strict=True):
             low = 0
@@ -153,16 +160,39 @@ def _series(run: Outcome, key: str, name: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array([r.step for r in found], float), np.array([r.value for r in found], float)
 
 
-def _band(ax: Any, lines: Sequence[tuple[np.ndarray, np.ndarray]], colour: Any, label: str) -> None:
-    """Over the steps that all seeds have."""
+def _band(
+    ax: Any,
+    lines: Sequence[tuple[np.ndarray, np.ndarray]],
+    colour: Any,
+    label: str,
+    seeds: bool = False,
+) -> None:
+    """Over the steps that all seeds have; with `seeds` a thin line each, in place of a band too wide to see them in."""
     lines = [line for line in lines if line[0].size > 1]
     if not lines:
         return
-    start, stop = max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines)
-    grid = np.linspace(start, stop, 60)
-    values = np.array([np.interp(grid, x, y) for x, y in lines])
-    ax.fill_between(grid, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.18, lw=0)
+    grid, values = _on_grid(lines)
+    low, high = values.min(axis=0), values.max(axis=0)
+    if seeds:
+        for x, y in lines:
+            ax.plot(x, y, color=colour, lw=0.6, alpha=0.5)
+    else:
+        ax.fill_between(grid, low, high, color=colour, alpha=0.18, lw=0)
     ax.plot(grid, np.median(values, axis=0), color=colour, lw=1.4, label=label)
+
+
+def _on_grid(lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    grid = np.linspace(max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines), 60)
+    return grid, np.array([np.interp(grid, x, y) for x, y in lines])
+
+
+def _wide(lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> bool:
+    """Would a band hide the seeds: is the largest more than `WIDE` times the least in a quarter of the run?"""
+    lines = [line for line in lines if line[0].size > 1]
+    if not lines:
+        return False
+    values = _on_grid(lines)[1]
+    return bool(np.mean(values.max(axis=0) > WIDE * values.min(axis=0)) > 0.25)
 
 
 def _legend(fig: Any, panels: Sequence[tuple[Any, list[Outcome]]]) -> None:

@@ -13,44 +13,55 @@ from reproduce.pilot.leads import (
     BUDGET,
     QUIET,
     SERIES,
-    TAILS,
     lead_of,
     limits_of,
     moments,
     null_runs,
+    seed_scores,
     steps_judged,
-    tops,
     widest,
 )
 from reproduce.pilot.reading import Outcome
 from reproduce.pilot.rules import PILOT_RULES
-from reproduce.pilot.summary import GROWING, collapses, leads_of, open_collapses
+from reproduce.pilot.summary import GROWING, collapses, growing, open_collapses
 from reproduce.pilot.tables import by_arm, steps_of, table
+from reproduce.pilot.variants import (
+    CHOSEN,
+    RULES,
+    WITHOUT,
+    Choice,
+    choices,
+    leads_of,
+    limits_for,
+    medians,
+    nulls,
+)
 
-__all__ = ["collapsing", "growth", "sensitivity", "threshold_table"]
+__all__ = ["collapsing", "false_alarms", "growth", "sensitivity", "threshold_table"]
 
 LABELS = [name.replace("_", " ") for name in SERIES]
 
 
 def threshold_table(runs: Sequence[Outcome]) -> str:
-    """Every threshold in words a reader can check."""
-    quiet, wide = null_runs(runs), null_runs(runs, ANY_RATE)
-    limits, largest, wider = limits_of(quiet), widest(quiet), limits_of(wide)
+    """Every threshold in words a reader can check, and what becomes of it when a seed is left out."""
+    quiet, left = null_runs(runs), nulls(runs)[1:]
+    limits, shared, largest, wider = (limits_of(quiet), limits_of(quiet, shared=True), widest(quiet), limits_of(null_runs(runs, ANY_RATE)))  # fmt: skip
+    less = [limits_for(runs, Choice(left_out=seed)) for seed in left]
     rows = [
-        [name.replace("_", " "), len(tops(quiet, name)), *(_size(name, found[name]) for found in (limits, largest)),
-         len(tops(wide, name)), _size(name, wider[name])]
+        [name.replace("_", " "), len(seed_scores(quiet, name)), *(_size(name, found[name]) for found in (limits, *less, shared, largest, wider))]
         for name in SERIES
     ]  # fmt: skip
-    head = ["series", "quiet runs", "limit", "largest of the quiet", "runs at any rate", "limit at any rate"]
+    head = ["series", "seeds", "limit, each", *(f"limit without seed {seed[0]}" for seed in left), "limit, shared", "largest", "limit at any rate"]  # fmt: skip
     return (
         f"### Thresholds\n\nSet on quiet runs alone: the {len(quiet)} healthy learning runs of {' and '.join(QUIET)} (constrained "
         "outputs, learning rate 2e-4). Left out: open outputs, whose tail is what is asked about; higher rates and stale batches, which "
-        "raise tails by themselves; text-only runs, which have no post-tool tail; the frozen policy, whose drift is zero. A score is the "
-        f"largest rise over the run's first three windows that two windows in a row reach. The limit is a further quiet run's upper prediction limit "
-        f"(normal, t): at {BUDGET:.0%} for a tail and for the four averages together ({BUDGET / len(AVERAGES):.1%} each). At any rate: "
-        f"the {len(wide)} healthy runs of {', '.join(ANY_RATE)}. Factors over the baseline; the reward's fall in its own "
-        "unit; entropy either way.\n\n" + table(head, rows)
-    )
+        "raise tails by themselves; text-only runs, which have no post-tool tail; the frozen policy, whose drift is zero. A run's score is the "
+        "largest rise over its first three windows that two windows in a row reach; a seed's score is the mean of its runs', which are nearly the same run. "
+        f"*Limit, each* (used wherever nothing else is said): the upper prediction limit of a further seed (normal, t), at {BUDGET:.0%} for each series. *Limit, "
+        f"shared*: the four averages share those {BUDGET:.0%} ({BUDGET / len(AVERAGES):.1%} each); with three seeds hardly an average can reach it. *Largest*: the largest quiet run, which none passes. At any rate: "
+        f"the healthy runs of {', '.join(ANY_RATE)}. Factors over the run's own first windows; the reward's fall in its own unit. The entropy's factor is below 1 because "
+        "it falls in every quiet run: what passes has stopped falling.\n\n" + table(head, rows)
+    )  # fmt: skip
 
 
 def _size(name: str, limit: float) -> str | None:
@@ -61,32 +72,32 @@ def _size(name: str, limit: float) -> str | None:
 
 def growth(runs: Sequence[Outcome]) -> str:
     """Runs that grow and do not collapse: who left the quiet runs' range first."""
-    limits, rows = widest(null_runs(runs)), []
-    grown = [run for run in runs if run.arm in GROWING and run.healthy]
-    other = [
-        f"{np.median(leads):.0f}" if (leads := leads_of(grown, limits_of(null_runs(runs)), name)[0]) else "-"
-        for name in ("post_tail", "all_tail")
-    ]
+    limits, rows = limits_for(runs, CHOSEN), []
     for arm, mine in by_arm(runs).items():
-        if arm in GROWING:
+        if arm in (*GROWING, "frozen"):
             found = [moments(run, limits) for run in mine]
-            cells = []
-            for name in ("post_tail", "all_tail"):
-                leads, _ = leads_of(mine, limits, name)
-                cells.append(f"{np.median(leads):.0f} ({min(leads)} to {max(leads)})" if leads else None)
+            cells = [
+                _lead_range(mine, limits, name, each)
+                for name in ("post_tail", "all_tail")
+                for each in ("none", "both")
+            ]
             rows.append([arm, *(steps_of([each[name] for each in found]) for name in SERIES), *cells])
     return (
-        "### Runs that grow and do not collapse: who left the quiet runs' range first\n\nThresholds: the largest of the quiet, which "
-        "none of them passes. Median step, and in how many runs. Lead: first average less the tail, median and range over seeds; a side "
-        "that stayed inside counts as the end of the run. At the limits instead, which are wide for an average because four share a "
-        f"budget, the median leads over all runs are longer: {' and '.join(other)} steps.\n\n"
-        + table(["arm", *LABELS, "lead of post tail", "lead of all tail"], rows)
-    )
+        "### Runs that grow and do not collapse: who passed first\n\nThresholds: limit, each. Median step, and in how many runs. Lead: first "
+        "average less the tail, median and range over seeds; a side that stayed inside counts as the end of the run; *bare*: reward and entropy do "
+        "not count as averages. The `frozen` row shows what the schedule does alone: its policy never changes, and reward and entropy pass all the same.\n\n"
+        + table(["arm", *LABELS, "lead of post tail", "bare", "lead of all tail", "bare"], rows)
+    )  # fmt: skip
+
+
+def _lead_range(runs: Sequence[Outcome], limits: Mapping[str, float], name: str, without: str) -> str | None:
+    leads = [lead for _, lead in leads_of(runs, limits, name, without)[0]]
+    return f"{np.median(leads):.0f} ({min(leads)} to {max(leads)})" if leads else None
 
 
 def collapsing(runs: Sequence[Outcome]) -> str:
     """Every collapse: when each series passed its limit, if it did so in time."""
-    limits, rows, lost = limits_of(null_runs(runs)), [], collapses(runs)
+    limits, rows, lost = limits_for(runs, CHOSEN), [], collapses(runs)
     for run in lost:
         found = moments(run, limits)
         rows.append([run.arm, run.seed, run.collapsed, steps_judged(run, "post_tail"), *(found[name] for name in SERIES),
@@ -94,7 +105,7 @@ def collapsing(runs: Sequence[Outcome]) -> str:
     head = ["arm", "seed", "collapse", "post tail judged from", *LABELS, "lead of ratio", "lead of post tail"]
     spoke = [text for run in lost for text in _rules(run)]
     return (
-        "### Collapsing runs: who spoke first\n\nStep at which each series passed the limit above, before the collapse: an empty cell did "
+        "### Collapsing runs: who spoke first\n\nStep at which each series passed its threshold (limit, each), before the collapse: an empty cell did "
         "not pass it in time, and what passed it afterwards is left out. *Judged from*: the first step at which the post-tool tail "
         "has a baseline and two windows; empty when the collapse came before. The lead is the step of the first average less the tail's, "
         "a silent side counted as the collapse; negative: an average was first; empty: both silent. Of the pilot's six rules "
@@ -109,55 +120,66 @@ def _rules(run: Outcome) -> list[str]:
     return [f"{name} at {run.first[name]} ({run.arm} {run.seed})" for name in fired]
 
 
+QUESTIONS = {
+    "growing: all tail": (growing, "all_tail"),
+    "growing: post tail": (growing, "post_tail"),
+    "open collapses: post tail": (open_collapses, "post_tail"),
+    "open collapses: post ratio": (open_collapses, "post_ratio"),
+    "collapses: all tail": (collapses, "all_tail"),
+    "collapses: text tail": (collapses, "text_tail"),
+}
+
+
 def sensitivity(runs: Sequence[Outcome]) -> str:
-    """The same leads at other thresholds, and how often each set is wrong on healthy runs that did not set it."""
-    quiet, wide, lost = null_runs(runs), null_runs(runs, ANY_RATE), open_collapses(runs)
-    tuning = [run for run in quiet if run.seed % 2 == 0]
-    test = [run for run in lost if run.seed % 2]
-    cases = (
-        ("quiet, limit", quiet, limits_of(quiet), lost),
-        ("quiet of the tuning half, limit; test half read", tuning, limits_of(tuning), test),
-        ("quiet, largest", quiet, widest(quiet), lost),
-        ("any rate, limit", wide, limits_of(wide), lost),
-    )
+    """The median leads under each rule and set of averages: as chosen, and the range over seeds left out and quiet arms."""
+    read = {label: (of(runs), name) for label, (of, name) in QUESTIONS.items()}
     rows = []
-    for label, null, limits, read in cases:
-        others = [run for run in wide if run not in null]
-        rows.append(
-            [
-                label,
-                len(null),
-                len(read),
-                *(_lead_cell(read, limits, name) for name in TAILS),
-                *_false(others, limits),
-            ]
-        )
-    head = [
-        "thresholds",
-        "runs that set them",
-        "collapses read",
-        *(f"lead of {name.replace('_', ' ')}" for name in TAILS),
-        "false: post tail",
-        "false: text tail",
-        "false: all tail",
-        "false: any average",
-    ]
+    for rule in RULES:
+        for without, gone in WITHOUT.items():
+            among = choices(runs, rule, without)
+            cells = [_spread_cell(runs, mine, name, among) for mine, name in read.values()]
+            rows.append([rule, " and ".join(gone) or "none", *cells])
     return (
-        "### How much hangs on the thresholds\n\nOpen collapses. Lead: median over the runs in which either spoke (n of them; the tail in "
-        "s). False: share of the healthy runs with constrained outputs, at any rate, that pass without having set the threshold.\n\n"
-        + table(head, rows)
+        "### How much hangs on the choices\n\nMedian lead of a tail over the first average, with thresholds of all quiet runs; in brackets the "
+        f"least and the largest median over {len(choices(runs)) // len(rows)} choices of who sets the thresholds (both quiet arms or either; all seeds or one left out). "
+        "Positive: the tail is first. Empty: fewer than three runs in which either spoke.\n\n"
+        + table(["thresholds", "averages left out", *QUESTIONS], rows)
     )  # fmt: skip
 
 
-def _lead_cell(runs: Sequence[Outcome], limits: Mapping[str, float], name: str) -> str:
-    leads, spoke = leads_of(runs, limits, name)
-    return f"{np.median(leads):.1f} (n {len(leads)}, s {spoke})" if leads else "(n 0, s 0)"
+def _spread_cell(
+    runs: Sequence[Outcome], read: Sequence[Outcome], name: str, among: Sequence[Choice]
+) -> str | None:
+    spread = medians(runs, read, name, among)
+    if not spread:
+        return None
+    own = medians(runs, read, name, among[:1])
+    return (
+        f"{own[0]:g} ({min(spread):g} to {max(spread):g})"
+        if own
+        else f"- ({min(spread):g} to {max(spread):g})"
+    )
+
+
+def false_alarms(runs: Sequence[Outcome]) -> str:
+    """How often each rule is wrong on healthy runs that did not set it."""
+    quiet, wide = null_runs(runs), null_runs(runs, ANY_RATE)
+    others = [run for run in wide if run not in quiet]
+    rows = [[rule, len(others), *_false(others, of(quiet))] for rule, of in RULES.items()]
+    for seed in sorted({run.seed for run in quiet}):
+        limits = limits_for(runs, Choice(left_out=(seed,)))
+        rows.append([f"limit, each, without seed {seed}: its own quiet runs", 2, *_false([run for run in quiet if run.seed == seed], limits)])  # fmt: skip
+    head = ["thresholds", "runs read", "post tail", "text tail", "all tail", *(name.replace("_", " ") for name in AVERAGES), "any average"]  # fmt: skip
+    return (
+        "### False alarms\n\nHealthy runs with constrained outputs that pass a threshold they did not set: those at higher rates, and the quiet "
+        "runs of a seed that was left out.\n\n" + table(head, rows)
+    )  # fmt: skip
 
 
 def _false(runs: Sequence[Outcome], limits: Mapping[str, float]) -> list[str | None]:
+    groups = (("post_tail",), ("text_tail",), ("all_tail",), *((name,) for name in AVERAGES), AVERAGES)
     if not runs:
-        return [None] * 4
+        return [None] * len(groups)
     found = [moments(run, limits) for run in runs]
-    groups = (("post_tail",), ("text_tail",), ("all_tail",), AVERAGES)
     passed = [sum(any(each[name] is not None for name in group) for each in found) for group in groups]
     return [f"{count}/{len(runs)}" for count in passed]

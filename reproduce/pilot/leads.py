@@ -1,25 +1,27 @@
-"""Who speaks first at an equal false-alarm budget? Thresholds are set on quiet runs, so no detector's taste enters.
+"""Who speaks first, with one kind of detector for every series? Thresholds are set on quiet runs, so no detector's taste enters.
 
-For a series the score of a run is the largest rise over its own first windows that two windows in a row reach. The
-threshold is the upper prediction limit (normal, Student's t) of a further run's score: a share `BUDGET` of quiet runs is
-expected beyond it. The four averages share that budget, a quarter each (Bonferroni), so that "any average" is wrong on a quiet
-run no more often than one tail.
+For a series the score of a run is the largest rise over its own first windows that two windows in a row reach. Runs of the same
+seed share world, tasks and starting weights and score alike whatever their arm, so a seed counts once: its score is the mean of its quiet runs'.
+The threshold is the upper prediction limit (normal, Student's t) of a further seed: a share `BUDGET` of quiet seeds is expected beyond it.
+Every series has the same share, so none sleeps behind a stricter limit than another; the price is that "any of four
+averages" may be wrong on a quiet run up to four times as often as one tail. `shared` divides the share among the averages instead.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from reproduce.pilot.reading import Outcome
 from trimtab.detect.student import t_quantile
 
-__all__ = ["ANY_RATE", "AVERAGES", "BUDGET", "QUIET", "SERIES", "TAILS", "lead_of", "limits_of", "moments", "null_runs", "steps_judged", "tops", "widest"]  # fmt: skip
+__all__ = ["ANY_RATE", "AVERAGES", "BUDGET", "QUIET", "SERIES", "TAILS", "lead_of", "limits_of", "moments", "null_runs", "passes", "rises", "seed_scores", "steps_judged", "tops", "widest"]  # fmt: skip
 
-BUDGET = 0.1  # share of quiet runs that may alarm
+BUDGET = 0.1  # share of quiet seeds that may alarm
 BASELINE = 3  # windows
 AVERAGES = ("reward", "kl", "grad_norm", "entropy")
 TAILS = ("post_ratio", "post_tail", "text_tail", "all_tail")
@@ -35,7 +37,7 @@ ANY_RATE = (*QUIET, "constrained_fast", "constrained_warm")
 
 @dataclass(frozen=True)
 class Series:
-    """A reading of a slice; `sign` -1 where a fall is bad, 0 where either way is; logarithms unless `plain`."""
+    """A reading of a slice; `sign` -1 where a fall is looked for; logarithms unless `plain`."""
 
     key: str
     slice: str
@@ -51,8 +53,10 @@ SERIES = {
     "reward": Series("aggregate/reward", "all", -1, True),
     "kl": Series("aggregate/kl", "all"),
     "grad_norm": Series("aggregate/grad_norm", "all"),
-    "entropy": Series("aggregate/entropy", "all", 0),
+    "entropy": Series("aggregate/entropy", "all"),
 }
+"""Entropy: its rise against quiet runs, in which it only falls, up to twenty-fold. Read either way, as the first version of this analysis did,
+the fall sets the threshold and the detector sleeps: it passes in none of the collapses."""
 
 
 def null_runs(runs: Iterable[Outcome], arms: Sequence[str] = QUIET) -> list[Outcome]:
@@ -60,36 +64,46 @@ def null_runs(runs: Iterable[Outcome], arms: Sequence[str] = QUIET) -> list[Outc
     return [run for run in runs if run.arm in arms and run.healthy]
 
 
-def rises(run: Outcome, series: Series) -> tuple[list[int], np.ndarray]:
+@lru_cache(maxsize=4096)
+def rises(run: Outcome, name: str) -> tuple[tuple[int, ...], np.ndarray]:
     """Steps, and how far two windows in a row lie beyond the median of the first three."""
+    series = SERIES[name]
     found = [
         r for r in run.view.series(series.key, series.slice) if r.status == "ok" and math.isfinite(r.value)
     ]
     values = np.array([r.value for r in found])
     if values.size < BASELINE + 2:
-        return [], np.zeros(0)
+        return (), np.zeros(0)
     # a zero is -inf: as the gradient norm of a dead policy it is never a rise; a frozen policy's drift gives nan, no rise either
     with np.errstate(divide="ignore", invalid="ignore"):
         values = values if series.plain else np.log(values)
-        moved = values[BASELINE:] - np.median(values[:BASELINE])
-    moved = np.abs(moved) if series.sign == 0 else series.sign * moved
-    return [r.step for r in found[BASELINE + 1 :]], np.minimum(moved[:-1], moved[1:])
+        moved = series.sign * (values[BASELINE:] - np.median(values[:BASELINE]))
+    return tuple(r.step for r in found[BASELINE + 1 :]), np.minimum(moved[:-1], moved[1:])
 
 
 def tops(runs: Sequence[Outcome], name: str) -> list[float]:
     """The largest rise of a series in each run that has enough windows."""
-    return [float(both.max()) for run in runs if (both := rises(run, SERIES[name])[1]).size]
+    return [float(both.max()) for run in runs if (both := rises(run, name)[1]).size]
 
 
-def limits_of(null: Sequence[Outcome]) -> dict[str, float]:
-    """Threshold of each series: mean + t * sd * sqrt(1 + 1/n) of the null runs' scores; +inf with fewer than two of them.
+def seed_scores(null: Sequence[Outcome], name: str) -> list[float]:
+    """One score a seed: the mean of its runs' largest rises."""
+    by_seed = (
+        tops([run for run in null if run.seed == seed], name) for seed in sorted({r.seed for r in null})
+    )
+    return [float(np.mean(scores)) for scores in by_seed if scores]
 
-    The one-sided prediction limit of one further value (Hahn 1970, J. Qual. Technol. 2, 115).
+
+def limits_of(null: Sequence[Outcome], shared: bool = False) -> dict[str, float]:
+    """Threshold of each series: mean + t * sd * sqrt(1 + 1/n) of the n seeds' scores; +inf with fewer than two of them.
+
+    The one-sided prediction limit of one further value (Hahn 1970, J. Qual. Technol. 2, 115). `shared`: the averages share the budget
+    of one tail (Bonferroni), which with three seeds is a limit few of them can reach.
     """
     found = {}
     for name in SERIES:
-        share = BUDGET / len(AVERAGES) if name in AVERAGES else BUDGET
-        scores = tops(null, name)
+        share = BUDGET / len(AVERAGES) if shared and name in AVERAGES else BUDGET
+        scores = seed_scores(null, name)
         n = len(scores)
         if n < 2:
             found[name] = math.inf
@@ -106,16 +120,23 @@ def widest(null: Sequence[Outcome]) -> dict[str, float]:
 
 def moments(run: Outcome, limits: Mapping[str, float]) -> dict[str, int | None]:
     """First step at which each series passed its threshold twice in a row, before the run collapsed; None when it did not."""
-    found: dict[str, int | None] = {}
-    for name, series in SERIES.items():
-        over = (step for step, both in zip(*rises(run, series), strict=True) if both > limits[name])
-        found[name] = next((step for step in over if _in_time(run, step)), None)
-    return found
+    return {name: _moment(run, name, limits[name]) for name in SERIES}
+
+
+@lru_cache(maxsize=65_536)
+def _moment(run: Outcome, name: str, limit: float) -> int | None:
+    over = (step for step, both in zip(*rises(run, name), strict=True) if both > limit)
+    return next((step for step in over if _in_time(run, step)), None)
+
+
+def passes(run: Outcome, name: str, limit: float) -> bool:
+    """Did the series pass at any step, a collapse or not? What a detector that sleeps never does."""
+    return bool((rises(run, name)[1] > limit).any())
 
 
 def steps_judged(run: Outcome, name: str) -> int | None:
     """The first step before the collapse at which a series can pass a threshold at all; None when there is none."""
-    steps = rises(run, SERIES[name])[0]
+    steps = rises(run, name)[0]
     return steps[0] if steps and _in_time(run, steps[0]) else None
 
 
@@ -123,15 +144,17 @@ def _in_time(run: Outcome, step: int) -> bool:
     return run.collapsed is None or step < run.collapsed
 
 
-def lead_of(run: Outcome, found: Mapping[str, int | None], name: str) -> int | None:
+def lead_of(
+    run: Outcome, found: Mapping[str, int | None], name: str, averages: Collection[str] = AVERAGES
+) -> int | None:
     """Steps from a tail's first moment to the first average's; negative when an average was first.
 
     A silent side counts as the collapse, or as the end of a run without one: of a tail that is silent the lead is at most
     this. None where both are silent.
     """
     end = run.steps if run.collapsed is None else run.collapsed
-    averages = [step for n in AVERAGES if (step := found[n]) is not None]
+    first = [step for n in averages if (step := found[n]) is not None]
     own = found[name]
-    if not averages and own is None:
+    if not first and own is None:
         return None
-    return min(averages, default=end) - (end if own is None else own)
+    return min(first, default=end) - (end if own is None else own)

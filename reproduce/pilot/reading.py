@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from reproduce.pilot.marks import check_bank, read_controls, read_mark, run_folders, state_of
 from reproduce.pilot.rules import PILOT_RULES
-from reproduce.pilot.train import MARK
-from trimtab.detect.growth import SustainedGrowth
+from trimtab.errors import RunError
 from trimtab.records import Reading
 from trimtab.report.view import RunView, load_view
 
@@ -22,12 +21,12 @@ __all__ = ["Outcome", "collapse_step", "load_bank", "outcome_of"]
 SMOOTH = 10  # steps of the trailing mean that says whether the reward fell
 LEARNT = 15  # steps before which no peak counts
 LATE = 0.25  # of a run's steps
-TAILS = {"text_tail": ("drift/p95", "text"), "post_tail": ("drift/p95", "post_tool")}
+IMPROVED = 0.1  # of mean reward
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """One run. Steps are None where nothing happened; `first` maps rule or series to the step it left its noise."""
+    """One run. Steps are None where nothing happened; `first` maps each of the pilot's rules to the step of its first alarm."""
 
     arm: str
     family: str
@@ -45,6 +44,20 @@ class Outcome:
     def healthy(self) -> bool:
         """It trained, and its reward never fell by half."""
         return self.learning and self.collapsed is None
+
+    @property
+    def improved(self) -> bool:
+        """The last quarter's mean reward is at least `IMPROVED` above that of the first ten steps, though the tasks grow harder."""
+        return self.late["reward"] >= _mean(self.reward[:SMOOTH]) + IMPROVED
+
+    @property
+    def ended_low(self) -> bool:
+        """The last quarter's mean reward is at most half of the best ten-step mean: a collapse that lasted."""
+        values = np.array([value for value in self.reward if math.isfinite(value)])
+        if values.size < SMOOTH:
+            return False
+        best = np.convolve(values, np.ones(SMOOTH) / SMOOTH, mode="valid").max()
+        return bool(self.late["reward"] <= 0.5 * best)
 
 
 def collapse_step(reward: Sequence[float]) -> int | None:
@@ -69,11 +82,17 @@ def collapse_step(reward: Sequence[float]) -> int | None:
 
 
 def outcome_of(folder: Path) -> Outcome:
-    """Read one run of the bank."""
-    mark = json.loads((folder / MARK).read_text())
+    """Read one run of the bank; RunError for one that is damaged or was cut short."""
+    mark = read_mark(folder)
     view = load_view(folder)
+    if len(view.steps) < mark["steps"]:
+        raise RunError(
+            f"{folder} has {len(view.steps)} of its {mark['steps']} steps; restore it or move it out of the bank"
+        )
+    if not any(folder.glob("readings.*")):
+        raise RunError(f"{folder} has no readings; restore it or move it out of the bank")
     reward = [row["metrics"].get("reward", math.nan) for row in view.steps]
-    controls = [json.loads(line) for line in (folder / "controls.jsonl").read_text().splitlines()]
+    controls = read_controls(folder)
     return Outcome(
         arm=mark["arm"],
         family=mark["family"],
@@ -83,20 +102,30 @@ def outcome_of(folder: Path) -> Outcome:
         view=view,
         reward=reward,
         collapsed=collapse_step(reward),
-        first=_first_moments(view),
+        first=_first_alarms(view),
         late=_late(view, controls),
         controls=controls,
     )
 
 
 def load_bank(bank: Path) -> list[Outcome]:
-    """Every finished run of both halves, by arm and seed."""
-    found = [outcome_of(path.parent) for path in sorted(bank.glob(f"*/*/{MARK}"))]
+    """Every finished run of both halves, by arm and seed; runs that were left unfinished are not read."""
+    check_bank(bank)
+    found = [_read(folder) for folder in run_folders(bank) if state_of(folder) == "finished"]
     return sorted(found, key=lambda o: (o.arm, o.seed))
 
 
-def _first_moments(view: RunView) -> dict[str, int | None]:
-    """First alarm of each rule, replayed with today's detectors, and of each tail by itself with the same detector."""
+def _read(folder: Path) -> Outcome:
+    try:
+        return outcome_of(folder)
+    except (KeyError, TypeError, ValueError, OSError, EOFError) as error:
+        raise RunError(
+            f"{folder} cannot be read: {type(error).__name__} {error}; restore it or move it out of the bank"
+        ) from error
+
+
+def _first_alarms(view: RunView) -> dict[str, int | None]:
+    """First alarm of each of the pilot's rules, replayed."""
     found: dict[str, int | None] = {}
     for rule in PILOT_RULES:
         detector = rule.detector()
@@ -104,12 +133,6 @@ def _first_moments(view: RunView) -> dict[str, int | None]:
             detector.update(r.step, rule.value(r.value), _se(rule.value(r.low), rule.value(r.high))).fired
             and r.step
             for r in _judged(view, rule.key, rule.slice)
-        )
-    for name, (key, where) in TAILS.items():
-        growth = SustainedGrowth(min_effect=math.log(1.5))
-        found[name] = _first(
-            growth.update(r.step, _log(r.value), _se(_log(r.low), _log(r.high))).fired and r.step
-            for r in _judged(view, key, where)
         )
     return found
 
@@ -126,6 +149,8 @@ def _late(view: RunView, controls: list[dict[str, Any]]) -> dict[str, float]:
         "reward": ("aggregate/reward", "all"),
         "kl": ("aggregate/kl", "all"),
         "grad_norm": ("aggregate/grad_norm", "all"),
+        "entropy": ("aggregate/entropy", "all"),
+        "all_p95": ("drift/p95", "all"),
         "text_p95": ("drift/p95", "text"),
         "text_p99": ("drift/p99", "text"),
         "post_p95": ("drift/p95", "post_tool"),
@@ -145,11 +170,6 @@ def _late(view: RunView, controls: list[dict[str, Any]]) -> dict[str, float]:
         )
     )
     rows = [row for row in controls if row["step"] > last / 2 and row["n_post"] > 0]
-    variance = [row["gradient_variance"] for row in rows]
-    found["variance_share"] = _mean(
-        [v["post_tool"] / (v["post_tool"] + v["text"]) for v in variance if v["post_tool"] + v["text"] > 0]
-    )
-    found["token_share"] = _mean([row["n_post"] / (row["n_post"] + row["n_text"]) for row in rows])
     for kind in ("turn", "position"):
         matched = [row[f"matched_{kind}"] for row in rows]
         found[f"matched_{kind}_post_p95"] = _mean([m["post_p95"] for m in matched])
@@ -165,10 +185,6 @@ def _mean(values: list[float]) -> float:
 
 def _first(found: Iterable[int | bool]) -> int | None:
     return next((int(step) for step in found if step), None)
-
-
-def _log(value: float) -> float:
-    return math.log(value) if value > 0 else math.nan
 
 
 def _se(low: float, high: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import math
 import shutil
@@ -11,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from reproduce.pilot.arms import PILOT
-from reproduce.pilot.evidence import BEGIN, END, write_evidence
-from reproduce.pilot.first import collapsing, sensitivity, threshold_table
+from reproduce.pilot.evidence import BEGIN, CLAIMS, END, write_evidence
+from reproduce.pilot.first import collapsing, false_alarms, sensitivity, threshold_table
 from reproduce.pilot.leads import (
     ANY_RATE,
     QUIET,
@@ -21,19 +22,20 @@ from reproduce.pilot.leads import (
     limits_of,
     moments,
     null_runs,
+    seed_scores,
     steps_judged,
-    tops,
     widest,
 )
-from reproduce.pilot.reading import load_bank
+from reproduce.pilot.marks import CONTROLS, MARK, finished
 from reproduce.pilot.slim import DISJOINT, MAIN_SLICES, slim
 from reproduce.pilot.summary import collapses, figures_of
-from reproduce.pilot.tables import outcomes, overview
-from reproduce.pilot.train import MARK, finished
+from reproduce.pilot.tables import outcomes, overview, power
 from scipy.stats import t
 
 import trimtab
 from tests.support import make_batch
+from trimtab.errors import RunError
+from trimtab.measure.pack import unpack_states
 from trimtab.report.view import load_view
 from trimtab.runs.seal import seal
 
@@ -65,25 +67,8 @@ def write(bank, arm, seed, *, tail_from=None, reward_from=None, rate=None):
     quantiles = {"post_p95": 1.0, "text_p95": 0.5, "covered": 0.5}
     row = {"step": 30, "n_text": 60, "n_post": 40, "gradient_variance": {"text": 1.0, "post_tool": 3.0, "all": 4.0},
            "matched_turn": quantiles, "matched_position": quantiles}  # fmt: skip
-    (folder / "controls.jsonl").write_text(json.dumps(row) + "\n")
+    (folder / CONTROLS).write_text(json.dumps(row) + "\n")
     return folder
-
-
-@pytest.fixture(scope="module")
-def bank(tmp_path_factory):
-    root = tmp_path_factory.mktemp("bank")
-    for seed in range(3):
-        write(root, "constrained", seed)
-        write(root, "open_hot", seed, tail_from=14, reward_from=27)
-    write(root, "open", 0, tail_from=20)
-    write(root, "constrained_fast", 0, tail_from=14)  # healthy, and no quiet run: it must not set a threshold
-    write(root, "frozen", 0, reward_from=27, rate=0.0)
-    return root
-
-
-@pytest.fixture(scope="module")
-def runs(bank):
-    return load_bank(bank)
 
 
 def test_a_run_is_read_as_it_was_written(runs):
@@ -92,26 +77,33 @@ def test_a_run_is_read_as_it_was_written(runs):
     calm, lost = by["constrained", 0], by["open_hot", 1]
     assert (calm.collapsed, calm.healthy) == (None, True)
     assert lost.collapsed in (32, 33)  # ten-step mean at half: the fifth or sixth low step after step 27
-    assert calm.late["variance_share"] == 0.75
-    assert calm.late["token_share"] == 0.4
     assert calm.late["post_p95"] == pytest.approx(0.05 * 1.96, rel=0.1)  # half-normal
 
 
-def test_thresholds_are_set_on_quiet_runs_alone_at_the_prediction_limit(runs):
-    """Oracle: scipy's t quantile on the scores of the three constrained runs."""
+def test_thresholds_are_set_on_quiet_seeds_alone_at_the_prediction_limit(runs):
+    """Oracle: scipy's t quantile on the scores of the three constrained seeds."""
     assert {PILOT[arm].lab.style.open for arm in ANY_RATE} == {False}
     assert {PILOT[arm].config.get("num_iterations", 1) for arm in ANY_RATE} == {1}
     assert all("learning_rate" not in PILOT[arm].config for arm in QUIET)
     null = null_runs(runs)
     assert [(run.arm, run.seed) for run in null] == [("constrained", seed) for seed in range(3)]
     assert {run.arm for run in null_runs(runs, ANY_RATE)} == {"constrained", "constrained_fast"}
-    limits = limits_of(null)
-    for name, share in (("post_tail", 0.1), ("kl", 0.025)):
-        scores = tops(null, name)
-        bound = np.mean(scores) + t.ppf(1 - share, 2) * np.std(scores, ddof=1) * np.sqrt(4 / 3)
-        assert limits[name] == pytest.approx(bound, rel=1e-6)
+    for shared, kl_share in ((False, 0.1), (True, 0.025)):
+        limits = limits_of(null, shared=shared)
+        for name, share in (("post_tail", 0.1), ("kl", kl_share)):
+            scores = seed_scores(null, name)
+            bound = np.mean(scores) + t.ppf(1 - share, 2) * np.std(scores, ddof=1) * np.sqrt(4 / 3)
+            assert limits[name] == pytest.approx(bound, rel=1e-6)
     assert limits_of(null_runs(runs, ANY_RATE))["post_tail"] > 3 * limits["post_tail"]
     assert all(math.isinf(limit) for limit in limits_of(null[:1]).values())
+
+
+def test_runs_of_one_seed_count_once(runs):
+    """Twins of the quiet runs add no degrees of freedom, and two runs of one seed are too few for a limit."""
+    null = null_runs(runs)
+    twins = [dataclasses.replace(run, arm="low_precision") for run in null]
+    assert limits_of([*null, *twins]) == pytest.approx(limits_of(null))
+    assert all(math.isinf(limit) for limit in limits_of([null[0], twins[0]]).values())
 
 
 def test_the_first_to_move_is_found_and_the_lead_has_its_sign(runs):
@@ -148,8 +140,6 @@ def test_what_passes_from_the_collapse_on_is_left_out(runs):
     text = collapsing([*rest, late_rule])
     assert f"collapse: reward_drop at {run.collapsed - 1} (open_hot {run.seed})." in text
     assert "collapse: none." in collapsing(rest)
-    assert f"{run.collapsed - 1} (1/1)" in overview([late_rule])
-    assert f"{run.collapsed} (1/1)" not in overview([late_rule])
 
 
 def test_a_frozen_run_that_passes_the_collapse_rule_counts_as_nothing(runs):
@@ -167,7 +157,7 @@ def test_the_overview_has_every_quantity_and_every_recorded_arm(runs):
     lines = overview(runs).splitlines()
     head = next(line for line in lines if line.startswith("| arm"))
     assert [cell.strip() for cell in head.strip("|").split("|")] == [
-        "arm", "seeds", "reward", "aggregate KL", "grad norm", "text tail", "post-tool tail",
+        "arm", "seeds", "reward", "aggregate KL", "grad norm", "entropy", "tail of all tokens", "text tail", "post-tool tail",
         "gradient-variance share against token share",
     ]  # fmt: skip
     rows = {
@@ -175,24 +165,55 @@ def test_the_overview_has_every_quantity_and_every_recorded_arm(runs):
         for line in lines
         if line.startswith("| ") and "---" not in line and (cells := line.strip("|").split("|"))
     }
-    assert set(rows) == {"arm", "constrained", "constrained_fast", "open", "open_hot", "frozen"}
+    assert set(rows) == {
+        "arm",
+        "constrained",
+        "constrained_fast",
+        "open",
+        "open_hot",
+        "frozen",
+        "*passes in a collapsing run*",
+    }
     assert rows["open_hot"][1].strip() == "3"
-    assert rows["constrained"][-1].strip() == "0.75 (0.75 to 0.75)<br>0.4 (0.4 to 0.4)"
+    assert rows["constrained"][-1].strip() == "0.75 (0.75 to 0.75)<br>0.40 (0.40 to 0.40)"
     for cell in rows["constrained"][2:-1]:
-        assert cell.strip().endswith("<br>never (0/3)")
+        assert cell.strip().endswith(("<br>never (0/3)", "<br>asleep"))
+
+
+def test_a_detector_that_sleeps_through_every_collapse_is_not_called_calm(runs):
+    """The gradient norm of the made-up runs never moves; the reward falls in all three collapses."""
+    strength = {
+        name: power(runs, name, limits_of(null_runs(runs))[name])
+        for name in ("grad_norm", "reward", "post_tail")
+    }
+    assert strength == {"grad_norm": (0, 3), "reward": (3, 3), "post_tail": (3, 3)}
+    cells = next(line for line in overview(runs).splitlines() if line.startswith("| constrained |")).split(
+        "|"
+    )
+    assert cells[5].strip().endswith("<br>asleep")
+    assert cells[3].strip().endswith("<br>never (0/3)")
 
 
 def test_figures_and_page_come_from_the_runs(bank, runs, tmp_path):
-    figures = write_evidence(bank, tmp_path)
+    page = tmp_path / "evidence.md"
+    figures = write_evidence(bank, page)
     assert figures == figures_of(runs)
     assert (figures["num_runs"], figures["num_open_collapsed"], figures["num_null"]) == (9, 3, 3)
     assert figures["lead_steps_tail_alone_n"] == figures["lead_steps_tail_alone_num_spoke"] == 3
     assert figures["lead_steps_tail_alone_median"] > 0
+    assert (
+        figures["lead_steps_tail_alone_low"]
+        <= figures["lead_steps_tail_alone_median"]
+        <= figures["lead_steps_tail_alone_high"]
+    )
+    assert figures["lead_steps_tail_alone_num_seeds"] == 3
     assert figures["constrained_tail_ratio"] > 5
+    assert figures["constrained_tail_ratio_low"] is None  # one pair of seeds has no interval
     two = [run for run in runs if run.arm != "open_hot" or run.seed < 2]
     few = figures_of(two)
     assert (few["lead_steps_tail_alone_n"], few["lead_steps_tail_alone_median"]) == (2, None)
-    text = (tmp_path / "evidence.md").read_text()
+    text = page.read_text()
+    assert text.index(CLAIMS[0]) < text.index("| claim |") < text.index(CLAIMS[1]) < text.index(BEGIN)
     assert text.index(BEGIN) < text.index("| open_hot | 0 |") < text.index(END)
     for name in ("tails", "cdf", "averages"):
         assert (tmp_path / "evidence" / f"{name}.png").stat().st_size > 5_000
@@ -200,11 +221,13 @@ def test_figures_and_page_come_from_the_runs(bank, runs, tmp_path):
     assert [line.split(" | ")[0][2:] for line in threshold_table(runs).splitlines()[-len(SERIES) :]] == [
         name.replace("_", " ") for name in SERIES
     ]
-    first = sensitivity(runs).splitlines()[-4]
-    assert first.startswith("| quiet, limit | 3 | 3 |")
-    assert first.endswith(
-        "| 1/1 | 0/1 | 1/1 | 1/1 |"
-    )  # the fast run's tail takes its KL along; it set no threshold
+    assert [line.split(" | ")[1] for line in sensitivity(runs).splitlines()[-12:-8]] == [
+        "none", "reward", "entropy", "reward and entropy",
+    ]  # fmt: skip
+    first = next(line for line in false_alarms(runs).splitlines() if line.startswith("| limit, each | 1 |"))
+    assert first.startswith(
+        "| limit, each | 1 | 1/1 | 0/1 | 1/1 |"
+    )  # the fast run's tail passes; it set no threshold
 
 
 def test_a_slim_sealed_run_reads_the_same_but_for_the_small_slices(tmp_path):
@@ -225,8 +248,9 @@ def test_a_slim_sealed_run_reads_the_same_but_for_the_small_slices(tmp_path):
     for mine, theirs in zip(merged.abs_cdf(), old["all"].parts["drift/sketch"].abs_cdf(), strict=True):
         np.testing.assert_allclose(mine, theirs)
     assert finished(folder, STEPS)
-    assert not finished(folder, STEPS + 1)
-    assert not finished(tmp_path, 1)
+    with pytest.raises(RunError, match=f"ended after {STEPS} steps and {STEPS + 1} are wanted"):
+        finished(folder, STEPS + 1)  # never trained over
+    assert not finished(tmp_path / "none", 1)
 
 
 def test_the_recorded_bank_is_small_and_as_the_command_would_leave_it(tmp_path):
@@ -237,4 +261,21 @@ def test_the_recorded_bank_is_small_and_as_the_command_would_leave_it(tmp_path):
     shutil.copytree(recorded, copy)
     slim(copy)
     for path in recorded.iterdir():
-        assert (copy / path.name).read_bytes() == path.read_bytes(), path.name
+        if path.name.startswith(
+            "states"
+        ):  # the same states; today's packing of small counts is another than the recorded one
+            assert _states(copy / path.name) == _states(path)
+        else:
+            assert (copy / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def _states(path):
+    rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    return [
+        (
+            row["first"],
+            row["last"],
+            {name: state.to_bytes() for name, state in unpack_states(row["states"]).items()},
+        )
+        for row in rows
+    ]

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 from reproduce.pilot.arms import PILOT
+from reproduce.pilot.batch import train_all, wanted
 from reproduce.pilot.controls import gradient_variance, matched_quantiles
 from reproduce.pilot.drift_aware import post_tool, rounded
-from reproduce.pilot.evidence import BEGIN, END, write_evidence
+from reproduce.pilot.evidence import BEGIN, CLAIMS, END, write_evidence
+from reproduce.pilot.marks import MARK, finished, folder_of
 from reproduce.pilot.reading import collapse_step, load_bank
-from reproduce.pilot.summary import figures_of, interval
+from reproduce.pilot.summary import figures_of, seed_interval
 from reproduce.pilot.tables import table
-from reproduce.pilot.train import MARK, finished
-from reproduce.tail_emergence import BANK, folder_of, main, train_all, wanted
+from reproduce.tail_emergence import BANK, main
 from torch.func import functional_call, grad, vmap
 
 
@@ -117,7 +118,7 @@ def test_by_default_the_bank_holds_every_run_that_is_wanted_and_no_other(monkeyp
     runs = wanted(list(PILOT), None)
     assert all(finished(folder_of(BANK, *run), PILOT[run[0]].steps) for run in runs)
     assert {folder_of(BANK, *run) for run in runs} == {mark.parent for mark in BANK.glob(f"*/*/{MARK}")}
-    monkeypatch.setattr("subprocess.run", lambda *args, **kwargs: pytest.fail("nothing is to be trained"))
+    monkeypatch.setattr("subprocess.Popen", lambda *args, **kwargs: pytest.fail("nothing is to be trained"))
     assert train_all(runs, None, BANK, 1) == []
 
 
@@ -134,7 +135,7 @@ def test_every_option_has_a_help_text_and_the_bare_command_asks_for_the_banks_ow
     with pytest.raises(SystemExit):
         main()
     text = " ".join(capsys.readouterr().out.split())
-    for option in ("--seeds N seeds 0 to N-1", "--arms NAME [NAME ...] train", "--steps N length", "--bank DIR folder",
+    for option in ("--seeds N seeds 0 to N-1", "--arms NAME [NAME ...] train", "--steps N length", "--bank DIR folder", "--page FILE page",
                    "--jobs N runs", "--quick constrained and open", "--json the last line"):  # fmt: skip
         assert option in text
     asked = []
@@ -143,15 +144,19 @@ def test_every_option_has_a_help_text_and_the_bare_command_asks_for_the_banks_ow
     monkeypatch.setattr("sys.argv", ["tail_emergence.py"])
     assert main() == 0
     assert asked == wanted(list(PILOT), None)
-    monkeypatch.setattr("sys.argv", ["tail_emergence.py", "--seeds", "0"])
-    with pytest.raises(SystemExit, match="2"):
-        main()
+    for wrong, says in (("0", "must be at least 1, got 0"), ("x", "must be a whole number, got 'x'")):
+        monkeypatch.setattr("sys.argv", ["tail_emergence.py", "--seeds", wrong])
+        with pytest.raises(SystemExit, match="2"):
+            main()
+        assert says in capsys.readouterr().err
 
 
-def test_intervals_need_three_runs_and_tables_escape_nothing_away():
-    assert interval([1.0, 2.0], np.median) == (None, None)
-    low, high = interval([1.0, 2.0, 3.0, 4.0], np.median)
+def test_intervals_draw_whole_seeds_and_need_three_and_tables_escape_nothing_away():
+    assert seed_interval([(0, 1.0), (0, 2.0), (1, 3.0), (1, 4.0)]) == (None, None)
+    low, high = seed_interval([(0, 1.0), (1, 2.0), (2, 3.0), (3, 4.0)])
     assert 1.0 <= low <= high <= 4.0
+    # a hundred runs of three seeds know no more than three runs: each draw of one seed alone comes up once in 27
+    assert seed_interval([(seed, 10.0 * seed) for seed in range(3)] * 100) == (0.0, 20.0)
     assert table(["a", "b"], [[1, None]]).splitlines()[-1] == "| 1 |  |"
 
 
@@ -164,9 +169,12 @@ def test_an_empty_bank_claims_nothing_and_a_page_keeps_its_own_words(tmp_path):
         None,
     )
     page = tmp_path / "evidence.md"
-    page.write_text(f"before\n{BEGIN}\nbygone\n{END}\nafter\n")
-    write_evidence(tmp_path / "none", tmp_path)
+    page.write_text(f"before\n{CLAIMS[0]}\nold\n{CLAIMS[1]}\nbetween\n{BEGIN}\nbygone\n{END}\nafter\n")
+    write_evidence(tmp_path / "none", page)
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith(f"{END}\nafter\n")
+    assert "\nbetween\n" in text
     assert "bygone" not in text
+    assert "\nold\n" not in text
+    assert "| holds |" not in text

@@ -128,7 +128,7 @@ BOUNDS: dict[str, Bound] = {
     "arl_evaluations": Bound(
         5_000.0, "evaluations between false alarms",
         "evaluations are so few that one in 5,000 of them is one in 50,000 steps and more; measured on healthy generated logs (tuning half): "
-        "none in 24,000; 3 in 18,000 at a correlation of 0.5, many above", HOUSE,
+        "2 in 24,000; 3 in 18,000 at a correlation of 0.5, many above", HOUSE,
     ),
     "plateau_gain": Bound(
         0.25, "share of the best rise over 128 values so far", "a line that can have risen by less has all but stopped", HOUSE

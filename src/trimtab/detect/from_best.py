@@ -26,7 +26,7 @@ class FromBest(Scanner):
 
     `sign` -1: the best is the highest, and a fall is looked for; +1: the lowest, and a rise. The distance must exceed the
     deviate of level 1/`arl`, plus that of a best among n medians, sqrt(2 ln n), times the scatter of a value; and `min_frac` of
-    the best's size. The scatter is the largest of the robust deviations of second differences one, two and four values apart
+    the best's size. The scatter is the largest of the robust deviations of second differences one and two values apart
     (over the last 64 values), so a curve that rises or bends adds none to it. For series whose values are measured
     independently of each other, as evaluations are; strong autocorrelation makes it alarm more often.
 
@@ -86,7 +86,7 @@ class FromBest(Scanner):
 def _scatter(values: list[float]) -> float:
     """Robust deviation of a value about whatever curve it follows; 0 for fewer than five."""
     found = 0.0
-    for lag in (1, 2, 4):
+    for lag in (1, 2):
         bends = [a - 2.0 * b + c for a, b, c in zip(values, values[lag:], values[2 * lag :], strict=False)]
         if len(bends) >= 3:
             found = max(found, 1.4826 * median(map(abs, bends)) / math.sqrt(6.0))

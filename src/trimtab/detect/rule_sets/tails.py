@@ -22,7 +22,7 @@ TAILS: tuple[Rule, ...] = (
         lambda arl: SustainedGrowth(arl=arl, confirm=3, min_effect=bound("tail_growth")), "critical",
         "p95 of |drift| after a tool result grew relative to text",
         "Tokens written after a tool result come from places the reference hardly supports; ratio-based gradients grow a "
-        "heavy tail there, often before any average breaks its own trend.",
+        "heavy tail there, which averages over all tokens can hide.",
         _CONSTRAIN,
         "The baseline is ten windows: a run whose first ten windows are not typical of it.", _POST, weight=3.0,
     ),
@@ -51,7 +51,7 @@ TAILS: tuple[Rule, ...] = (
         "drift_tail_surge", "drift/p95", "all", "tail", "kl", "identity",
         excursion(1, bound("surge"), floor=bound("drift_floor")), "info",
         "p95 of |drift| over all tokens grew fourfold within a hundred windows",
-        "In the pilot's runs at a moderate rate the tail over all tokens left its range before any average; none of them collapsed.",
+        "In the pilot's runs at a moderate rate the tail over all tokens grew early, about when entropy stopped falling; none of them collapsed.",
         "Lower the learning rate, look at which slice carries it, keep the last checkpoint from before `since`.",
         "Fast learners: pilot runs at a rate of 1e-3 showed the same and did not collapse, so this is information.", "docs/evidence.md",
     ),
