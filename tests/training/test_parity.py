@@ -24,8 +24,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "dapo": ({"loss_type": "dapo", "epsilon_high": 0.28}, {"objective": "dapo"}),
     "dr_grpo": ({"loss_type": "dr_grpo", "scale_rewards": "none"}, {"objective": "dr_grpo"}),
     "gspo": (
-        {"loss_type": "grpo", "importance_sampling_level": "sequence", "epsilon": 0.02, "epsilon_high": 0.03},
-        {"objective": "gspo", "epsilon": 0.02, "epsilon_high": 0.03},
+        {"loss_type": "grpo", "importance_sampling_level": "sequence", "epsilon": 0.02, "epsilon_high": 0.03, "learning_rate": 2e-3},
+        {"objective": "gspo", "epsilon": 0.02, "epsilon_high": 0.03, "learning_rate": 2e-3},
     ),
     "cispo": ({"loss_type": "cispo", "epsilon_high": 1.01}, {"objective": "cispo", "epsilon_high": 1.01}),
     "off_policy": (

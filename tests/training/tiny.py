@@ -124,3 +124,35 @@ def assert_same(
         assert any(float(grad.abs().max()) > 1e-5 for grad in step.values())
         for name, grad in step.items():
             torch.testing.assert_close(grad, other[name], **{"rtol": 1e-4, "atol": 1e-7, **tolerance})
+
+
+class Spy:
+    """What `_compute_loss` saw and gave in each training micro-batch: (inputs, log-probabilities, loss)."""
+
+    def __init__(self, trainer: Any) -> None:
+        self.seen: list[tuple[dict[str, Any], torch.Tensor, torch.Tensor]] = []
+        self._policy: Any = None
+        self._loss, self._score = trainer._compute_loss, trainer._get_per_token_logps_and_entropies
+        trainer._compute_loss, trainer._get_per_token_logps_and_entropies = self.loss, self.score
+
+    def loss(self, model: Any, inputs: Any) -> Any:
+        value = self._loss(model, inputs)
+        if self._policy is not None:
+            self.seen.append((dict(inputs), self._policy.detach(), value.detach()))
+        self._policy = None
+        return value
+
+    def score(self, *args: Any, **kwargs: Any) -> Any:
+        result = self._score(*args, **kwargs)
+        if torch.is_grad_enabled():
+            self._policy = result[0]
+        return result
+
+
+def loss_mask(inputs: dict[str, Any]) -> torch.Tensor:
+    return (inputs["completion_mask"] * inputs.get("tool_mask", 1)).bool()
+
+
+def post_tool(inputs: dict[str, Any]) -> torch.Tensor:
+    tool = (inputs["tool_mask"] == 0) & inputs["completion_mask"].bool()
+    return (tool.cumsum(1) > 0) & loss_mask(inputs)

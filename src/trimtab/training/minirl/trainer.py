@@ -101,9 +101,9 @@ class MiniRLTrainer(RolloutScoring):
         prox = None
         if self.average is not None:
             with self.average.swapped():
-                prox = RolloutScoring._get_per_token_logps_and_entropies(self, self.model, *place, **picture)[
-                    0
-                ]
+                prox = RolloutScoring._get_per_token_logps_and_entropies(
+                    self, self.model, **place, **picture
+                )[0]
             inputs["prox_per_token_logps"] = prox  # the watch reads it
         aux_wanted = {"compute_aux_loss": True} if self._aux_coefficient else {}
         scored = self._get_per_token_logps_and_entropies(
