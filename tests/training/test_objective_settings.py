@@ -178,7 +178,7 @@ def test_self_normalised_weights_have_the_mean_of_the_step(model, tmp_path):
     trainer = ours(model, tmp_path, rollout=rollout, per_device_train_batch_size=8, **shared)
     spy = Spy(trainer)
     trainer.train()
-    inputs, logps, loss = spy.seen[0]
+    inputs, _, loss = spy.seen[0]
     mask = loss_mask(inputs)
     weight = (inputs["old_per_token_logps"] - inputs["sampling_per_token_logps"]).exp().clamp(max=1.2)
     weight = weight / weight[mask].mean()

@@ -35,12 +35,19 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 
+def undivided(*arguments: Any, **named: Any) -> Any:
+    """Under transformers 5.2 accelerate divides TRL's loss, already divided, by the accumulation steps once more; not here."""
+    trainer = plain(*arguments, **named)
+    trainer.accelerator.gradient_accumulation_steps = 1
+    return trainer
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_two_updates_of_two_micro_batches_give_the_gradients_of_trl(model, tmp_path, case):
     theirs, own = CASES[case]
     shared = {"gradient_accumulation_steps": 2, "num_iterations": 2, "max_steps": 3}
     rollout = fixed_rollout(tools=True, path=model)
-    one, _ = trained(plain, model, tmp_path / "a", rollout=rollout, **shared, **theirs)
+    one, _ = trained(undivided, model, tmp_path / "a", rollout=rollout, **shared, **theirs)
     two, trainer = trained(ours, model, tmp_path / "b", rollout=rollout, **shared, **own)
     assert_same(one, two)
     if case != "cispo":

@@ -1,11 +1,14 @@
 """A TRL micro-batch as columns, and the sums of the optimizer step it belongs to: the denominators.
 
-TRL does not divide the loss by the accumulation steps (1.16: `loss_is_scaled_for_ga`; 1.2: a `compute_loss_func` that is set), DDP
-averages gradients over the ranks; `local_denominator` undoes the second and nothing else.
+DDP averages gradients over the ranks. TRL switches transformers' division by the accumulation steps off (1.16:
+`loss_is_scaled_for_ga`; 1.2: a `compute_loss_func` that is set). Under transformers 5.2 accelerate still divides, so there TRL's own gradients
+are too small by the accumulation steps; `one_division` ends that. `local_denominator` undoes what is left.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,7 +19,7 @@ from trimtab.training.minirl.generation import SELECTED
 from trimtab.training.minirl.losses import Columns, StepSums, cells_of, correction_of
 from trimtab.training.minirl.papers import WINDOW_DENOMINATORS
 
-__all__ = ["columns_of", "evaluation_sums", "step_sums"]
+__all__ = ["columns_of", "evaluation_sums", "one_division", "step_sums"]
 
 
 def columns_of(inputs: Any, logprobs: Any, entropy: Any, prox: Any) -> Columns:
@@ -40,6 +43,30 @@ def columns_of(inputs: Any, logprobs: Any, entropy: Any, prox: Any) -> Columns:
     )
 
 
+@contextmanager
+def one_division(accelerator: Any) -> Iterator[None]:
+    """Around a micro-batch: accelerate divides its loss by nothing, as the denominators count the accumulation steps.
+
+    Put back afterwards: every trainer of a process shares this number.
+    """
+    before = accelerator.gradient_accumulation_steps
+    if (
+        str(accelerator.distributed_type).rsplit(".", 1)[-1] == "DEEPSPEED" or before == 1
+    ):  # DeepSpeed never divides here
+        yield
+        return
+    accelerator.gradient_accumulation_steps = 1
+    try:
+        yield
+    finally:
+        accelerator.gradient_accumulation_steps = before
+
+
+def _steps_averaged(trainer: Any) -> int:
+    off = getattr(trainer, "loss_is_scaled_for_ga", None) or trainer.compute_loss_func is not None
+    return 1 if off else int(trainer.current_gradient_accumulation_steps)
+
+
 def evaluation_sums(trainer: Any, columns: Columns) -> StepSums:
     """An evaluation batch is a step of its own; transformers averages its loss over the ranks."""
     world = trainer.accelerator.num_processes
@@ -49,13 +76,13 @@ def evaluation_sums(trainer: Any, columns: Columns) -> StepSums:
 
 def step_sums(trainer: Any, rows: int) -> StepSums:
     """Denominators of every micro-batch of `rows` rows of the optimizer step that begins, the same for all of them."""
-    args, world = trainer.args, trainer.accelerator.num_processes
+    args, world, micro = trainer.args, trainer.accelerator.num_processes, _steps_averaged(trainer)
     responses = rows * trainer.current_gradient_accumulation_steps * world
-    local = local_denominator(responses, ranks_averaged=world, steps_averaged=1)
+    local = local_denominator(responses, ranks_averaged=world, steps_averaged=micro)
     if args.objective not in WINDOW_DENOMINATORS and not args.self_normalise:
         return StepSums(local, tokens=1.0)
     weights, count = _over_tokens(trainer)
-    tokens = local_denominator(max(float(count), 1.0), ranks_averaged=world, steps_averaged=1)
+    tokens = local_denominator(max(float(count), 1.0), ranks_averaged=world, steps_averaged=micro)
     if not args.self_normalise:
         return StepSums(local, tokens)
     return StepSums(local, tokens, weights=weights, count=count)

@@ -17,7 +17,7 @@ from trl import GRPOTrainer
 
 from trimtab.errors import ObjectiveError
 from trimtab.objectives import EntropyTarget, WeightAverage, trainable
-from trimtab.training.minirl.batches import columns_of, evaluation_sums, step_sums
+from trimtab.training.minirl.batches import columns_of, evaluation_sums, one_division, step_sums
 from trimtab.training.minirl.config import MiniRLConfig
 from trimtab.training.minirl.experts import REQUIRED, ROUTES, Experts
 from trimtab.training.minirl.generation import RolloutScoring
@@ -67,6 +67,19 @@ class MiniRLTrainer(RolloutScoring):
             )
         self.add_callback(StepHooks(self))
 
+    own_clip = True
+
+    @property
+    def staleness_clip(self) -> tuple[float, float] | None:
+        """(epsilon, epsilon_high) where the objective clips each token's pi_theta/pi_old to one range; the watch asks."""
+        own = self.args
+        by_slice = any("epsilon" in name for table in (own.slices or {}).values() for name in table)
+        clips = own.objective in ("ppo", "grpo", "dr_grpo", "dapo") or (
+            own.objective == "minirl" and own.clip
+        )
+        alone = self.average is None and not by_slice
+        return (float(own.epsilon), float(own.epsilon_high)) if clips and alone else None
+
     # ---- the optimizer step
 
     def open_step(self) -> None:
@@ -76,7 +89,7 @@ class MiniRLTrainer(RolloutScoring):
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """A recompute of gradient checkpointing needs the routes too, so a replay lasts until after the backward."""
         try:
-            with ExitStack() as self._replaying:
+            with one_division(self.accelerator), ExitStack() as self._replaying:
                 return super().training_step(*args, **kwargs)
         finally:
             self._replaying = None
