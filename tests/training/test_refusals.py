@@ -163,7 +163,7 @@ def test_a_watched_run_has_every_column_and_is_not_blind(model, tmp_path):
     view = load_view(tmp_path / "run")
     assert view.verdict.word != "blind"
     assert not view.errors
-    assert view.series("mismatch/p99", "post_tool")
+    assert view.series("mismatch/p99", "all")
     assert view.series("staleness/p99", "all")
     assert clip_range_of(trainer) is None  # its clip is anchored at the average
     assert clip_range_of(ours(model, tmp_path / "b", rollout=fixed_rollout())) == (0.2, 0.27)

@@ -170,7 +170,8 @@ class RolloutScoring(GRPOTrainer):
         def everywhere(values: torch.Tensor) -> torch.Tensor:
             return self.accelerator.gather(self.accelerator.pad_across_processes(values, dim=1))
 
-        every, kept = everywhere(mask), everywhere(mask)
+        every = everywhere(mask.long()) > 0  # padding turns booleans to integers on the shorter rank alone
+        kept = every
         if self.args.entropy_keep is not None:
             assert self._old_entropies is not None
             kept = kept & select_high_entropy(
