@@ -8,7 +8,7 @@ pytest.importorskip("trl", reason="needs the trl extra")
 import torch
 from transformers import LlamaForCausalLM, LogitsProcessor, LogitsProcessorList, Qwen3MoeForCausalLM
 
-from tests.adapters.tiny_trl import chat_rows, make_tokenizer, tiny_model, tool_call
+from tests.adapters.tiny_trl import chat_rows, make_tokenizer, text_rows, tiny_model, tool_call
 from tests.training.tiny import COMMON, Spy, loss_mask, moe, ours
 from trimtab.errors import ObjectiveError
 from trimtab.training import MiniRLConfig, MiniRLTrainer
@@ -31,8 +31,13 @@ def forward(net, inputs):
     return net(input_ids=ids, attention_mask=attended).logits[:, -inputs["completion_ids"].size(1) - 1 : -1]
 
 
-def test_mu_is_the_processed_distribution(model, tmp_path):
-    trainer = ours(model, tmp_path, max_steps=1, temperature=0.7, top_k=20, seed=3)
+@pytest.mark.parametrize("peft", [False, True])
+def test_mu_is_the_processed_distribution(model, tmp_path, peft):
+    extra = {}
+    if peft:  # a fresh adapter changes nothing yet
+        library = pytest.importorskip("peft")
+        extra["peft_config"] = library.LoraConfig(r=4, target_modules=["q_proj"], task_type="CAUSAL_LM")
+    trainer = ours(model, tmp_path, max_steps=1, temperature=0.7, top_k=20, seed=3, **extra)
     spy = Spy(trainer)
     trainer.train()
     inputs, logps, loss = spy.seen[0]
@@ -152,3 +157,32 @@ def test_a_generate_that_shows_no_scores_is_refused(model, tmp_path):
     trainer.model.generate = lambda input_ids=None, **_: torch.cat([input_ids, input_ids[:, -3:]], 1)
     with pytest.raises(ObjectiveError, match="not transformers' sampling loop"):
         trainer.train()
+
+
+@pytest.mark.parametrize("objective", ["minirl", "dapo"])
+def test_an_evaluation_scores_its_own_batches_and_touches_no_sums_of_training(model, tmp_path, objective):
+    trainer = ours(
+        model, tmp_path, objective=objective, max_steps=1, eval_dataset=text_rows(8), per_device_eval_batch_size=4,
+        ewma_centre_of_mass=2.0 if objective == "minirl" else None,
+    )  # fmt: skip
+    seen, inner = [], trainer._compute_loss
+
+    def keep(net, inputs):
+        value = inner(net, inputs)
+        if not trainer.model.training:
+            seen.append((inputs, float(value)))
+        return value
+
+    trainer._compute_loss = keep
+    trainer.train()
+    before = {name: value.clone() for name, value in trainer.tally.sums.items()}
+    found = trainer.evaluate()
+    assert found["eval_loss"] == pytest.approx(sum(loss for _, loss in seen) / len(seen), abs=1e-6)
+    assert len(seen) == 8
+    assert all(torch.equal(before[name], value) for name, value in trainer.tally.sums.items())
+    if objective == "dapo":  # on policy the ratio is 1: minus the mean advantage of the tokens
+        inputs, loss = seen[0]
+        mask = loss_mask(inputs)
+        assert loss == pytest.approx(
+            -float((inputs["advantages"][:, None] * mask).sum() / mask.sum()), abs=1e-5
+        )

@@ -88,7 +88,9 @@ def build(
 ) -> Any:
     """A GRPOTrainer or a MiniRLTrainer with the same arguments but the settings."""
     extra = {
-        name: settings.pop(name) for name in ("peft_config", "tools", "reward_funcs") if name in settings
+        name: settings.pop(name)
+        for name in ("peft_config", "eval_dataset", "reward_funcs")
+        if name in settings
     }
     config: Any = MiniRLConfig if issubclass(kind, MiniRLTrainer) else GRPOConfig
     args = config(**{**COMMON, "output_dir": str(folder / "out"), **settings})

@@ -45,8 +45,9 @@ class RolloutScoring(GRPOTrainer):
         self._check_logprobs(logprobs, completion_ids)
         if self.experts is not None:
             routes = extra.pop("routes", None)
-            if self.rollout_func is None:
-                routes = self._own.routes
+            if self.rollout_func is None:  # TRL may have cut a last turn to the length that was left
+                rows = zip(self._own.routes, prompt_ids, completion_ids, strict=False)
+                routes = [own[: len(prompt) + len(completion)] for own, prompt, completion in rows]
             self.experts.take(routes, prompt_ids, completion_ids)
         self._own = None
         return result
@@ -183,5 +184,6 @@ class RolloutScoring(GRPOTrainer):
             kept = (
                 kept & select_by_covariance(old, advantages, every, fraction=self.args.covariance_drop).keep
             )
-        self.log_train("selected_frac", float(kept.sum() / every.sum().clamp(min=1)))
+        if self.model.training:
+            self.log_train("selected_frac", float(kept.sum() / every.sum().clamp(min=1)))
         return kept[rank * rows : (rank + 1) * rows, :width] | ~mask
