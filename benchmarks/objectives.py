@@ -1,12 +1,13 @@
 """What do MiniRL, PPO-EWMA and routing replay cost? Side by side with a plain TRL step, in turns of one step, in one process.
 
-    python benchmarks/objectives.py [--rounds N] [--json]
+    python benchmarks/objectives.py [--rounds N] [--no-cut] [--json]
 
 Trainers take the same prompts, completions and optimizer; a round is one step of each, in an order that rotates. Figures are medians
 of the ratio within a round, with a 95 % bootstrap interval: `minirl_step_ratio` (target <= 1.05) and `ppo_ewma_step_ratio` (<= 1.45) over
 a plain GRPOTrainer whose rollout_func costs nothing, so that the loss and not generation is timed; `minirl_generation_step_ratio`
 the same with transformers' own sampling, recorded; `replay_overhead_frac` (<= 0.05) of forward + backward of a Qwen3-MoE. Seconds are CPU
-seconds of the process, one thread, one trainer at a time: neighbours on a shared machine still show, in the intervals.
+seconds of the process, one thread, one trainer at a time: neighbours on a shared machine still show, in the intervals. Last, what replay
+cuts of the mismatch of a trained mixture (`benchmarks/replay_cut.py`).
 """
 
 from __future__ import annotations
@@ -215,12 +216,21 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument(
+        "--no-cut", action="store_true", help="leave out benchmarks/replay_cut.py, which trains for minutes"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    from benchmarks.replay_cut import cuts
+
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         found = trainer_figures(Path(name), options.rounds)
     found["replay_overhead_frac"] = replay_figure(options.rounds)
+    if not options.no_cut:
+        cut, lines = cuts()
+        found |= cut
+        print("\n".join(lines))
     targets = {"minirl_step_ratio": 1.05, "ppo_ewma_step_ratio": 1.45, "replay_overhead_frac": 0.05}
     print(f"{'figure':<32}{'median':>9}{'95 % interval':>20}{'target':>9}")
     for key, (middle, low, high) in found.items():

@@ -253,6 +253,19 @@ def test_tokens_are_selected_over_the_whole_generation(model, tmp_path):
     )
 
 
+def test_a_scaled_rate_is_given_back_to_schedulers_that_multiply(model, tmp_path):
+    net = LlamaForCausalLM.from_pretrained(model)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda _: 1.0)
+    rollout = fixed_rollout(path=model, shift=0.4)
+    trainer = ours(
+        net, tmp_path, rollout=rollout, max_steps=2, lr_by_ess=True, optimizers=(optimizer, schedule)
+    )
+    trainer.train()
+    assert trainer.state.log_history[0]["vcpo/lr_scale"] < 0.95
+    assert optimizer.param_groups[0]["lr"] == 0.01
+
+
 @needs_entropy_gradient
 def test_the_entropy_bonus_starts_after_a_step_below_its_target(model, tmp_path):
     shared = {

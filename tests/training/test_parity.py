@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("trl", reason="needs the trl extra")
 
 from tests.adapters.tiny_trl import tiny_model
-from tests.training.tiny import assert_same, fixed_rollout, ours, plain, trained
+from tests.training.tiny import assert_same, fixed_rollout, moe, ours, plain, trained
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +52,16 @@ def test_two_updates_of_two_micro_batches_give_the_gradients_of_trl(model, tmp_p
     assert_same(one, two)
     if case != "cispo":
         assert "clip_ratio/region_mean" in trainer.state.log_history[1]
+
+
+def test_the_load_balancing_loss_of_a_mixture_is_trls(tmp_path):
+    if not hasattr(__import__("trl").GRPOConfig, "router_aux_loss_coef"):
+        pytest.skip("this TRL adds no auxiliary loss")
+    model = moe(tmp_path / "moe", router_aux_loss_coef=0.5)
+    shared = {"rollout": fixed_rollout(), "gradient_accumulation_steps": 2, "max_steps": 2}
+    one, _ = trained(undivided, model, tmp_path / "a", loss_type="grpo", **shared)
+    two, _ = trained(ours, model, tmp_path / "b", objective="grpo", **shared)
+    assert_same(one, two)
+    bare, _ = trained(ours, model, tmp_path / "c", objective="grpo", router_aux_loss_coef=0.0, **shared)
+    gate = "model.layers.0.mlp.gate.weight"
+    assert (bare[0][gate] - two[0][gate]).abs().max() > 1e-4

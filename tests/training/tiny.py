@@ -89,7 +89,7 @@ def build(
     """A GRPOTrainer or a MiniRLTrainer with the same arguments but the settings."""
     extra = {
         name: settings.pop(name)
-        for name in ("peft_config", "eval_dataset", "reward_funcs")
+        for name in ("peft_config", "eval_dataset", "optimizers", "reward_funcs")
         if name in settings
     }
     config: Any = MiniRLConfig if issubclass(kind, MiniRLTrainer) else GRPOConfig
