@@ -149,5 +149,6 @@ def test_missing_routes_are_counted_by_layer_when_allowed(model, tmp_path):
     )
     trainer.train()
     row = trainer.state.log_history[0]
+    assert "routing/changed_frac" not in row
     assert row["routing/missing_layer_0_frac"] == 0
     assert row["routing/missing_layer_1_frac"] > 0

@@ -38,7 +38,8 @@ class StepTally:
     def add_replay(self, replayed: Replayed) -> None:
         """Token-layers replayed; those without a recorded route, by layer; those whose live choice was another."""
         self.add("replayed/all", replayed.tokens.sum())
-        self.add("routing/changed", replayed.changed.sum())
+        if replayed.compare:  # else nobody looked, which is not zero
+            self.add("routing/changed", replayed.changed.sum())
         for layer, number in enumerate(replayed.counts["missing"]):
             self.add(f"routing/missing_layer_{layer}", number)
 
