@@ -16,6 +16,7 @@ _FLOAT_COLUMNS = {
     "entropy": "entropies",
     "old_logprobs": "old_per_token_logps",
     "rollout_logprobs": "sampling_per_token_logps",
+    "prox_logprobs": "prox_per_token_logps",
     "ref_logprobs": "ref_per_token_logps",
 }
 _ABSENT = {
@@ -35,6 +36,8 @@ def clip_range_of(trainer: Any) -> tuple[float, float] | None:
     """
     low, high = (getattr(trainer, name, None) for name in ("epsilon_low", "epsilon_high"))
     level = getattr(trainer, "importance_sampling_level", "token")
+    if getattr(trainer, "own_clip", False):  # MiniRLTrainer, whose objective says what is clipped
+        return trainer.staleness_clip
     if low is None or high is None or getattr(trainer, "loss_type", "") not in _CLIPPED or level != "token":
         return None
     return (float(low), float(high)) if 0.0 < low < 1.0 and 0.0 < high < math.inf else None

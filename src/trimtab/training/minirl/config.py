@@ -1,0 +1,137 @@
+"""MiniRLConfig: GRPOConfig with the objectives of trimtab. Every field says its unit, its formula and how to switch it off.
+
+Left alone it is MiniRL with the paper's settings. TRL's own fields keep their meaning where they are honoured
+(beta, delta, epsilon, epsilon_high, num_iterations, off_policy_mask_threshold, scale_rewards); the others are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from trl import GRPOConfig
+
+from trimtab.training.minirl.papers import PAPERS
+from trimtab.training.minirl.refusals import refuse_config, refuse_window
+
+__all__ = ["MiniRLConfig"]
+
+
+def _field(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass
+class MiniRLConfig(GRPOConfig):
+    """Settings of a MiniRLTrainer. UnsupportedError names what it cannot honour, ObjectiveError a value that cannot be right."""
+
+    _VALID_DICT_FIELDS: ClassVar[list[str]] = [*GRPOConfig._VALID_DICT_FIELDS, "slices"]
+
+    objective: str = _field(
+        "minirl", f"Loss: {', '.join(PAPERS)}. Denominators are those of the whole optimizer step."
+    )
+    importance: bool = _field(
+        True, "minirl: weight sg[min(pi_theta/mu, weight_cap)]; False is the ablation without."
+    )
+    clip: bool = _field(True, "minirl: mask on staleness beyond epsilon; False is the ablation without.")
+    length_norm: bool = _field(
+        False, "minirl, reinforce: divide each response by its tokens (the paper's ablation)."
+    )
+    weight_cap: float | None = _field(
+        None,
+        "Bound on pi_theta/mu (a ratio): minirl truncates (5), decoupled lifts mu (100). None: those; inf: off.",
+    )
+    loss_type: str | None = _field(None, "TRL's name of a loss; refused, set objective instead.")
+    epsilon: float | None = _field(None, "Staleness below 1 - epsilon is clipped. None: the paper's value.")
+    epsilon_high: float | None = _field(
+        None,
+        "Staleness above 1 + epsilon_high is clipped; cispo: the ratio itself. None: the paper's, or epsilon if that is set.",
+    )
+    scale_rewards: str | None = _field(
+        None,
+        "Divide centred advantages by the std of the group, batch or none. None: as the objective's paper.",
+    )
+    vllm_importance_sampling_correction: bool = _field(
+        False, "TRL's own correction; refused, set correction instead."
+    )
+    use_bias_correction_kl: bool = _field(False, "TRL's weighted KL to the reference; refused.")
+    correction: str = _field(
+        "none",
+        "Weight pi_old/mu (a ratio): tis min(rho, high); mis and icepop rho inside [low, high], else dropped; none.",
+    )
+    correction_level: str = _field(
+        "token", "Whose ratio: token, sequence exp(sum), geometric exp(mean of logs)."
+    )
+    correction_low: float | None = _field(None, "Lower bound, a ratio. None: mis 0.5, icepop 0.5.")
+    correction_high: float | None = _field(None, "Upper bound or cap, a ratio. None: tis 2, mis 2, icepop 5.")
+    correction_weighs: bool = _field(True, "mis: False only drops, weight 1.")
+    self_normalise: bool = _field(
+        False, "Divide the correction's weights by their mean over the step's loss tokens."
+    )
+    drop_nonfinite: bool = _field(
+        False,
+        "Drop and count tokens with NaN or infinite log(pi_old/mu) (vLLM gives some); False: the loss becomes NaN.",
+    )
+    k3_bound: float | None = _field(
+        None, "Drop where rho - 1 - log rho exceeds this, nats; 0.001 to 0.01 for row means. None: off."
+    )
+    k3_level: str = _field("sequence", "k3_bound applies to the mean of the sequence, or to each token.")
+    veto_floor: float | None = _field(
+        None, "Drop rows with one token of rho below this, e.g. 1e-4. None: off."
+    )
+    slices: dict[str, Any] | str | None = _field(  # noqa: RUF009
+        None,
+        "Numbers for text and post_tool tokens alone, {'post_tool': {'epsilon_high': 0.1, 'beta': 0.04}}: weight_cap, epsilon, "
+        "epsilon_high, beta, correction_low, correction_high, k3_bound. None: one number for all.",
+    )
+    ewma_centre_of_mass: float | None = _field(
+        None,
+        "PPO-EWMA: the clip is anchored at a weight average this many optimizer steps old (the paper's 8). None: at pi_old.",
+    )
+    prox_beta: float | None = _field(
+        None, "decoupled_kl: coefficient of KL(pi_prox || pi_theta), nats to loss; has no default."
+    )
+    prox_estimator: str = _field("k2", "decoupled_kl: k2 as the authors' code, k3 or k1.")
+    routing_replay: str = _field(
+        "off",
+        "Experts of mixtures: R2 those of pi_old, R3 those of the sampler, in every training forward; off.",
+    )
+    routing_allow_missing: bool = _field(
+        False, "Route tokens live, and count them, where no route was recorded; False: an error."
+    )
+    routing_compare: bool = _field(False, "Log the share of replayed tokens whose live choice was another.")
+    lr_by_ess: bool = _field(
+        False,
+        "VCPO: this step's learning rate x (min(1, ess/ess_base))^(1/2), ess of raw row weights pi_theta/mu.",
+    )
+    ess_base: float = _field(1.0, "VCPO: ESS share of a healthy step, in (0, 1].")
+    ess_rule: str = _field("sqrt", "VCPO: sqrt (Adam) or linear (SGD).")
+    ess_floor: float = _field(0.0, "VCPO: smallest factor on the learning rate, in [0, 1].")
+    entropy_keep: float | None = _field(
+        None,
+        "Keep this share of the tokens of a generation, those of highest pi_old entropy (0.2). None: off.",
+    )
+    covariance_drop: float | None = _field(
+        None, "Drop this share of tokens, those that lower the entropy most (2e-4 to 2e-3). None: off."
+    )
+    bonus_target: float | None = _field(
+        None, "Entropy bonus while the mean entropy of a step, nats a token, is under this. None: off."
+    )
+    bonus_rate: float = _field(0.005, "Change of the bonus coefficient a step (house default).")
+    bonus_highest: float = _field(0.05, "Largest bonus coefficient, loss per nat (house default).")
+
+    def __post_init__(self) -> None:
+        if isinstance(self.slices, str):  # the command line
+            self.slices = json.loads(self.slices)
+        refuse_config(self)
+        paper = PAPERS[self.objective]
+        if self.epsilon_high is None:
+            self.epsilon_high = (
+                paper.high if self.epsilon is None or self.objective == "cispo" else self.epsilon
+            )
+        self.epsilon = paper.low if self.epsilon is None else self.epsilon
+        self.scale_rewards = paper.scale if self.scale_rewards is None else self.scale_rewards
+        self.weight_cap = paper.cap if self.weight_cap is None else self.weight_cap
+        super().__post_init__()
+        refuse_window(self)

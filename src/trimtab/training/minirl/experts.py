@@ -1,0 +1,87 @@
+"""Routing replay inside a TRL trainer: where routes come from, where they stand in a batch, which forwards replay them.
+
+B rows, P prompt and C completion places, L layers, K experts a token. The batch carries `ROUTES` (B, P + C, L, K) and `REQUIRED`
+(B, P + C), so TRL's shuffle and split keep them beside their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from trimtab.errors import RoutesError
+from trimtab.objectives.routing_replay import RoutingReplay, place_routes
+from trimtab.objectives.routing_replay.tapes import Replayed
+
+__all__ = ["REQUIRED", "ROUTES", "Experts"]
+
+ROUTES, REQUIRED = "trimtab_routes", "trimtab_routes_required"
+
+
+class Experts:
+    """The replay of one trainer's model in mode R2 or R3."""
+
+    def __init__(self, model: Any, mode: str, allow_missing: bool, compare: bool) -> None:
+        self.replay = RoutingReplay(model)
+        self.mode, self.allow_missing, self.compare = mode, allow_missing, compare
+        self.placed: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._rows: list[torch.Tensor] = []
+        self._lengths: list[tuple[int, int]] = []
+
+    def take(self, routes: Sequence[Any] | None, prompts: Sequence[Any], completions: Sequence[Any]) -> None:
+        """Routes of one generation, a row (n, L, K) each, from the sampler. R3 without them is an error."""
+        self.placed, self._rows = None, []
+        self._lengths = [(len(p), len(c)) for p, c in zip(prompts, completions, strict=True)]
+        if self.mode != "R3":
+            return
+        if routes is None or len(routes) != len(self._lengths):
+            raise RoutesError(
+                f"R3 needs `routes`, one (tokens, layers, experts a token) for each of {len(self._lengths)} rows, from the rollout_func"
+            )
+        for row, (own, lengths) in enumerate(zip(routes, self._lengths, strict=True)):
+            tensor, most = torch.as_tensor(own), sum(lengths)
+            if not self.allow_missing and len(tensor) not in (most, most - 1):
+                raise RoutesError(
+                    f"row {row} has {len(tensor)} routes for {most} tokens: all, or all but the last that was never fed"
+                )
+            self._rows.append(tensor[:most])
+
+    def place(self, attention: torch.Tensor, completion: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """(routes, required) in the layout of a forward: prompts padded left, completions right. Computed once a generation."""
+        if self.placed is None:
+            at = torch.arange(attention.shape[1]) - (attention.shape[1] - completion)
+            before, after = torch.tensor(self._lengths).T[..., None]
+            exists = (at >= -before) & (at < after)
+            routes, short = place_routes(self._rows, exists, allow_short=True)
+            last = at == after - 1  # the engine never feeds a last token
+            required = attention.bool() & ~(last & (short == 1)[:, None]).to(attention.device)
+            self.placed = routes.to(attention.device), required
+        return self.placed
+
+    def keep(self, recorded: Sequence[torch.Tensor], attention: torch.Tensor) -> None:
+        """R2: what the pass of pi_old recorded, chunks of rows in order."""
+        self.placed = torch.cat(list(recorded)), attention.bool()
+
+    def columns(self, batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """What the batch carries from here on."""
+        attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+        if self.placed is None and self.mode == "R2":
+            raise RoutesError("R2 has no routes: pi_old was not scored")
+        routes, required = self.place(attention, batch["completion_ids"].shape[1])
+        self.placed = None
+        return {ROUTES: routes, REQUIRED: required}
+
+    def replaying(self, routes: torch.Tensor, required: torch.Tensor) -> AbstractContextManager[Replayed]:
+        """Every forward and recompute inside uses these experts."""
+        return self.replay.replaying(
+            routes, required=required, allow_missing=self.allow_missing, compare=self.compare
+        )
+
+    def scoring_old(self, attention: torch.Tensor, completion: int) -> AbstractContextManager[Any]:
+        """Around the pass of pi_old: R3 replays there too, R2 has nothing yet."""
+        if self.mode == "R2":
+            return nullcontext()
+        return self.replaying(*self.place(attention, completion))

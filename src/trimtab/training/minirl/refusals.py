@@ -1,0 +1,175 @@
+"""What the trainer cannot honour, by name, at construction: one line that says what, and what to set instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trimtab.errors import ObjectiveError, UnsupportedError
+from trimtab.training.minirl.papers import PAPERS, WINDOW_DENOMINATORS
+
+__all__ = ["SLICE_KNOBS", "SLICE_NAMES", "refuse_config", "refuse_trainer", "refuse_window"]
+
+SLICE_NAMES = ("text", "post_tool")
+"""Tokens before the first tool result of a row, and after it."""
+
+SLICE_KNOBS = (
+    "weight_cap",
+    "epsilon",
+    "epsilon_high",
+    "beta",
+    "correction_low",
+    "correction_high",
+    "k3_bound",
+)
+_CHOICES = {
+    "objective": tuple(PAPERS),
+    "correction": ("none", "tis", "mis", "icepop"),
+    "correction_level": ("token", "sequence", "geometric"),
+    "k3_level": ("token", "sequence"),
+    "prox_estimator": ("k1", "k2", "k3"),
+    "routing_replay": ("off", "R2", "R3"),
+    "ess_rule": ("sqrt", "linear"),
+}
+_DUAL = ("ppo", "grpo", "dr_grpo", "dapo")
+_ANCHORED = ("minirl", "decoupled", "decoupled_kl")
+_OWN_WEIGHT = ("decoupled", "decoupled_kl")
+_OWN_NAMES = {"cispo": "cispo", "dapo": "dapo", "dr_grpo": "dr_grpo", "grpo": "grpo"}
+
+
+def refuse_config(args: Any) -> None:
+    """ObjectiveError for a value that cannot be right, UnsupportedError for a TRL feature or a pair that has no meaning."""
+    for name, choices in _CHOICES.items():
+        if getattr(args, name) not in choices:
+            raise ObjectiveError(f"{name} must be one of {', '.join(choices)}; got {getattr(args, name)!r}")
+    _check_slices(args)
+    for text in _config_refusals(args):
+        raise UnsupportedError(f"MiniRLTrainer: {text}")
+
+
+def _config_refusals(args: Any) -> Iterator[str]:
+    objective = args.objective
+    if args.loss_type is not None:
+        own = _OWN_NAMES.get(args.loss_type)
+        yield f"loss_type={args.loss_type!r} is TRL's loss; " + (
+            f"set objective={own!r}" if own else f"the objectives are {', '.join(PAPERS)}"
+        )
+    if args.importance_sampling_level != "token":
+        yield "importance_sampling_level: set objective='gspo' for ratios of whole sequences"
+    if args.top_entropy_quantile < 1.0:
+        yield "top_entropy_quantile selects within a micro-batch; set entropy_keep, over the whole generation"
+    if getattr(args, "entropy_coef", 0.0) or getattr(args, "use_adaptive_entropy", False):
+        yield "entropy_coef and use_adaptive_entropy: set bonus_target"
+    if args.use_bias_correction_kl:
+        yield "use_bias_correction_kl: its KL to the reference is the plain k3; leave it False"
+    if args.vllm_importance_sampling_correction:
+        yield "vllm_importance_sampling_correction: set correction (tis, mis, icepop), or take minirl, which has the weight"
+    if args.use_liger_kernel:
+        yield "use_liger_kernel: a fused loss gives no per-token log-probabilities; switch it off"
+    if args.delta is not None and objective not in _DUAL:
+        yield f"delta (dual clip) belongs to {', '.join(_DUAL)}, not to {objective}"
+    if objective != "minirl" and not (args.importance and args.clip):
+        yield "importance=False and clip=False are ablations of objective='minirl'"
+    if args.length_norm and objective not in ("minirl", "reinforce"):
+        yield f"length_norm is an ablation of minirl and reinforce, not of {objective}"
+    if args.weight_cap is not None and PAPERS[objective].cap is None:
+        yield f"weight_cap bounds the weight of minirl and decoupled; {objective} has none, set correction"
+    weighs = args.correction != "none" and not (args.correction == "mis" and not args.correction_weighs)
+    if weighs and (objective in _OWN_WEIGHT or (objective == "minirl" and args.importance)):
+        yield f"correction={args.correction!r} with {objective}, whose own weight is over mu: the mismatch would be corrected twice"
+    if args.self_normalise and not weighs:
+        yield "self_normalise needs a correction that weighs (tis, mis, icepop)"
+    if args.self_normalise and args.off_policy_mask_threshold is not None:
+        yield "self_normalise with off_policy_mask_threshold: rows it drops depend on pi_theta, unknown before the step"
+    if args.ewma_centre_of_mass is not None and objective not in _ANCHORED:
+        yield f"ewma_centre_of_mass anchors {', '.join(_ANCHORED)}; {objective} clips against the sampling policy"
+    if objective == "decoupled_kl" and args.prox_beta is None:
+        yield "decoupled_kl needs prox_beta: its paper gives no default for language models"
+
+
+def refuse_window(args: Any) -> None:
+    """UnsupportedError when sums over an optimizer step are needed before all of its micro-batches exist."""
+    micro, lasting = args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations
+    if (args.objective in WINDOW_DENOMINATORS or args.self_normalise) and lasting % micro:
+        raise UnsupportedError(
+            f"MiniRLTrainer: objective={args.objective!r} needs sums over the tokens of an optimizer step, but its "
+            f"gradient_accumulation_steps={micro} do not fit one generation, used for {lasting} micro-batches: make "
+            "steps_per_generation x num_iterations a multiple of it"
+        )
+
+
+def _check_slices(args: Any) -> None:
+    for name, table in (args.slices or {}).items():
+        if name not in SLICE_NAMES or not isinstance(table, dict):
+            raise ObjectiveError(
+                f"slices must name {' and '.join(SLICE_NAMES)} with a table each; got {name!r}: {table!r}"
+            )
+        for knob in table:
+            if knob not in SLICE_KNOBS:
+                raise ObjectiveError(f"slices[{name!r}] has {knob!r}; it takes {', '.join(SLICE_KNOBS)}")
+            if knob == "beta" and not args.beta:
+                raise ObjectiveError("a beta by slice needs beta above 0: TRL scores no reference otherwise")
+            if knob.startswith("correction") and (
+                args.correction == "none" or args.correction_level != "token"
+            ):
+                raise ObjectiveError(
+                    f"slices[{name!r}][{knob!r}] needs a correction with correction_level='token'"
+                )
+            if knob == "k3_bound" and (args.k3_bound is None or args.k3_level != "token"):
+                raise ObjectiveError(f"slices[{name!r}]['k3_bound'] needs k3_bound and k3_level='token'")
+            if knob == "weight_cap" and args.objective != "minirl":
+                raise ObjectiveError("a weight_cap by slice is minirl's")
+
+
+def refuse_trainer(trainer: Any, needs_mu: bool) -> None:
+    """UnsupportedError for what only the built trainer shows: its engine, its parallelism, its model."""
+    for text in _trainer_refusals(trainer, needs_mu):
+        raise UnsupportedError(f"MiniRLTrainer: {text}")
+
+
+def _trainer_refusals(trainer: Any, needs_mu: bool) -> Iterator[str]:
+    args = trainer.args
+    kind = str(trainer.accelerator.distributed_type).rsplit(".", 1)[-1]
+    heavy = [
+        name
+        for name, on in (
+            ("ewma_centre_of_mass", args.ewma_centre_of_mass is not None),
+            (f"routing_replay={args.routing_replay!r}", args.routing_replay != "off"),
+        )
+        if on
+    ]
+    if heavy and kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+        yield f"{heavy[0]} needs whole parameters; {kind} shards them"
+    if heavy and args.torch_compile:
+        yield f"{heavy[0]} with torch_compile is not tested: switch one off"
+    if trainer.rollout_func is None and not trainer.use_vllm:
+        yield from _own_generation(trainer, needs_mu)
+    if args.routing_replay == "R3" and trainer.use_vllm and trainer.rollout_func is None:
+        yield "routing_replay='R3' with vLLM: TRL's client returns no routed experts; return `routes` from a rollout_func"
+    if args.routing_replay != "off":
+        if trainer._is_vlm:
+            yield "routing_replay of vision-language models"
+        kwargs = args.gradient_checkpointing_kwargs or {}
+        if args.gradient_checkpointing and kwargs.get("use_reentrant"):
+            yield "routing_replay with use_reentrant=True: set gradient_checkpointing_kwargs={'use_reentrant': False}"
+    if args.bonus_target is not None and not hasattr(args, "entropy_coef"):
+        yield "bonus_target: this TRL computes entropies without gradient; it needs a release with entropy_coef (1.16 has it)"
+
+
+def _own_generation(trainer: Any, needs_mu: bool) -> Iterator[str]:
+    """Only a plain sampling loop of transformers shows the sampler's processed log-probabilities and its routes."""
+    args = trainer.args
+    needs = needs_mu or args.routing_replay == "R3"
+    paged = getattr(args, "use_transformers_continuous_batching", False) or getattr(
+        args, "use_transformers_paged", False
+    )
+    if needs and paged:
+        yield "continuous batching of transformers returns no log-probabilities: use plain generate, vLLM or a rollout_func"
+    config = getattr(trainer, "generation_config", None)
+    if needs and config is not None and not paged:
+        if not config.do_sample:
+            yield "generation_kwargs do_sample=False: greedy tokens have no sampling distribution mu"
+        if (config.num_beams or 1) > 1:
+            yield "generation_kwargs num_beams > 1: beams are not samples of one distribution mu"
+        if getattr(config, "prompt_lookup_num_tokens", None) or getattr(config, "assistant_early_exit", None):
+            yield "assisted generation: the recorder sees one token a forward"

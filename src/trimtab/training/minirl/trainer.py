@@ -1,0 +1,188 @@
+"""MiniRLTrainer: TRL's GRPOTrainer with the objectives of trimtab. Change the import and the class of a GRPO script.
+
+TRL keeps generation, rewards, advantages, tools, logging and checkpoints. `RolloutScoring` records what the sampler said and
+scores pi_old; this class scores pi_prox, replaces the loss, and keeps the weight average beside the optimizer.
+"""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers.utils import logging
+from trl import GRPOTrainer
+
+from trimtab.errors import ObjectiveError
+from trimtab.objectives import EntropyTarget, WeightAverage, trainable
+from trimtab.training.minirl.batches import columns_of, evaluation_sums, one_division, step_sums
+from trimtab.training.minirl.config import MiniRLConfig
+from trimtab.training.minirl.experts import REQUIRED, ROUTES, Experts
+from trimtab.training.minirl.generation import RolloutScoring
+from trimtab.training.minirl.losses import Columns, StepSums, needs_mu, step_loss
+from trimtab.training.minirl.refusals import refuse_trainer
+from trimtab.training.minirl.steps import StepHooks, StepTally
+
+__all__ = ["STATE_FILE", "MiniRLTrainer"]
+
+STATE_FILE = "trimtab_minirl.pt"
+"""In each checkpoint, beside the optimizer's state: the weight average and the entropy controller."""
+
+logger = logging.get_logger(__name__)
+
+
+class MiniRLTrainer(RolloutScoring):
+    """GRPOTrainer(...) with a MiniRLConfig: same arguments, other loss.
+
+    A rollout_func returns `logprobs` of the sampler as TRL asks, and for R3 `routes`: a row (n, L, K) of experts of the prompt
+    and completion tokens, the last one may be left out. Without it, or vLLM, transformers' own sampling loop is recorded.
+    Raises UnsupportedError for what it cannot honour, by name, at construction.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        bound = inspect.signature(GRPOTrainer.__init__).bind(self, *arguments, **named)
+        if not isinstance(bound.arguments.get("args"), MiniRLConfig):
+            raise ObjectiveError("MiniRLTrainer needs args=MiniRLConfig(...), a GRPOConfig with objective")
+        super().__init__(*arguments, **named)
+        refuse_trainer(self, needs_mu(self.args))
+        method = GRPOTrainer._get_per_token_logps_and_entropies
+        self.score_arguments = frozenset(inspect.signature(method).parameters) - {"self"}
+        self.tally = StepTally()
+        self._step_sums: StepSums | None = None
+        self._replaying: ExitStack | None = None
+        own = self.args
+        self.average: WeightAverage | None = None
+        if own.ewma_centre_of_mass is not None:
+            self.average = WeightAverage(trainable(self.model), centre_of_mass=own.ewma_centre_of_mass)
+        if own.routing_replay != "off":
+            self.experts = Experts(
+                self.model, own.routing_replay, own.routing_allow_missing, own.routing_compare
+            )
+        self.bonus: EntropyTarget | None = None
+        if own.bonus_target is not None:
+            self.bonus = EntropyTarget(
+                target=own.bonus_target, rate=own.bonus_rate, highest=own.bonus_highest
+            )
+        self.add_callback(StepHooks(self))
+
+    own_clip = True
+
+    @property
+    def staleness_clip(self) -> tuple[float, float] | None:
+        """(epsilon, epsilon_high) where the objective clips each token's pi_theta/pi_old to one range; the watch asks."""
+        own = self.args
+        by_slice = any("epsilon" in name for table in (own.slices or {}).values() for name in table)
+        clips = own.objective in ("ppo", "grpo", "dr_grpo", "dapo") or (
+            own.objective == "minirl" and own.clip
+        )
+        alone = self.average is None and not by_slice
+        return (float(own.epsilon), float(own.epsilon_high)) if clips and alone else None
+
+    # ---- the optimizer step
+
+    def open_step(self) -> None:
+        """Before the first micro-batch of an optimizer step."""
+        self.tally, self._step_sums = StepTally(), None
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Any:
+        """A recompute of gradient checkpointing needs the routes too, so a replay lasts until after the backward."""
+        try:
+            with one_division(self.accelerator), ExitStack() as self._replaying:
+                return super().training_step(*args, **kwargs)
+        finally:
+            self._replaying = None
+
+    def _compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
+        if self._replaying is not None:
+            return self._loss(model, inputs, self._replaying)
+        with ExitStack() as stack:  # evaluation
+            return self._loss(model, inputs, stack)
+
+    def _loss(self, model: Any, inputs: Any, stack: ExitStack) -> torch.Tensor:
+        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+        attention = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+        place = {
+            "input_ids": ids,
+            "attention_mask": attention,
+            "logits_to_keep": inputs["completion_ids"].shape[1],
+        }
+        picture, replayed = self._picture(inputs), None
+        if self.experts is not None:
+            replayed = stack.enter_context(self.experts.replaying(inputs[ROUTES], inputs[REQUIRED]))
+        prox = None
+        if self.average is not None:
+            with self.average.swapped():
+                prox = RolloutScoring._get_per_token_logps_and_entropies(
+                    self, self.model, **place, **picture
+                )[0]
+            inputs["prox_per_token_logps"] = prox  # the watch reads it
+        aux_wanted = {"compute_aux_loss": True} if self._aux_coefficient else {}
+        scored = self._get_per_token_logps_and_entropies(
+            model, **place, compute_entropy=True, **aux_wanted, **picture
+        )
+        columns = columns_of(inputs, scored[0], scored[1] if self.bonus is not None else None, prox)
+        if not self.model.training:
+            sums = evaluation_sums(self, columns)
+        else:
+            if self._step_sums is None:
+                self._step_sums = step_sums(self, len(columns.mask))
+            sums = self._step_sums
+        bonus = self.bonus.coefficient if self.bonus is not None and self.model.training else 0.0
+        value, counts, kl = step_loss(self.args, columns, sums, bonus)
+        if self._aux_coefficient:
+            steps = self.current_gradient_accumulation_steps if self.model.training else 1
+            value = value + self._aux_coefficient * scored[2] / steps
+        if self.model.training:
+            self._tally(columns, scored[1], counts, kl)
+            if replayed is not None:
+                self.tally.add_replay(replayed)
+        return value
+
+    @property
+    def _aux_coefficient(self) -> float:
+        """Of the router's load-balancing loss, where this TRL adds one."""
+        return float(self.router_aux_loss_coef) if getattr(self, "aux_loss_enabled", False) else 0.0
+
+    def _tally(self, c: Columns, entropy: torch.Tensor, counts: Any, kl: torch.Tensor | None) -> None:
+        self.tally.add_counts(counts)
+        self.tally.add("tokens/all", c.mask.sum())
+        for number, label in enumerate(c.cells.names):
+            self.tally.add(f"tokens/{label}", (c.mask & (c.cells.index == number)).sum())
+        self.tally.add("sum/entropy", torch.where(c.mask, entropy.detach(), 0.0).sum())
+        if kl is not None:
+            self.tally.add("sum/kl", kl.sum())
+        if self.args.lr_by_ess and c.rollout is not None:
+            raw = c.old - c.rollout
+            known = c.mask & torch.isfinite(raw) if self.args.drop_nonfinite else c.mask
+            self.tally.add_weights(c.logprobs, c.rollout, known)
+
+    # ---- checkpoints
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        super()._save_optimizer_and_scheduler(output_dir)
+        if self.args.should_save and (self.average is not None or self.bonus is not None):
+            torch.save(
+                {
+                    "average": None if self.average is None else self.average.state_dict(),
+                    "bonus": None if self.bonus is None else self.bonus.state_dict(),
+                },
+                Path(output_dir) / STATE_FILE,
+            )
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None or (self.average is None and self.bonus is None):
+            return
+        path = Path(checkpoint) / STATE_FILE
+        if not path.exists():
+            logger.warning(f"{checkpoint} has no {STATE_FILE}: the weight average starts anew at its weights")
+            if self.average is not None:
+                self.average.reset()
+            return
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        if self.average is not None and state["average"] is not None:
+            self.average.load_state_dict(state["average"])
+        if self.bonus is not None and state["bonus"] is not None:
+            self.bonus.load_state_dict(state["bonus"])
