@@ -13,4 +13,4 @@ if [ ! -f "$venv/.ready" ] || [ .ci/lowest_trl.sh -nt "$venv/.ready" ]; then
   "$venv/bin/python" -m pip install --quiet --editable .
   touch "$venv/.ready"
 fi
-"$venv/bin/python" -m pytest -n 2 -q tests/adapters
+"$venv/bin/python" -m pytest -n 2 -q tests/adapters tests/training/test_parity.py
