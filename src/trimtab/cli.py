@@ -179,7 +179,13 @@ def diagnose_logs(
     format: LogFormat = None,
     mapping: LogMap = None,
     strict: Strict = False,
-    require: Annotated[list[str] | None, typer.Option(help="A tool that must be used; repeatable.")] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(help="A tool that must be used, or file:PATH (see --key-argument); repeatable."),
+    ] = None,
+    key_argument: Annotated[
+        list[str] | None, typer.Option(help="TOOL=ARGUMENT whose values name files; repeatable.")
+    ] = None,
     solved_at: Annotated[
         float | None, typer.Option(help="An episode with this reward or more is solved.")
     ] = None,
@@ -195,11 +201,10 @@ def diagnose_logs(
 
     Exit code: 0 healthy, 1 alarms, 2 bad input, blind or not judged yet.
     """
-    from trimtab.measure.declared import Declared
     from trimtab.report.trace_diagnosis import diagnose_traces, trace_diagnosis
     from trimtab.report.trace_lines import trace_diagnosis_lines
 
-    declared = Declared(required_tools=tuple(require or ()), solved_at=solved_at)
+    declared = _declared(require or [], key_argument or [], solved_at)
     judged = diagnose_traces(logs, format, _fields(mapping), strict, declared, engine)
     found = trace_diagnosis(judged)
     if html is not None:
@@ -306,6 +311,21 @@ def show_logs(
     from trimtab.report.trace_show import show
 
     print("\n".join(show(logs, episode, limit, format, _fields(mapping), as_json)))
+
+
+def _declared(require: list[str], key_arguments: list[str], solved_at: float | None) -> Any:
+    from trimtab.measure.declared import Declared
+
+    files = tuple(name.removeprefix("file:") for name in require if name.startswith("file:"))
+    keys = dict(text.partition("=")[::2] for text in key_arguments)
+    if not all(tool and argument for tool, argument in keys.items()):
+        raise TraceError("--key-argument wants TOOL=ARGUMENT, as --key-argument read_file=path")
+    if files and not keys:
+        raise TraceError(
+            f"--require file:{files[0]} needs --key-argument TOOL=ARGUMENT, as read_file=path: nothing names a file otherwise"
+        )
+    tools = tuple(name for name in require if not name.startswith("file:"))
+    return Declared(required_tools=tools, key_arguments=keys, required_files=files, solved_at=solved_at)
 
 
 def _write_traces(judged: Any, output: Path, format: str | None, mapping: dict[str, str]) -> None:
