@@ -242,9 +242,14 @@ def compare_logs(
 @traces_app.command("export")
 def export_logs(
     logs: Logs,
-    to: Annotated[str, typer.Option(help="sft, dpo, kto or grpo (prompts).", show_default=False)],
+    to: Annotated[
+        str, typer.Option(help="sft, dpo, kto, grpo (prompts) or steps (labels).", show_default=False)
+    ],
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="A .parquet or .jsonl file.", show_default=False)
+        Path,
+        typer.Option(
+            "-o", "--output", help="A .parquet or .jsonl file; a new folder for datasets.", show_default=False
+        ),
     ],
     format: LogFormat = None,
     mapping: LogMap = None,
