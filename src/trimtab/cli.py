@@ -195,17 +195,29 @@ def diagnose_logs(
     html: Annotated[
         Path | None, typer.Option(help="Also write an offline page with an episode viewer.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Diagnose one growing file again as it grows; Ctrl-C ends it.")
+    ] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two looks (--follow).", min=0.05)] = 2.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object instead of text; a line each time with --follow.")
+    ] = False,
 ) -> None:
     """Which tools fail, which episodes loop, what separates failed from solved: a verdict with its evidence.
 
     Exit code: 0 healthy, 1 alarms, 2 bad input, blind or not judged yet.
     """
+    from trimtab.report.progress import reading_bar
     from trimtab.report.trace_diagnosis import diagnose_traces, trace_diagnosis
     from trimtab.report.trace_lines import trace_diagnosis_lines
 
     declared = _declared(require or [], key_argument or [], solved_at)
-    judged = diagnose_traces(logs, format, _fields(mapping), strict, declared, engine)
+    if follow:
+        if html is not None or engine == "columns" or len(logs) != 1:
+            raise TraceError("--follow takes one file, and neither --html nor --engine columns")
+        _follow(logs[0], format, _fields(mapping), strict, declared, every, as_json)
+    with reading_bar(logs, not as_json) as progress:
+        judged = diagnose_traces(logs, format, _fields(mapping), strict, declared, engine, progress)
     found = trace_diagnosis(judged)
     if html is not None:
         _write_traces(judged, html, format, _fields(mapping))
@@ -232,9 +244,11 @@ def compare_logs(
 
     Exit code: 0 no difference found, 1 different, 2 bad input or too few to judge.
     """
+    from trimtab.report.progress import reading_bar
     from trimtab.report.trace_compare import compare_lines, compare_traces
 
-    found = compare_traces([a], [b], format, _fields(mapping), strict, solved_at, engine)
+    with reading_bar([a, b], not as_json) as progress:
+        found = compare_traces([a], [b], format, _fields(mapping), strict, solved_at, engine, progress)
     print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(compare_lines(found)))
     raise typer.Exit(found["exit_code"])
 
@@ -266,12 +280,23 @@ def export_logs(
     as_json: Annotated[bool, typer.Option("--json", help="The data card as one JSON object.")] = False,
 ) -> None:
     """Write training data in TRL's conversational formats with tool calls, and a data card beside it."""
+    from trimtab.report.progress import reading_bar
     from trimtab.traces.export import export
     from trimtab.traces.export.write import card_text
 
-    made = export(
-        logs, to, output, format, _fields(mapping), solved_at, per_task, match_length, keep_tool_faults
-    )
+    with reading_bar(logs, not as_json) as progress:
+        made = export(
+            logs,
+            to,
+            output,
+            format,
+            _fields(mapping),
+            solved_at,
+            per_task,
+            match_length,
+            keep_tool_faults,
+            progress,
+        )
     text = card_text(made.card)
     print(
         json.dumps(_plain(made.card), allow_nan=False)
@@ -291,9 +316,11 @@ def convert_logs(
     strict: Strict = False,
 ) -> None:
     """Write the episodes as trimtab's own JSONL, one a line."""
+    from trimtab.report.progress import reading_bar
     from trimtab.traces.convert import convert
 
-    report = convert(logs, output, format, _fields(mapping), strict)
+    with reading_bar(logs) as progress:
+        report = convert(logs, output, format, _fields(mapping), strict, progress)
     print(
         f"wrote {report.num_episodes:,} episodes to {output}; {report.num_malformed:,} malformed lines skipped"
     )
@@ -316,6 +343,33 @@ def show_logs(
     from trimtab.report.trace_show import show
 
     print("\n".join(show(logs, episode, limit, format, _fields(mapping), as_json)))
+
+
+def _follow(
+    path: str,
+    format: str | None,
+    mapping: dict[str, str],
+    strict: bool,
+    declared: Any,
+    every: float,
+    as_json: bool,
+) -> None:
+    """Until Ctrl-C; the exit code is the last verdict's."""
+    from trimtab.report.trace_diagnosis import trace_diagnosis
+    from trimtab.report.trace_follow import follow_traces
+
+    last = None
+    try:
+        for state in follow_traces(path, format, mapping, strict, declared, every):
+            last = state.found
+            text = [json.dumps(_plain(trace_diagnosis(last)), allow_nan=False)] if as_json else state.lines()
+            print("\n".join(text), flush=True)
+    except KeyboardInterrupt:
+        seen = (
+            f"{last.table.num_episodes:,} episodes, {last.verdict.word}" if last else "no episode had ended"
+        )
+        print(f"stopped: {seen}", file=sys.stderr)
+    raise typer.Exit(last.verdict.exit_code if last else 2)
 
 
 def _declared(require: list[str], key_arguments: list[str], solved_at: float | None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -52,9 +52,14 @@ def diagnose_traces(
     strict: bool = False,
     declared: Declared | None = None,
     engine: str = "auto",
+    progress: Callable[[int], None] | None = None,
 ) -> TraceDiagnosis:
-    """Read agent logs and judge them; `engine` as `traces.engine`. TraceError for logs that cannot be read, or hold no episode."""
-    start, report, names = time.perf_counter(), ReadReport(strict=strict), tuple(map(str, paths))
+    """Read agent logs and judge them; `engine` as `traces.engine`, `progress` as `ReadReport`. TraceError for logs that cannot be read, or hold no episode."""
+    start, report, names = (
+        time.perf_counter(),
+        ReadReport(strict=strict, progress=progress),
+        tuple(map(str, paths)),
+    )
     declared = declared or Declared()
     files = RequiredFiles(declared.required_files, declared.key_arguments)
     table = table_of(names, report, format, mapping, engine, files)

@@ -46,7 +46,7 @@ def table_of(
     if large and why:
         raise TraceError(f"the columnar engine cannot read this: {why}; leave --engine out")
     if large:
-        found = ReadReport()
+        found = ReadReport(progress=report.progress)
         table = tabulate_steps(files, found)
         if len(set(table.ids)) == len(table.ids):
             report.__dict__.update(found.__dict__ | {"notes": report.notes + found.notes})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import posixpath
 from array import array
@@ -165,7 +166,7 @@ class TableBuilder:
         self.uses.append((frozenset(map(self.places.of, used)), frozenset(map(self.places.of, erred))))
 
     def table(self) -> TraceTable:
-        """The table of the episodes so far."""
+        """The table of the episodes so far; episodes added later do not change it."""
         for name, seconds in self.latency.items():
             row, values = self.tools[name], np.array(seconds)
             row.timed = values.size
@@ -178,14 +179,14 @@ class TableBuilder:
         ints: dict[str, Any] = {name: np.array(values, np.int64) for name, values in self.ints.items()}
         floats: dict[str, Any] = {name: np.array(values, np.float64) for name, values in self.floats.items()}
         return TraceTable(
-            ids=self.ids, counts={name: ints[name] for name in COUNTS}, **floats,
+            ids=list(self.ids), counts={name: ints[name] for name in COUNTS}, **floats,
             success=ints["success"].astype(np.int8), truncated=ints["truncated"].astype(np.int8),
             **{name: ints[name] for name in ("task", "stop", "first_error", "wrong", "wrong_turn", "wrong_step", "version")},
-            marks={name: ints[name] for name in MARKS}, files=self.files.rows, versions=list(self.codes["version"]),
+            marks={name: ints[name] for name in MARKS}, files=copy.deepcopy(self.files.rows), versions=list(self.codes["version"]),
             tasks=list(self.codes["task"]), stops=list(self.codes["stop"]), first_errors=list(self.codes["first_error"]),
-            tools=self.tools, tool_names=list(self.places), used=used, erred=erred,
+            tools=copy.deepcopy(self.tools), tool_names=list(self.places), used=used, erred=erred,
             declared_tools=frozenset(self.declared), nan_rewards=self.nan_rewards, num_checked_schemas=self.checked,
-            sources=self.sources, evidence=self.evidence, engine="records",
+            sources=list(self.sources), evidence={what: list(kept) for what, kept in self.evidence.items()}, engine="records",
         )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ def export(
     per_task: int = 4,
     match_length: bool = False,
     keep_tool_faults: bool = False,
+    progress: Callable[[int], None] | None = None,
 ) -> Export:
     """Write the logs' episodes as training data of a `kind` of `KINDS` to a .parquet or .jsonl file, or to a folder of `datasets`
     where the output has no suffix, in TRL's conversational form.
@@ -59,7 +60,7 @@ def export(
     if kind not in KINDS:
         raise TraceError(f"unknown kind {kind!r} of training data; one of {', '.join(KINDS)}")
     names = list(map(str, paths))
-    episodes, report = read_episodes(names, format, mapping)
+    episodes, report = read_episodes(names, format, mapping, progress=progress)
     left_out: Counter[str] = Counter()
     scores, source = _scores(episodes, solved_at, ranked=kind == "dpo")
     if kind == "steps":
