@@ -87,15 +87,19 @@ def permutation_p(failed: Floats, tasks: Ints, statistic: Statistic, rng: np.ran
     order = np.lexsort((np.arange(failed.size), task, sizes[task]))
     ends = np.cumsum(np.bincount(sizes[task]))
     blocks = [
-        (int(a), int(b), size) for size, (a, b) in enumerate(zip(np.r_[0, ends], ends, strict=False)) if b > a
+        (
+            int(a),
+            int(b),
+            (-1, size) if size > 1 else -1,
+        )  # one column permutes several times slower than a flat array
+        for size, (a, b) in enumerate(zip(np.r_[0, ends], ends, strict=False))
+        if b > a
     ]
     laid, observed, exceeded = failed[order], statistic(failed), 0
     again = np.empty_like(failed)
     for number in range(1, _PERMUTATIONS + 1):
-        mixed = np.concatenate(
-            [rng.permutation(laid[a:b].reshape(-1, size)).ravel() for a, b, size in blocks]
-        )
-        again[order] = mixed
+        mixed = [rng.permutation(laid[a:b].reshape(shape)).ravel() for a, b, shape in blocks]
+        again[order] = np.concatenate(mixed)
         exceeded += statistic(again) >= observed - 1e-9
         if exceeded == _EXCEEDED:
             return _EXCEEDED / number
