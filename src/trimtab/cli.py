@@ -179,7 +179,13 @@ def diagnose_logs(
     format: LogFormat = None,
     mapping: LogMap = None,
     strict: Strict = False,
-    require: Annotated[list[str] | None, typer.Option(help="A tool that must be used; repeatable.")] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(help="A tool that must be used, or file:PATH (see --key-argument); repeatable."),
+    ] = None,
+    key_argument: Annotated[
+        list[str] | None, typer.Option(help="TOOL=ARGUMENT whose values name files; repeatable.")
+    ] = None,
     solved_at: Annotated[
         float | None, typer.Option(help="An episode with this reward or more is solved.")
     ] = None,
@@ -189,18 +195,29 @@ def diagnose_logs(
     html: Annotated[
         Path | None, typer.Option(help="Also write an offline page with an episode viewer.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Diagnose one growing file again as it grows; Ctrl-C ends it.")
+    ] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two looks (--follow).", min=0.05)] = 2.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object instead of text; a line each time with --follow.")
+    ] = False,
 ) -> None:
     """Which tools fail, which episodes loop, what separates failed from solved: a verdict with its evidence.
 
     Exit code: 0 healthy, 1 alarms, 2 bad input, blind or not judged yet.
     """
-    from trimtab.measure.declared import Declared
+    from trimtab.report.progress import reading_bar
     from trimtab.report.trace_diagnosis import diagnose_traces, trace_diagnosis
     from trimtab.report.trace_lines import trace_diagnosis_lines
 
-    declared = Declared(required_tools=tuple(require or ()), solved_at=solved_at)
-    judged = diagnose_traces(logs, format, _fields(mapping), strict, declared, engine)
+    declared = _declared(require or [], key_argument or [], solved_at)
+    if follow:
+        if html is not None or engine == "columns" or len(logs) != 1:
+            raise TraceError("--follow takes one file, and neither --html nor --engine columns")
+        _follow(logs[0], format, _fields(mapping), strict, declared, every, as_json)
+    with reading_bar(logs, not as_json) as progress:
+        judged = diagnose_traces(logs, format, _fields(mapping), strict, declared, engine, progress)
     found = trace_diagnosis(judged)
     if html is not None:
         _write_traces(judged, html, format, _fields(mapping))
@@ -227,9 +244,11 @@ def compare_logs(
 
     Exit code: 0 no difference found, 1 different, 2 bad input or too few to judge.
     """
+    from trimtab.report.progress import reading_bar
     from trimtab.report.trace_compare import compare_lines, compare_traces
 
-    found = compare_traces([a], [b], format, _fields(mapping), strict, solved_at, engine)
+    with reading_bar([a, b], not as_json) as progress:
+        found = compare_traces([a], [b], format, _fields(mapping), strict, solved_at, engine, progress)
     print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(compare_lines(found)))
     raise typer.Exit(found["exit_code"])
 
@@ -237,9 +256,14 @@ def compare_logs(
 @traces_app.command("export")
 def export_logs(
     logs: Logs,
-    to: Annotated[str, typer.Option(help="sft, dpo, kto or grpo (prompts).", show_default=False)],
+    to: Annotated[
+        str, typer.Option(help="sft, dpo, kto, grpo (prompts) or steps (labels).", show_default=False)
+    ],
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="A .parquet or .jsonl file.", show_default=False)
+        Path,
+        typer.Option(
+            "-o", "--output", help="A .parquet or .jsonl file; a new folder for datasets.", show_default=False
+        ),
     ],
     format: LogFormat = None,
     mapping: LogMap = None,
@@ -256,12 +280,23 @@ def export_logs(
     as_json: Annotated[bool, typer.Option("--json", help="The data card as one JSON object.")] = False,
 ) -> None:
     """Write training data in TRL's conversational formats with tool calls, and a data card beside it."""
+    from trimtab.report.progress import reading_bar
     from trimtab.traces.export import export
     from trimtab.traces.export.write import card_text
 
-    made = export(
-        logs, to, output, format, _fields(mapping), solved_at, per_task, match_length, keep_tool_faults
-    )
+    with reading_bar(logs, not as_json) as progress:
+        made = export(
+            logs,
+            to,
+            output,
+            format,
+            _fields(mapping),
+            solved_at,
+            per_task,
+            match_length,
+            keep_tool_faults,
+            progress,
+        )
     text = card_text(made.card)
     print(
         json.dumps(_plain(made.card), allow_nan=False)
@@ -281,9 +316,11 @@ def convert_logs(
     strict: Strict = False,
 ) -> None:
     """Write the episodes as trimtab's own JSONL, one a line."""
+    from trimtab.report.progress import reading_bar
     from trimtab.traces.convert import convert
 
-    report = convert(logs, output, format, _fields(mapping), strict)
+    with reading_bar(logs) as progress:
+        report = convert(logs, output, format, _fields(mapping), strict, progress)
     print(
         f"wrote {report.num_episodes:,} episodes to {output}; {report.num_malformed:,} malformed lines skipped"
     )
@@ -306,6 +343,48 @@ def show_logs(
     from trimtab.report.trace_show import show
 
     print("\n".join(show(logs, episode, limit, format, _fields(mapping), as_json)))
+
+
+def _follow(
+    path: str,
+    format: str | None,
+    mapping: dict[str, str],
+    strict: bool,
+    declared: Any,
+    every: float,
+    as_json: bool,
+) -> None:
+    """Until Ctrl-C; the exit code is the last verdict's."""
+    from trimtab.report.trace_diagnosis import trace_diagnosis
+    from trimtab.report.trace_follow import follow_traces
+
+    last = None
+    try:
+        for state in follow_traces(path, format, mapping, strict, declared, every):
+            last = state.found
+            text = [json.dumps(_plain(trace_diagnosis(last)), allow_nan=False)] if as_json else state.lines()
+            print("\n".join(text), flush=True)
+    except KeyboardInterrupt:
+        seen = (
+            f"{last.table.num_episodes:,} episodes, {last.verdict.word}" if last else "no episode had ended"
+        )
+        print(f"stopped: {seen}", file=sys.stderr)
+    raise typer.Exit(last.verdict.exit_code if last else 2)
+
+
+def _declared(require: list[str], key_arguments: list[str], solved_at: float | None) -> Any:
+    from trimtab.measure.declared import Declared
+
+    files = tuple(name.removeprefix("file:") for name in require if name.startswith("file:"))
+    keys = dict(text.partition("=")[::2] for text in key_arguments)
+    if not all(tool and argument for tool, argument in keys.items()):
+        raise TraceError("--key-argument wants TOOL=ARGUMENT, as --key-argument read_file=path")
+    if files and not keys:
+        raise TraceError(
+            f"--require file:{files[0]} needs --key-argument TOOL=ARGUMENT, as read_file=path: nothing names a file otherwise"
+        )
+    tools = tuple(name for name in require if not name.startswith("file:"))
+    return Declared(required_tools=tools, key_arguments=keys, required_files=files, solved_at=solved_at)
 
 
 def _write_traces(judged: Any, output: Path, format: str | None, mapping: dict[str, str]) -> None:

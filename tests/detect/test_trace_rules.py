@@ -31,6 +31,8 @@ def _good(i: int, *more: Call, **fields) -> Episode:
         "success": i % 4 == 0,
         "stop_reason": "stop",
         "tools": SCHEMA,
+        "time": 10.0 * i,
+        "duration_s": 9.0 + 7.0 * (i % 5),
     }
     return episode(*calls, *more, **{**given, **fields})
 
@@ -50,6 +52,19 @@ def _fail(text: str, **fields) -> Call:
     return Call(name="a", arguments={"q": 9}, result=text, error=text, **fields)
 
 
+def _said(text: str):
+    return [
+        Episode(
+            id=str(i),
+            turns=[
+                Turn(role="user", content="Do it"),
+                Turn(role="assistant", content=text if i % 2 else "Done."),
+            ],
+        )
+        for i in range(N)
+    ]
+
+
 SICK = {
     "tool_failing": (_every(1, *[_fail("Error: no such row")] * 2), "warning"),
     "tool_slow": (_every(1, Call(name="a", arguments={"q": 1}, result="x", latency_s=30.0)), "warning"),
@@ -62,6 +77,25 @@ SICK = {
     "repeated_calls": (_every(1, Call(name="a", arguments={"q": 0}, result="r0")), "warning"),
     "void_turns": (
         [Episode(id=str(i), turns=[*_good(i).turns, Turn(role="assistant", content="")]) for i in range(N)],
+        "warning",
+    ),
+    "empty_answers": (
+        [Episode(id=str(i), turns=[*_good(i).turns, Turn(role="assistant", content=" ")]) for i in range(N)],
+        "warning",
+    ),
+    "refusals": (_said("I'm sorry, but I can't help with that."), "warning"),
+    "language_switches": (_said("我不知道怎么做这件事情所以我会再试一次"), "warning"),
+    "failure_burst": (
+        [_good(i, *[_fail("Error: down")] * (24 <= i < 34), task=f"t{i % 15}") for i in range(N)],
+        "warning",
+    ),
+    "failure_under_load": (
+        [
+            _good(
+                i, *[_fail("Error: full")] * (i % 10 < 3), time=100.0 * i - 90 * (i % 10 < 3), duration_s=60.0
+            )
+            for i in range(300)
+        ],
         "warning",
     ),
     "truncation": (_every(2, stop_reason="max_tokens"), "critical"),

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from tests.traces.make import chat, steps, tau, write_lines
 from tests.traces.test_messages import TAU
 from trimtab import cli
+from trimtab.errors import TraceError
 from trimtab.report.trace_diagnosis import diagnose_traces, trace_diagnosis
 from trimtab.report.trace_lines import trace_diagnosis_lines
 
@@ -167,3 +168,36 @@ def test_the_verdict_on_tau_bench_is_one_its_users_know():
     assert all(row.contrast.mixed == 26 for row in real)
     text = "\n".join(trace_diagnosis_lines(trace_diagnosis(found)))
     assert "within tasks: among attempts at the same task" in text
+
+
+def test_required_files_through_the_command(tmp_path):
+    rows = [{"id": str(i), "messages": chat(name="read", arguments='{"path": "a.md"}')} for i in range(30)]
+    path = write_lines(tmp_path / "m.jsonl", rows)
+    asked = ["diagnose", path, "--key-argument", "read=path", "--require", "read", "--require", "file:./a.md"]
+    assert run(*asked)[0] == 0
+    code, text = run(*asked, "--require", "file:b.md")
+    assert code == 1
+    assert "b.md never named in a call" in text
+    for wrong in (["--require", "file:a.md"], ["--require", "file:a.md", "--key-argument", "read"]):
+        with pytest.raises(TraceError, match="--key-argument"):
+            run("diagnose", path, *wrong)
+
+
+def test_what_changed_is_shown_in_words_and_on_the_page(tmp_path):
+    rows = [
+        {"id": str(i), "task_id": i % 20, "reward": float(i < 40 or i % 4 == 0), "messages": chat(arguments=f'{{"q": {i}}}')}
+        for i in range(80)
+    ]  # fmt: skip
+    path = write_lines(tmp_path / "m.jsonl", rows)
+    page = tmp_path / "o.html"
+    _, text = run("diagnose", path, "--html", page)
+    line = next(line for line in text.splitlines() if "is solved" in line)
+    assert "is solved: 25 % of the second half, 100 % of the first half; -75 points" in line
+    found = json.loads(run("diagnose", path, "--json")[1])
+    (drift,) = found["drift"]
+    assert (drift["by"], drift["a"], drift["contrasts"][0]["difference"]) == (
+        "order",
+        "the second half",
+        -0.75,
+    )
+    assert ">What changed<" in page.read_text()

@@ -33,7 +33,17 @@ def same(path: Path) -> TraceTable:
     assert table.ids == plain.ids
     for name in COUNTS:
         assert table.counts[name].tolist() == plain.counts[name].tolist(), name
-    for name in ("reward", "tokens", "duration_s", "success", "truncated"):
+    for name in (
+        "reward",
+        "tokens",
+        "duration_s",
+        "success",
+        "truncated",
+        "time",
+        "wrong",
+        "wrong_turn",
+        "wrong_step",
+    ):
         np.testing.assert_allclose(
             getattr(table, name), getattr(plain, name), rtol=1e-6, atol=1e-6, err_msg=name
         )

@@ -11,6 +11,8 @@ from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 from tests.adapters.tiny_trl import tiny_model
 from tests.traces.test_export import TOOLS, attempt, log
 from trimtab.traces.export import export
+from trimtab.traces.own import TraceWriter
+from trimtab.traces.read import read_episodes
 
 try:
     from trl import KTOConfig, KTOTrainer
@@ -20,12 +22,22 @@ except ImportError:  # where it still is experimental
 TRAINERS = {"dpo": (DPOTrainer, DPOConfig), "kto": (KTOTrainer, KTOConfig), "sft": (SFTTrainer, SFTConfig)}
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+@pytest.mark.parametrize(("suffix", "tokens"), [("parquet", False), ("jsonl", False), ("parquet", True)])
 @pytest.mark.parametrize("kind", TRAINERS)
-def test_a_trainer_takes_the_export(tmp_path, kind, suffix):
+def test_a_trainer_takes_the_export(tmp_path, kind, suffix, tokens):
     rows = [attempt(task, trial, float(trial % 2)) for task in range(4) for trial in range(4)]
     output = tmp_path / f"data.{suffix}"
-    export(log(tmp_path, rows), kind, output)
+    paths = log(tmp_path, rows)
+    if tokens:  # columns of token ids are no obstacle
+        episodes, _ = read_episodes(paths)
+        with TraceWriter(tmp_path / "own.jsonl") as out:
+            for episode in episodes:
+                for turn in episode.turns:
+                    turn.token_ids = [1, 2, 3]
+                out.write(episode)
+        paths = [tmp_path / "own.jsonl"]
+    made = export(paths, kind, output)
+    assert any("token_ids" in name for name in made.rows[0]) is tokens
     load = Dataset.from_parquet if suffix == "parquet" else Dataset.from_json
     data = load(str(output), cache_dir=str(tmp_path / "cache"))
     trainer_class, config_class = TRAINERS[kind]

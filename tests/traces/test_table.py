@@ -82,7 +82,7 @@ def test_every_column_of_one_episode():
     table = tabulate([one])
     assert {name: int(values[0]) for name, values in table.counts.items()} == {
         "turns": 2, "calls": 4, "failed": 2, "tool_faults": 1, "bad_arguments": 1, "unknown_tools": 1, "schema_errors": 1,
-        "repeats": 0, "loop_calls": 0, "void_turns": 1, "unanswered": 1,
+        "repeats": 0, "loop_calls": 0, "void_turns": 1, "unanswered": 1, "empty_answers": 0,
     }  # fmt: skip
     assert (table.truncated[0], table.success[0], table.nan_rewards, table.tasks, table.stops) == (
         1,

@@ -28,7 +28,24 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "traces/schema_error_frac": ("share of the calls held against a schema whose arguments do not fit it", "share", "up is bad", HOUSE),
     "traces/unanswered_frac": ("share of calls without a result", "share", "up is bad", HOUSE),
     "traces/tool_fault_frac": ("share of episodes with a call that failed by the tool's fault (time-out, connection, HTTP 5xx and 429)", "share", "up is bad", HOUSE),
-    "traces/neglected": ("required tools that were never called, are called rarely or were abandoned", "count", "up is bad", "agent-lightning#489"),
+    "traces/empty_answer_frac": ("share of episodes whose last assistant turn holds neither text nor call", "share", "up is bad", HOUSE),
+    "traces/refusal_frac": ("share of episodes with an assistant turn that opens as a refusal; English phrases, a rule of thumb", "share", "up is bad", HOUSE),
+    "traces/switch_frac": (
+        "share of episodes with an assistant turn in a script that nobody used before in it, ten letters of it; a rule of thumb, languages "
+        "of one script are not told apart", "share", "up is bad", "DeepSeek-R1, arXiv 2501.12948, language mixing",
+    ),
+    "traces/wrong_first_frac": (
+        "share of failed episodes with a failed or repeated call or a void turn; the evidence is the first of them", "share", "up is bad", HOUSE,
+    ),
+    "traces/burst_excess": (
+        "share of the tool's episodes that fail in the worst window, less that of the others; 0 where it is chance by permutation of tasks",
+        "share", "up is bad", "Besag and Clifford 1991; scan statistic, Naus 1965",
+    ),
+    "traces/load_excess": (
+        "share of the tool's episodes that fail when more than the median run at once, less that of the others; 0 where it is chance",
+        "share", "up is bad", "Besag and Clifford 1991",
+    ),
+    "traces/neglected": ("required tools that were never called, are called rarely or were abandoned, and required files that no call names, or no longer", "count", "up is bad", "agent-lightning#489"),
 }  # fmt: skip
 
 TRACE_READINGS: dict[str, Definition] = {key: Definition(*row) for key, row in _ROWS.items()}
@@ -57,7 +74,11 @@ _BOUNDS: dict[str, tuple[float, str, str, str]] = {
     "trace_malformed_line": (0.001, "share of lines", "more than a crash leaves behind", HOUSE),
     "trace_malformed_line_critical": (0.05, "share of lines", "one line in twenty: the rest may not stand for the whole", HOUSE),
     "trace_disagree": (0.01, "share of episodes", "more than labelling noise", HOUSE),
-    "trace_abandoned_frac": (0.5, "share of the episodes", "a tool several episodes used has not been called in the last so many", HOUSE),
+    "trace_empty": (0.02, "share of episodes", "one episode in fifty ends with nothing to score", HOUSE),
+    "trace_refusal": (0.05, "share of episodes", "one episode in twenty", HOUSE),
+    "trace_switch": (0.02, "share of episodes", "one episode in fifty", HOUSE),
+    "trace_burst": (0.2, "share of episodes", "one in five more, inside the window or under load; less is not worth waking anybody", HOUSE),
+    "trace_abandoned_frac": (0.5, "share of the episodes", "a tool or file several episodes used has not been used in the last so many", HOUSE),
 }  # fmt: skip
 
 TRACE_BOUNDS: dict[str, Bound] = {name: Bound(*row) for name, row in _BOUNDS.items()}

@@ -61,7 +61,7 @@ TRACE_RULES: tuple[TraceRule, ...] = (
     ),
     TraceRule(
         "tool_neglected", "traces/neglected", "value", ("zero",), _EPISODES, "critical",
-        "a required tool is never called, rarely or no longer", "A path the policy leaves is one it stops learning.",
+        "a required tool or file is never used, rarely or no longer", "A path the policy leaves is one it stops learning.",
         "Check that the tool is in the prompt and works; then that the reward does not punish its use.",
         "agent-lightning#489",
     ),
@@ -106,6 +106,33 @@ TRACE_RULES: tuple[TraceRule, ...] = (
         "assistant turns hold neither text nor call", "SimpleTIR traces collapses of multi-turn training to such turns.",
         "Leave their episodes out of the policy loss; look for stop tokens after results.",
         "SimpleTIR, arXiv 2509.02479",
+    ),
+    TraceRule(
+        "empty_answers", "traces/empty_answer_frac", "interval", ("trace_empty",), _EPISODES, "warning",
+        "episodes end in an empty answer", "There is nothing to score; a reward given there rewards silence.",
+        "Look for a stop token straight after a result, and for reasoning that the parser takes for all there is.",
+    ),
+    TraceRule(
+        "refusals", "traces/refusal_frac", "interval", ("trace_refusal",), _EPISODES, "warning",
+        "the agent refuses (by its first words; a rule of thumb)", "On tasks that should be done, a refusal is a failure that costs nothing.",
+        "Read the episodes below; if they are refusals, look for prompts that ask for one, and for a reward that is no lower for it.",
+    ),
+    TraceRule(
+        "language_switches", "traces/switch_frac", "interval", ("trace_switch",), _EPISODES, "warning",
+        "the agent brings in a script that nobody used (a rule of thumb)", "Mixed languages are an early sign of a policy that leaves its reference.",
+        "Read the episodes below; reward the language of the task, or raise the KL to the reference.",
+        "DeepSeek-R1, arXiv 2501.12948",
+    ),
+    TraceRule(
+        "failure_burst", "traces/burst_excess", "value", ("trace_burst",), _EPISODES, "warning",
+        "this tool's failures come in a burst", "An outage, or a change of policy: the rewards of that time measure it.",
+        "Look at the tool's own log for that time; leave its episodes out if the tool was down.",
+        "Naus 1965",
+    ),
+    TraceRule(
+        "failure_under_load", "traces/load_excess", "value", ("trace_burst",), _EPISODES, "warning",
+        "this tool fails more when more episodes run at once", "The environment cannot take the load; the policy is scored for it.",
+        "Limit the tool's concurrency, or give it more capacity; retry with a delay inside the tool.",
     ),
     TraceRule(
         "truncation", "traces/truncated_frac", "interval", ("trace_truncated", "trace_truncated_critical"), _EPISODES, "warning",

@@ -65,6 +65,10 @@ def features(
     yield "makes no call", True, (table.counts["calls"] == 0) * 1.0
     yield "has a failed call", True, (table.counts["failed"] > 0) * 1.0
     yield "meets a fault of a tool", True, (table.counts["tool_faults"] > 0) * 1.0
+    for name, label in (("refusals", "refuses"), ("switches", "changes script")):
+        if name in table.marks:
+            yield label, True, (table.marks[name] > 0) * 1.0
+    yield "ends in an empty answer", True, (table.counts["empty_answers"] > 0) * 1.0
     yield "cut by a limit", True, np.where(table.truncated >= 0, table.truncated, np.nan)
     for i, tool in enumerate(table.tool_names):
         yield f"calls {tool}", True, table.used[:, i] * 1.0

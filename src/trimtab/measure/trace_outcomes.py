@@ -13,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.measure.trace_maker import Maker
+from trimtab.traces.first_wrong import WRONGS
 from trimtab.traces.table import TraceTable
 
 __all__ = ["Outcome", "outcomes"]
 
 _MOST = 12
+_TURNS, _ENDS = ("1 or before", "2", "3 or 4", "5 to 8", "9 to 16", "17 and later"), (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Outcome:
 
 
 def outcomes(table: TraceTable, solved: npt.NDArray[Any]) -> Iterator[Outcome]:
-    """Rows by "stop reason", "tool called" and "first error", the most frequent first, twelve of each."""
+    """Rows by stop reason, tool called, first error, and kind and turn of what first went wrong; the most frequent first, twelve of each."""
     maker = Maker(table)
     kinds: list[tuple[str, list[str], npt.NDArray[Any]]] = [
         ("stop reason", [*table.stops, "(none given)"], _one_hot(table.stop, len(table.stops))),
@@ -47,11 +49,17 @@ def outcomes(table: TraceTable, solved: npt.NDArray[Any]) -> Iterator[Outcome]:
             [*table.first_errors, "(no error)"],
             _one_hot(table.first_error, len(table.first_errors)),
         ),
+        ("went wrong first by", [*WRONGS, "(nothing)"], _one_hot(table.wrong, len(WRONGS))),
+        (
+            "went wrong first in assistant turn",
+            [*_TURNS, "(never)"],
+            _one_hot(np.where(table.wrong < 0, -1, np.searchsorted(_ENDS, table.wrong_turn)), len(_TURNS)),
+        ),
     ]
     for by, names, member in kinds:
-        if len(names) == 1:
-            continue
         counts = member.sum(axis=0)
+        if len(names) == 1 or (by.startswith("went") and not counts[:-1].any()):
+            continue
         for place in np.argsort(-counts, kind="stable")[:_MOST]:
             here = member[:, place]
             if counts[place]:

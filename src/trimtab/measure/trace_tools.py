@@ -58,7 +58,7 @@ def _failures(row: ToolRow) -> str:
 
 
 def neglected(maker: Maker, declared: Declared) -> Iterator[Measured]:
-    """Required tools: never called, rarely, or not in the last half of the episodes."""
+    """Required tools: never called, rarely, or not in the last half of the episodes; required files: never, or no longer."""
     table, total, n = maker.table, maker.table.total("calls"), maker.table.num_episodes
     found: dict[str, str] = {}
     for name in declared.required_tools:
@@ -69,8 +69,13 @@ def neglected(maker: Maker, declared: Declared) -> Iterator[Measured]:
             found[name] = f"abandoned: last called in episode {row.last + 1} of {n}"
         elif row.calls < bound("tool_rare_frac") * total:
             found[name] = f"called rarely: {row.calls} of {total} calls"
+    for name, row in table.files.items():
+        if row.last < 0:
+            found[name] = "never named in a call"
+        elif row.episodes >= 5 and n - 1 - row.last >= bound("trace_abandoned_frac") * n:
+            found[name] = f"abandoned: last named in episode {row.last + 1} of {n}"
     places = [Evidence("", -1, f"{name}: {why}") for name, why in found.items()]
     yield maker.value(
-        "traces/neglected", float(len(found)) if declared.required_tools else math.nan, n, evidence=places,
-        reason="no tool was required (--require)", text="; ".join(f"{name} {why}" for name, why in found.items()),
+        "traces/neglected", float(len(found)) if declared.required_tools or table.files else math.nan, n, evidence=places,
+        reason="no tool or file was required (--require)", text="; ".join(f"{name} {why}" for name, why in found.items()),
     )  # fmt: skip

@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.measure.declared import Declared
+from trimtab.measure.trace_bursts import bursts
 from trimtab.measure.trace_maker import Maker, Measured
 from trimtab.measure.trace_tools import neglected, tool_readings
+from trimtab.measure.trace_words import first_wrongs, word_readings
 from trimtab.stats.shares import share_interval
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.table import Evidence, TraceTable
@@ -40,6 +42,9 @@ def trace_readings(table: TraceTable, report: ReadReport, declared: Declared) ->
         *_outcome(maker, declared),
         *_episodes(maker),
         *_calls(maker),
+        *word_readings(maker),
+        *first_wrongs(maker, table.solved(declared.solved_at)[0]),
+        *bursts(maker),
         *tool_readings(maker),
         *neglected(maker, declared),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,12 @@ def compare_traces(
     strict: bool = False,
     solved_at: float | None = None,
     engine: str = "auto",
+    progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Contrasts of logs a less logs b, as JSON types. TraceError for logs that cannot be read or hold no episode."""
     tables, sides = [], []
     for paths in (list(map(str, a)), list(map(str, b))):
-        report = ReadReport(strict=strict)
+        report = ReadReport(strict=strict, progress=progress)
         table = table_of(paths, report, format, mapping, engine)
         if not table.num_episodes:
             raise TraceError(f"{', '.join(paths)}: no episode to compare")

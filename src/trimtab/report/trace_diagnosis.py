@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,14 @@ from trimtab.detect.verdict import Verdict
 from trimtab.errors import TraceError
 from trimtab.measure.declared import Declared
 from trimtab.measure.trace_contrasts import contrasts
+from trimtab.measure.trace_drift import Drift, drifts
 from trimtab.measure.trace_maker import Measured
 from trimtab.measure.trace_outcomes import Outcome, outcomes
 from trimtab.measure.traces import trace_readings
 from trimtab.traces.engine import table_of
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.table import TraceTable
+from trimtab.traces.tabulate import RequiredFiles
 
 __all__ = ["TraceDiagnosis", "diagnose_table", "diagnose_traces", "trace_diagnosis"]
 
@@ -40,6 +42,7 @@ class TraceDiagnosis:
     solved: Any
     solved_by: str
     seconds: float
+    drift: list[tuple[Drift, list[JudgedContrast]]]
 
 
 def diagnose_traces(
@@ -49,11 +52,18 @@ def diagnose_traces(
     strict: bool = False,
     declared: Declared | None = None,
     engine: str = "auto",
+    progress: Callable[[int], None] | None = None,
 ) -> TraceDiagnosis:
-    """Read agent logs and judge them; `engine` as `traces.engine`. TraceError for logs that cannot be read, or hold no episode."""
-    start, report, names = time.perf_counter(), ReadReport(strict=strict), tuple(map(str, paths))
-    table = table_of(names, report, format, mapping, engine)
-    return diagnose_table(names, table, report, declared or Declared(), start)
+    """Read agent logs and judge them; `engine` as `traces.engine`, `progress` as `ReadReport`. TraceError for logs that cannot be read, or hold no episode."""
+    start, report, names = (
+        time.perf_counter(),
+        ReadReport(strict=strict, progress=progress),
+        tuple(map(str, paths)),
+    )
+    declared = declared or Declared()
+    files = RequiredFiles(declared.required_files, declared.key_arguments)
+    table = table_of(names, report, format, mapping, engine, files)
+    return diagnose_table(names, table, report, declared, start)
 
 
 def diagnose_table(
@@ -74,8 +84,17 @@ def diagnose_table(
     verdict = trace_verdict(findings, measured, table.num_episodes)
     return TraceDiagnosis(
         paths, report, table, measured, findings, verdict, separates, list(outcomes(table, solved)), solved, source,
-        time.perf_counter() - start,
+        time.perf_counter() - start, _drift(table, solved if source else None),
     )  # fmt: skip
+
+
+def _drift(table: TraceTable, solved: Any) -> list[tuple[Drift, list[JudgedContrast]]]:
+    """Every split of the log, with intervals and p that are corrected for the contrasts of all of them."""
+    found = drifts(table, solved)
+    judged = judge_contrasts([one for drift in found for one in drift.contrasts])
+    return [
+        (drift, [j for j in judged if any(j.contrast is one for one in drift.contrasts)]) for drift in found
+    ]
 
 
 def trace_diagnosis(found: TraceDiagnosis) -> dict[str, Any]:
@@ -100,6 +119,10 @@ def trace_diagnosis(found: TraceDiagnosis) -> dict[str, Any]:
         "readings": [_reading(one) for one in found.measured],
         "tools": _tools(table),
         "separates": [_contrast(one) for one in found.separates],
+        "drift": [
+            {"by": drift.by, "a": drift.a, "b": drift.b, "contrasts": [_contrast(one) for one in judged]}
+            for drift, judged in found.drift
+        ],
         "outcomes": [asdict(one) for one in found.outcomes],
         "seconds": found.seconds,
     }

@@ -43,7 +43,8 @@ def render_traces(found: dict[str, Any], episodes: list[dict[str, Any]]) -> str:
         "trimtab_version": escape(__version__),
         "csp": f"default-src 'none'; script-src '{source_hash(script)}'; style-src '{source_hash(style)}'; base-uri 'none'; form-action 'none'",
         "style": style, "script": script, "payload": embed_json({"episodes": shown}), "verdict": _verdict(found),
-        "findings": _findings(found, keys), "tools": _tools(found), "separates": _separates(found), "outcomes": _outcomes(found),
+        "findings": _findings(found, keys), "tools": _tools(found), "separates": _separates(found), "drift": _drift(found),
+        "outcomes": _outcomes(found),
         "shown": f"{len(shown):,} of {found['num_episodes']:,}: those the findings name first, then failed and solved ones in turn.",
         "measured": _measured(found), "not_observed": _not_observed(found), "lines": _lines(found), "facts": _facts(found),
     }  # fmt: skip
@@ -131,6 +132,25 @@ def _separates(found: dict[str, Any]) -> str:
     columns = ["Feature", "Failed", "Solved", "Difference", "Interval", "p", "Within tasks", "Interval"]
     body = table(columns, rows) if rows else '<p class="empty">Nothing that could not be chance.</p>'
     return section("separates", "What separates failed from solved", body, lede)
+
+
+def _drift(found: dict[str, Any]) -> str:
+    """A table a split of the log that could be judged."""
+    family = sum(len(drift["contrasts"]) for drift in found["drift"])
+    made = []
+    for number, drift in enumerate(found["drift"]):
+        rows = [_contrast(row) for row in drift["contrasts"] if row["real"]]
+        if not drift["contrasts"]:
+            continue
+        names = [f"<bdi>{escape(drift[side])}</bdi>" for side in ("a", "b")]
+        lede = (
+            f"{names[0]} against {names[1]}, by {escape(drift['by'].replace('_', ' '))}; intervals and p hold for {family} comparisons at once. A run that "
+            "learns changes: this is a reading, no alarm."
+        )
+        columns = ["Feature", *names, "Difference", "Interval", "p", "Within tasks", "Interval"]
+        body = table(columns, rows) if rows else '<p class="empty">Nothing that could not be chance.</p>'
+        made.append(section(f"drift-{number}", "What changed", body, lede))
+    return "".join(made)
 
 
 def _contrast(row: dict[str, Any]) -> list[str]:

@@ -19,6 +19,7 @@ _SHOWN = {
     "traces/loop_frac",
     "traces/repeat_frac",
     "traces/no_call_frac",
+    "traces/wrong_first_frac",
 }
 
 
@@ -38,6 +39,7 @@ def trace_diagnosis_lines(found: dict[str, Any]) -> list[str]:
     shares = [row for row in found["readings"] if row["key"] in _SHOWN and row["status"] == "ok"]
     lines += ["", *(f"  {_what(row['key']):<18} {_share(row)}  {row['numbers']}" for row in shares)]
     lines += _separates(found)
+    lines += _drift(found)
     lines += _not_observed(found)
     lines += [f"  malformed {row['file']}:{row['line']}: {row['reason']}" for row in found["malformed"][:5]]
     lines += [f"  note     {count:,} {note}" for note, count in found["notes"].items()]
@@ -88,6 +90,22 @@ def _separates(found: dict[str, Any]) -> Iterator[str]:
         yield "    nothing that could not be chance"
     if any(row["mixed"] >= 2 for row in rows):
         yield "    within tasks: among attempts at the same task; what vanishes there may only mark hard tasks"
+
+
+def _drift(found: dict[str, Any]) -> Iterator[str]:
+    family = sum(len(drift["contrasts"]) for drift in found["drift"])
+    for drift in found["drift"]:
+        if not drift["contrasts"]:
+            continue
+        yield ""
+        by = f"by {drift['by'].replace('_', ' ')}"
+        yield f"  what changed from {drift['b']} to {drift['a']} ({by}; corrected for {family} comparisons; a run that learns changes):"
+        rows = [row for row in drift["contrasts"] if row["real"]]
+        yield from (f"    {contrast_line(row, drift['a'], drift['b'])}" for row in rows[:_MAX_CONTRASTS])
+        if len(rows) > _MAX_CONTRASTS:
+            yield f"    and {len(rows) - _MAX_CONTRASTS} more (--json has all)"
+        if not rows:
+            yield "    nothing that could not be chance"
 
 
 def contrast_line(row: dict[str, Any], a: str = "failed", b: str = "solved") -> str:

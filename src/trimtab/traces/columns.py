@@ -9,6 +9,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +48,8 @@ def tabulate_steps(files: Sequence[str], report: ReadReport, threads: int = 2) -
         report.formats[file] = "steps"
         with scan(file, report, threads) as found:
             _file(found, table, report, threads)
+        if report.progress is not None:
+            report.progress(Path(file).stat().st_size)
     report.num_episodes += table.num_episodes
     return table.table()
 

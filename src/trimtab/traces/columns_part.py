@@ -24,7 +24,8 @@ _MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x2
 
 @dataclass
 class Calls:
-    """(C,) episode (place in the part), tool, row in the file, step, error code (-1: none), latency (nan), answered, parsed."""
+    """(C,) episode (place in the part), tool, row in the file, step, error code (-1: none), latency (nan), answered, parsed,
+    number of the assistant turn it belongs to."""
 
     episode: Array
     tool: Array
@@ -34,6 +35,7 @@ class Calls:
     latency: Array
     answered: Array
     parsed: Array
+    turn: Array
 
 
 @dataclass
@@ -45,10 +47,16 @@ class Part:
     turns: Array
     tokens: Array
     duration_s: Array
+    time: Array
+    empty: Array
+    wrong: Array
+    wrong_turn: Array
+    wrong_step: Array
     repeats: Array
     again: Array
     void: Array
     void_at: list[tuple[int, int, int]]
+    empty_at: list[tuple[int, int, int]]
     loops: dict[int, tuple[Loop, int]]
     calls: Calls
     moved: int
@@ -63,7 +71,7 @@ def part_of(c: dict[str, Array]) -> Part:
     starts = np.flatnonzero(np.r_[True, ep[1:] != ep[:-1]]) if ep.size else np.zeros(0, np.int64)
     n = starts.size
     first = np.minimum.reduceat(c["row"], starts) if n else starts
-    duration = _durations(c["ts"], starts)
+    duration, time = _times(c["ts"], starts)
     spoken = np.where((c["kind"] != END) & (c["tokens"] == np.floor(c["tokens"])), c["tokens"], np.nan)
     tokens = np.bincount(ep, np.nan_to_num(spoken), n)
     tokens[np.bincount(ep, np.isfinite(spoken), n) == 0] = np.nan
@@ -76,12 +84,20 @@ def part_of(c: dict[str, Array]) -> Part:
     calling = (kind == CALL) | (kind == PARSE_ERROR)
     opens = calling & ~np.isin(before, (MESSAGE, CALL, PARSE_ERROR))
     void = (kind == MESSAGE) & c["blank"] & ~np.isin(after, (CALL, PARSE_ERROR))
-    turns = np.bincount(ep, (kind == MESSAGE) | opens, n).astype(np.int64)
-    void_at = [(int(c["row"][i]), int(ep[i]), int(_step(c["step"][i]))) for i in np.flatnonzero(void)[:50]]
-    calls, heard = _calls(c, ep, before)
+    opened = (kind == MESSAGE) | opens
+    turns = np.bincount(ep, opened, n).astype(np.int64)
+    turn = np.cumsum(opened) - (np.cumsum(turns) - turns)[ep]
+    silent = void & (turn == turns[ep])
+    empty = np.bincount(ep, silent, n).astype(np.int64)
+    void_at, empty_at = (
+        [(int(c["row"][i]), int(ep[i]), _step(c["step"][i])) for i in np.flatnonzero(hit)[:50]]
+        for hit in (void, silent)
+    )
+    calls, heard = _calls(c, ep, before, turn)
     repeats, again, loops = _identical(c, calls, heard, n)
+    wrong = _first_wrong(calls, again, np.column_stack([ep[void], turn[void], _steps(c["step"][void])]), n)
     return Part(
-        eh, first, turns, tokens, duration, repeats, again, np.bincount(ep, void, n).astype(np.int64), void_at, loops, calls, moved, copies,
+        eh, first, turns, tokens, duration, time, empty, *wrong, repeats, again, np.bincount(ep, void, n).astype(np.int64), void_at, empty_at, loops, calls, moved, copies,
     )  # fmt: skip
 
 
@@ -118,19 +134,37 @@ def _fresh(c: dict[str, Array], ep: Array) -> Array:
     return keep
 
 
-def _durations(ts: Array, starts: Array) -> Array:
-    """(E,) seconds from an episode's first known time to its last known one; nan without any."""
+def _first_wrong(calls: Calls, again: Array, void: Array, n: int) -> tuple[Array, Array, Array]:
+    """(E,) kind, turn and step of the first failed or repeated call or void turn; `void` (V, 3): episode, turn and step of each."""
+    bad = np.flatnonzero(calls.error >= 0)
+    twice = again[again >= 0]
+    place = np.concatenate([bad, twice])
+    episode = np.concatenate([calls.episode[place], void[:, 0]]).astype(np.int64)
+    turn = np.concatenate([calls.turn[place], void[:, 1]]).astype(np.int64)
+    step = np.concatenate([calls.step[place], void[:, 2]]).astype(np.int64)
+    kind = np.repeat([0, 1, 2], [bad.size, twice.size, len(void)])
+    within = np.concatenate([place, np.zeros(len(void), np.int64)])  # a void turn has no call to come before
+    order = np.lexsort((kind, within, turn, episode))[::-1]
+    found = [np.full(n, -1, np.int64) for _ in range(3)]
+    for column, values in zip(found, (kind, turn, step), strict=True):
+        column[episode[order]] = values[order]
+    return found[0], found[1], found[2]
+
+
+def _times(ts: Array, starts: Array) -> tuple[Array, Array]:
+    """(E,) seconds from an episode's first known time to its last known one, and the first; nan without any."""
     known = np.isfinite(ts)
     place = np.arange(ts.size)
     first = np.minimum.reduceat(np.where(known, place, ts.size), starts) if starts.size else starts
     last = np.maximum.reduceat(np.where(known, place, -1), starts) if starts.size else starts
-    found = np.full(starts.size, np.nan)
+    took, began = np.full(starts.size, np.nan), np.full(starts.size, np.nan)
     some = last >= 0
-    found[some] = ts[last[some]] - ts[first[some]]
-    return found
+    began[some] = ts[first[some]]
+    took[some] = ts[last[some]] - began[some]
+    return took, began
 
 
-def _calls(c: dict[str, Array], ep: Array, before: Array) -> tuple[Calls, Array]:
+def _calls(c: dict[str, Array], ep: Array, before: Array, turn: Array) -> tuple[Calls, Array]:
     """The calls with what came of them, and (C,) the hash of what each was told."""
     kind, tool = c["kind"], c["tool"]
     at = np.flatnonzero((kind == CALL) | (kind == PARSE_ERROR))
@@ -161,6 +195,7 @@ def _calls(c: dict[str, Array], ep: Array, before: Array) -> tuple[Calls, Array]
         np.where(answered, latency, np.nan),
         answered,
         ~parse,
+        turn[at],
     )
     return calls, np.column_stack([ep[at].astype(np.uint64), tool[at].astype(np.uint64), c["ah"][at], heard])
 

@@ -28,6 +28,17 @@ __all__ = ["ColumnTable", "End"]
 
 Array = npt.NDArray[Any]
 _MAX_KINDS = 16
+_INTS = (
+    "task",
+    "stop",
+    "first_error",
+    "success",
+    "truncated",
+    "wrong",
+    "wrong_turn",
+    "wrong_step",
+    "version",
+)
 _LOOKED_AT = 50  # first places of a thing, from which those of different episodes are taken
 _Row = tuple[int, str, int, str]  # row, episode, step, text
 _WIDTH = MAX_TOOLS + 1  # of the table of tools, `other` last
@@ -117,6 +128,12 @@ class ColumnTable:
         columns |= {
             "turns": part.turns,
             "void_turns": part.void,
+            "empty_answers": part.empty,
+            "time": part.time,
+            "wrong": part.wrong,
+            "wrong_turn": part.wrong_turn,
+            "wrong_step": part.wrong_step,
+            "version": np.full(n, -1),
             "repeats": part.repeats,
             "schema_errors": np.zeros(n, np.int64),
         }
@@ -139,10 +156,11 @@ class ColumnTable:
             self._examples(name, np.flatnonzero(each[name]), calls, ids)
         again = part.again[part.again >= 0]
         self._examples("repeats", again, calls, ids)
-        self._keep(
-            "void_turns",
-            [(row, ids[e], step, "an assistant turn without text or call") for row, e, step in part.void_at],
-        )
+        for what, text, places in (
+            ("void_turns", "an assistant turn without text or call", part.void_at),
+            ("empty_answers", "the last assistant turn is empty", part.empty_at),
+        ):
+            self._keep(what, [(row, ids[e], step, text) for row, e, step in places])
         rows = [
             (
                 int(calls.row[at]),
@@ -246,16 +264,13 @@ class ColumnTable:
             places = np.flatnonzero(used[:, place])
             row.first, row.last = int(places[0]), int(places[-1])
         width = len(names)
-        ints: dict[str, Any] = {
-            name: columns.get(name, np.zeros(0, np.int64))
-            for name in (*COUNTS, "task", "stop", "first_error", "success", "truncated")
-        }
+        ints: dict[str, Any] = {name: columns.get(name, np.zeros(0, np.int64)) for name in (*COUNTS, *_INTS)}
         floats: dict[str, Any] = {
-            name: columns.get(name, np.zeros(0)) for name in ("reward", "tokens", "duration_s")
+            name: columns.get(name, np.zeros(0)) for name in ("reward", "tokens", "duration_s", "time")
         }
         return TraceTable(
             ids=[self._ids[i] for i in order.tolist()], counts={name: ints[name] for name in COUNTS}, **floats,
-            success=ints["success"], truncated=ints["truncated"], task=ints["task"], stop=ints["stop"], first_error=ints["first_error"],
+            **{name: ints[name] for name in _INTS},
             tasks=list(self.codes["task"]), stops=list(self.codes["stop"]), first_errors=list(self.codes["first_error"]), tools=tools,
             tool_names=names, used=used[:, :width] if used.ndim == 2 else np.zeros((0, 0), bool),
             erred=erred[:, :width] if erred.ndim == 2 else np.zeros((0, 0), bool), nan_rewards=self.nan_rewards,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from trimtab.errors import TraceError
@@ -22,9 +22,10 @@ def convert(
     format: str | None = None,
     mapping: Mapping[str, str] | None = None,
     strict: bool = False,
+    progress: Callable[[int], None] | None = None,
 ) -> ReadReport:
     """Write the episodes of the logs to `output`, whole or not at all. TraceError as for reading, or when it cannot be written."""
-    target, report = Path(output), ReadReport(strict=strict)
+    target, report = Path(output), ReadReport(strict=strict, progress=progress)
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     except OSError as error:

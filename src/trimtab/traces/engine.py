@@ -14,7 +14,7 @@ from trimtab.traces.json_records import iter_records
 from trimtab.traces.read import iter_episodes
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.table import TraceTable
-from trimtab.traces.tabulate import tabulate
+from trimtab.traces.tabulate import RequiredFiles, tabulate
 
 __all__ = ["ENGINES", "LARGE_BYTES", "table_of"]
 
@@ -29,6 +29,7 @@ def table_of(
     format: str | None = None,
     mapping: Mapping[str, str] | None = None,
     engine: str = "auto",
+    required: RequiredFiles | None = None,
 ) -> TraceTable:
     """The table of the checks, of any logs we read. TraceError as for reading, or for columns where they cannot be used.
 
@@ -38,14 +39,14 @@ def table_of(
     if engine not in ENGINES:
         raise TraceError(f"unknown engine {engine!r}; one of {', '.join(ENGINES)}")
     files = find_files(paths)
-    why = _not_columns(files, report.strict, format, mapping) if engine != "records" else ""
+    why = _not_columns(files, report.strict, format, mapping, required) if engine != "records" else ""
     large = engine == "columns" or (
         engine == "auto" and not why and sum(Path(f).stat().st_size for f in files) >= LARGE_BYTES
     )
     if large and why:
         raise TraceError(f"the columnar engine cannot read this: {why}; leave --engine out")
     if large:
-        found = ReadReport()
+        found = ReadReport(progress=report.progress)
         table = tabulate_steps(files, found)
         if len(set(table.ids)) == len(table.ids):
             report.__dict__.update(found.__dict__ | {"notes": report.notes + found.notes})
@@ -54,15 +55,21 @@ def table_of(
             raise TraceError(
                 "the columnar engine cannot read this: an id of an episode comes in two files; leave --engine out"
             )
-    return tabulate(iter_episodes(files, report, format, mapping))
+    return tabulate(iter_episodes(files, report, format, mapping), required)
 
 
 def _not_columns(
-    files: list[str], strict: bool, format: str | None, mapping: Mapping[str, str] | None
+    files: list[str],
+    strict: bool,
+    format: str | None,
+    mapping: Mapping[str, str] | None,
+    required: RequiredFiles | None,
 ) -> str:
     """Why the columns cannot be used; empty when they can."""
     if strict:
         return "--strict stops at a line, columns have none"
+    if required is not None and required.rows:
+        return "it keeps no arguments, which name the required files"
     if mapping or format not in (None, "steps"):
         return "it reads step JSONL only"
     for file in files:

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.traces.episode import Call, Episode
+from trimtab.traces.first_wrong import NOTHING, Wrong, first_wrong, is_void
 from trimtab.traces.loops import longest_loop, num_repeats
 from trimtab.traces.schema_check import misfit, schemas_by_name
 from trimtab.traces.table import COUNTS, NO_NAME, TRUNCATED, Evidence
+from trimtab.traces.text_marks import MARKS, refuses, switched_turns
 from trimtab.traces.tool_errors import error_kind_of, fault_of
 
 __all__ = [
@@ -56,11 +58,13 @@ class EpisodeFacts:
     first_error: str = ""
     checked: int = 0
     found: dict[str, Evidence] = field(default_factory=dict)
+    wrong: Wrong = NOTHING
+    marks: dict[str, int] = field(default_factory=dict)
 
 
 def facts_of(episode: Episode) -> EpisodeFacts:
     """The facts of one episode."""
-    calls, counts, found = episode.calls, Counter(dict.fromkeys(COUNTS, 0)), dict[str, Evidence]()
+    calls, counts, found = episode.calls, Counter(dict.fromkeys((*COUNTS, *MARKS), 0)), dict[str, Evidence]()
 
     def seen(what: str, step: int, text: str) -> None:
         counts[what] += 1
@@ -69,9 +73,7 @@ def facts_of(episode: Episode) -> EpisodeFacts:
     flat = [_call(call) for call in calls]
     counts["turns"] = sum(turn.role == "assistant" for turn in episode.turns)
     counts["calls"] = len(calls)
-    for turn in episode.turns:
-        if turn.role == "assistant" and not turn.calls and not (turn.content or "").strip():
-            seen("void_turns", turn.step, "an assistant turn without text or call")
+    _words(episode, seen)
     first_error = _errors(calls, flat, seen)
     checked = _arguments(calls, schemas_by_name(episode.tools or []), episode.tools is not None, seen)
     keys = [(call.name, arguments_text(call), call.result) for call in calls]
@@ -89,7 +91,19 @@ def facts_of(episode: Episode) -> EpisodeFacts:
         tokens = sum(known)
     stop = episode.stop_reason
     cut = -1 if stop is None else int(stop.lower().replace("-", "_") in TRUNCATED)
-    return EpisodeFacts(episode, dict(counts), flat, cut, tokens, first_error, checked, found)
+    marks = {name: counts.pop(name) for name in MARKS}
+    return EpisodeFacts(
+        episode,
+        dict(counts),
+        flat,
+        cut,
+        tokens,
+        first_error,
+        checked,
+        found,
+        first_wrong(episode, keys),
+        marks,
+    )
 
 
 def call_text(call: Call) -> str:
@@ -121,6 +135,23 @@ def _call(call: Call) -> CallFacts:
         return CallFacts(call.name or NO_NAME, "", "", "", call.latency_s)
     fault = "policy" if call.error_from == "parse" else fault_of(call.error)
     return CallFacts(call.name or NO_NAME, call.error, error_kind_of(call.error), fault, call.latency_s)
+
+
+def _words(episode: Episode, seen: Any) -> None:
+    """Void turns, an empty answer, refusals, changes of script."""
+    void, step = False, -1
+    for turn in episode.turns:
+        if turn.role != "assistant":
+            continue
+        void, step = is_void(turn), turn.step
+        if void:
+            seen("void_turns", turn.step, "an assistant turn without text or call")
+        elif not turn.calls and refuses(turn.content or ""):
+            seen("refusals", turn.step, (turn.content or "")[:EXCERPT])
+    if void:
+        seen("empty_answers", step, "the last assistant turn is empty")
+    for turn, script in switched_turns(episode):
+        seen("switches", turn.step, f"{script}: {(turn.content or '')[:EXCERPT]}")
 
 
 def _errors(calls: list[Call], flat: list[CallFacts], seen: Any) -> str:

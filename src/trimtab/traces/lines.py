@@ -15,6 +15,7 @@ __all__ = ["MAX_LINE_BYTES", "Line", "iter_lines"]
 MAX_LINE_BYTES = 256 * 2**20
 """A longer line is malformed: it is passed over."""
 
+_PIECE = 2**20  # bytes between two calls of `progress`
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -28,8 +29,13 @@ class Line(NamedTuple):
 
 def iter_lines(path: str, report: ReadReport, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
     """Each line that is not blank, without what ends it or a byte-order mark at the start of the file."""
+    unseen = 0
     with open_bytes(path) as file:
         for number, line, failure in _read(file, max_bytes):
+            unseen += len(line)
+            if report.progress is not None and unseen >= _PIECE:
+                report.progress(unseen)
+                unseen = 0
             if number == 1 and line.startswith(_BOM):
                 report.note("byte-order mark removed")
                 line = line[len(_BOM) :]
@@ -39,6 +45,8 @@ def iter_lines(path: str, report: ReadReport, max_bytes: int = MAX_LINE_BYTES) -
             elif text := line.rstrip():
                 report.num_lines += 1
                 yield Line(number, text, line.endswith(b"\n"))
+    if report.progress is not None:
+        report.progress(unseen)
 
 
 def _read(file: BufferedReader, max_bytes: int) -> Iterator[tuple[int, bytes, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,10 @@ def read_episodes(
     format: str | None = None,
     mapping: Mapping[str, str] | None = None,
     strict: bool = False,
+    progress: Callable[[int], None] | None = None,
 ) -> tuple[list[Episode], ReadReport]:
     """All episodes of the logs, and what was left out of them or repaired; see `iter_episodes`."""
-    report = ReadReport(strict=strict)
+    report = ReadReport(strict=strict, progress=progress)
     return list(iter_episodes(paths, report, format, mapping)), report
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -37,7 +38,8 @@ class Record(NamedTuple):
 
 @dataclass
 class ReadReport:
-    """`notes`: what was repaired or ignored without loss of a record, by reason. With `strict` the first malformed line raises."""
+    """`notes`: what was repaired or ignored without loss of a record, by reason. With `strict` the first malformed line raises.
+    `progress` is called with the bytes of each piece read."""
 
     strict: bool = False
     formats: dict[str, str] = field(default_factory=dict)  # file -> format
@@ -46,6 +48,7 @@ class ReadReport:
     num_episodes: int = 0
     problems: list[Problem] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
+    progress: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
 
     def malformed(self, file: str, line: int, reason: str) -> None:
         """Count a line that cannot be used. TraceError under `strict`."""

@@ -26,9 +26,10 @@ __all__ = [
 
 COUNTS = (
     "turns", "calls", "failed", "tool_faults", "bad_arguments", "unknown_tools", "schema_errors", "repeats", "loop_calls",
-    "void_turns", "unanswered",
+    "void_turns", "unanswered", "empty_answers",
 )  # fmt: skip
-"""Integer columns: how many of each the episode has. `loop_calls`: calls of its longest loop."""
+"""Integer columns: how many of each the episode has. `loop_calls`: calls of its longest loop.
+`empty_answers`: 1 when the last assistant turn holds neither text nor call."""
 
 MAX_TOOLS = 64
 """Tools with a row of their own; a model makes names up, and what comes later is gathered under `other`."""
@@ -81,7 +82,10 @@ class ToolRow:
 class TraceTable:
     """`reward` (E,) nan where there is none, and `nan_rewards` where the log said NaN or infinity. `success`, `truncated` (E,):
     1, 0, or -1 unknown. `task`, `stop`, `first_error` (E,): places in `tasks`, `stops`, `first_errors`; -1: none.
-    `used`, `erred` (E, T) of bool: did the episode call the tool of `tool_names`, did a call of it fail? None where not kept.
+    `used`, `erred` (E, T) of bool: did the episode call the tool of `tool_names`, did a call of it fail?
+    `time` (E,): when the episode began, seconds since 1970, nan unknown. `wrong`, `wrong_turn`, `wrong_step` (E,): see `traces.first_wrong`.
+    `version` (E,): place in `versions`, policy versions as text in the order of their coming. `marks`: `text_marks.MARKS` -> (E,), empty where
+    the engine keeps no text. `files`: a required file -> the calls that named it.
     """
 
     ids: list[str]
@@ -101,6 +105,14 @@ class TraceTable:
     tool_names: list[str]
     used: npt.NDArray[np.bool_]
     erred: npt.NDArray[np.bool_]
+    time: npt.NDArray[np.float64]
+    wrong: npt.NDArray[np.int64]
+    wrong_turn: npt.NDArray[np.int64]
+    wrong_step: npt.NDArray[np.int64]
+    version: npt.NDArray[np.int64]
+    versions: list[str] = field(default_factory=list)
+    marks: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    files: dict[str, ToolRow] = field(default_factory=dict)
     declared_tools: frozenset[str] = frozenset()
     nan_rewards: int = 0
     num_checked_schemas: int = 0

@@ -2,26 +2,65 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import posixpath
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
 from trimtab.traces.codes import Codes
 from trimtab.traces.episode import Episode
-from trimtab.traces.facts import CallFacts, EpisodeFacts, facts_of
+from trimtab.traces.facts import CallFacts, facts_of
 from trimtab.traces.schema_check import schemas_by_name
 from trimtab.traces.table import COUNTS, MAX_EVIDENCE, MAX_TOOLS, OTHER, Evidence, ToolRow, TraceTable
+from trimtab.traces.text_marks import MARKS
 
-__all__ = ["tabulate"]
+__all__ = ["RequiredFiles", "TableBuilder", "tabulate"]
 
 _MAX_KINDS = 16
 _MAX_FIRST = 256
+_CODES = (
+    "success",
+    "truncated",
+    "task",
+    "stop",
+    "first_error",
+    "wrong",
+    "wrong_turn",
+    "wrong_step",
+    "version",
+)
 
 
-def tabulate(episodes: Iterable[Episode]) -> TraceTable:
+class RequiredFiles:
+    """Which files to look for, and the tool -> argument that names one; both are `measure.declared`'s."""
+
+    def __init__(self, names: Iterable[str] = (), arguments: Mapping[str, str] | None = None) -> None:
+        self.rows = {posixpath.normpath(name): ToolRow() for name in names}
+        self.arguments = dict(arguments or {})
+
+    def add(self, episode: Episode, number: int) -> None:
+        """Count the calls of an episode that name one of the files."""
+        here: set[str] = set()
+        for call in episode.calls if self.rows else ():
+            argument = self.arguments.get(call.name)
+            value = call.arguments.get(argument) if argument and isinstance(call.arguments, dict) else None
+            name = posixpath.normpath(value) if isinstance(value, str) and value else None
+            if name not in self.rows:
+                continue
+            row = self.rows[name]
+            row.first = number if row.first < 0 else row.first
+            row.calls, row.last = row.calls + 1, number
+            row.failed += bool(call.error)
+            row.episodes += name not in here
+            here.add(name)
+
+
+def tabulate(episodes: Iterable[Episode], files: RequiredFiles | None = None) -> TraceTable:
     """The table of all episodes.
 
     >>> from trimtab.traces.episode import Call, Turn
@@ -30,21 +69,25 @@ def tabulate(episodes: Iterable[Episode]) -> TraceTable:
     >>> table.tools["add"].calls, table.tools["add"].failed, table.counts["failed"].tolist()
     (2, 1, [1])
     """
-    builder = _Builder()
+    builder = TableBuilder(files)
     for episode in episodes:
-        builder.add(facts_of(episode))
+        builder.add(episode)
     return builder.table()
 
 
-class _Builder:
-    def __init__(self) -> None:
+class TableBuilder:
+    """`add` episodes; `table` may be asked for at any time."""
+
+    def __init__(self, files: RequiredFiles | None = None) -> None:
+        self.files = files or RequiredFiles()
         self.ids: list[str] = []
         self.sources: list[str] = []
-        self.ints = {
-            name: array("q") for name in (*COUNTS, "success", "truncated", "task", "stop", "first_error")
+        self.ints = {name: array("q") for name in (*COUNTS, *MARKS, *_CODES)}
+        self.floats = {name: array("d") for name in ("reward", "tokens", "duration_s", "time")}
+        self.codes = {
+            "task": Codes(),
+            **{name: Codes(_MAX_FIRST) for name in ("stop", "first_error", "version")},
         }
-        self.floats = {name: array("d") for name in ("reward", "tokens", "duration_s")}
-        self.codes = {"task": Codes(), "stop": Codes(_MAX_FIRST), "first_error": Codes(_MAX_FIRST)}
         self.tools: dict[str, ToolRow] = {}
         self.latency: dict[str, array[float]] = {}
         self.uses: list[tuple[frozenset[int], frozenset[int]]] = []
@@ -53,12 +96,19 @@ class _Builder:
         self.evidence: dict[str, list[Evidence]] = {}
         self.nan_rewards = self.checked = 0
 
-    def add(self, facts: EpisodeFacts) -> None:
-        episode, number = facts.episode, len(self.ids)
+    def add(self, episode: Episode) -> None:
+        """Count one episode."""
+        facts, number = facts_of(episode), len(self.ids)
         self.ids.append(episode.id)
         self.sources.append(episode.source)
         for name in COUNTS:
             self.ints[name].append(facts.counts[name])
+        for name in MARKS:
+            self.ints[name].append(facts.marks[name])
+        for name, place in zip(("wrong", "wrong_turn", "wrong_step"), facts.wrong, strict=True):
+            self.ints[name].append(place)
+        self.files.add(episode, number)
+        self.ints["version"].append(self.codes["version"].of(_version(episode)))
         self.ints["success"].append(-1 if episode.success is None else int(episode.success))
         self.ints["truncated"].append(facts.truncated)
         task = episode.task if episode.task is not None else episode.group
@@ -69,6 +119,7 @@ class _Builder:
             ("reward", episode.reward),
             ("tokens", facts.tokens),
             ("duration_s", episode.duration_s),
+            ("time", episode.time),
         ):
             self.floats[name].append(math.nan if value is None else value)
         if episode.reward is not None and not math.isfinite(episode.reward):
@@ -115,6 +166,7 @@ class _Builder:
         self.uses.append((frozenset(map(self.places.of, used)), frozenset(map(self.places.of, erred))))
 
     def table(self) -> TraceTable:
+        """The table of the episodes so far; episodes added later do not change it."""
         for name, seconds in self.latency.items():
             row, values = self.tools[name], np.array(seconds)
             row.timed = values.size
@@ -124,14 +176,21 @@ class _Builder:
         for i, (some, bad) in enumerate(self.uses):
             used[i, list(some)] = True
             erred[i, list(bad)] = True
-        ints = {name: np.array(values, np.int64) for name, values in self.ints.items()}
-        floats = {name: np.array(values, np.float64) for name, values in self.floats.items()}
+        ints: dict[str, Any] = {name: np.array(values, np.int64) for name, values in self.ints.items()}
+        floats: dict[str, Any] = {name: np.array(values, np.float64) for name, values in self.floats.items()}
         return TraceTable(
-            ids=self.ids, counts={name: ints[name] for name in COUNTS}, **floats,
+            ids=list(self.ids), counts={name: ints[name] for name in COUNTS}, **floats,
             success=ints["success"].astype(np.int8), truncated=ints["truncated"].astype(np.int8),
-            task=ints["task"], stop=ints["stop"], first_error=ints["first_error"],
+            **{name: ints[name] for name in ("task", "stop", "first_error", "wrong", "wrong_turn", "wrong_step", "version")},
+            marks={name: ints[name] for name in MARKS}, files=copy.deepcopy(self.files.rows), versions=list(self.codes["version"]),
             tasks=list(self.codes["task"]), stops=list(self.codes["stop"]), first_errors=list(self.codes["first_error"]),
-            tools=self.tools, tool_names=list(self.places), used=used, erred=erred,
+            tools=copy.deepcopy(self.tools), tool_names=list(self.places), used=used, erred=erred,
             declared_tools=frozenset(self.declared), nan_rewards=self.nan_rewards, num_checked_schemas=self.checked,
-            sources=self.sources, evidence=self.evidence, engine="records",
+            sources=list(self.sources), evidence={what: list(kept) for what, kept in self.evidence.items()}, engine="records",
         )  # fmt: skip
+
+
+def _version(episode: Episode) -> str | None:
+    """The policy that wrote the episode; of several, the first."""
+    versions = [episode.policy_version, *(turn.policy_version for turn in episode.turns)]
+    return next((str(version) for version in versions if version is not None), None)

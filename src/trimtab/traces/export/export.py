@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,15 @@ from trimtab.traces.episode import Episode
 from trimtab.traces.export.pairs import Pair, pairs_of
 from trimtab.traces.export.samples import Sample, sample_of
 from trimtab.traces.export.similar import without_copies
+from trimtab.traces.export.steps import step_rows
+from trimtab.traces.export.tokens import add_tokens
 from trimtab.traces.export.write import card_text, write_rows
 from trimtab.traces.read import read_episodes
 from trimtab.traces.reading import ReadReport
 
 __all__ = ["KINDS", "Export", "export"]
 
-KINDS = ("sft", "dpo", "kto", "grpo")
+KINDS = ("sft", "dpo", "kto", "grpo", "steps")
 
 
 @dataclass(frozen=True)
@@ -44,29 +46,37 @@ def export(
     per_task: int = 4,
     match_length: bool = False,
     keep_tool_faults: bool = False,
+    progress: Callable[[int], None] | None = None,
 ) -> Export:
-    """Write the logs' episodes as training data of a `kind` of `KINDS` to a .parquet or .jsonl file, in TRL's conversational form.
+    """Write the logs' episodes as training data of a `kind` of `KINDS` to a .parquet or .jsonl file, or to a folder of `datasets`
+    where the output has no suffix, in TRL's conversational form.
 
     sft: `messages` of solved episodes. dpo: `prompt`, `chosen`, `rejected` of attempts at the same task. kto: `prompt`,
-    `completion`, `label`. grpo: `prompt`, `task`, `attempts`, `solved`, of each task once. All with the `tools` the log has. Solved is
+    `completion`, `label`. grpo: `prompt`, `task`, `attempts`, `solved`, of each task once. steps: `prompt`, `completions`,
+    `labels` (`export.steps`). All with the `tools` the log has. Solved is
     the log's success, a reward of `solved_at`, or a reward of 1 where all are 0 or 1; dpo also ranks other rewards. A failed episode in
     which a tool was at fault teaches nothing about the policy and is left out unless `keep_tool_faults`. TraceError when nothing is left.
     """
     if kind not in KINDS:
         raise TraceError(f"unknown kind {kind!r} of training data; one of {', '.join(KINDS)}")
     names = list(map(str, paths))
-    episodes, report = read_episodes(names, format, mapping)
+    episodes, report = read_episodes(names, format, mapping, progress=progress)
     left_out: Counter[str] = Counter()
     scores, source = _scores(episodes, solved_at, ranked=kind == "dpo")
-    samples = _samples(episodes, scores, left_out)
-    if kind != "grpo" and not keep_tool_faults:
-        samples = _without_tool_faults(samples, left_out)
-    rows, balance = _rows(kind, samples, per_task, match_length, left_out)
+    if kind == "steps":
+        rows, balance = step_rows(episodes, left_out)
+        source = "not used: labels are of steps"
+    else:
+        samples = _samples(episodes, scores, left_out)
+        if kind != "grpo" and not keep_tool_faults:
+            samples = _without_tool_faults(samples, left_out)
+        rows, balance = _rows(kind, samples, per_task, match_length, left_out)
     if not rows:
         why = "; ".join(f"{count} x {reason}" for reason, count in left_out.items() if count)
         raise TraceError(
             f"no {kind} row can be made of {len(episodes):,} episodes: {why or 'there are none'}"
         )
+    balance = {**balance, **add_tokens(rows, episodes)}
     target = Path(output)
     digest = write_rows(rows, target)
     card = _card(kind, names, target, digest, report, rows, left_out, source, balance)

@@ -1,10 +1,11 @@
-"""Rows to Parquet or JSONL, and the data card beside them: counts, filters, balance, hash."""
+"""Rows to Parquet, JSONL or a folder of `datasets`, and the data card beside them: counts, filters, balance, hash."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -21,10 +22,15 @@ call."""
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
-    """Write `.parquet` or `.jsonl`, whole or not at all; the file's SHA-256. TraceError for another name, or without pyarrow."""
+    """Write `.parquet` or `.jsonl`, or without a suffix a new folder for `datasets.load_from_disk`, whole or not at all; the SHA-256 of
+    the file, or of the folder's files by name. TraceError for another name, or without the package it needs."""
     suffix = path.suffix.lower()
+    if not suffix:
+        return _folder(rows, path)
     if suffix not in (".parquet", ".jsonl"):
-        raise TraceError(f"{path} is neither .parquet nor .jsonl; name the output so")
+        raise TraceError(
+            f"{path} is neither .parquet nor .jsonl, nor a folder's name without a suffix; name the output so"
+        )
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     except OSError as error:
@@ -39,6 +45,33 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
         Path(temporary).unlink(missing_ok=True)
         raise
     return digest
+
+
+def _folder(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
+    try:
+        datasets: Any = importlib.import_module("datasets")
+    except ImportError as error:
+        raise TraceError(
+            f"{path} would be a folder of datasets: pip install datasets, or name the output .parquet or .jsonl"
+        ) from error
+    if path.exists():
+        raise TraceError(f"{path} is there already; name a new folder")
+    try:
+        room = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    except OSError as error:
+        raise TraceError(f"{path} cannot be written: {error.strerror or error}") from error
+    try:
+        _parquet(rows, str(room / "rows.parquet"))
+        made = datasets.Dataset.from_parquet(str(room / "rows.parquet"), cache_dir=str(room / "cache"))
+        made.save_to_disk(str(room / "made"))
+        digest = sha256()
+        for file in sorted((room / "made").iterdir()):
+            digest.update(file.name.encode() + b"\0" + sha256(file.read_bytes()).digest())
+        (room / "made").chmod(0o755)
+        os.replace(room / "made", path)
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+    return digest.hexdigest()
 
 
 def _jsonl(rows: Sequence[Mapping[str, Any]], path: str) -> None:
@@ -56,7 +89,7 @@ def _parquet(rows: Sequence[Mapping[str, Any]], path: str) -> None:
     columns, names = [], list(dict.fromkeys(name for row in rows for name in row))
     for name in names:
         values = [row.get(name) for row in rows]
-        if name in CHATS:
+        if name in CHATS and not all(isinstance(v, str) for v in values):
             texts = pa.array(
                 [None if v is None else [_json(item) for item in v] for v in values], pa.list_(pa.string())
             )

@@ -1,0 +1,144 @@
+"""A log that is still being written: only what is new is read, and an episode is counted when it has ended."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from trimtab.errors import TraceError
+from trimtab.traces.files import STDIN
+from trimtab.traces.formats import FORMATS, find_format
+from trimtab.traces.identity import Identities
+from trimtab.traces.json_records import BadJson, parse_json
+from trimtab.traces.lines import MAX_LINE_BYTES
+from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.steps import is_step
+from trimtab.traces.table import TraceTable
+from trimtab.traces.tabulate import RequiredFiles, TableBuilder
+from trimtab.traces.values import as_label
+
+__all__ = ["FOLLOWED", "Follower"]
+
+FOLLOWED = ("trimtab", "steps", "messages", "verifiers", "verl", "prime-rl", "tau", "trl")
+"""Formats whose lines are episodes, or steps that say when one has ended."""
+
+_CHUNK = 2**24
+_TOLD_BY = 50  # lines, of which one must be of a format we know
+_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1")
+
+
+class Follower:
+    """`poll` as often as you like; `table` is of the episodes that have ended. A line of an episode that had ended begins another of its id,
+    and a file that was cut short or replaced is read from its start; what comes again is known and dropped. TraceError for a file
+    that is not plain JSON lines of a format of `FOLLOWED`."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        report: ReadReport,
+        format: str | None = None,
+        mapping: Mapping[str, str] | None = None,
+        required: RequiredFiles | None = None,
+        max_bytes: int = MAX_LINE_BYTES,
+    ) -> None:
+        self.path, self.report, self.format, self.mapping = str(path), report, format, dict(mapping or {})
+        if self.path == STDIN or not Path(self.path).is_file():
+            raise TraceError(f"--follow needs one file that is there already, and {self.path} is none")
+        if format is not None and format not in FOLLOWED:
+            raise TraceError(f"--follow cannot read the format {format!r}; it can {', '.join(FOLLOWED)}")
+        self.builder, self.identities, self.max_bytes = TableBuilder(required), Identities(), max_bytes
+        self.open: dict[str, list[Record]] = {}
+        self._waiting: list[Record] = []
+        self._rest, self._offset, self._inode, self._line, self._passing = b"", 0, -1, 0, False
+
+    def poll(self) -> int:
+        """Read what is new; how many episodes ended in it."""
+        before = self.report.num_episodes
+        for record in self._records():
+            self._take(record)
+        return self.report.num_episodes - before
+
+    def table(self) -> TraceTable:
+        """The table of all episodes that have ended."""
+        return self.builder.table()
+
+    def _records(self) -> Iterator[Record]:
+        for number, line in self._lines():
+            try:
+                yield Record(self.path, number, parse_json(line))
+            except BadJson as error:
+                self.report.malformed(self.path, number, str(error))
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """Whole lines that are not blank; the last one waits for its newline."""
+        try:
+            with open(self.path, "rb") as file:
+                self._place(os.fstat(file.fileno()))
+                file.seek(self._offset)
+                while chunk := file.read(_CHUNK):
+                    if not self._offset and chunk.startswith(_PACKED):
+                        raise TraceError(
+                            f"--follow reads plain JSON lines, and {self.path} is compressed or Parquet"
+                        )
+                    self._offset += len(chunk)
+                    yield from self._split(chunk)
+        except OSError as error:
+            raise TraceError(f"{self.path} cannot be read on: {error.strerror or error}") from error
+
+    def _place(self, now: os.stat_result) -> None:
+        if now.st_size < self._offset or self._inode not in (-1, now.st_ino):
+            self.report.note("file cut short or replaced, read from its start")
+            self._rest, self._offset, self._line, self._passing = b"", 0, 0, False
+        self._inode = now.st_ino
+
+    def _split(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
+        *whole, self._rest = (self._rest + chunk).split(b"\n")
+        for line in whole:
+            self._line += 1
+            if self._line == 1 and line.startswith(b"\xef\xbb\xbf"):
+                self.report.note("byte-order mark removed")
+                line = line[3:]
+            if self._passing or len(line) > self.max_bytes:
+                self._passing = False
+                self.report.num_lines += 1
+                self.report.malformed(self.path, self._line, f"line longer than {self.max_bytes:,} bytes")
+            elif text := line.strip():
+                self.report.num_lines += 1
+                yield self._line, text
+        if len(self._rest) > self.max_bytes:
+            self._rest, self._passing = b"", True
+
+    def _take(self, record: Record) -> None:
+        if self.format is None:
+            self._waiting.append(record)
+            self.format = find_format(one.value for one in self._waiting)
+            if self.format is None and len(self._waiting) < _TOLD_BY:
+                return
+            if self.format not in FOLLOWED:
+                raise TraceError(
+                    f"--follow cannot read {self.path}: {self.format or 'no format we know'}; it can {', '.join(FOLLOWED)}"
+                )
+            waiting, self._waiting = self._waiting, []
+            for one in waiting:
+                self._take(one)
+            return
+        self.report.formats[self.path] = self.format
+        if self.format != "steps":
+            self._read([record])
+            return
+        name = as_label(record.value.get("episode_id")) if isinstance(record.value, dict) else None
+        if name is None or not is_step(record.value):
+            self._read([record])  # counts and locates what is wrong with it
+            return
+        self.open.setdefault(name, []).append(record)
+        if record.value["type"] == "episode_end":
+            self._read(self.open.pop(name))
+
+    def _read(self, records: list[Record]) -> None:
+        assert self.format is not None
+        for episode in FORMATS[self.format].read(self.mapping)(itertools.chain(records), self.report):
+            if self.identities.admit(episode, self.report):
+                self.report.num_episodes += 1
+                self.builder.add(episode)

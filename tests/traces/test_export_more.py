@@ -1,0 +1,168 @@
+"""Token ids in exports, labels of steps, and a folder that `datasets` loads."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+
+import pytest
+from datasets import Dataset, load_from_disk
+
+from tests.report.test_trace_diagnosis import run
+from tests.traces.test_export import attempt, four_by_three, log
+from trimtab.errors import TraceError
+from trimtab.traces.episode import Call, Episode, Turn
+from trimtab.traces.export import export
+from trimtab.traces.export.tokens import tokens_of
+from trimtab.traces.own import TraceWriter
+
+
+def _own(tmp_path, *episodes: Episode):
+    path = tmp_path / "own.jsonl"
+    with TraceWriter(path) as out:
+        for episode in episodes:
+            out.write(episode)
+    return [path]
+
+
+def _spoken(task: str, trial: int, reward: float, ids=(3, 4), **turn) -> Episode:
+    words = " ".join(f"{task}{trial}{name}" for name in "abcdefgh")
+    ask = Turn(role="user", content=f"Do {task}", token_ids=[1, 2])
+    answer = Turn(role="assistant", content=words, token_ids=list(ids), logprobs=[-0.5] * len(ids), **turn)
+    after = Turn(role="user", content="thanks", token_ids=[9])
+    return Episode(id=f"{task}/{trial}", task=task, reward=reward, turns=[ask, answer, after])
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+def test_token_ids_masks_and_logprobs_are_kept_to_the_agents_last_turn(tmp_path, suffix):
+    paths = _own(tmp_path, _spoken("t", 0, 1.0), _spoken("t", 1, 0.0, (5, 6, 7), mask=[1, 0, 1]))
+    output = tmp_path / f"o.{suffix}"
+    made = export(paths, "dpo", output)
+    (row,) = (Dataset.from_parquet if suffix == "parquet" else Dataset.from_json)(
+        str(output), cache_dir=str(tmp_path / "c")
+    ).to_list()
+    assert row["chosen_token_ids"] == [1, 2, 3, 4]
+    assert row["chosen_token_mask"] == [0, 0, 1, 1]
+    assert row["chosen_token_logprobs"] == [None, None, -0.5, -0.5]
+    assert row["rejected_token_ids"] == [1, 2, 5, 6, 7]
+    assert row["rejected_token_mask"] == [0, 0, 1, 0, 1]
+    assert made.card["balance"]["rows with token ids"] == 1
+    (sft,) = export(paths, "sft", output).rows
+    assert sft["token_ids"] == [1, 2, 3, 4]
+    kto = export(paths, "kto", output).rows
+    assert [len(r["token_ids"]) for r in kto] == [4, 5]
+
+
+def test_an_episode_with_ids_of_some_turns_has_none_and_is_counted(tmp_path):
+    part = _spoken("t", 1, 1.0)
+    part.turns[0].token_ids = None
+    odd = _spoken("u", 1, 1.0, mask=[1])
+    nan = _spoken("v", 1, 1.0)
+    nan.turns[1].logprobs = [math.nan, -1.0]
+    made = export(_own(tmp_path, part, odd, nan), "sft", tmp_path / "o.jsonl")
+    assert [row["token_ids"] for row in made.rows] == [None, None, [1, 2, 3, 4]]
+    assert made.rows[2]["token_logprobs"] == [None, None, None, -1.0]
+    assert (
+        made.card["balance"]
+        | {
+            "rows with token ids": 1,
+            "episodes with token ids of some turns only: ids left out": 1,
+            "episodes whose masks or log-probabilities are not as many as their ids: ids left out": 1,
+            "log-probabilities that are not finite, written as null": 1,
+        }
+        == made.card["balance"]
+    )
+    plain = export(four_by_three(tmp_path), "sft", tmp_path / "p.jsonl")
+    assert "token_ids" not in plain.rows[0]
+    assert "rows with token ids" not in plain.card["balance"]
+    assert tokens_of(Episode(id="e")) == {}
+
+
+def _steps_log(tmp_path):
+    again = Call(name="look", arguments={"q": 1}, result="r1")
+    turns = [
+        Turn(role="system", content="Be good."), Turn(role="user", content="Do it."),
+        Turn(role="assistant", content="I look.", calls=[again]),
+        Turn(role="assistant", calls=[Call(name="look", arguments={"q": 2}, result="no such row", error="no such row")]),
+        Turn(role="user", content="Well?"),
+        Turn(role="assistant", calls=[Call(name="look", arguments={"q": 3}, result="HTTP 503", error="HTTP 503")]),
+        Turn(role="assistant", calls=[again]),
+        Turn(role="assistant", content=" "),
+        Turn(role="assistant", calls=[Call(name="look", bad_arguments="{oops", error="no JSON", error_from="parse")]),
+        Turn(role="assistant", content="x" * 100_000),
+        Turn(role="user", content="bye"),
+    ]  # fmt: skip
+    others = [
+        Episode(id="none", turns=[Turn(role="user", content="?")]),
+        Episode(id="bare", turns=turns[2:3]),
+    ]
+    return _own(tmp_path, Episode(id="e", task="t", turns=turns), *others)
+
+
+def test_labels_of_steps_and_their_reasons(tmp_path):
+    made = export(_steps_log(tmp_path), "steps", tmp_path / "o.parquet")
+    (row,) = Dataset.from_parquet(str(tmp_path / "o.parquet"), cache_dir=str(tmp_path / "c")).to_list()
+    assert row["prompt"] == "Be good.\n\nDo it."
+    assert row["labels"] == [True, False, True, False, False, False, True]
+    assert row["reasons"] == [
+        "nothing wrong", "a failed call", "failed by the tool's fault", "a call repeated to no avail", "an empty turn",
+        "a call that cannot be read", "nothing wrong",
+    ]  # fmt: skip
+    assert (
+        row["completions"][0] == 'I look.\n<tool_call>\n{"name": "look", "arguments": {"q": 1}}\n</tool_call>'
+    )
+    assert row["completions"][1].startswith("<tool_response>\nr1\n</tool_response>\n<tool_call>")
+    assert "no such row" not in row["completions"][1]
+    assert row["completions"][2].startswith(
+        "<tool_response>\nno such row\n</tool_response>\n<user>\nWell?\n</user>\n"
+    )
+    assert "{oops" in row["completions"][5]
+    assert row["completions"][6].endswith("x" * 100_000)
+    assert made.card["left_out"] == {
+        "episode without a turn of the assistant": 1,
+        "episode without a prompt": 1,
+    }
+    assert (made.card["balance"]["steps labelled right"], made.card["balance"]["steps labelled wrong"]) == (
+        3,
+        4,
+    )
+    assert made.card["balance"]["messages and results after the agent's last turn, left out"] == 1
+
+
+@pytest.mark.parametrize("kind", ["sft", "dpo", "kto", "grpo", "steps"])
+def test_a_folder_of_datasets_holds_the_rows(tmp_path, kind):
+    paths = four_by_three(tmp_path)
+    made = export(paths, kind, tmp_path / "folder")
+    assert load_from_disk(str(tmp_path / "folder")).to_list() == made.rows
+    assert json.loads((tmp_path / "folder.card.json").read_text())["sha256"] == made.card["sha256"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "folder",
+        "folder.card.json",
+        "folder.card.md",
+        "log.jsonl",
+    ]
+    with pytest.raises(TraceError, match="is there already"):
+        export(paths, kind, tmp_path / "folder")
+
+
+def test_a_folder_without_the_package_and_another_suffix_are_one_line(tmp_path, monkeypatch):
+    paths, real = log(tmp_path, [attempt(1, 0, 1.0)]), importlib.import_module
+
+    def missing(name, *rest):
+        if name == "datasets":
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(TraceError, match="pip install datasets"):
+        export(paths, "sft", tmp_path / "folder")
+    with pytest.raises(TraceError, match=r"neither \.parquet nor \.jsonl"):
+        export(paths, "sft", tmp_path / "o.csv")
+    assert list(tmp_path.glob("folder*")) == []
+
+
+def test_the_command_writes_labels_of_steps(tmp_path):
+    code, text = run("export", _steps_log(tmp_path)[0], "--to", "steps", "-o", tmp_path / "o.jsonl")
+    assert code == 0
+    assert "steps labelled wrong: 4" in text

@@ -1,0 +1,216 @@
+"""A growing log read in pieces is the log read whole; what cannot be followed says so; Ctrl-C ends with one line."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.traces.make import chat, steps, write_lines
+from tests.traces.samples import RECORDS
+from trimtab.errors import TraceError
+from trimtab.report import progress
+from trimtab.report.trace_follow import follow_traces
+from trimtab.traces.follow import FOLLOWED, Follower
+from trimtab.traces.lines import iter_lines
+from trimtab.traces.read import read_episodes
+from trimtab.traces.reading import ReadReport
+from trimtab.traces.table import COUNTS
+from trimtab.traces.tabulate import tabulate
+
+
+def _mixed(rng: random.Random, episodes: int) -> bytes:
+    waiting = [steps(f"e{i}", calls=rng.randint(0, 4), reward=float(i % 2)) for i in range(episodes)]
+    lines = []
+    while waiting := [rows for rows in waiting if rows]:
+        lines.append(json.dumps(rng.choice(waiting[:3]).pop(0)).encode())
+        if rng.random() < 0.1:
+            lines.append(rng.choice([b"{oops", b"", b"  ", b"[1]", b'{"type": "x"}', b"\xff"]))
+    return b"\n".join(lines) + b"\n"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pieces_of_any_size_give_the_table_of_the_whole(tmp_path, seed):
+    rng, path = random.Random(seed), tmp_path / "log.jsonl"
+    whole = (b"\xef\xbb\xbf" if seed == 0 else b"") + _mixed(rng, 30)
+    path.write_bytes(b"")
+    report = ReadReport()
+    follower, at, ended = Follower(path, report), 0, 0
+    while at < len(whole):
+        size = rng.choice([1, 7, 300, 5_000])
+        with path.open("ab") as file:
+            file.write(whole[at : at + size])
+        at += size
+        ended += follower.poll()
+    episodes, plain = read_episodes([path])
+    table, expected = follower.table(), tabulate(episodes)
+    order = [
+        expected.ids.index(name) for name in table.ids
+    ]  # in the order of their ends, not of their beginnings
+    assert sorted(table.ids) == sorted(expected.ids)
+    assert ended == report.num_episodes == 30
+    for name in COUNTS:
+        assert table.counts[name].tolist() == expected.counts[name][order].tolist(), name
+    assert (report.num_lines, report.num_malformed) == (plain.num_lines, plain.num_malformed)
+    assert sorted(report.problems) == sorted(plain.problems)
+    assert follower.open == {}
+
+
+def test_an_open_episode_is_not_counted_and_a_late_line_begins_another(tmp_path):
+    path = write_lines(tmp_path / "s.jsonl", steps("a") + steps("b")[:-1])
+    follower = Follower(path, ReadReport())
+    assert (follower.poll(), list(follower.open)) == (1, ["b"])
+    with path.open("a") as file:
+        file.write(
+            json.dumps(steps("b")[-1]) + "\n" + json.dumps({"episode_id": "a", "type": "other"}) + "\n"
+        )
+    assert (follower.poll(), list(follower.open)) == (1, ["a"])
+    assert follower.table().ids == ["a", "b"]
+
+
+def test_a_file_written_anew_is_read_again_and_copies_are_dropped(tmp_path):
+    path = write_lines(tmp_path / "s.jsonl", steps("a") + steps("b"))
+    follower = Follower(path, ReadReport())
+    assert follower.poll() == 2
+    write_lines(path, steps("b"))
+    assert follower.poll() == 0
+    write_lines(tmp_path / "new.jsonl", steps("a") + steps("b") + steps("c"))
+    os.replace(tmp_path / "new.jsonl", path)
+    assert follower.poll() == 1
+    assert follower.report.notes["file cut short or replaced, read from its start"] == 2
+
+
+@pytest.mark.parametrize("name", [name for name in FOLLOWED if name != "steps"])
+def test_each_format_of_one_episode_a_line(tmp_path, name):
+    path = write_lines(tmp_path / "log.jsonl", RECORDS[name])
+    follower = Follower(path, ReadReport())
+    assert follower.poll() == len(read_episodes([path])[0]) >= 1
+
+
+def test_a_long_line_is_passed_over_whatever_its_pieces(tmp_path):
+    path, report = tmp_path / "log.jsonl", ReadReport()
+    path.write_bytes(b"")
+    follower = Follower(path, report, max_bytes=2_000)
+    for piece in (
+        b"x" * 1_500,
+        b"x" * 1_500,
+        b"x" * 1_500 + b"\n" + json.dumps({"id": "e", "messages": chat()}).encode() + b"\n",
+    ):
+        with path.open("ab") as file:
+            file.write(piece)
+        follower.poll()
+    assert follower.table().ids == ["e"]
+    assert [(p.line, p.reason) for p in report.problems] == [(1, "line longer than 2,000 bytes")]
+
+
+def test_what_cannot_be_followed_says_why(tmp_path):
+    spans = write_lines(tmp_path / "o.jsonl", RECORDS["otlp"])
+    odd = write_lines(tmp_path / "odd.jsonl", [{"a": i} for i in range(60)])
+    packed = tmp_path / "p.gz"
+    packed.write_bytes(b"\x1f\x8b123")
+    for path, why in ((spans, "otlp; it can"), (odd, "no format we know"), (packed, "compressed")):
+        with pytest.raises(TraceError, match=why):
+            Follower(path, ReadReport()).poll()
+    for path in ("-", tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(TraceError, match="needs one file"):
+            Follower(path, ReadReport())
+    with pytest.raises(TraceError, match="cannot read the format 'otlp'"):
+        Follower(spans, ReadReport(), "otlp")
+
+
+def test_a_diagnosis_comes_only_when_episodes_ended_and_the_whole_text_when_findings_change(tmp_path):
+    path = write_lines(
+        tmp_path / "m.jsonl", [{"id": str(i), "messages": chat(), "reward": i % 2} for i in range(30)]
+    )
+    states, pauses = [], []
+
+    def more(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            with path.open("a") as file:
+                file.writelines(
+                    json.dumps({"id": f"n{i}", "messages": chat(), "reward": i % 2}) + "\n" for i in range(9)
+                )
+        if len(pauses) == 5:
+            with path.open("a") as file:
+                file.write(json.dumps({"id": "nan", "messages": chat(), "reward": float("nan")}) + "\n")
+        if len(pauses) == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        states.extend(follow_traces(path, every=0.01, sleep=more))
+    assert [(s.new, s.found.table.num_episodes, s.changed) for s in states] == [
+        (30, 30, True),
+        (9, 39, False),
+        (1, 40, True),
+    ]
+    assert [s.found.verdict.word for s in states] == ["healthy", "healthy", "alarms"]
+    assert [len(s.lines()) == 1 for s in states] == [False, True, False]
+    assert "HEALTHY: 39 episodes (+9), 0 open" in states[1].lines()[0]
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_ctrl_c_ends_the_command_with_one_line(tmp_path, flags):
+    path = write_lines(
+        tmp_path / "s.jsonl", [row for i in range(25) for row in steps(f"e{i}", reward=float(i % 2))]
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "trimtab",
+        "traces",
+        "diagnose",
+        str(path),
+        "--follow",
+        "--every",
+        "0.05",
+        *flags,
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        first = running.stdout.readline()
+        with path.open("a") as file:
+            file.writelines(json.dumps(row) + "\n" for row in steps("new"))
+        second = running.stdout.readline() if flags else ""
+        time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        rest, error = running.communicate(timeout=60)
+    assert error.count("\n") == 1
+    assert error.startswith("stopped: 2")
+    assert running.returncode == 0
+    if flags:
+        assert [json.loads(line)["num_episodes"] for line in (first, second)] == [25, 26]
+    else:
+        assert "HEALTHY: 25 episodes (+25), 0 open" in first
+        assert "Traceback" not in rest
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_adds_up_to_the_bytes_and_is_drawn_on_terminals_only(tmp_path, monkeypatch):
+    path = write_lines(tmp_path / "m.jsonl", [{"id": str(i), "messages": chat()} for i in range(20_000)])
+    seen: list[int] = []
+    report = ReadReport(progress=seen.append)
+    assert sum(1 for _ in iter_lines(str(path), report)) == 20_000
+    assert len(seen) > 3
+    assert sum(seen) == path.stat().st_size
+    screen = _Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with progress.reading_bar([path]) as advance:
+        advance(path.stat().st_size)
+        time.sleep(0.3)
+    assert "reading" in screen.getvalue()
+    with progress.reading_bar([path], wanted=False) as advance:
+        assert advance is None
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with progress.reading_bar([path]) as advance:
+        assert advance is None
