@@ -63,6 +63,10 @@ def arguments(folder, **changes):
             "report_to": [], "use_cpu": True, "save_strategy": "no", "bf16": False, "disable_tqdm": True, **changes}  # fmt: skip
 
 
+def finished(completions, **_):
+    return [1.0] * len(completions)
+
+
 def test_grpo_with_tools_gives_episodes_and_tools(tiny, tmp_path):
     path, tokenizer = tiny
 
@@ -70,7 +74,7 @@ def test_grpo_with_tools_gives_episodes_and_tools(tiny, tmp_path):
         return tool_call("read_file", path=f"f{row % 2}.py") if results < 1 else "fin<|im_end|>"
 
     trainer = GRPOTrainer(
-        scripted(LlamaForCausalLM.from_pretrained(path), tokenizer, turn), random_reward,
+        scripted(LlamaForCausalLM.from_pretrained(path), tokenizer, turn), [random_reward, finished],
         args=grpo_config(tmp_path, max_completion_length=400, max_steps=10), train_dataset=chat_rows(),
         processing_class=tokenizer, tools=[read_file],
     )  # fmt: skip
@@ -89,8 +93,9 @@ def test_grpo_with_tools_gives_episodes_and_tools(tiny, tmp_path):
     assert values(run, "aggregate/num_turns") == [2] * 10
     assert values(run, "retokenise/sequence_frac") == [0] * 10  # byte tokens: text and ids are one to one
     rewards = [row["metrics"] for row in load_view(run).steps]
+    assert values(run, "reward_part/mean", "reward/finished") == [1.0] * 10
     assert values(run, "reward_part/mean", "reward/random_reward") == pytest.approx(
-        [m["reward"] for m in rewards]
+        [m["reward"] - 1.0 for m in rewards]
     )
     assert all(0 <= value < 1 for value in values(run, "aggregate/repetition_frac"))
 

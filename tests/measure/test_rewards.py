@@ -189,3 +189,13 @@ def test_the_trainers_own_number_goes_first(rng, tmp_path):
     found = on_disk(tmp_path / "run")
     assert [r.value for r in found["all", "aggregate/reward_std"]] == [7.0]
     assert 0 < found["all", "aggregate/zero_std_frac"][0].value < 1
+
+
+def test_every_part_of_the_reward_is_on_disk(rng, tmp_path):
+    parts = {"format": np.full(32, 0.25), "answer": np.arange(32.0)}
+    with trimtab.open_run(tmp_path / "run", strict=True, min_tokens=10, min_trajectories=2) as run:
+        run.observe(episode_batch(rng, reward_parts=parts))
+        run.flush(0, {"reward": 7.0})
+    found = on_disk(tmp_path / "run")
+    assert [r.value for r in found["reward/format", "reward_part/mean"]] == [0.25]
+    assert [r.value for r in found["reward/answer", "reward_part/mean"]] == [15.5]

@@ -65,7 +65,8 @@ class StepAggregates:
         inside = [found for step, found in self.steps if window.first <= step <= window.last]
         self.steps = [(step, found) for step, found in self.steps if step > window.last]
         trajectories = readings[0].n_trajectories if readings else 0
-        table = {reading.key: reading for reading in readings}
+        table = {reading.key: reading for reading in readings if reading.slice == "all"}
+        others = [reading for reading in readings if reading.slice != "all"]  # parts of the reward share a key
         for name in sorted({name for found in inside for name in found}):
             values = [found[name] for found in inside if name in found]
             finite = [value for value in values if math.isfinite(value)]
@@ -86,4 +87,4 @@ class StepAggregates:
                 key, window.last, window, "all", value, len(inside), trajectories, reference=_OWN,
                 status="not observed" if missing else "ok", reason=missing,
             )  # fmt: skip
-        return list(table.values())
+        return [*table.values(), *others]
