@@ -66,7 +66,9 @@ class StepAggregates:
         self.steps = [(step, found) for step, found in self.steps if step > window.last]
         trajectories = readings[0].n_trajectories if readings else 0
         table = {reading.key: reading for reading in readings if reading.slice == "all"}
-        others = [reading for reading in readings if reading.slice != "all"]  # parts of the reward share a key
+        others = [
+            reading for reading in readings if reading.slice != "all"
+        ]  # parts of the reward share a key
         for name in sorted({name for found in inside for name in found}):
             values = [found[name] for found in inside if name in found]
             finite = [value for value in values if math.isfinite(value)]
