@@ -136,8 +136,8 @@ def mutate(data: bytes, pool: list[bytes], rng: random.Random) -> bytes:
     return data[:200_000]
 
 
-def loop(seconds: float, hang: float, out: Path, seed: int) -> dict[str, Any]:
-    """Our own guided loop."""
+def loop(seconds: float, hang: float, out: Path, seed: int, least: int = 0) -> dict[str, Any]:
+    """Our own guided loop, of `seconds`, and of `least` inputs however long they take."""
     rng, pool, coverage = random.Random(seed), seeds(), Coverage()
     runs, crashes, slowest, start = 0, {}, 0.0, time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -145,7 +145,7 @@ def loop(seconds: float, hang: float, out: Path, seed: int) -> dict[str, Any]:
         for data in pool:
             coverage.run(lambda data=data: one_input(data, path))
         first = len(coverage.seen)
-        while time.perf_counter() - start < seconds:
+        while time.perf_counter() - start < seconds or runs < least:
             data, began = mutate(rng.choice(pool), pool, rng), time.perf_counter()
             try:
                 new = coverage.run(lambda data=data: one_input(data, path))

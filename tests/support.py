@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,24 @@ import trimtab
 from trimtab.records import TokenBatch
 
 TOOLS = ("search", "stock")
+
+
+@contextmanager
+def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A child that a test may interrupt, with its output in pipes; it never outlives the block.
+
+    A suite started in the background of a shell ignores SIGINT, and children inherit that: theirs is set back.
+    """
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **options,
+    )  # fmt: skip
+    with child:
+        try:
+            yield child
+        finally:
+            if child.poll() is None:
+                child.kill()
 
 
 def make_batch(

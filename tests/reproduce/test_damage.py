@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -22,6 +21,7 @@ from reproduce.tail_emergence import BANK, PAGE, main, page_of
 
 from reproduce import tail_emergence
 from tests.reproduce.test_bank import STEPS, write
+from tests.support import running
 from trimtab.errors import RunError
 from trimtab.runs.seal import seal
 
@@ -173,13 +173,13 @@ def test_ctrl_c_is_one_line_and_leaves_what_can_be_taken_up(tmp_path):
     bank = tmp_path / "bank"
     command = [sys.executable, str(SCRIPT), "--bank", str(bank), "--arms", "open", "--seeds", "1", "--steps", "40", "--jobs", "1"]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True)  # fmt: skip
     folder = bank / "tuning" / "open-s0"
-    deadline = time.monotonic() + 90
-    while not unfinished_file(folder).exists() and time.monotonic() < deadline:
-        time.sleep(0.2)
-    run.send_signal(signal.SIGINT)
-    _, err = run.communicate(timeout=30)
+    with running(command, env=environment) as run:
+        deadline = time.monotonic() + 300
+        while not unfinished_file(folder).exists() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=120)
     assert run.returncode == 130
     assert err.count("\n") == 1
     assert "the same command goes on from there" in err

@@ -7,12 +7,12 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 
+from tests.support import running
 from tests.traces.make import chat, steps, write_lines
 from tests.traces.samples import RECORDS
 from trimtab.errors import TraceError
@@ -173,17 +173,17 @@ def test_ctrl_c_ends_the_command_with_one_line(tmp_path, flags):
         "0.05",
         *flags,
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        first = running.stdout.readline()
+    with running(command) as child:
+        first = child.stdout.readline()
         with path.open("a") as file:
             file.writelines(json.dumps(row) + "\n" for row in steps("new"))
-        second = running.stdout.readline() if flags else ""
+        second = child.stdout.readline() if flags else ""
         time.sleep(0.1)
-        running.send_signal(signal.SIGINT)
-        rest, error = running.communicate(timeout=60)
+        child.send_signal(signal.SIGINT)
+        rest, error = child.communicate(timeout=60)
     assert error.count("\n") == 1
     assert error.startswith("stopped: 2")
-    assert running.returncode == 0
+    assert child.returncode == 0
     if flags:
         assert [json.loads(line)["num_episodes"] for line in (first, second)] == [25, 26]
     else:
