@@ -51,10 +51,11 @@ def alarms(detector, values) -> list[int]:
     return [t for t, v in enumerate(values) if detector.update(t, float(v)).fired]
 
 
-def test_the_scatter_and_correlation_are_those_of_the_residuals() -> None:
+@pytest.mark.parametrize("phi", [0.0, 0.6])
+def test_the_scatter_and_correlation_are_those_of_the_residuals(phi: float) -> None:
     """Against a least-squares line by numpy and the textbook formulas."""
     rng = np.random.default_rng(0)
-    b = ar(rng, 90, 0.3) + 0.05 * np.arange(90)
+    b = ar(rng, 90, phi) + 0.05 * np.arange(90)
     a = rng.normal(size=16) + 4.0
     first = 7
     t = np.arange(first, first + 90)
@@ -68,6 +69,8 @@ def test_the_scatter_and_correlation_are_those_of_the_residuals() -> None:
     rest = b - np.polyval(line, t)
     raw = (rest[1:] * rest[:-1]).sum() / (rest @ rest)
     seen = max(raw + (2 + 4 * raw) / 90 + (1 + 4 * raw**6) * math.sqrt((1 - raw * raw) / 90), 0.0)
+    assert (seen < 0.7 * (1 - 90 / 256)) == (phi == 0.0)
+    seen = max(seen, 0.7 * (1 - 90 / 256))  # what 90 values cannot rule out
     found = contrast(w, FLOATS)
     factor = (1 + seen) / (1 - seen)
     assert found.scatter == pytest.approx(math.sqrt(rest @ rest / 88 / (1 - 2 * factor / 90)), rel=1e-9)

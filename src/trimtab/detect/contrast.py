@@ -2,7 +2,7 @@
 
 The scatter is that of the m reference values about their own line. Their lag-1 correlation, corrected for small-sample bias (Kendall
 1954), raised by one to three standard errors, and by the decay from lag 1 to lag 4 where that is slower, gives the variance of both means as
-those of an AR(1) process:
+those of an AR(1) process. It is never taken below 0.7 (1 - m/256): few values cannot tell a slow wander under noise from a level.
     var(mean of n) = s^2/n [(1 + phi)/(1 - phi) - 2 phi (1 - phi^n) / (n (1 - phi)^2)].
 The ratio is read as Student's t with as many degrees of freedom as the reference holds independent values, and turned into a normal
 deviate (Wallace 1959). The same lines serve one look (floats) and all looks of a series (arrays).
@@ -79,6 +79,8 @@ class ARRAYS:
 
 
 _TINY = 1e-300
+_UNSEEN, _ENOUGH = 0.7, 256.0
+"""Lag-1 correlation reckoned with when no value is seen yet, falling to none at so many values (house default, tuning half)."""
 
 
 def contrast(w: Sums, on: Any, sign: int = 0, lenient: bool = False) -> Contrast:
@@ -141,7 +143,7 @@ def _memory(w: Sums, on: Any, mean: Any, slope: Any, sxx: Any, residual: Any) ->
     slow = on.where((raw > 0.01) & (fourth > 2.0 / on.sqrt(m)), on.cbrt(fourth / on.maximum(raw, 0.01)), 0.0)
     doubt = 1.0 + 4.0 * raw**6  # near one, a small error of phi is a large one of the factor
     phi = raw + (2.0 + 4.0 * raw) / m + doubt * on.sqrt((1.0 - raw * raw) / m)
-    phi = on.minimum(on.maximum(on.maximum(phi, slow), 0.0), 0.985)
+    phi = on.minimum(on.maximum(on.maximum(phi, slow), on.maximum(_UNSEEN * (1.0 - m / _ENOUGH), 0.0)), 0.985)
     factor = (1.0 + phi) / (1.0 - phi)
     return residual / (m - 2.0) / on.maximum(1.0 - 2.0 * factor / m, 0.2), phi, factor
 
