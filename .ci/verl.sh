@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Optional: the verl policy losses against verl's own code, on the CPU, in an environment of its own (about 1.7 GB). Not part of .ci/run.
+# Optional: the verl policy losses against verl's own code, on the CPU, in an environment of its own (1.8 GB). Not part of .ci/run.
 # verl's losses need few of its requirements, so it is installed without them; the newest tested is the one named here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +13,7 @@ if [ ! -f "$venv/.ready" ] || [ .ci/verl.sh -nt "$venv/.ready" ]; then
   "$venv/bin/python" -m pip install --quiet \
     'numpy>=2' packaging 'tensordict>=0.8,<=0.10,!=0.9.0' ray omegaconf 'transformers>=5.5.3,<5.11,!=5.6.0' codetiming orjson \
     datasets pillow 'pytest>=8.2'
-  "$venv/bin/python" -m pip install --quiet --no-deps "verl==${VERL:-0.9.1}"
+  "$venv/bin/python" -m pip install --quiet --no-deps verl==0.9.1
   "$venv/bin/python" -m pip install --quiet --editable .
   touch "$venv/.ready"
 fi
