@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 
 import pytest
 
@@ -14,6 +15,7 @@ from transformers import AutoModelForCausalLM
 from tests.adapters.tiny_trl import tiny_model
 from tests.training.tiny import fixed_rollout, loss_mask, moe, ours
 from trimtab.errors import ObjectiveError, UnsupportedError
+from trimtab.objectives import RoutingReplay
 
 
 @pytest.fixture(scope="module")
@@ -46,18 +48,26 @@ def trained(model, folder, *, rollout=None, reward=rewards, **settings):
     return batches[0], trainer
 
 
-def by_hand(path, batch):
-    """Row weights w and squared gradient norms, a row at a time without padding, through `backward`."""
+def by_hand(path, batch, routes=False):
+    """Row weights w and squared gradient norms, a row at a time without padding, through `backward`; under the batch's routes if asked."""
     net = AutoModelForCausalLM.from_pretrained(path).eval()
+    replay = RoutingReplay(net) if routes else None
     weights, norms = [], []
     for row in range(len(batch["completion_ids"])):
         prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()]
         completion = batch["completion_ids"][row][batch["completion_mask"][row].bool()]
         wanted = loss_mask(batch)[row][: len(completion)]
-        logits = net(torch.cat([prompt, completion])[None]).logits[0, len(prompt) - 1 : -1]
-        logs = logits.double().log_softmax(-1).gather(-1, completion[:, None])[:, 0][wanted]
-        net.zero_grad()
-        logs.sum().backward()
+        exists = torch.cat([batch["prompt_mask"][row], batch["completion_mask"][row]]).bool()
+        forced = (
+            nullcontext()
+            if replay is None
+            else replay.replaying(batch["trimtab_routes"][row : row + 1, exists])
+        )
+        with forced:
+            logits = net(torch.cat([prompt, completion])[None]).logits[0, len(prompt) - 1 : -1]
+            logs = logits.double().log_softmax(-1).gather(-1, completion[:, None])[:, 0][wanted]
+            net.zero_grad()
+            logs.sum().backward()
         mu = batch["sampling_per_token_logps"][row][: len(completion)][wanted]
         weights.append(math.exp(float((logs.detach() - mu).sum())))
         norms.append(sum(float(p.grad.square().sum()) for p in net.parameters() if p.grad is not None))
@@ -136,11 +146,20 @@ def test_rows_without_a_reward_or_without_a_token(model, tmp_path):
 
 
 def test_a_mixture_is_scored_under_its_replayed_routes(tmp_path):
-    path = moe(tmp_path / "moe")
-    batch, _ = trained(path, tmp_path, rollout=fixed_rollout(), routing_replay="R2", objective="reinforce")
+    path, inner = moe(tmp_path / "moe"), fixed_rollout()
+
+    def rollout(prompts, trainer):  # experts no router of these weights would choose
+        out, generator = inner(prompts, trainer), torch.Generator().manual_seed(0)
+        lengths = [len(p) + len(c) for p, c in zip(out["prompt_ids"], out["completion_ids"], strict=True)]
+        pairs = [[torch.randperm(8, generator=generator)[:2] for _ in range(2 * n)] for n in lengths]
+        return {**out, "routes": [torch.stack(own).reshape(-1, 2, 2) for own in pairs]}
+
+    batch, _ = trained(path, tmp_path, rollout=rollout, routing_replay="R3", objective="reinforce")
     own = of(batch)
-    expected = own - baselines(own, *by_hand(path, batch))
+    expected = own - baselines(own, *by_hand(path, batch, routes=True))
     np.testing.assert_allclose(batch["advantages"].numpy(), expected, rtol=1e-3, atol=1e-3)
+    natural = own - baselines(own, *by_hand(path, batch))
+    assert np.abs(natural - expected).max() > 0.01
 
 
 def test_an_adapter_counts_its_own_gradient_alone(model, tmp_path):
