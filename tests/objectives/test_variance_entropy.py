@@ -89,6 +89,11 @@ def test_the_baseline_at_the_edges():
     assert off_policy_baseline(rewards, zeros + 900.0, ones).tolist() == [3.0] * 4
     assert off_policy_baseline(rewards, torch.tensor([0.0, 0.0, 0.0, -INF]), ones).tolist() == [2.0] * 4
     assert off_policy_baseline(rewards, zeros, zeros).isnan().all()
+    silent = torch.tensor([1.0, 1.0, 1.0, 0.0])  # a row without gradient has no part, whatever its weight
+    for weight in (NAN, INF, 900.0, -INF):
+        assert (
+            off_policy_baseline(rewards, torch.tensor([0.0, 0.0, 0.0, weight]), silent).tolist() == [2.0] * 4
+        )
     assert off_policy_baseline(rewards, torch.tensor([0.0, NAN, 0.0, 0.0]), ones).isnan().all()
     assert off_policy_baseline(zeros[:0], zeros[:0], zeros[:0]).shape == (0,)
     with pytest.raises(ObjectiveError, match="negative"):

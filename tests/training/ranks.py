@@ -27,8 +27,10 @@ def train(model: str, work: Path) -> None:
     def reward(completions: Any, completion_ids: Any, **_: Any) -> list[float]:
         return [float(sum(ids) % 7) for ids in completion_ids]
 
-    for objective in ("minirl", "dapo"):
+    for objective in ("minirl", "dapo", "reinforce"):
         own: dict[str, Any] = {"entropy_keep": 0.3}  # first tokens share a prompt and tie near 0.6
+        if objective == "reinforce":
+            own = {"off_policy_baseline": True}
         if objective == "minirl":
             own = {"ewma_centre_of_mass": 2.0, "lr_by_ess": True, "save_strategy": "steps", "save_steps": 3}
         if world > 1:

@@ -71,6 +71,16 @@ def test_mu_is_that_of_the_rounded_weights_of_each_step(model, tmp_path):
     assert trainer.state.log_history[0]["routing/changed_frac"] > 0.02  # and so is that of the routes
 
 
+@pytest.mark.parametrize("name", ["gguf", "llama.cpp", "llama_cpp"])
+def test_llama_cpp_is_refused_by_name_at_construction(name):
+    with pytest.raises(
+        UnsupportedError, match=r"llama\.cpp is not offered as a second engine .* rollout_func of your own"
+    ):
+        RoundedEngine(name, max_new_tokens=4)
+    with pytest.raises(UnsupportedError, match="bf16, fp8 or int8, not in 'fp4'"):
+        RoundedEngine("fp4", max_new_tokens=4)
+
+
 def test_an_adapter_is_refused(model, tmp_path):
     library = pytest.importorskip("peft")
     trainer = ours(

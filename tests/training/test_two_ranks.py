@@ -35,7 +35,7 @@ def test_two_processes_train_as_one_with_the_doubled_batch(tmp_path):
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     start([sys.executable, *launch, "-m", "tests.training.ranks", model, str(tmp_path)])
     first = dict(torch.load(Path(tmp_path) / "minirl.1.pt")[0])
-    for objective in ("minirl", "dapo"):
+    for objective in ("minirl", "dapo", "reinforce"):
         (one, average_one), (two, average_two) = (
             torch.load(tmp_path / f"{objective}.{world}.pt") for world in (1, 2)
         )
@@ -48,6 +48,9 @@ def test_two_processes_train_as_one_with_the_doubled_batch(tmp_path):
         for row, other in zip(*logs, strict=True):
             assert row == pytest.approx(other, rel=1e-3, abs=1e-4)
     assert any("vcpo/lr_scale" in row for row in json.loads((tmp_path / "minirl.2.json").read_text()))
+    rows = json.loads((tmp_path / "reinforce.2.json").read_text())  # one group of eight over both ranks
+    assert all(row["vcpo/baseline_shift"] > 1e-3 for row in rows if "vcpo/baseline_shift" in row)
+    assert "vcpo/baseline_shift" in rows[0]
     ranks = [torch.load(tmp_path / f"minirl.rank{rank}.2.pt")["average"] for rank in (0, 1)]
     assert all(torch.equal(ranks[0][name], ranks[1][name]) for name in ranks[0])
     start_weights = torch.load(tmp_path / "dapo.2.pt")[0]

@@ -99,7 +99,7 @@ def off_policy_baseline(
     b = sum w^2 |g|^2 R / sum w^2 |g|^2 with g = grad log pi_theta(row), |g|^2 in `square_norms` (B,), over the row's `group` (B,)
     (None: all rows) (2602.17616, OPOB). It minimises E |w g (R - b)|^2: set the derivative in b to zero. With w = 1 and
     equal norms it is the group mean. Weights raw, in logs; a common factor cancels. The row itself is in its baseline, as in the
-    authors' code: a bias of order 1/group. NaN where a group has no weight at all.
+    authors' code: a bias of order 1/group. A row without gradient has no part in it, whatever its weight; NaN where no row has one.
 
     >>> b = off_policy_baseline(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 0.0]), torch.tensor([3.0, 1.0]))
     >>> b.tolist()
@@ -121,10 +121,13 @@ def off_policy_baseline(
         return rewards.detach().clone()
     _, row = torch.unique(same, return_inverse=True)
     number = int(row.max()) + 1
+    counts = norms != 0
+    logs = torch.where(counts, logs, -math.inf)
     most = torch.full((number,), -math.inf, dtype=logs.dtype, device=logs.device).scatter_reduce(
         0, row, logs, "amax"
     )
     share = torch.exp(2 * (logs - most[row])) * norms  # the largest weight of the group is 1: no overflow
+    share = torch.where(counts, share, 0.0)
     zero = torch.zeros(number, dtype=logs.dtype, device=logs.device)
     top = zero.index_add(0, row, share * rewards.detach().double())
     return (top / zero.index_add(0, row, share))[row].to(rewards.dtype)

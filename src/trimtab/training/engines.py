@@ -18,6 +18,8 @@ from trimtab.training.minirl.sampled import OwnRollout
 __all__ = ["RoundedEngine", "rounded"]
 
 Format = Literal["float32", "bf16", "fp8", "int8"]
+_FORMATS = ("float32", "bf16", "fp8", "int8")
+_LLAMA_CPP = ("gguf", "llama.cpp", "llama_cpp")
 _FP8_MOST = 448.0  # the largest float8_e4m3fn
 
 
@@ -40,7 +42,7 @@ def rounded(weight: torch.Tensor, to: Format) -> torch.Tensor:
     if to == "int8":
         scale = most / 127
         return (weight / scale).round().clamp(-127, 127) * scale
-    raise UnsupportedError(f"weights are kept in float32, bf16, fp8 or int8, not in {to!r}")
+    raise UnsupportedError(_refusal(to))
 
 
 class RoundedEngine:
@@ -48,7 +50,8 @@ class RoundedEngine:
 
     The copy is made at the first call and takes the trainer's weights whenever an optimizer step has passed. `compute`: dtype of
     the copy's arithmetic. Prompts are text, tokenised by the trainer's tokenizer. Its result has `routes` for a mixture of experts that
-    routing replay knows. Raises UnsupportedError for an adapter (merge it first).
+    routing replay knows. Raises UnsupportedError at construction for other formats, llama.cpp's by name, and at the first rollout for an
+    adapter (merge it first).
     """
 
     def __init__(
@@ -60,6 +63,8 @@ class RoundedEngine:
         compute: torch.dtype = torch.float32,
         routes: bool = True,
     ) -> None:
+        if weights not in _FORMATS:
+            raise UnsupportedError(_refusal(weights))
         self.weights, self.compute, self.routes = weights, compute, routes
         self.max_new_tokens, self.temperature = max_new_tokens, temperature
         self.model: Any = None
@@ -114,6 +119,15 @@ class RoundedEngine:
             return RoutingReplay(self.model)
         except UnsupportedError:
             return None  # a dense model: R3 asks for `routes` and names their absence
+
+
+def _refusal(weights: str) -> str:
+    if weights.lower() in _LLAMA_CPP:
+        return (
+            f"{weights!r}: llama.cpp is not offered as a second engine (docs/objectives.md says why); round to bf16, fp8 or int8, or sample in "
+            "llama.cpp in a rollout_func of your own that returns its `logprobs`"
+        )
+    return f"weights are kept in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}, not in {weights!r}"
 
 
 def _until(row: list[int], end: int) -> list[int]:

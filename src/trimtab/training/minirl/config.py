@@ -108,6 +108,11 @@ class MiniRLConfig(GRPOConfig):
     ess_base: float = _field(1.0, "VCPO: ESS share of a healthy step, in (0, 1].")
     ess_rule: str = _field("sqrt", "VCPO: sqrt (Adam) or linear (SGD).")
     ess_floor: float = _field(0.0, "VCPO: smallest factor on the learning rate, in [0, 1].")
+    off_policy_baseline: bool = _field(
+        False,
+        "VCPO: subtract sum w^2 |g|^2 R / sum w^2 |g|^2 of the group, not its mean; w = pi_theta/mu of a whole row, g its gradient "
+        "of log pi_theta, both before the generation's first update. One more forward and backward a row.",
+    )
     entropy_keep: float | None = _field(
         None,
         "Keep this share of the tokens of a generation, those of highest pi_old entropy (0.2). None: off.",

@@ -13,6 +13,7 @@ from trl import GRPOTrainer
 
 from trimtab.errors import ObjectiveError, UnsupportedError
 from trimtab.objectives import select_by_covariance, select_high_entropy
+from trimtab.training.minirl.baseline import rebased_advantages
 from trimtab.training.minirl.experts import Experts
 from trimtab.training.minirl.losses import needs_mu
 from trimtab.training.minirl.sampled import OwnRollout
@@ -30,6 +31,7 @@ class RolloutScoring(GRPOTrainer):
     _own: OwnRollout | None = None
     _old_comes = False
     _old_entropies: torch.Tensor | None = None
+    _scored: torch.Tensor | None = None
 
     def log_train(self, name: str, value: float) -> None:
         """Into TRL's metric lists, averaged and logged by TRL."""
@@ -87,9 +89,17 @@ class RolloutScoring(GRPOTrainer):
             batch["old_per_token_logps"] = self._score_whole(batch)
         if self.experts is not None:
             batch.update(self.experts.columns(batch))
+        if self.args.off_policy_baseline and self.model.training:
+            assert self._scored is not None
+            batch["advantages"] = rebased_advantages(self, batch, self._scored)
         if self.args.entropy_keep is not None or self.args.covariance_drop is not None:
             batch[SELECTED] = self._select(batch)
         return batch
+
+    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Any:
+        rewards = super()._calculate_rewards(*args, **kwargs)
+        self._scored = ~torch.isnan(rewards).all(dim=1)
+        return rewards
 
     def _needs_old(self) -> bool:
         args = self.args

@@ -77,6 +77,7 @@ def needs_mu(args: Any) -> bool:
         own
         or args.correction != "none"
         or args.lr_by_ess
+        or args.off_policy_baseline
         or args.drop_nonfinite
         or any(value is not None for value in filters)
     )

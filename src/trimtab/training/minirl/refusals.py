@@ -135,6 +135,7 @@ def _trainer_refusals(trainer: Any, needs_mu: bool) -> Iterator[str]:
         for name, on in (
             ("ewma_centre_of_mass", args.ewma_centre_of_mass is not None),
             (f"routing_replay={args.routing_replay!r}", args.routing_replay != "off"),
+            ("off_policy_baseline", args.off_policy_baseline),
         )
         if on
     ]
@@ -146,12 +147,15 @@ def _trainer_refusals(trainer: Any, needs_mu: bool) -> Iterator[str]:
         yield from _own_generation(trainer, needs_mu)
     if args.routing_replay == "R3" and trainer.use_vllm and trainer.rollout_func is None:
         yield "routing_replay='R3' with vLLM: TRL's client returns no routed experts; return `routes` from a rollout_func"
-    if args.routing_replay != "off":
-        if trainer._is_vlm:
-            yield "routing_replay of vision-language models"
+    for name, on in (
+        ("routing_replay", args.routing_replay != "off"),
+        ("off_policy_baseline", args.off_policy_baseline),
+    ):
+        if on and trainer._is_vlm:
+            yield f"{name} of vision-language models"
         kwargs = args.gradient_checkpointing_kwargs or {}
-        if args.gradient_checkpointing and kwargs.get("use_reentrant"):
-            yield "routing_replay with use_reentrant=True: set gradient_checkpointing_kwargs={'use_reentrant': False}"
+        if on and args.gradient_checkpointing and kwargs.get("use_reentrant"):
+            yield f"{name} with use_reentrant=True: set gradient_checkpointing_kwargs={{'use_reentrant': False}}"
     if args.bonus_target is not None and not hasattr(args, "entropy_coef"):
         yield "bonus_target: this TRL computes entropies without gradient; it needs a release with entropy_coef (1.16 has it)"
 
