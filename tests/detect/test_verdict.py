@@ -56,9 +56,9 @@ def test_the_reason_names_who_agreed_and_when():
 def test_a_hidden_alarm_says_how_many_rules_on_averages_could_speak():
     """Silence of a rule that still collects its baseline is no calm: the reader is told how many that is."""
     told = judge([alarm("post_tool_tail_growth", 30, "critical", hidden=True, heard=(4, 15))], CALM).reason
-    assert told.endswith("(hidden: no aggregate rule had fired; 4 of 15 could speak by then)")
+    assert told.endswith("(no aggregate rule had fired; 4 of 15 could speak by then)")
     unknown = judge([alarm("post_tool_tail_growth", 30, "critical", hidden=True)], CALM).reason
-    assert unknown.endswith("(hidden: no aggregate rule had fired)")
+    assert unknown.endswith("(no aggregate rule had fired)")
 
 
 def test_alarms_outrank_blindness_and_blindness_outranks_calm():

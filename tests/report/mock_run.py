@@ -34,7 +34,7 @@ def run(name: str, steps: int, grows: bool, seed: int = 0) -> dict[str, Any]:
         "severity": "critical",
         "slice": "post_tool",
         "hidden": True,
-        "averages": "hidden: no aggregate rule had fired; 4 of 15 could speak by then",
+        "averages": "no aggregate rule had fired; 4 of 15 could speak by then",
         "cleared": None,
     }
     alarm = {

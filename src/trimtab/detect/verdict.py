@@ -105,12 +105,12 @@ def averages_words(alarm: Alarm) -> str:
     >>> from trimtab.records import Alarm
     >>> alarm = Alarm("r", 30, 9, "critical", "post_tool", (), 1.0, "", "", "", hidden=True, heard=(4, 15))
     >>> averages_words(alarm)
-    'hidden: no aggregate rule had fired; 4 of 15 could speak by then'
+    'no aggregate rule had fired; 4 of 15 could speak by then'
     """
     if not alarm.hidden:
         return ""
     could = f"; {alarm.heard[0]} of {alarm.heard[1]} could speak by then" if alarm.heard else ""
-    return f"hidden: no aggregate rule had fired{could}"
+    return f"no aggregate rule had fired{could}"
 
 
 def agreeing(serious: list[Alarm]) -> list[Alarm]:

@@ -35,12 +35,13 @@ def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, An
 def alarm_lines(alarm: dict[str, Any]) -> list[str]:
     """One alarm (`alarm_payload`) for a person, an empty line before it; not yet made safe to print."""
     state = f"cleared at step {alarm['cleared']}" if alarm["cleared"] is not None else "active"
-    hidden = f"; {alarm['averages']}" if alarm["hidden"] else ""
+    hidden = [f"    note   {alarm['averages']}"] if alarm["hidden"] else []
     return [
         "",
-        f"  [{alarm['severity']}{hidden}] {alarm['rule']} in {alarm['slice']}, fired at step {alarm['step']}, since {alarm['since']}, {state}",
+        f"  [{alarm['severity']}] {alarm['rule']} in {alarm['slice']}, fired at step {alarm['step']}, since {alarm['since']}, {state}",
         f"    what   {alarm['what']}",
         f"    why    {alarm['why']}",
         f"    do     {alarm['advice']}",
         f"    source {alarm['reference']}",
+        *hidden,
     ]

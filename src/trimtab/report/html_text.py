@@ -81,7 +81,7 @@ def _sentence(run: Run) -> str:
 
 def _averages(alarm: dict[str, Any]) -> str:
     """What the rules on averages had said by a hidden alarm: a rule that could not speak yet is not called calm."""
-    return alarm.get("averages") or "hidden: no aggregate rule had fired"
+    return alarm.get("averages") or "no aggregate rule had fired"
 
 
 def warnings(runs: Sequence[Run]) -> str:
