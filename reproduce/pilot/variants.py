@@ -9,8 +9,8 @@ from itertools import product
 
 import numpy as np
 
-from reproduce.pilot.leads import AVERAGES, QUIET, lead_of, limits_of, moments, null_runs, widest
-from reproduce.pilot.reading import Outcome
+from reproduce.pilot.leads import AVERAGES, QUIET, at_quantile, lead_of, limits_of, moments, null_runs, widest
+from reproduce.pilot.reading import QUANTILES, Outcome
 
 __all__ = ["CHOSEN", "LEAST", "RULES", "WITHOUT", "Choice", "choices", "leads_of", "limits_for", "medians", "nulls", "verdict"]  # fmt: skip
 
@@ -32,12 +32,13 @@ WITHOUT: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Choice:
-    """One way to set thresholds and to say which averages count. `left_out`: seeds that set no threshold."""
+    """One way to set thresholds, to say which averages count and which quantile of a tail is read. `left_out`: seeds that set no threshold."""
 
     rule: str = "limit, each"
     without: str = "none"
     arms: tuple[str, ...] = QUIET
     left_out: tuple[int, ...] = ()
+    quantile: str = QUANTILES[0]
 
 
 CHOSEN = Choice()
@@ -48,11 +49,15 @@ def nulls(runs: Sequence[Outcome]) -> list[tuple[int, ...]]:
     return [(), *((seed,) for seed in sorted({run.seed for run in null_runs(runs)}))]
 
 
-def choices(runs: Sequence[Outcome], rule: str | None = None, without: str | None = None) -> list[Choice]:
-    """Every combination: rule x averages x quiet arms (both, either) x seed left out; of one rule or set of averages where named."""
+def choices(
+    runs: Sequence[Outcome], rule: str | None = None, without: str | None = None, name: str = ""
+) -> list[Choice]:
+    """Every combination: rule x averages x quiet arms (both, either) x seed left out x quantile; of one rule or set of averages where
+    named, and of the quantiles at which the tail `name` was recorded."""
     arms = (QUIET, *((arm,) for arm in QUIET))
     rules, sets = ([rule] if rule else list(RULES)), ([without] if without else list(WITHOUT))
-    return [Choice(*each) for each in product(rules, sets, arms, nulls(runs))]
+    quantiles = [q for q in QUANTILES if not name or at_quantile(name, q)]
+    return [Choice(*each[1:], each[0]) for each in product(quantiles, rules, sets, arms, nulls(runs))]
 
 
 def limits_for(runs: Sequence[Outcome], choice: Choice) -> dict[str, float]:
@@ -77,7 +82,10 @@ def medians(
     """The median lead under each choice; of those that leave fewer than three runs to read there is none."""
     found = []
     for choice in among:
-        leads, _ = leads_of(read, limits_for(runs, choice), name, choice.without)
+        tail = at_quantile(name, choice.quantile)
+        if tail is None:
+            continue
+        leads, _ = leads_of(read, limits_for(runs, choice), tail, choice.without)
         if len(leads) >= LEAST:
             found.append(float(np.median([lead for _, lead in leads])))
     return found
