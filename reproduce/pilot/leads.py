@@ -144,7 +144,7 @@ def widest(null: Sequence[Outcome]) -> dict[str, float]:
 
 def moments(run: Outcome, limits: Mapping[str, float]) -> dict[str, int | None]:
     """First step at which each series passed its threshold twice in a row, before the run collapsed; None when it did not."""
-    return {name: _moment(run, name, limits[name]) for name in EVERY}
+    return {name: _moment(run, name, limit) for name, limit in limits.items()}
 
 
 @lru_cache(maxsize=65_536)

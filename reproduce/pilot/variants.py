@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product
 
 import numpy as np
@@ -62,8 +62,14 @@ def choices(
 
 def limits_for(runs: Sequence[Outcome], choice: Choice) -> dict[str, float]:
     """The thresholds this choice sets."""
-    null = [run for run in null_runs(runs, choice.arms) if run.seed not in choice.left_out]
-    return RULES[choice.rule](null)
+    return _limits(
+        choice.rule, tuple(run for run in null_runs(runs, choice.arms) if run.seed not in choice.left_out)
+    )
+
+
+@lru_cache(maxsize=512)
+def _limits(rule: str, null: tuple[Outcome, ...]) -> dict[str, float]:
+    return RULES[rule](null)
 
 
 def leads_of(
@@ -71,7 +77,8 @@ def leads_of(
 ) -> tuple[list[tuple[int, int]], int]:
     """(seed, lead) of the runs in which the tail or an average spoke, and in how many of them the tail did."""
     averages = [each for each in AVERAGES if each not in WITHOUT[without]]
-    found = [(run, moments(run, limits)) for run in read]
+    asked = {each: limits[each] for each in (*averages, name)}
+    found = [(run, moments(run, asked)) for run in read]
     leads = [(run.seed, lead) for run, each in found if (lead := lead_of(run, each, name, averages)) is not None]  # fmt: skip
     return leads, sum(each[name] is not None for _, each in found)
 
