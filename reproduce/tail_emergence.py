@@ -3,9 +3,10 @@
     python reproduce/tail_emergence.py [--seeds N] [--arms NAME ...] [--bank DIR] [--page FILE] [--quick] [--json]
 
 The bare command trains nothing: every run it would record is in reproduce/bank, and it writes the page and the figures from them
-(about a minute). Resumable: a run that reached its end is not repeated; a missing one takes one to five minutes of a
+(about a minute of a core, a few on a busy machine). Resumable: a run that reached its end is not repeated; a missing one takes one to five minutes of a
 core, so `--bank` with an empty folder records the whole bank anew (73 runs). One folder a run, in
-<bank>/<tuning|test>/<arm>-s<seed>: even seeds are for tuning detectors, odd seeds for judging them, and are never to be tuned on.
+<bank>/<tuning|test>/<arm>-s<seed>: even seeds are for tuning detectors, odd seeds for judging them and never
+for tuning them. The page itself reads both halves: its thresholds rest on three seeds of quiet runs, and nothing on it is held out.
 Of another bank the page is <bank>-evidence.md, beside it. A run that was stopped (Ctrl-C too) begins anew; a folder that is damaged, or that this
 script did not leave, is an error (exit 2) and is neither trained over nor removed.
 `--quick`: two arms, one seed, few steps, into a temporary folder; it checks that everything runs and claims nothing.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 
@@ -42,6 +43,10 @@ def test_a_growing_post_tool_tail_is_a_hidden_alarm_and_exits_1(tmp_path):
     alarm = found["alarms"][0]
     assert alarm["rule"] == "post_tool_tail_growth"
     assert alarm["hidden"]
+    ready, known = re.search(
+        r"no aggregate rule had fired; (\d+) of (\d+) could speak by then", alarm["averages"]
+    ).groups()
+    assert 0 < int(ready) < int(known)  # forty steps: the slow rules still collect their baselines
     assert 26 <= alarm["since"] <= alarm["step"] <= 34
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
-from reproduce.pilot.leads import QUIET, steps_judged
-from reproduce.pilot.reading import Outcome
-from reproduce.pilot.summary import GROWING, collapses, growing, interval, open_collapses, paired_ratio
+from reproduce.pilot.claims_size import NONE, WORDS, localised, rare, suppressed
+from reproduce.pilot.leads import QUIET, at_quantile, cut_off, moments, steps_judged
+from reproduce.pilot.reading import QUANTILES, Outcome
+from reproduce.pilot.summary import GROWING, collapses, growing, interval, open_collapses
 from reproduce.pilot.tables import by_arm, table
 from reproduce.pilot.variance import (
     growth_of_variance,
@@ -33,49 +32,26 @@ from reproduce.pilot.variants import (
 __all__ = ["claims"]
 
 Row = list[str]
-NONE = "no runs to tell"
 
 
 def claims(runs: Sequence[Outcome]) -> str:
     """Claim, evidence, robustness, verdict. A verdict needs one sign under every choice that is named beside it."""
     rows = [
-        _suppressed(runs, "Constrained outputs keep the post-tool tail small (rate 2e-4)", GROWING, QUIET),
-        _suppressed(runs, "The same at a rate of 1e-3", ("open_fast",), ("constrained_fast",)),
+        localised(runs),
+        suppressed(runs, "Constrained outputs keep the post-tool tail small (rate 2e-4)", GROWING, QUIET),
+        suppressed(runs, "The same at a rate of 1e-3", ("open_fast",), ("constrained_fast",)),
         _carried(runs),
         _against_constrained(runs),
         _variance_grows(runs),
         _lead(runs, "While runs grow, the tail of all tokens moves before any average", growing(runs), "all_tail"),
         _lead(runs, "While runs grow, the post-tool tail moves before any average", growing(runs), "post_tail"),
         _lead(runs, "Before a collapse (open outputs) the post-tool tail moves first", open_collapses(runs), "post_tail"),
-        _lead(runs, "Before a collapse (open outputs) the post-tool to text ratio, the alarm's own series, moves first", open_collapses(runs), "post_ratio"),
+        _warns(runs),
         _lead(runs, "Before a collapse (all arms) the tail of all tokens moves first", collapses(runs), "all_tail"),
+        rare(runs),
         _omen(runs),
     ]  # fmt: skip
     return table(["claim", "what we see", "how robust", "verdict"], rows)
-
-
-def _suppressed(runs: Sequence[Outcome], claim: str, open_arms: Sequence[str], shut: Sequence[str]) -> Row:
-    """Late p99 of |drift| after a tool, one arm over another at the same seed."""
-    ratio, low, high = paired_ratio(runs, open_arms[0], shut[0])
-    if ratio is None or low is None or high is None:
-        return [claim, NONE, "", verdict([])]
-    seeds = sorted({run.seed for run in runs if run.arm == open_arms[0]})
-    less = [
-        paired_ratio([run for run in runs if run.seed != seed], open_arms[0], shut[0])[0] for seed in seeds
-    ]
-    others = [each for a in open_arms for b in shut if (each := paired_ratio(runs, a, b)[0]) is not None]
-    more = (
-        f"; {len(open_arms)} open arms over {len(shut)} constrained: x{min(others):.3g} to x{max(others):.3g}"
-        if len(others) > 1
-        else ""
-    )
-    kept = [math.log(each) for each in (low, high, *(one for one in less if one), *others)]
-    return [
-        claim,
-        f"late p99 after a tool, `{open_arms[0]}` over `{shut[0]}`: x{ratio:.3g} (95 % {low:.2g} to {high:.2g}, {len(seeds)} seeds)",
-        f"a seed left out: {', '.join(f'x{each:.3g}' for each in less if each)}{more}",
-        verdict(kept),
-    ]  # fmt: skip
 
 
 def _carried(runs: Sequence[Outcome]) -> Row:
@@ -102,7 +78,7 @@ def _carried(runs: Sequence[Outcome]) -> Row:
         f"`open`: {_list([a for a, _ in own])} of the variance from {_list([b for _, b in own])} of the tokens (a figure a seed)",
         f"all open arms: in {above} of {len(excess)} runs; a batch left out of a run: {sum(each > 0 for each in less)} of {len(less)}, of an "
         f"arm: {sum(each > 0 for each in pooled)} of {len(pooled)}; but so do they in {sum(others)} of {len(others)} constrained or frozen runs",
-        verdict(excess + pooled),
+        verdict(excess + less + pooled),
     ]
 
 
@@ -154,29 +130,52 @@ def _variance_grows(runs: Sequence[Outcome]) -> Row:
 
 def _lead(runs: Sequence[Outcome], claim: str, read: Sequence[Outcome], name: str) -> Row:
     """Median lead over the first average as chosen, with each seed left out, without some averages, and over every choice."""
-
-    def median(choice: Choice) -> str:
-        leads, _ = leads_of(read, limits_for(runs, choice), name, choice.without)
-        return f"{np.median([lead for _, lead in leads]):g}" if len(leads) >= LEAST else "-"
-
-    leads, spoke = leads_of(read, limits_for(runs, Choice()), name)
+    own = limits_for(runs, Choice())
+    leads, spoke = leads_of(read, own, name)
     if len(leads) < LEAST:
         return [claim, NONE, "", verdict([])]
     low, high = interval(runs, read, name)
-    every = choices(runs)
+    every = choices(runs, name=name)
     spread = medians(runs, read, name, every)
     ends = [each for each in (low, high) if each is not None]
-    first = sum(lead > 0 for _, lead in leads)
-    judged = sum(steps_judged(run, name) is not None for run in read)
+    judged = [run for run in read if steps_judged(run, name) is not None]
+    fewer = [
+        median
+        for seed in sorted({s for s, _ in leads})
+        for median in medians(runs, [run for run in read if run.seed != seed], name, [Choice()])
+    ]
+    sure = medians(runs, judged, name, [Choice()])
+    cut = sum(cut_off(run, name, moments(run, own)[name]) for run in judged)
     return [
         claim,
-        f"median lead {median(Choice())} steps ({_ends(low, high)}; {len(leads)} runs of {len({s for s, _ in leads})} seeds; the tail spoke in "
-        f"{spoke} and was first in {first}; it could be judged in {judged} of {len(read)})",
-        f"a seed left out: {', '.join(median(Choice(left_out=left)) for left in nulls(runs)[1:])}; "
-        + ", ".join(f"without {'reward and entropy' if each == 'both' else each} {median(Choice(without=each))}" for each in list(WITHOUT)[1:])
-        + f"; all {len(every)} choices: {min(spread):g} to {max(spread):g}",
-        verdict(spread + ends),
+        f"median lead {_one(medians(runs, read, name, [Choice()]))} steps ({_ends(low, high)}; {len(leads)} runs of {len({s for s, _ in leads})} seeds; the tail spoke in "
+        f"{spoke} and was first in {sum(lead > 0 for _, lead in leads)}; it could be judged in {len(judged)} of {len(read)}, and {cut} of those that spoke did so at the first step at which they could)",
+        f"thresholds without a seed: {', '.join(_one(medians(runs, read, name, [Choice(left_out=left)])) for left in nulls(runs)[1:])}; "
+        f"a judged seed left out: {_span(fewer)}; only where it could be judged: {_one(sure)}; "
+        + "; ".join(f"read at {WORDS[q]}: {_one(medians(runs, read, name, [Choice(quantile=q)]))}" for q in QUANTILES[1:] if at_quantile(name, q)) + "; "
+        + ", ".join(f"without {'reward and entropy' if each == 'both' else each} {_one(medians(runs, read, name, [Choice(without=each)]))}" for each in list(WITHOUT)[1:])
+        + f"; all {len(every)} choices: {_span(spread)}",
+        verdict(spread + ends + fewer + sure),
     ]  # fmt: skip
+
+
+def _warns(runs: Sequence[Outcome]) -> Row:
+    """Does the ratio pass at all before a collapse? Where it is silent there is no lead to speak of."""
+    claim = "Before a collapse (open outputs) the post-tool to text ratio, the alarm's own series, passes"
+    name, read = "post_ratio", open_collapses(runs)
+    judged = [run for run in read if steps_judged(run, name) is not None]
+    if len(judged) < LEAST:
+        return [claim, NONE, "", verdict([])]
+    every = [choice for choice in choices(runs, name=name) if choice.without == "none"]
+    tails = [(choice, at_quantile(name, choice.quantile)) for choice in every]
+    counts = [sum(moments(run, limits_for(runs, choice))[tail] is not None for run in judged) for choice, tail in tails if tail]  # fmt: skip
+    own = sum(moments(run, limits_for(runs, Choice()))[name] is not None for run in judged)
+    return [
+        claim,
+        f"it passed in {own} of the {len(judged)} in which it could be judged; {len(read) - len(judged)} more collapsed before it had a baseline",
+        f"over {len(every)} choices: in {min(counts)} to {max(counts)} of {len(judged)} (*holds* would be more than half under each, *does not hold* fewer than half)",
+        verdict([count - len(judged) / 2 for count in counts]),
+    ]
 
 
 def _omen(runs: Sequence[Outcome]) -> Row:
@@ -201,3 +200,11 @@ def _list(values: Sequence[float]) -> str:
 
 def _ends(low: float | None, high: float | None) -> str:
     return "no interval" if low is None or high is None else f"95 % {low:g} to {high:g}"
+
+
+def _one(values: Sequence[float]) -> str:
+    return f"{values[0]:g}" if values else "-"
+
+
+def _span(values: Sequence[float]) -> str:
+    return f"{min(values):g} to {max(values):g}" if values else "-"

@@ -7,6 +7,7 @@ from pathlib import Path
 from reproduce.pilot.claims import claims
 from reproduce.pilot.figures import CAPTIONS, draw_averages, draw_cdfs, draw_tails
 from reproduce.pilot.first import collapsing, false_alarms, growth, sensitivity, threshold_table
+from reproduce.pilot.made_of import lead_figures
 from reproduce.pilot.reading import load_bank
 from reproduce.pilot.summary import Figures, figures_of
 from reproduce.pilot.tables import controls, late_tails, outcomes, overview, variance
@@ -17,7 +18,7 @@ __all__ = ["BEGIN", "CLAIMS", "END", "check_page", "write_evidence"]
 BEGIN, END = "<!-- begin: written by reproduce/tail_emergence.py -->", "<!-- end -->"
 CLAIMS = ("<!-- begin claims: written by reproduce/tail_emergence.py -->", "<!-- end claims -->")
 MARKS = (CLAIMS, (BEGIN, END))
-SECTIONS = (overview, outcomes, variance, threshold_table, growth, collapsing, sensitivity, false_alarms, late_tails, controls)  # fmt: skip
+SECTIONS = (overview, outcomes, variance, threshold_table, growth, collapsing, lead_figures, sensitivity, false_alarms, late_tails, controls)  # fmt: skip
 EMPTY = "# Evidence\n\n{0[0]}\n{0[1]}\n\n{1[0]}\n{1[1]}\n"
 
 

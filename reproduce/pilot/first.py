@@ -21,6 +21,7 @@ from reproduce.pilot.leads import (
     steps_judged,
     widest,
 )
+from reproduce.pilot.made_of import entropy_note
 from reproduce.pilot.reading import Outcome
 from reproduce.pilot.rules import PILOT_RULES
 from reproduce.pilot.summary import GROWING, collapses, growing, open_collapses
@@ -60,7 +61,7 @@ def threshold_table(runs: Sequence[Outcome]) -> str:
         f"*Limit, each* (used wherever nothing else is said): the upper prediction limit of a further seed (normal, t), at {BUDGET:.0%} for each series. *Limit, "
         f"shared*: the four averages share those {BUDGET:.0%} ({BUDGET / len(AVERAGES):.1%} each); with three seeds hardly an average can reach it. *Largest*: the largest quiet run, which none passes. At any rate: "
         f"the healthy runs of {', '.join(ANY_RATE)}. Factors over the run's own first windows; the reward's fall in its own unit. The entropy's factor is below 1 because "
-        "it falls in every quiet run: what passes has stopped falling.\n\n" + table(head, rows)
+        "it falls in every quiet run: what passes has two windows in a row above that share of its own first ones, which is to fall more slowly than quiet runs do, not to stop falling.\n\n" + table(head, rows)
     )  # fmt: skip
 
 
@@ -85,7 +86,7 @@ def growth(runs: Sequence[Outcome]) -> str:
     return (
         "### Runs that grow and do not collapse: who passed first\n\nThresholds: limit, each. Median step, and in how many runs. Lead: first "
         "average less the tail, median and range over seeds; a side that stayed inside counts as the end of the run; *bare*: reward and entropy do "
-        "not count as averages. The `frozen` row shows what the schedule does alone: its policy never changes, and reward and entropy pass all the same.\n\n"
+        f"not count as averages. {entropy_note(runs)}The `frozen` row shows what the schedule does alone: its policy never changes, and reward and entropy pass all the same.\n\n"
         + table(["arm", *LABELS, "lead of post tail", "bare", "lead of all tail", "bare"], rows)
     )  # fmt: skip
 
@@ -136,12 +137,15 @@ def sensitivity(runs: Sequence[Outcome]) -> str:
     rows = []
     for rule in RULES:
         for without, gone in WITHOUT.items():
-            among = choices(runs, rule, without)
-            cells = [_spread_cell(runs, mine, name, among) for mine, name in read.values()]
+            cells = [
+                _spread_cell(runs, mine, name, choices(runs, rule, without, name))
+                for mine, name in read.values()
+            ]
             rows.append([rule, " and ".join(gone) or "none", *cells])
     return (
         "### How much hangs on the choices\n\nMedian lead of a tail over the first average, with thresholds of all quiet runs; in brackets the "
-        f"least and the largest median over {len(choices(runs)) // len(rows)} choices of who sets the thresholds (both quiet arms or either; all seeds or one left out). "
+        f"least and the largest median over {len(choices(runs)) // len(rows)} choices of who sets the thresholds (both quiet arms or either; all seeds or one left out) and of the quantile that is read "
+        f"(p95, p99, p99.9; of the ratio p95 and p99). Outside the brackets p95. "
         "Positive: the tail is first. Empty: fewer than three runs in which either spoke.\n\n"
         + table(["thresholds", "averages left out", *QUESTIONS], rows)
     )  # fmt: skip

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
-from reproduce.pilot.reading import Outcome
+from reproduce.pilot.reading import QUANTILES, Outcome
 from trimtab.detect.student import t_quantile
 
-__all__ = ["ANY_RATE", "AVERAGES", "BUDGET", "QUIET", "SERIES", "TAILS", "lead_of", "limits_of", "moments", "null_runs", "passes", "rises", "seed_scores", "steps_judged", "tops", "widest"]  # fmt: skip
+__all__ = ["ANY_RATE", "AVERAGES", "BUDGET", "EVERY", "QUIET", "SERIES", "TAILS", "at_quantile", "cut_off", "lead_of", "limits_of", "moments", "null_runs", "passes", "rises", "seed_scores", "steps_judged", "tops", "widest"]  # fmt: skip
 
 BUDGET = 0.1  # share of quiet seeds that may alarm
 BASELINE = 3  # windows
@@ -56,7 +56,21 @@ SERIES = {
     "entropy": Series("aggregate/entropy", "all"),
 }
 """Entropy: its rise against quiet runs, in which it only falls, up to twenty-fold. Read either way, as the first version of this analysis did,
-the fall sets the threshold and the detector sleeps: it passes in none of the collapses."""
+the fall sets the threshold and the detector sleeps: it passes in none of the collapses. What passes has not turned or stopped: it has
+fallen by less than a further quiet seed would have."""
+
+UNRECORDED = {"post_ratio_p999"}
+EVERY = SERIES | {
+    f"{name}_{q}": replace(SERIES[name], key=SERIES[name].key.replace(QUANTILES[0], q))
+    for name in TAILS for q in QUANTILES[1:] if f"{name}_{q}" not in UNRECORDED
+}  # fmt: skip
+"""The tails at the other quantiles too: which one is read is a choice like the threshold."""
+
+
+def at_quantile(name: str, quantile: str) -> str | None:
+    """The series of this tail at a quantile; None where it was not recorded."""
+    found = name if quantile == QUANTILES[0] else f"{name}_{quantile}"
+    return found if found in EVERY else None
 
 
 def null_runs(runs: Iterable[Outcome], arms: Sequence[str] = QUIET) -> list[Outcome]:
@@ -67,7 +81,7 @@ def null_runs(runs: Iterable[Outcome], arms: Sequence[str] = QUIET) -> list[Outc
 @lru_cache(maxsize=4096)
 def rises(run: Outcome, name: str) -> tuple[tuple[int, ...], np.ndarray]:
     """Steps, and how far two windows in a row lie beyond the median of the first three."""
-    series = SERIES[name]
+    series = EVERY[name]
     found = [
         r for r in run.view.series(series.key, series.slice) if r.status == "ok" and math.isfinite(r.value)
     ]
@@ -88,10 +102,15 @@ def tops(runs: Sequence[Outcome], name: str) -> list[float]:
 
 def seed_scores(null: Sequence[Outcome], name: str) -> list[float]:
     """One score a seed: the mean of its runs' largest rises."""
+    return list(_scores(tuple(null), name))
+
+
+@lru_cache(maxsize=4096)
+def _scores(null: tuple[Outcome, ...], name: str) -> tuple[float, ...]:
     by_seed = (
         tops([run for run in null if run.seed == seed], name) for seed in sorted({r.seed for r in null})
     )
-    return [float(np.mean(scores)) for scores in by_seed if scores]
+    return tuple(float(np.mean(scores)) for scores in by_seed if scores)
 
 
 def limits_of(null: Sequence[Outcome], shared: bool = False) -> dict[str, float]:
@@ -101,7 +120,7 @@ def limits_of(null: Sequence[Outcome], shared: bool = False) -> dict[str, float]
     of one tail (Bonferroni), which with three seeds is a limit few of them can reach.
     """
     found = {}
-    for name in SERIES:
+    for name in EVERY:
         share = BUDGET / len(AVERAGES) if shared and name in AVERAGES else BUDGET
         scores = seed_scores(null, name)
         n = len(scores)
@@ -109,18 +128,23 @@ def limits_of(null: Sequence[Outcome], shared: bool = False) -> dict[str, float]
             found[name] = math.inf
             continue
         spread = float(np.std(scores, ddof=1)) * math.sqrt(1 + 1 / n)
-        found[name] = float(np.mean(scores)) + t_quantile(share, n - 1) * spread
+        found[name] = float(np.mean(scores)) + _deviate(share, n - 1) * spread
     return found
+
+
+@lru_cache(maxsize=64)
+def _deviate(share: float, degrees: int) -> float:
+    return t_quantile(share, degrees)
 
 
 def widest(null: Sequence[Outcome]) -> dict[str, float]:
     """The largest rise any of these runs shows, series by series: what none of them passes."""
-    return {name: max(tops(null, name), default=math.inf) for name in SERIES}
+    return {name: max(tops(null, name), default=math.inf) for name in EVERY}
 
 
 def moments(run: Outcome, limits: Mapping[str, float]) -> dict[str, int | None]:
     """First step at which each series passed its threshold twice in a row, before the run collapsed; None when it did not."""
-    return {name: _moment(run, name, limits[name]) for name in SERIES}
+    return {name: _moment(run, name, limit) for name, limit in limits.items()}
 
 
 @lru_cache(maxsize=65_536)
@@ -138,6 +162,11 @@ def steps_judged(run: Outcome, name: str) -> int | None:
     """The first step before the collapse at which a series can pass a threshold at all; None when there is none."""
     steps = rises(run, name)[0]
     return steps[0] if steps and _in_time(run, steps[0]) else None
+
+
+def cut_off(run: Outcome, name: str, step: int | None) -> bool:
+    """Did the series pass at the first step at which it could? Then it may have moved at any time before."""
+    return step is not None and step == steps_judged(run, name)
 
 
 def _in_time(run: Outcome, step: int) -> bool:

@@ -16,12 +16,13 @@ from trimtab.errors import RunError
 from trimtab.records import Reading
 from trimtab.report.view import RunView, load_view
 
-__all__ = ["Outcome", "collapse_step", "load_bank", "outcome_of"]
+__all__ = ["QUANTILES", "Outcome", "collapse_step", "load_bank", "outcome_of"]
 
 SMOOTH = 10  # steps of the trailing mean that says whether the reward fell
 LEARNT = 15  # steps before which no peak counts
 LATE = 0.25  # of a run's steps
 IMPROVED = 0.1  # of mean reward
+QUANTILES = ("p95", "p99", "p999")  # of |drift|: all three are read, since a finding may hang on which
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,10 +152,8 @@ def _late(view: RunView, controls: list[dict[str, Any]]) -> dict[str, float]:
         "grad_norm": ("aggregate/grad_norm", "all"),
         "entropy": ("aggregate/entropy", "all"),
         "all_p95": ("drift/p95", "all"),
-        "text_p95": ("drift/p95", "text"),
-        "text_p99": ("drift/p99", "text"),
-        "post_p95": ("drift/p95", "post_tool"),
-        "post_p99": ("drift/p99", "post_tool"),
+        **{f"text_{q}": (f"drift/{q}", "text") for q in QUANTILES},
+        **{f"post_{q}": (f"drift/{q}", "post_tool") for q in QUANTILES},
         "text_unsupported": ("ref_logprob/below_5_frac", "text"),
         "post_unsupported": ("ref_logprob/below_5_frac", "post_tool"),
         "text_probe_p95": ("lagged_drift/p95", "text"),
@@ -172,8 +171,8 @@ def _late(view: RunView, controls: list[dict[str, Any]]) -> dict[str, float]:
     rows = [row for row in controls if row["step"] > last / 2 and row["n_post"] > 0]
     for kind in ("turn", "position"):
         matched = [row[f"matched_{kind}"] for row in rows]
-        found[f"matched_{kind}_post_p95"] = _mean([m["post_p95"] for m in matched])
-        found[f"matched_{kind}_text_p95"] = _mean([m["text_p95"] for m in matched])
+        for part in ("post_p95", "post_p99", "text_p95", "text_p99"):
+            found[f"matched_{kind}_{part}"] = _mean([m[part] for m in matched])
         found[f"matched_{kind}_covered"] = _mean([m["covered"] for m in matched])
     return found
 

@@ -105,7 +105,7 @@ def _pairs(runs: Sequence[Outcome], above: str, below: str, name: str) -> list[t
 def _lead_figures(label: str, runs: Sequence[Outcome], read: Sequence[Outcome], name: str) -> Figures:
     leads, spoke = leads_of(read, limits_for(runs, CHOSEN), name)
     low, high = interval(runs, read, name)
-    spread = medians(runs, read, name, choices(runs))
+    spread = medians(runs, read, name, choices(runs, name=name))
     return {
         f"{label}_n": len(leads),
         f"{label}_num_seeds": len({seed for seed, _ in leads}),

@@ -49,6 +49,12 @@ def by_arm(runs: Sequence[Outcome]) -> dict[str, list[Outcome]]:
     return {arm: mine for arm in PILOT if (mine := [run for run in runs if run.arm == arm])}
 
 
+def rising(arm: str) -> bool:
+    """Does the share of tool tasks, the harder ones, rise over the runs of this arm?"""
+    alpha = PILOT[arm].lab.alpha
+    return alpha.at(0) < alpha.at(PILOT[arm].steps)
+
+
 def power(runs: Sequence[Outcome], name: str, limit: float) -> tuple[int, int]:
     """Of the collapsing runs that can be judged, how many pass at any step; and how many those are."""
     judged = [run for run in runs if run.learning and run.collapsed is not None and rises(run, name)[0]]
@@ -132,10 +138,12 @@ def outcomes(runs: Sequence[Outcome]) -> str:
         for_good = sum(run.learning and run.collapsed is not None and run.ended_low for run in mine)
         improved = sum(run.healthy and run.improved for run in mine)
         rows.append([arm, mine[0].family, PILOT[arm].what, len(mine), collapsed, for_good, improved])
+    better = [run for run in runs if run.healthy and run.improved]
+    flat = [run for run in better if run.arm in PILOT and not rising(run.arm)]
     return (
         "### Runs\n\nCollapsed: median step, and in how many runs; for good: the last quarter's mean reward is at most half of the best ten-step mean. "
-        "Improved: not collapsed, and the last quarter's mean reward is at least 0.1 above that of the first ten steps, though the share of harder tasks "
-        "rises. The collapse rule looks at reward alone: on a frozen policy it fires because of those tasks, so frozen runs count neither as collapses nor as healthy runs.\n\n"
+        "Improved: not collapsed, and the last quarter's mean reward is at least 0.1 above that of the first ten steps. "
+        f"Of the {len(better)} that improved, {len(better) - len(flat)} did so although the share of harder tasks rises, and {len(flat)} where that share is fixed. The collapse rule looks at reward alone: on a frozen policy it fires because of those tasks, so frozen runs count neither as collapses nor as healthy runs.\n\n"
         + table(["arm", "family", "what differs", "seeds", "collapsed at", "for good", "improved"], rows)
     )
 
@@ -159,7 +167,7 @@ def controls(runs: Sequence[Outcome]) -> str:
     return (
         "### Controls\n\nMatched: second half of each run, p95 of |drift| of post-tool tokens and of text tokens weighted to the same "
         "place (in the turn, or in the completion) and entropy, with the share of post-tool tokens that have such text tokens. Probe: "
-        "last quarter, p95 of the policy's change on fixed transcripts. Mean, least and largest seed.\n\n"
+        "last quarter, p95 of the policy's change over the last five steps on fixed transcripts, which are scored every five steps (no change since the start was recorded). Mean, least and largest seed.\n\n"
         + table(["arm", "seeds", *(n.replace("_", " ") for n in names)], rows)
     )
 

@@ -155,7 +155,8 @@ class Alarm:
     """Something changed that should not have: what, where, since when, why it matters, what to do, on whose word.
 
     `step` is when the rule fired, `since` the first step of the evidence, `bound` what the reading had to stay under
-    (or over), `readings` the evidence. `hidden` is True when no aggregate rule of the same budget had fired.
+    (or over), `readings` the evidence. `hidden` is True when no aggregate rule of the same budget had fired
+    and one was ready to. `heard`: (aggregate rules that were ready to speak when it was raised, those that had values), where that is known.
     """
 
     rule: str
@@ -170,6 +171,7 @@ class Alarm:
     reference: str
     hidden: bool = False
     cleared: int | None = None
+    heard: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,14 @@ def test_the_word_rests_on_alarms_that_stood_together(alarms, word):
 def test_the_reason_names_who_agreed_and_when():
     told = judge([alarm("kl_surge", 40, "critical"), alarm("reward_drop", 55)], CALM).reason
     assert told == "2 alarms, first kl_surge at step 40; together at step 55: reward_drop, kl_surge"
-    assert "hidden" in judge([alarm("kl_surge", 40, "critical", hidden=True)], CALM).reason
+
+
+def test_a_hidden_alarm_says_how_many_rules_on_averages_could_speak():
+    """Silence of a rule that still collects its baseline is no calm: the reader is told how many that is."""
+    told = judge([alarm("post_tool_tail_growth", 30, "critical", hidden=True, heard=(4, 15))], CALM).reason
+    assert told.endswith("(no aggregate rule had fired; 4 of 15 could speak by then)")
+    unknown = judge([alarm("post_tool_tail_growth", 30, "critical", hidden=True)], CALM).reason
+    assert unknown.endswith("(no aggregate rule had fired)")
 
 
 def test_alarms_outrank_blindness_and_blindness_outranks_calm():

@@ -34,6 +34,7 @@ def run(name: str, steps: int, grows: bool, seed: int = 0) -> dict[str, Any]:
         "severity": "critical",
         "slice": "post_tool",
         "hidden": True,
+        "averages": "no aggregate rule had fired; 4 of 15 could speak by then",
         "cleared": None,
     }
     alarm = {

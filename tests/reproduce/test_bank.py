@@ -64,7 +64,7 @@ def write(bank, arm, seed, *, tail_from=None, reward_from=None, rate=None):
     }
     mark = {"arm": arm, "family": "tool", "what": "", "seed": seed, "steps": STEPS, "settings": settings}
     (folder / MARK).write_text(json.dumps(mark))
-    quantiles = {"post_p95": 1.0, "text_p95": 0.5, "covered": 0.5}
+    quantiles = {"post_p95": 1.0, "text_p95": 0.5, "post_p99": 2.0, "text_p99": 4.0, "covered": 0.5}
     row = {"step": 30, "n_text": 60, "n_post": 40, "gradient_variance": {"text": 1.0, "post_tool": 3.0, "all": 4.0},
            "matched_turn": quantiles, "matched_position": quantiles}  # fmt: skip
     (folder / CONTROLS).write_text(json.dumps(row) + "\n")

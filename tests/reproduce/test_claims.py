@@ -7,7 +7,9 @@ import math
 
 import pytest
 from reproduce.pilot.claims import claims
-from reproduce.pilot.leads import QUIET
+from reproduce.pilot.claims_size import localised, suppressed
+from reproduce.pilot.leads import EVERY, QUIET, at_quantile, cut_off, moments, steps_judged
+from reproduce.pilot.made_of import entropy_note, lead_figures
 from reproduce.pilot.summary import figures_of, paired_ratio
 from reproduce.pilot.variance import (
     growth_of_variance,
@@ -75,7 +77,12 @@ def test_the_ratio_pairs_seeds_and_its_interval_is_students_on_the_logs(runs):
 def test_every_choice_leaves_one_thing_out_and_sets_thresholds_without_it(runs):
     assert nulls(runs) == [(), (0,), (1,), (2,)]
     every = choices(runs)
-    assert len(every) == len(set(every)) == 3 * 4 * 3 * 4
+    assert len(every) == len(set(every)) == 3 * 4 * 3 * 4 * 3
+    assert {choice.quantile for choice in every} == {"p95", "p99", "p999"}
+    assert len(choices(runs, name="post_ratio")) == 3 * 4 * 3 * 4 * 2  # p99.9 of the ratio was never recorded
+    assert at_quantile("post_ratio", "p999") is None
+    assert EVERY[at_quantile("post_tail", "p999")].key == "drift/p999"
+    assert all(choice.quantile == "p95" for choice in choices(runs, "limit, each", "none")[:12])
     assert CHOSEN in every
     own = limits_for(runs, CHOSEN)
     assert limits_for(runs, Choice(left_out=(1,))) == limits_for([r for r in runs if r.arm in QUIET and r.seed != 1], CHOSEN)  # fmt: skip
@@ -92,9 +99,11 @@ def test_the_claims_carry_their_verdicts_and_say_when_there_are_no_runs(runs):
     first = cells["Before a collapse (open outputs) the post-tool tail moves first"]
     assert "3 runs of 3 seeds" in first[1]
     assert "it could be judged in 3 of 3" in first[1]
-    assert "all 144 choices" in first[2]
-    every = medians(runs, [run for run in runs if run.arm == "open_hot"], "post_tail", choices(runs))
-    assert first[3].rstrip(" |") == verdict([*every, figures_of(runs)["lead_steps_tail_alone_low"]])
+    assert "all 432 choices" in first[2]
+    lost = [run for run in runs if run.arm == "open_hot"]
+    every = medians(runs, lost, "post_tail", choices(runs))
+    fewer = [m for seed in range(3) for m in medians(runs, [run for run in lost if run.seed != seed], "post_tail", [CHOSEN])]  # fmt: skip
+    assert first[3].rstrip(" |") == verdict([*every, *fewer, figures_of(runs)["lead_steps_tail_alone_low"]])
     assert all(line.endswith("|  | cannot be told |") for line in claims([]).splitlines()[2:])
 
 
@@ -105,3 +114,83 @@ def test_a_collapse_at_the_base_rate_takes_the_verdict_away(runs):
     fallen = [dataclasses.replace(run, collapsed=30) if run.arm == "open" else run for run in runs]
     row = next(line for line in claims(fallen).splitlines() if "ends in a collapse" in line)
     assert row.endswith("| cannot be told |")
+
+
+def test_a_share_that_one_batch_decides_is_no_finding(runs):
+    """Variance 3 against 1 from 40 of 100 tokens in each batch holds; a batch in which text alone varied takes it away."""
+    one = batch(30, 3.0, 1.0, 40, 60)
+    for extra, word in ((batch(35, 3.0, 1.0, 40, 60), "holds"), (batch(35, 0.0, 1.0, 40, 60), "cannot be told")):  # fmt: skip
+        made = [dataclasses.replace(run, controls=[one, extra]) if run.arm == "open" else run for run in runs]
+        row = next(
+            line for line in claims(made).splitlines() if "carry more of the gradient's variance" in line
+        )
+        assert row.endswith(f"| {word} |")
+
+
+def sized(run, arm, seed, post, text, matched):
+    late = {f"post_{q}": post for q in ("p95", "p99", "p999")} | {
+        f"text_{q}": text for q in ("p95", "p99", "p999")
+    }
+    for kind, (above, below) in zip(("turn", "position"), matched, strict=True):
+        late |= {f"matched_{kind}_post_{q}": above for q in ("p95", "p99")} | {f"matched_{kind}_text_{q}": below for q in ("p95", "p99")}  # fmt: skip
+        late[f"matched_{kind}_covered"] = 0.25
+    return dataclasses.replace(run, arm=arm, seed=seed, collapsed=None, learning=True, late=late)
+
+
+def test_localisation_needs_every_match_to_agree(runs):
+    """Post-tool over text is 8; against text at the same position 2 in one arm and a half in the other."""
+    agreed = [sized(runs[0], "open", seed, 8.0, 1.0, ((4.0, 1.0), (2.0, 1.0))) for seed in range(3)]
+    row = localised(agreed)
+    assert "unmatched p95 x8, p99 x8, p99.9 x8" in row[1]
+    assert (
+        "matched by position in the completion and entropy p95 x2, p99 x2 (covers 25% of the tokens)"
+        in row[1]
+    )
+    assert row[3] == "holds"
+    against = [sized(runs[0], "open_no_drift", seed, 8.0, 1.0, ((4.0, 1.0), (1.0, 2.0))) for seed in range(3)]
+    row = localised([*agreed, *against])
+    assert "p95 x0.5 to x2, p99 x0.5 to x2, not above text in 6 of 12 readings of a run" in row[2]
+    assert row[3] == "cannot be told"
+
+
+def test_suppression_must_hold_at_every_quantile(runs):
+    made = [sized(runs[0], "open", seed, 8.0 + seed, 1.0, ((1, 1), (1, 1))) for seed in range(3)]
+    made += [sized(runs[0], "constrained", seed, 1.0, 1.0, ((1, 1), (1, 1))) for seed in range(3)]
+    row = suppressed(made, "claim", ("open",), ("constrained",))
+    assert row[3] == "holds"
+    assert "p99.9 x8.96" in row[1]  # the cube root of 8 * 9 * 10
+    made[0].late["post_p999"] = 0.5
+    assert suppressed(made, "claim", ("open",), ("constrained",))[3] == "cannot be told"
+
+
+def test_a_silent_tail_has_no_lead_and_a_late_first_look_is_said(runs):
+    lost = [run for run in runs if run.arm == "open_hot"]
+    limits = limits_for(runs, CHOSEN)
+    first = steps_judged(lost[0], "post_tail")
+    assert cut_off(lost[0], "post_tail", first)
+    assert not cut_off(lost[0], "post_tail", first + 1)
+    assert not cut_off(lost[0], "post_tail", None)
+    spoke = sum(moments(run, limits)["text_tail"] is not None for run in lost)
+    row = next(
+        line for line in lead_figures(runs).splitlines() if line.startswith("| `text_tail_lead_steps_*`")
+    )
+    assert (spoke, "**no lead: the tail spoke in none**" in row) == (0, True)
+    row = next(
+        line for line in lead_figures(runs).splitlines() if line.startswith("| `lead_steps_tail_alone_*`")
+    )
+    assert row.startswith("| `lead_steps_tail_alone_*` | post tail | 3 | 3 | 3 |")
+    assert "no lead" not in row
+    assert entropy_note([]) == ""
+
+
+def test_the_ratio_is_asked_whether_it_passes_at_all(runs):
+    row = next(line for line in claims(runs).splitlines() if "the alarm's own series, passes" in line)
+    passed = sum(
+        moments(run, limits_for(runs, CHOSEN))["post_ratio"] is not None
+        for run in runs
+        if run.arm == "open_hot"
+    )
+    assert f"it passed in {passed} of the 3 in which it could be judged; 0 more" in row
+    early = [dataclasses.replace(run, collapsed=1) if run.arm == "open_hot" else run for run in runs]
+    row = next(line for line in claims(early).splitlines() if "the alarm's own series, passes" in line)
+    assert row.endswith("|  | cannot be told |")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from trimtab.detect.detector import Decision
@@ -31,9 +31,13 @@ class _Excused:
 
 
 class Ledger:
-    """`alarms` in the order they were raised. `histories`: the readings that excuse alarms of these rules."""
+    """`alarms` in the order they were raised. `histories`: the readings that excuse alarms of these rules.
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    `heard`: how many aggregate rules are ready to speak now, and how many have values; None where that is not known.
+    """
+
+    def __init__(self, rules: Iterable[Rule], heard: Callable[[], tuple[int, int] | None]) -> None:
+        self.heard = heard
         self.histories = {(e.key, e.slice): History() for rule in rules for e in rule.excuses}
         self.excused: dict[Place, _Excused] = {}
         self.alarms: list[Alarm] = []
@@ -88,6 +92,8 @@ class Ledger:
 
     def _alarm(self, rule: Rule, reading: Reading, decision: Decision, excuse: str) -> Alarm:
         evidence = replace(reading, state=None)
+        heard = self.heard() if rule.kind == "tail" else None
+        silent = heard is not None and heard[0] == 0  # no rule that could speak: its silence is no calm
         if math.isfinite(
             decision.fitted
         ):  # a level over several values: the last one alone may lie under the bound
@@ -106,7 +112,8 @@ class Ledger:
             why=f"{excuse}, so this is information only. {rule.why}" if excuse else rule.why,
             advice=rule.advice,
             reference=rule.reference,
-            hidden=rule.kind == "tail" and not self.aggregate_fired and rule.severity != "info",
+            hidden=rule.kind == "tail" and not (self.aggregate_fired or silent) and rule.severity != "info",
+            heard=heard,
         )
 
     def stream(self, name: str, column: str, step: int, decision: Decision, value: float) -> list[Alarm]:

@@ -43,7 +43,8 @@ class Pipeline:
         self.detectors: dict[Place, Detector] = {}
         self.decisions: dict[Place, Decision] = {}
         self.seen: Counter[Place] = Counter()
-        self.ledger = Ledger(self.rules)
+        self.ledger = Ledger(self.rules, self._heard)
+        self._whole = False
         self.joints = {family: Joint(members) for family, members in FAMILIES.items()}
         self.nonfinite = Nonfinite()
         self.silence = Silence()
@@ -117,6 +118,7 @@ class Pipeline:
     def on_log(self, series: Mapping[tuple[str, str], Series]) -> list[Alarm]:
         """Alarms of whole series at once, (reading key, slice) -> steps and values: the answers `on_readings` would give, step
         by step, on readings without intervals. For a pipeline that has seen nothing."""
+        self._whole = True
         columns = columns_of(series)
         for place, history in self.ledger.histories.items():
             if place in columns:
@@ -175,6 +177,14 @@ class Pipeline:
         for family, joint in self.joints.items():
             counts[f"joint/{family}"] = joint.num_drawn
         return {name: count for name, count in counts.items() if count}
+
+    def _heard(self) -> tuple[int, int] | None:
+        """Aggregate rules above info that are ready to speak, and those that have values; None over a whole log, whose end is known at once."""
+        if self._whole:
+            return None
+        loud = {rule.name for rule in self.rules if rule.kind == "aggregate" and rule.severity != "info"}
+        seen = loud & {name for name, _ in self.seen}
+        return len(seen & self._ready_rules()), len(seen)
 
     def _ready_rules(self) -> set[str]:
         return {name for (name, _), decision in self.decisions.items() if decision.ready}

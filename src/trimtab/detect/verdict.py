@@ -12,7 +12,7 @@ from typing import Literal
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES, bound
 from trimtab.records import Alarm
 
-__all__ = ["Evidence", "Verdict", "agreeing", "judge"]
+__all__ = ["Evidence", "Verdict", "agreeing", "averages_words", "judge"]
 
 Word = Literal["healthy", "alarms", "unhealthy", "blind", "not judged yet"]
 
@@ -91,12 +91,26 @@ def _alarmed(serious: list[Alarm]) -> Verdict:
     text = f"{len(serious)} alarm{'s' if len(serious) > 1 else ''}"
     text += f" ({cleared} cleared)" if cleared else ""
     text += f", first {worst[0].rule} at step {worst[0].step}"
-    hidden = any(a.hidden for a in serious)
+    hidden = next((a for a in serious if a.hidden), None)
     together = agreeing(serious)
     word: Word = "unhealthy" if together else "alarms"
     if together:
         text += f"; together at step {together[0].step}: {', '.join(dict.fromkeys(a.rule for a in together))}"
-    return Verdict(word, text + (" (hidden: no aggregate rule had fired)" if hidden else ""))
+    return Verdict(word, text + (f" ({averages_words(hidden)})" if hidden else ""))
+
+
+def averages_words(alarm: Alarm) -> str:
+    """What the rules on averages had said when a hidden alarm was raised, and how many of them could speak; empty for any other.
+
+    >>> from trimtab.records import Alarm
+    >>> alarm = Alarm("r", 30, 9, "critical", "post_tool", (), 1.0, "", "", "", hidden=True, heard=(4, 15))
+    >>> averages_words(alarm)
+    'no aggregate rule had fired; 4 of 15 could speak by then'
+    """
+    if not alarm.hidden:
+        return ""
+    could = f"; {alarm.heard[0]} of {alarm.heard[1]} could speak by then" if alarm.heard else ""
+    return f"no aggregate rule had fired{could}"
 
 
 def agreeing(serious: list[Alarm]) -> list[Alarm]:

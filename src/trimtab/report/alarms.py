@@ -8,6 +8,7 @@ from typing import Any
 
 from trimtab.detect.rule import Rule
 from trimtab.detect.rules import RULES, STREAM_RULES
+from trimtab.detect.verdict import averages_words
 from trimtab.records import Alarm
 
 __all__ = ["alarm_lines", "alarm_payload"]
@@ -27,19 +28,20 @@ def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, An
     return {
         "rule": alarm.rule, "severity": alarm.severity, "step": alarm.step, "since": alarm.since, "cleared": alarm.cleared,
         "slice": alarm.slice, "what": what, "why": alarm.why, "advice": alarm.advice, "reference": alarm.reference,
-        "hidden": alarm.hidden,
+        "hidden": alarm.hidden, "averages": averages_words(alarm),
     }  # fmt: skip
 
 
 def alarm_lines(alarm: dict[str, Any]) -> list[str]:
     """One alarm (`alarm_payload`) for a person, an empty line before it; not yet made safe to print."""
     state = f"cleared at step {alarm['cleared']}" if alarm["cleared"] is not None else "active"
-    hidden = ", hidden" if alarm["hidden"] else ""
+    hidden = [f"    note   {alarm['averages']}"] if alarm["hidden"] else []
     return [
         "",
-        f"  [{alarm['severity']}{hidden}] {alarm['rule']} in {alarm['slice']}, fired at step {alarm['step']}, since {alarm['since']}, {state}",
+        f"  [{alarm['severity']}] {alarm['rule']} in {alarm['slice']}, fired at step {alarm['step']}, since {alarm['since']}, {state}",
         f"    what   {alarm['what']}",
         f"    why    {alarm['why']}",
         f"    do     {alarm['advice']}",
         f"    source {alarm['reference']}",
+        *hidden,
     ]

@@ -72,11 +72,16 @@ def _sentence(run: Run) -> str:
     num_critical = sum(alarm["severity"] == "critical" for alarm in fired)
     count = f"{len(fired)} alarm{'s' * (len(fired) > 1)}"
     critical = f", {num_critical} critical" if num_critical else ""
-    hidden = ", before any aggregate rule" if first.get("hidden") else ""
+    hidden = f" ({escape(_averages(first))})" if first.get("hidden") else ""
     return (
         f'<a href="#alarms">{count}{critical}</a>. The first at step {integer(first["step"])} in '
         f"<bdi>{escape(first['slice'])}</bdi>{hidden}.{also}"
     )
+
+
+def _averages(alarm: dict[str, Any]) -> str:
+    """What the rules on averages had said by a hidden alarm: a rule that could not speak yet is not called calm."""
+    return alarm.get("averages") or "no aggregate rule had fired"
 
 
 def warnings(runs: Sequence[Run]) -> str:
@@ -114,7 +119,7 @@ def _card(alarm: dict[str, Any], number: str) -> str:
     severity = alarm["severity"] if alarm["severity"] in ("critical", "warning", "info") else "warning"
     cleared = alarm.get("cleared")
     ended = "still open" if cleared is None else f"cleared at step {integer(cleared)}"
-    hidden = '<span class="badge">hidden: no aggregate rule had fired</span>' if alarm.get("hidden") else ""
+    hidden = f'<span class="badge">{escape(_averages(alarm))}</span>' if alarm.get("hidden") else ""
     rows = {"Why it matters": "why", "What to do": "advice", "Source": "reference"}
     body = "".join(f"<dt>{key}</dt><dd>{escape(alarm.get(field) or '–')}</dd>" for key, field in rows.items())
     return (

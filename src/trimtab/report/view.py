@@ -312,9 +312,16 @@ def _merge_steps(rows: list[Row]) -> list[Row]:
 
 
 def _union(recorded: list[Alarm], replayed: list[Alarm]) -> list[Alarm]:
-    known = {(alarm.rule, alarm.slice, alarm.step) for alarm in recorded}
-    lost = [alarm for alarm in replayed if (alarm.rule, alarm.slice, alarm.step) not in known]
-    return sorted([*recorded, *lost], key=lambda alarm: alarm.step)
+    """The alarms as they were recorded, and those the replay alone has; how many rules could speak is known from the replay."""
+    again = {(alarm.rule, alarm.slice, alarm.step): alarm for alarm in replayed}
+    known = {(alarm.rule, alarm.slice, alarm.step): alarm for alarm in recorded}
+    lost = [alarm for place, alarm in again.items() if place not in known]
+    told = [_with_heard(alarm, again.get((alarm.rule, alarm.slice, alarm.step))) for alarm in recorded]
+    return sorted([*told, *lost], key=lambda alarm: alarm.step)
+
+
+def _with_heard(alarm: Alarm, again: Alarm | None) -> Alarm:
+    return alarm if again is None else replace(alarm, heard=again.heard, hidden=alarm.hidden and again.hidden)
 
 
 def _recorded_alarms(rows: list[Row]) -> list[Alarm]:

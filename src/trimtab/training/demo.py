@@ -1,12 +1,13 @@
 """`make demo`: two arms of the lab side by side under TRL, watched live; then a verdict for each and one report.
 
 The arms differ in how tools word their answers, and in the token limit of an episode that leaves room for them. What the
-run shows is printed as it is: when the open arm's post-tool tail is not the larger one in this seed, the demo says so. Exit code 0 when it ran, whatever the verdict.
+run shows is printed as it is: when the open arm's post-tool tail is not the larger one beyond the intervals of the last window, the demo says so. Exit code 0 when it ran, whatever the verdict.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from trimtab.errors import TrimtabError
+from trimtab.records import Reading
 from trimtab.report.diagnosis import diagnosis, diagnosis_lines
 from trimtab.report.html import write_html
 from trimtab.report.live import live_state
@@ -116,23 +118,34 @@ def _follow(folder: Path, children: dict[str, subprocess.Popen[bytes]], console:
 
 
 def _comparison(constrained: RunView, open_ended: RunView) -> str:
-    """What the two runs show, in words that go no further than the numbers."""
-    late = [_late(view) for view in (constrained, open_ended)]
-    if None in (late[0][0], late[1][0]):
+    """What the last windows of the two runs show, in words that go no further than their 95 % intervals."""
+    found = [_last(view, name) for name in ("post_tool", "text") for view in (constrained, open_ended)]
+    told = [reading for reading in found if reading is not None]
+    if len(told) < len(found):
         return "Too few tokens after tool results to compare the two arms; nothing is claimed."
-    (post_c, text_c), (post_o, text_o) = late
-    line = f"Last window, p99 of |drift| in nats: post-tool {post_c:.3g} constrained, {post_o:.3g} open; text {text_c:.3g}, {text_o:.3g}."
-    if post_o > 1.5 * post_c and post_o / text_o > 1.5 * post_c / text_c:
-        return line + " In this seed the open arm's post-tool tail is the larger one, beyond its text tail."
-    return (
-        line
-        + " In this seed the effect (a larger post-tool tail with open-ended tool outputs) did not appear."
+    post_c, post_o, text_c, text_o = told
+    line = (
+        f"Last window, p95 of |drift| in nats (95 % interval): post-tool {_words(post_c)} constrained, {_words(post_o)} open; "
+        f"text {_words(text_c)}, {_words(text_o)}."
     )
+    if post_o.low > max(post_c.high, text_o.high):
+        return (
+            line
+            + " In this seed the open arm's post-tool tail is above the constrained arm's and above its own text tail."
+        )
+    return (
+        line + " In this window a larger post-tool tail with open-ended tool outputs cannot be told from noise."
+    )  # fmt: skip
 
 
-def _late(view: RunView) -> tuple[Any, Any]:
-    values = [view.series("drift/p99", name) for name in ("post_tool", "text")]
-    return tuple(series[-1].value if series else None for series in values)  # type: ignore[return-value]
+def _last(view: RunView, name: str) -> Reading | None:
+    """The last p95 of |drift| of a slice; None without one, or without an interval."""
+    series = view.series("drift/p95", name)
+    return series[-1] if series and math.isfinite(series[-1].low) and math.isfinite(series[-1].high) else None
+
+
+def _words(reading: Reading) -> str:
+    return f"{reading.value:.3g} ({reading.low:.3g} to {reading.high:.3g})"
 
 
 def main() -> None:

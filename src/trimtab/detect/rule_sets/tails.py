@@ -51,7 +51,7 @@ TAILS: tuple[Rule, ...] = (
         "drift_tail_surge", "drift/p95", "all", "tail", "kl", "identity",
         excursion(1, bound("surge"), floor=bound("drift_floor")), "info",
         "p95 of |drift| over all tokens grew fourfold within a hundred windows",
-        "In the pilot's runs at a moderate rate the tail over all tokens grew early, about when entropy stopped falling; none of them collapsed.",
+        "In the pilot's runs with open tool outputs at a moderate rate the tail over all tokens grew early, while entropy fell more slowly than with constrained ones; none of them collapsed.",
         "Lower the learning rate, look at which slice carries it, keep the last checkpoint from before `since`.",
         "Fast learners: pilot runs at a rate of 1e-3 showed the same and did not collapse, so this is information.", "docs/evidence.md",
     ),
