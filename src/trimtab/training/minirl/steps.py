@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 from trimtab.objectives import WeightSums, learning_rate_scale, sequence_log_weights
 from trimtab.objectives.routing_replay.tapes import Replayed
 from trimtab.objectives.slices import Counts
-from trimtab.training.minirl.refusals import SLICE_NAMES
+from trimtab.training.minirl.knobs import SLICE_NAMES
 
 __all__ = ["StepHooks", "StepTally"]
 

@@ -43,9 +43,13 @@ class MiniRLTrainer(RolloutScoring):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         bound = inspect.signature(GRPOTrainer.__init__).bind(self, *arguments, **named)
-        if not isinstance(bound.arguments.get("args"), MiniRLConfig):
+        if bound.arguments.get("args") is None:  # as GRPOTrainer does
+            model = bound.arguments["model"]
+            name = model if isinstance(model, str) else model.config._name_or_path
+            bound.arguments["args"] = MiniRLConfig(f"{name.split('/')[-1]}-MiniRL")
+        if not isinstance(bound.arguments["args"], MiniRLConfig):
             raise ObjectiveError("MiniRLTrainer needs args=MiniRLConfig(...), a GRPOConfig with objective")
-        super().__init__(*arguments, **named)
+        super().__init__(*bound.args[1:], **bound.kwargs)
         refuse_trainer(self, needs_mu(self.args))
         method = GRPOTrainer._get_per_token_logps_and_entropies
         self.score_arguments = frozenset(inspect.signature(method).parameters) - {"self"}
