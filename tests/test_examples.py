@@ -1,4 +1,4 @@
-"""The two example scripts and the demo run as a user would run them."""
+"""The example scripts and the demo run as a user would run them."""
 
 from __future__ import annotations
 
@@ -47,6 +47,17 @@ def test_trl_environment(tmp_path):
     assert list(view.readings) == []
     assert view.verdict.word == "not judged yet"
     assert "ref_logprobs" in view.steps[-1]["columns"]
+
+
+def test_minirl(tmp_path):
+    lines = run(tmp_path, sys.executable, str(ROOT / "examples" / "minirl.py")).splitlines()
+    rows = [line.split() for line in lines if "k3_mean=" in line]
+    assert [row[0] for row in rows] == ["1", "2", "3", "4"]
+    for row in rows:
+        found = {name: float(value) for name, value in (part.split("=") for part in row[1:])}
+        assert 0 < found["trimtab/mismatch/k3_mean"] < 0.05  # fp8 weights sampled, float32 weights train
+        assert 0 < found["routing/changed_frac"] < 0.5
+        assert 0 <= found["trimtab/correction/dropped_frac"] < 1
 
 
 def test_demo(tmp_path):

@@ -312,3 +312,9 @@ def test_refusals():
     state["average"]["0.bias"] = torch.zeros(1)
     with pytest.raises(ObjectiveError, match=r"0.bias was saved as \(1,\)"):
         average.load_state_dict(state)
+
+
+def test_adamw_follows_adam_and_a_run_without_an_average_has_none():
+    one = batch_size_rules(0.25, learning_rate=1.0, optimizer="adamw", centre_of_mass=None)
+    assert (one.learning_rate, one.centre_of_mass, one.decay) == (0.5, None, None)
+    assert one.betas == batch_size_rules(0.25, learning_rate=1.0).betas

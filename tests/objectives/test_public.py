@@ -14,7 +14,18 @@ PAGE = (Path(__file__).parents[2] / "docs" / "objectives.md").read_text(encoding
 
 
 UNLISTED = {"BatchRules", "MISSING", "Recording", "Replayed", "aggregate", "check_routes", "count_marks", "merge_counts", "ratio_at", "route_dtype", "sequence_lengths"}  # fmt: skip
-WORDS = {"delta", "required", "dropped", "keep", "high", "level", "replaying", "get_peft_model", "text", "post_tool"}
+WORDS = {
+    "delta",
+    "required",
+    "dropped",
+    "keep",
+    "high",
+    "level",
+    "replaying",
+    "get_peft_model",
+    "text",
+    "post_tool",
+}
 
 
 def test_every_function_of_the_page_exists_and_every_function_is_on_the_page() -> None:

@@ -21,6 +21,11 @@ def model(tmp_path_factory):
     return tiny_model(tmp_path_factory.mktemp("model"))[0]
 
 
+needs_entropy_gradient = pytest.mark.skipif(
+    not hasattr(__import__("trl").GRPOConfig, "entropy_coef"), reason="this TRL's entropies have no gradient"
+)
+
+
 class Weights(TrainerCallback):
     """Trainable weights at the start and after every step."""
 
@@ -123,8 +128,11 @@ def test_a_resume_continues_bit_for_bit(model, tmp_path, peft):
     assert any(not torch.equal(whole.average.average[n], whole.average.parameters[n]) for n in names)
 
 
-def test_a_checkpoint_without_an_average_starts_one_at_its_weights(model, tmp_path):
-    shared = {"save_strategy": "steps", "save_steps": 1, "max_steps": 1, "objective": "decoupled"}
+@pytest.mark.parametrize("bonus", [None, pytest.param(0.1, marks=needs_entropy_gradient)])
+def test_a_checkpoint_without_an_average_starts_one_at_its_weights(model, tmp_path, bonus, caplog):
+    shared = {
+        "save_strategy": "steps", "save_steps": 1, "max_steps": 1, "objective": "decoupled", "bonus_target": bonus
+    }  # fmt: skip
     first = ours(model, tmp_path / "a", rollout=fixed_rollout(path=model), **shared)
     first.train()
     trained = copy.deepcopy(first.model.state_dict())
@@ -132,6 +140,29 @@ def test_a_checkpoint_without_an_average_starts_one_at_its_weights(model, tmp_pa
     keep = Weights()
     second = ours(model, tmp_path / "b", rollout=fixed_rollout(path=model), callbacks=[keep], **shared)
     second.train(resume_from_checkpoint=str(Path(first.args.output_dir) / "checkpoint-1"))
+    assert "checkpoint-1 holds no weight average: it starts anew" in caplog.text
     assert second.average.updates == 1
     for name, value in second.average.average.items():
         torch.testing.assert_close(value, (0.5 * trained[name] + keep.history[-1][name]) / 1.5)
+
+
+def test_a_changed_centre_of_mass_counts_from_the_resume_on(model, tmp_path, caplog):
+    shared = {"save_strategy": "steps", "save_steps": 1, "max_steps": 1}
+    one, two = Weights(), Weights()
+    first = ours(
+        model,
+        tmp_path / "a",
+        rollout=fixed_rollout(path=model),
+        callbacks=[one],
+        ewma_centre_of_mass=3.0,
+        **shared,
+    )
+    first.train()
+    shared |= {"max_steps": 2, "ewma_centre_of_mass": 1.0}
+    second = ours(model, tmp_path / "b", rollout=fixed_rollout(path=model), callbacks=[two], **shared)
+    second.train(resume_from_checkpoint=str(Path(first.args.output_dir) / "checkpoint-1"))
+    assert second.average.centre_of_mass == 1.0
+    assert "ewma_centre_of_mass=1, but" in caplog.text
+    for name, value in second.average.average.items():
+        sums = 0.5 * (0.75 * one.history[0][name] + one.history[1][name]) + two.history[-1][name]
+        torch.testing.assert_close(value, sums / (0.5 * 1.75 + 1), rtol=1e-5, atol=1e-7)

@@ -6,10 +6,12 @@ import pytest
 
 pytest.importorskip("trl", reason="needs the trl extra")
 import torch
-from transformers import Qwen3MoeForCausalLM
+from transformers import LlamaForCausalLM, Qwen3MoeForCausalLM
 
-from tests.training.tiny import Spy, loss_mask, moe, ours
-from trimtab.errors import UnsupportedError
+from tests.adapters.tiny_trl import chat_rows, tiny_model
+from tests.training.tiny import COMMON, Spy, loss_mask, moe, ours
+from trimtab.errors import ObjectiveError, UnsupportedError
+from trimtab.training import MiniRLConfig, MiniRLTrainer
 from trimtab.training.engines import RoundedEngine, rounded
 
 
@@ -79,6 +81,55 @@ def test_llama_cpp_is_refused_by_name_at_construction(name):
         RoundedEngine(name, max_new_tokens=4)
     with pytest.raises(UnsupportedError, match="bf16, fp8 or int8, not in 'fp4'"):
         RoundedEngine("fp4", max_new_tokens=4)
+
+
+def test_it_samples_as_the_trainer_is_told_to_from_a_conversation(tmp_path):
+    path, tokenizer = tiny_model(tmp_path / "dense")
+    args = MiniRLConfig(
+        **{
+            **COMMON,
+            "max_steps": 1,
+            "output_dir": str(tmp_path),
+            "temperature": 0.5,
+            "top_k": 5,
+            "max_completion_length": 8,
+        }
+    )
+    engine = RoundedEngine("float32", max_new_tokens=8)
+    trainer = MiniRLTrainer(
+        path,
+        by_length_of_chat,
+        args=args,
+        train_dataset=chat_rows(),
+        processing_class=tokenizer,
+        rollout_func=engine,
+    )
+    spy = Spy(trainer)
+    trainer.train()
+    inputs = spy.seen[0][0]
+    assert tokenizer.decode(inputs["prompt_ids"][0]).endswith("<|im_start|>assistant\n")
+    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
+    attended = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
+    width, mask = inputs["completion_ids"].size(1), loss_mask(inputs)
+    with torch.no_grad():
+        net = LlamaForCausalLM.from_pretrained(path).eval()
+        logits = net(input_ids=ids, attention_mask=attended).logits[:, -width - 1 : -1] / 0.5
+    floor = logits.topk(5).values[..., -1:]
+    processed = logits.masked_fill(logits < floor, -torch.inf).log_softmax(-1)
+    mu = processed.gather(-1, inputs["completion_ids"][..., None])[..., 0]
+    torch.testing.assert_close(inputs["sampling_per_token_logps"][mask], mu[mask], rtol=1e-3, atol=1e-3)
+    engine.temperature = 1.0
+    with pytest.raises(ObjectiveError, match=r"temperature=1, the trainer scores at 0\.5"):
+        engine(["a"], trainer)
+
+
+def by_length_of_chat(completions, **_):
+    return [float(len(turns[0]["content"]) % 3) for turns in completions]
+
+
+def test_an_unknown_format_is_refused_at_construction():
+    with pytest.raises(UnsupportedError, match="fp16"):
+        RoundedEngine("fp16", max_new_tokens=4)
 
 
 def test_an_adapter_is_refused(model, tmp_path):

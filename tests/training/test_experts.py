@@ -11,6 +11,7 @@ import torch
 
 from tests.training.tiny import Spy, assert_same, fixed_rollout, loss_mask, moe, ours, trained
 from trimtab.errors import ObjectiveError, RoutesError
+from trimtab.training import MiniRLConfig
 
 LAYERS, TOP, EXPERTS = 2, 2, 8
 
@@ -45,9 +46,9 @@ def pattern(tokens):
 class Used:
     """Experts that each forward hands to the expert modules, by layer: (calls, N, K)."""
 
-    def __init__(self, trainer):
+    def __init__(self, model):
         self.calls = [[] for _ in range(LAYERS)]
-        for number, layer in enumerate(trainer.model.model.layers):
+        for number, layer in enumerate(model.model.layers):
             layer.mlp.experts.register_forward_pre_hook(self.keep(number), with_kwargs=True)
 
     def keep(self, number):
@@ -71,7 +72,7 @@ def test_r3_forces_the_samplers_experts_in_every_pass_and_the_router_learns(mode
 
     def watch_experts(*arguments, **named):
         made = ours(*arguments, **named)
-        seen["used"], seen["spy"] = Used(made), Spy(made)
+        seen["used"], seen["spy"] = Used(made.model), Spy(made)
         return made
 
     steps, trainer = trained(watch_experts, model, tmp_path, rollout=routed(), **keep)
@@ -97,7 +98,7 @@ def test_r2_keeps_the_routes_of_pi_old_after_the_router_moved(model, tmp_path):
     changed = {}
     for mode in ("off", "R2"):
         trainer = ours(model, tmp_path / mode, routing_replay=mode, routing_compare=mode == "R2", **shared)
-        used, spy = Used(trainer), Spy(trainer)
+        used, spy = Used(trainer.model), Spy(trainer)
         trainer.train()
         train = [taken.sort(-1).values for grad, taken in used.calls[1] if grad]
         changed[mode] = float((train[0] != train[-1]).any(-1).float().mean())
@@ -127,6 +128,7 @@ def test_r2_is_a_no_op_with_one_update_a_batch(model, tmp_path):
     [
         (lambda out: out.pop("routes"), "R3 needs `routes`"),
         (lambda out: out["routes"].__setitem__(1, pattern(3)), "row 1 has 3 routes"),
+        (lambda out: out["routes"].__setitem__(2, None), "row 2 has no routes"),
         (lambda out: out["routes"][2].__setitem__((4, 1), -1), "no recorded route"),
         (lambda out: out["routes"][2].__setitem__((4, 1, 0), 8), "an expert outside 0 to 7"),
         (lambda out: out["logprobs"].__setitem__(0, [0.0]), "row 0 has 1 log-probabilities"),
@@ -138,6 +140,79 @@ def test_what_a_rollout_lacks_is_named(model, tmp_path, change, words):
     with pytest.raises(ObjectiveError, match=words):
         trainer.train()
     assert issubclass(RoutesError, ObjectiveError)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda out: out["routes"].__setitem__(1, pattern(len(out["completion_ids"][1]))),
+            "row 1 has .* of the prompt",
+        ),
+        (lambda out: out["routes"].__setitem__(1, pattern(60)), "row 1 has 60 routes"),
+    ],
+)
+def test_routes_that_may_start_elsewhere_are_refused_whatever_may_be_missing(model, tmp_path, change, words):
+    settings = {"max_steps": 1, "routing_replay": "R3", "routing_allow_missing": True}
+    trainer = ours(model, tmp_path, rollout=routed(change), **settings)
+    with pytest.raises(RoutesError, match=words):
+        trainer.train()
+
+
+def test_shares_are_of_the_required_tokens_of_a_layer_in_the_policys_own_pass(model, tmp_path):
+    def change(out):
+        out["routes"][2][4:7, 1] = -1
+        out["routes"][3] = None
+
+    settings = {
+        "max_steps": 1,
+        "routing_replay": "R3",
+        "routing_allow_missing": True,
+        "routing_compare": True,
+    }
+    rows = []
+    for own in ({}, {"ewma_centre_of_mass": 2.0, "pad_to_multiple_of": 64}):
+        if set(own) - set(MiniRLConfig.__dataclass_fields__):
+            continue
+        trainer = ours(model, tmp_path, rollout=routed(change), **settings, **own)
+        spy = Spy(trainer)
+        trainer.train()
+        rows.append(trainer.state.log_history[0])
+        inputs = spy.seen[0][0]
+        required, routes = inputs["trimtab_routes_required"], inputs["trimtab_routes"]
+        gone = (routes == -1).all(-1) & required[..., None]
+        number = int(required.sum())
+        assert int(gone[..., 1].sum()) == int(gone[..., 0].sum()) + 3 > 3
+        for layer in range(LAYERS):
+            share = int(gone[..., layer].sum()) / number
+            assert rows[-1][f"routing/missing_layer_{layer}_frac"] == pytest.approx(share, rel=1e-6)
+        assert 0.5 < rows[-1]["routing/changed_frac"] < 1 - int(gone.sum()) / number / LAYERS
+    assert rows[0]["routing/changed_frac"] == pytest.approx(rows[-1]["routing/changed_frac"], abs=1e-6)
+
+
+@pytest.mark.parametrize("peft", [False, True])
+def test_the_reference_takes_the_replayed_experts_too(model, tmp_path, peft):
+    extra = {}
+    if peft:  # a fresh adapter: the reference is this model without it
+        library = pytest.importorskip("peft")
+        extra["peft_config"] = library.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
+    trainer = ours(model, tmp_path, rollout=routed(), max_steps=1, routing_replay="R3", beta=0.1, **extra)
+    trainer.train()
+    assert trainer.state.log_history[0]["kl"] == pytest.approx(0, abs=1e-6)  # equal weights, equal experts
+
+
+def test_r2_replays_pi_old_in_the_reference_after_the_router_moved(model, tmp_path):
+    shared = {"num_iterations": 2, "max_steps": 3, "learning_rate": 0.5, "routing_replay": "R2", "beta": 0.01}
+    trainer = ours(model, tmp_path, rollout=fixed_rollout(), **shared)
+    used, spy = Used(trainer.ref_model), Spy(trainer)
+    trainer.train()
+    inputs = spy.seen[2][0]
+    required = inputs["trimtab_routes_required"].flatten()
+    for number, calls in enumerate(used.calls):
+        assert len(calls) == 2  # one a generation
+        wanted = inputs["trimtab_routes"].long()[:, :, number].flatten(0, 1)[required].sort(-1).values
+        taken = calls[1][1].sort(-1).values
+        assert not Counter(map(tuple, wanted.tolist())) - Counter(map(tuple, taken.tolist()))
 
 
 def test_missing_routes_are_counted_by_layer_when_allowed(model, tmp_path):

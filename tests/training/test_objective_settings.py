@@ -134,7 +134,7 @@ def test_decoupled_kl_and_its_coefficient(model, tmp_path):
     assert loss == pytest.approx(float(expected.value), rel=1e-5)
 
 
-def test_a_nonfinite_mu_gives_nan_unless_it_is_dropped_and_counted(model, tmp_path):
+def test_a_nonfinite_mu_is_dropped_and_counted(model, tmp_path):
     inner = fixed_rollout(path=model)
 
     def broken(prompts, trainer):
@@ -142,13 +142,9 @@ def test_a_nonfinite_mu_gives_nan_unless_it_is_dropped_and_counted(model, tmp_pa
         out["logprobs"][0][1] = math.nan
         return out
 
-    spies = []
-    for drop in (False, True):
-        trainer = ours(model, tmp_path, rollout=broken, max_steps=1, drop_nonfinite=drop)
-        spies.append((Spy(trainer), trainer))
-        trainer.train()
-    assert math.isnan(float(spies[0][0].seen[0][2]))
-    spy, trainer = spies[1]
+    trainer = ours(model, tmp_path, rollout=broken, max_steps=1, drop_nonfinite=True)
+    spy = Spy(trainer)
+    trainer.train()
     inputs, logps, loss = spy.seen[0]
     known = torch.isfinite(inputs["sampling_per_token_logps"])
     weight = torch.where(known, (logps - inputs["sampling_per_token_logps"]).exp(), 0.0).clamp(max=5)
@@ -156,6 +152,7 @@ def test_a_nonfinite_mu_gives_nan_unless_it_is_dropped_and_counted(model, tmp_pa
     assert float(loss) == pytest.approx(float(hand), rel=1e-5)
     dropped = trainer.state.log_history[0]["trimtab/correction/nonfinite_frac"]
     assert dropped == pytest.approx(1 / int(loss_mask(inputs).sum()), rel=1e-6)
+    assert trainer.state.log_history[0]["trimtab/mismatch/abs_max"] < 5  # of the tokens that have one
 
 
 @pytest.mark.parametrize("objective", ["minirl", "dapo"])
@@ -245,7 +242,7 @@ def test_tokens_are_selected_over_the_whole_generation(model, tmp_path):
         [inputs["trimtab_selected"][mask] for (inputs, _), mask in zip(rows, masks, strict=True)]
     )
     assert torch.equal(kept, wanted)
-    assert trainer.state.log_history[0]["selected_frac"] == pytest.approx(
+    assert trainer.state.log_history[0]["trimtab/selected_frac"] == pytest.approx(
         float(wanted.float().mean()), abs=1e-6
     )
     assert trainer.state.log_history[0]["trimtab/rejected_frac"] == pytest.approx(

@@ -13,12 +13,12 @@ __all__ = ["BatchRules", "batch_size_rules"]
 
 @dataclass(frozen=True)
 class BatchRules:
-    """Settings for the new batch. `decay` belongs to `centre_of_mass`, which is in optimizer steps."""
+    """Settings for the new batch. `decay` belongs to `centre_of_mass`, which is in optimizer steps; None without an average."""
 
     learning_rate: float
     betas: tuple[float, float]
-    centre_of_mass: float
-    decay: float
+    centre_of_mass: float | None
+    decay: float | None
 
 
 def batch_size_rules(
@@ -26,8 +26,8 @@ def batch_size_rules(
     *,
     learning_rate: float,
     betas: tuple[float, float] = (0.9, 0.999),
-    centre_of_mass: float = 8.0,
-    optimizer: Literal["adam", "sgd"] = "adam",
+    centre_of_mass: float | None = 8.0,
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam",
 ) -> BatchRules:
     """Learning rate, Adam betas and EWMA centre of mass for a batch (or group) `factor` times as large.
 
@@ -37,6 +37,8 @@ def batch_size_rules(
     * Adam: a step is lr m/sqrt(v). With the batch divided by c the noise of the gradient grows by sqrt(c) and
       dominates sqrt(v) below the critical batch size, so a step already shrinks by sqrt(c) in its signal and c steps
       move sqrt(c) times too far: lr' = lr/sqrt(c). (The authors found it better than the linear rule.)
+    * AdamW: as Adam. Its decay of the weights a step is lr' times the coefficient, and c steps should decay as one did, so the
+      coefficient becomes weight_decay/sqrt(c); that is arithmetic, not the paper's, and is left to you.
     * betas: a memory of n steps should hold the same samples, so c steps must forget what one did: beta'^c = beta.
       Exact in time constant; the authors saw little effect.
     * average: centre of mass counts steps; the same age in samples is c times the steps: COM' = c COM and
@@ -50,19 +52,19 @@ def batch_size_rules(
     >>> round(batch_size_rules(1 / 16, learning_rate=1.0).learning_rate, 6)
     0.25
     """
-    if not (0 < factor < math.inf and learning_rate > 0 and centre_of_mass >= 0):
+    if not (0 < factor < math.inf and learning_rate > 0 and (centre_of_mass is None or centre_of_mass >= 0)):
         raise ObjectiveError(
             f"need factor > 0, learning_rate > 0, centre_of_mass >= 0; got {factor}, {learning_rate}, {centre_of_mass}"
         )
     if not all(0 <= beta < 1 for beta in betas):
         raise ObjectiveError(f"Adam betas lie in [0, 1), got {betas}")
-    if optimizer not in ("adam", "sgd"):
-        raise ObjectiveError(f"rules are known for adam and sgd, not {optimizer!r}")
-    scale = math.sqrt(factor) if optimizer == "adam" else factor
-    mass = centre_of_mass / factor
+    if optimizer not in ("adam", "adamw", "sgd"):
+        raise ObjectiveError(f"rules are known for adam, adamw and sgd, not {optimizer!r}")
+    scale = factor if optimizer == "sgd" else math.sqrt(factor)
+    mass = None if centre_of_mass is None else centre_of_mass / factor
     return BatchRules(
         learning_rate=learning_rate * scale,
         betas=(betas[0] ** factor, betas[1] ** factor),
         centre_of_mass=mass,
-        decay=1.0 - 1.0 / (1.0 + mass),
+        decay=None if mass is None else 1.0 - 1.0 / (1.0 + mass),
     )

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig
 
-from trimtab.errors import UnsupportedError
+from trimtab.errors import ObjectiveError, UnsupportedError
 from trimtab.objectives import RoutingReplay
 from trimtab.training.minirl.sampled import OwnRollout
 
@@ -49,9 +49,10 @@ class RoundedEngine:
     """`rollout_func=RoundedEngine("fp8", max_new_tokens=64)`: samples a completion for each prompt from the rounded copy.
 
     The copy is made at the first call and takes the trainer's weights whenever an optimizer step has passed. `compute`: dtype of
-    the copy's arithmetic. Prompts are text, tokenised by the trainer's tokenizer. Its result has `routes` for a mixture of experts that
-    routing replay knows. Raises UnsupportedError at construction for other formats, llama.cpp's by name, and at the first rollout for an
-    adapter (merge it first).
+    the copy's arithmetic. Prompts are text or messages. temperature, top_p, top_k, min_p and repetition_penalty are those of
+    trainer.args, and mu is the distribution they leave. Its result has `routes` for a mixture of experts that
+    routing replay knows. Raises UnsupportedError at construction for other formats, llama.cpp's by name, and at the first rollout for
+    an adapter (merge it first), ObjectiveError for a `temperature` that is not the trainer's.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class RoundedEngine:
         weights: Format = "bf16",
         *,
         max_new_tokens: int,
-        temperature: float = 1.0,
+        temperature: float | None = None,
         compute: torch.dtype = torch.float32,
         routes: bool = True,
     ) -> None:
@@ -74,13 +75,19 @@ class RoundedEngine:
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         self.synchronise(trainer)
         tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-        ids = [list(tokenizer(prompt)["input_ids"]) for prompt in prompts]
+        ids = [_tokens(prompt, tokenizer, trainer) for prompt in prompts]
         width = max(map(len, ids))
         padded = torch.tensor([[tokenizer.pad_token_id] * (width - len(row)) + row for row in ids])
         attended = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in ids])
+        own = trainer.args
+        if self.temperature not in (None, own.temperature):
+            raise ObjectiveError(
+                f"RoundedEngine samples at temperature={self.temperature:g}, the trainer scores at {own.temperature:g}: leave it out "
+                "here, the trainer's is taken"
+            )
         config = GenerationConfig(
-            max_new_tokens=self.max_new_tokens, do_sample=True, temperature=self.temperature, top_k=0, top_p=1.0,
-            pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, disable_compile=True,
+            max_new_tokens=self.max_new_tokens, do_sample=True, temperature=own.temperature, top_k=own.top_k, top_p=own.top_p,
+            min_p=own.min_p, repetition_penalty=own.repetition_penalty, pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, disable_compile=True,
         )  # fmt: skip
         device = trainer.accelerator.device
         rollout = OwnRollout(self.replay)
@@ -128,6 +135,17 @@ def _refusal(weights: str) -> str:
             "llama.cpp in a rollout_func of your own that returns its `logprobs`"
         )
     return f"weights are kept in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}, not in {weights!r}"
+
+
+def _tokens(prompt: Any, tokenizer: Any, trainer: Any) -> list[int]:
+    """Of a text, or of a conversation through the chat template as TRL applies it."""
+    if isinstance(prompt, str):
+        return list(tokenizer(prompt)["input_ids"])
+    text = tokenizer.apply_chat_template(
+        prompt, chat_template=getattr(trainer, "chat_template", None), add_generation_prompt=True, tokenize=False,
+        **(getattr(trainer, "chat_template_kwargs", None) or {}),
+    )  # fmt: skip
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def _until(row: list[int], end: int) -> list[int]:

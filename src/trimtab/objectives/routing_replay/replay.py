@@ -70,7 +70,7 @@ class RoutingReplay:
 
         `routes` (B, T, L, K) in the layout of the forward, padding included; a packed forward has B = 1. Forwards may take whole
         rows in chunks and pass over the batch again. `required`, `allow_missing`: see `check_routes`. `compare` counts
-        the tokens whose live choice was another set, by layer. RoutesError when routes are refused, a forward does not fit,
+        the required tokens whose live choice was another set, by layer. RoutesError when routes are refused, a forward does not fit,
         or rows are left over. The backward of a checkpointed model (use_reentrant=False) must run inside.
         """
         self._idle()
@@ -78,7 +78,7 @@ class RoutingReplay:
             routes, num_layers=len(self.routers), num_experts=self.num_experts, top_k=self.top_k,
             required=required, allow_missing=allow_missing,
         )  # fmt: skip
-        self._active = active = Replayed(clean.to(self._device()), counts, compare)
+        self._active = active = Replayed(clean.to(self._device()), counts, compare, required)
         try:
             yield active
             active.check_consumed(self.layers)
@@ -175,5 +175,7 @@ def _forced(
         chosen = torch.where(chosen < 0, experts, chosen)
     if count:
         other = (chosen.sort(dim=1).values != experts.sort(dim=1).values).any(dim=1)
+        if active.counted is not None:
+            other = other & active.counted[start : start + len(first)].to(other.device)
         active.changed[layer] += other.sum()
     return first, router.live(first, chosen), chosen

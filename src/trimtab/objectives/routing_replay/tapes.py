@@ -40,16 +40,23 @@ class Recording:
 
 
 class Replayed:
-    """One `replaying()`: counts by layer (L,). `counts` from `check_routes`; `changed`: tokens whose live choice was another set.
+    """One `replaying()`: counts by layer (L,). `counts` from `check_routes`; `changed`: required tokens whose live choice was another set.
 
     `changed` is filled only with compare=True; `tokens` are the tokens replayed in each layer, over all forwards.
     """
 
-    def __init__(self, routes: torch.Tensor, counts: dict[str, torch.Tensor], compare: bool) -> None:
+    def __init__(
+        self,
+        routes: torch.Tensor,
+        counts: dict[str, torch.Tensor],
+        compare: bool,
+        required: torch.Tensor | None = None,
+    ) -> None:
         rows, self.width, layers, _ = routes.shape
         self.by_layer = routes.permute(2, 0, 1, 3).reshape(layers, rows * self.width, -1).contiguous()
         self.live = (self.by_layer < 0).any(dim=(1, 2)).tolist()
         self.counts, self.compare = counts, compare
+        self.counted = None if required is None else required.bool().to(routes.device).flatten()
         self.changed = torch.zeros(layers, dtype=torch.int64, device=routes.device)
         self.tokens = torch.zeros(layers, dtype=torch.int64)
         self.at, self.recomputed = [0] * layers, False

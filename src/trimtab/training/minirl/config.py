@@ -7,15 +7,20 @@ Left alone it is MiniRL with the paper's settings. TRL's own fields keep their m
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from transformers.utils import logging
 from trl import GRPOConfig
 
+from trimtab.training.minirl.knobs import knobs_read
 from trimtab.training.minirl.papers import PAPERS
-from trimtab.training.minirl.refusals import refuse_config, refuse_window
+from trimtab.training.minirl.refusals import refuse_config, refuse_settled
 
 __all__ = ["MiniRLConfig"]
+
+logger = logging.get_logger(__name__)
 
 
 def _field(default: Any, text: str) -> Any:
@@ -128,15 +133,26 @@ class MiniRLConfig(GRPOConfig):
 
     def __post_init__(self) -> None:
         if isinstance(self.slices, str):  # the command line
-            self.slices = json.loads(self.slices)
+            with suppress(json.JSONDecodeError):  # then it is no table, and refused as such
+                self.slices = json.loads(self.slices)
         refuse_config(self)
-        paper = PAPERS[self.objective]
-        if self.epsilon_high is None:
-            self.epsilon_high = (
-                paper.high if self.epsilon is None or self.objective == "cispo" else self.epsilon
-            )
-        self.epsilon = paper.low if self.epsilon is None else self.epsilon
-        self.scale_rewards = paper.scale if self.scale_rewards is None else self.scale_rewards
-        self.weight_cap = paper.cap if self.weight_cap is None else self.weight_cap
+        self._settle()
         super().__post_init__()
-        refuse_window(self)
+        refuse_settled(self)
+
+    def _settle(self) -> None:
+        """What was left open as in the objective's paper; None for bounds the objective does not read."""
+        paper, read = PAPERS[self.objective], knobs_read(self)
+        both = "epsilon" in read and self.epsilon is not None
+        if both and self.epsilon_high is None and paper.low != paper.high and self.epsilon != paper.high:
+            logger.warning(
+                f"epsilon={self.epsilon:g} sets epsilon_high too, as in TRL; the paper of {self.objective} has "
+                f"{paper.low:g} and {paper.high:g}: set epsilon_high to keep them apart"
+            )
+        if self.epsilon_high is None and "epsilon_high" in read:
+            self.epsilon_high = self.epsilon if both else paper.high
+        if self.epsilon is None and "epsilon" in read:
+            self.epsilon = paper.low
+        if self.weight_cap is None and "weight_cap" in read:
+            self.weight_cap = paper.cap
+        self.scale_rewards = paper.scale if self.scale_rewards is None else self.scale_rewards

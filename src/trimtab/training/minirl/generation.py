@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 import trl
+from transformers.utils import logging
 from trl import GRPOTrainer
 
 from trimtab.errors import ObjectiveError, UnsupportedError
@@ -20,6 +22,8 @@ from trimtab.training.minirl.sampled import OwnRollout
 
 __all__ = ["RolloutScoring"]
 
+logger = logging.get_logger(__name__)
+
 SELECTED = "trimtab_selected"
 """(B, T) boolean: tokens that entropy_keep and covariance_drop leave."""
 
@@ -29,6 +33,8 @@ class RolloutScoring(GRPOTrainer):
 
     experts: Experts | None = None
     _own: OwnRollout | None = None
+    _scoring = False
+    _said = False
     _old_comes = False
     _old_entropies: torch.Tensor | None = None
     _scored: torch.Tensor | None = None
@@ -50,7 +56,7 @@ class RolloutScoring(GRPOTrainer):
             if self.rollout_func is None:  # TRL may have cut a last turn to the length that was left
                 rows = zip(self._own.routes, prompt_ids, completion_ids, strict=False)
                 routes = [own[: len(prompt) + len(completion)] for own, prompt, completion in rows]
-            self.experts.take(routes, prompt_ids, completion_ids)
+            self.experts.take(routes, prompt_ids, completion_ids, own=self.rollout_func is None)
         self._own = None
         return result
 
@@ -84,7 +90,12 @@ class RolloutScoring(GRPOTrainer):
         lasting = self.args.steps_per_generation * self.num_iterations
         self._old_comes = self.args.gradient_accumulation_steps % lasting != 0  # TRL's rule
         self._old_entropies = None
-        batch = super()._generate_and_score_completions(inputs)
+        self._scoring = True
+        try:
+            batch = super()._generate_and_score_completions(inputs)
+        finally:
+            self._scoring = False
+        self._say_slices_without_tools(batch)
         if self._needs_old() and "old_per_token_logps" not in batch:
             batch["old_per_token_logps"] = self._score_whole(batch)
         if self.experts is not None:
@@ -95,6 +106,14 @@ class RolloutScoring(GRPOTrainer):
         if self.args.entropy_keep is not None or self.args.covariance_drop is not None:
             batch[SELECTED] = self._select(batch)
         return batch
+
+    def _say_slices_without_tools(self, batch: Any) -> None:
+        if self.args.slices and "tool_mask" not in batch and not self._said:
+            self._said = True
+            logger.warning(
+                f"slices={self.args.slices}, but no token is post_tool: the batch has no tool mask, so every token is text; "
+                "use tools, or let the rollout_func return env_mask (0 at tokens a tool wrote)"
+            )
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Any:
         rewards = super()._calculate_rewards(*args, **kwargs)
@@ -141,11 +160,18 @@ class RolloutScoring(GRPOTrainer):
         **kwargs: Any,
     ) -> Any:
         if not self._old_comes or model is not self.model or torch.is_grad_enabled():
-            return super()._get_per_token_logps_and_entropies(
-                model, input_ids, attention_mask, logits_to_keep, batch_size=batch_size, **kwargs
-            )
+            with self._reference(model, attention_mask, logits_to_keep):
+                return super()._get_per_token_logps_and_entropies(
+                    model, input_ids, attention_mask, logits_to_keep, batch_size=batch_size, **kwargs
+                )
         self._old_comes = False
         return self._score_old(input_ids, attention_mask, logits_to_keep, batch_size, kwargs)
+
+    def _reference(self, model: Any, attention: Any, completion: int) -> Any:
+        """While TRL scores a generation, what is not pi_old is the reference: another model, or this one without its adapter."""
+        if self.experts is None or not self._scoring:
+            return nullcontext()
+        return self.experts.scoring_reference(model, self.model, attention, completion)
 
     def _score_old(self, ids: Any, attention: Any, completion: int, size: int, kwargs: dict[str, Any]) -> Any:
         """pi_old of a generation, its routes recorded (R2) or replayed (R3), its entropies kept when tokens are selected."""
@@ -195,5 +221,5 @@ class RolloutScoring(GRPOTrainer):
                 kept & select_by_covariance(old, advantages, every, fraction=self.args.covariance_drop).keep
             )
         if self.model.training:
-            self.log_train("selected_frac", float(kept.sum() / every.sum().clamp(min=1)))
+            self.log_train("trimtab/selected_frac", float(kept.sum() / every.sum().clamp(min=1)))
         return kept[rank * rows : (rank + 1) * rows, :width] | ~mask

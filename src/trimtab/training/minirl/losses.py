@@ -5,6 +5,7 @@ B rows, T completion tokens; logs in nats.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +38,8 @@ from trimtab.objectives import (
 )
 from trimtab.objectives.checks import Knob
 from trimtab.objectives.slices import Counts
+from trimtab.training.minirl.knobs import CORRECTION_BOUNDS, SLICE_NAMES
 from trimtab.training.minirl.papers import PAPERS
-from trimtab.training.minirl.refusals import SLICE_NAMES
 
 __all__ = ["Columns", "StepSums", "cells_of", "correction_of", "needs_mu", "step_loss"]
 
@@ -91,8 +92,9 @@ def cells_of(mask: torch.Tensor, completion_mask: torch.Tensor, tool_mask: torch
     return Cells(((tool.cumsum(dim=1) > 0) & mask).long(), SLICE_NAMES)
 
 
-def knob(args: Any, cells: Cells, name: str, default: float) -> Knob:
-    """The number, or one a token where `slices` sets it for text or post_tool."""
+def knob(args: Any, cells: Cells, name: str, default: float | None) -> Knob:
+    """The number, or one a token where `slices` sets it for text or post_tool. None is no bound."""
+    default = math.inf if default is None else default
     table = {label: own[name] for label, own in (args.slices or {}).items() if name in own}
     return per_token(cells, table, float(default)) if table else float(default)
 
@@ -125,8 +127,8 @@ def correction_of(args: Any, c: Columns) -> Correction | None:
 
 
 def _bounds(args: Any, cells: Cells) -> tuple[Knob, Knob]:
-    top = {"icepop": 5.0}.get(args.correction, 2.0)
-    low = 0.5 if args.correction_low is None else args.correction_low
+    least, top = CORRECTION_BOUNDS[args.correction]
+    low = least if args.correction_low is None else args.correction_low
     high = top if args.correction_high is None else args.correction_high
     return knob(args, cells, "correction_low", low), knob(args, cells, "correction_high", high)
 

@@ -6,22 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from trimtab.errors import ObjectiveError, UnsupportedError
+from trimtab.training.minirl.knobs import check_numbers, check_slices
 from trimtab.training.minirl.papers import PAPERS, WINDOW_DENOMINATORS
+from trimtab.training.minirl.unused import unused
 
-__all__ = ["SLICE_KNOBS", "SLICE_NAMES", "refuse_config", "refuse_trainer", "refuse_window"]
+__all__ = ["refuse_config", "refuse_settled", "refuse_trainer"]
 
-SLICE_NAMES = ("text", "post_tool")
-"""Tokens before the first tool result of a row, and after it."""
-
-SLICE_KNOBS = (
-    "weight_cap",
-    "epsilon",
-    "epsilon_high",
-    "beta",
-    "correction_low",
-    "correction_high",
-    "k3_bound",
-)
 _CHOICES = {
     "objective": tuple(PAPERS),
     "correction": ("none", "tis", "mis", "icepop"),
@@ -32,7 +22,6 @@ _CHOICES = {
     "ess_rule": ("sqrt", "linear"),
 }
 _DUAL = ("ppo", "grpo", "dr_grpo", "dapo")
-_ANCHORED = ("minirl", "decoupled", "decoupled_kl")
 _OWN_WEIGHT = ("decoupled", "decoupled_kl")
 _OWN_NAMES = {"cispo": "cispo", "dapo": "dapo", "dr_grpo": "dr_grpo", "grpo": "grpo"}
 
@@ -42,8 +31,9 @@ def refuse_config(args: Any) -> None:
     for name, choices in _CHOICES.items():
         if getattr(args, name) not in choices:
             raise ObjectiveError(f"{name} must be one of {', '.join(choices)}; got {getattr(args, name)!r}")
-    _check_slices(args)
-    for text in _config_refusals(args):
+    check_numbers(args)
+    check_slices(args)
+    for text in (*_config_refusals(args), *unused(args)):
         raise UnsupportedError(f"MiniRLTrainer: {text}")
 
 
@@ -64,6 +54,10 @@ def _config_refusals(args: Any) -> Iterator[str]:
         yield "use_bias_correction_kl: its KL to the reference is the plain k3; leave it False"
     if args.vllm_importance_sampling_correction:
         yield "vllm_importance_sampling_correction: set correction (tis, mis, icepop), or take minirl, which has the weight"
+    for name, part in type(args).__dataclass_fields__.items():
+        tuned = name.startswith("vllm_importance_sampling_") and name != "vllm_importance_sampling_correction"
+        if tuned and getattr(args, name) != part.default:
+            yield f"{name}={getattr(args, name)!r} tunes TRL's own correction, which is not used; set correction and its bounds"
     if args.use_liger_kernel:
         yield "use_liger_kernel: a fused loss gives no per-token log-probabilities; switch it off"
     if args.delta is not None and objective not in _DUAL:
@@ -72,8 +66,6 @@ def _config_refusals(args: Any) -> Iterator[str]:
         yield "importance=False and clip=False are ablations of objective='minirl'"
     if args.length_norm and objective not in ("minirl", "reinforce"):
         yield f"length_norm is an ablation of minirl and reinforce, not of {objective}"
-    if args.weight_cap is not None and PAPERS[objective].cap is None:
-        yield f"weight_cap bounds the weight of minirl and decoupled; {objective} has none, set correction"
     weighs = args.correction != "none" and not (args.correction == "mis" and not args.correction_weighs)
     if weighs and (objective in _OWN_WEIGHT or (objective == "minirl" and args.importance)):
         yield f"correction={args.correction!r} with {objective}, whose own weight is over mu: the mismatch would be corrected twice"
@@ -81,44 +73,35 @@ def _config_refusals(args: Any) -> Iterator[str]:
         yield "self_normalise needs a correction that weighs (tis, mis, icepop)"
     if args.self_normalise and args.off_policy_mask_threshold is not None:
         yield "self_normalise with off_policy_mask_threshold: rows it drops depend on pi_theta, unknown before the step"
-    if args.ewma_centre_of_mass is not None and objective not in _ANCHORED:
-        yield f"ewma_centre_of_mass anchors {', '.join(_ANCHORED)}; {objective} clips against the sampling policy"
     if objective == "decoupled_kl" and args.prox_beta is None:
         yield "decoupled_kl needs prox_beta: its paper gives no default for language models"
 
 
-def refuse_window(args: Any) -> None:
-    """UnsupportedError when sums over an optimizer step are needed before all of its micro-batches exist."""
+def refuse_settled(args: Any) -> None:
+    """UnsupportedError for what shows once TRL and the paper have filled in their defaults."""
+    for text in _settled_refusals(args):
+        raise UnsupportedError(f"MiniRLTrainer: {text}")
+
+
+def _settled_refusals(args: Any) -> Iterator[str]:
+    # sums over an optimizer step are needed before all of its micro-batches exist
     micro, lasting = args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations
     if (args.objective in WINDOW_DENOMINATORS or args.self_normalise) and lasting % micro:
-        raise UnsupportedError(
-            f"MiniRLTrainer: objective={args.objective!r} needs sums over the tokens of an optimizer step, but its "
+        yield (
+            f"objective={args.objective!r} needs sums over the tokens of an optimizer step, but its "
             f"gradient_accumulation_steps={micro} do not fit one generation, used for {lasting} micro-batches: make "
             "steps_per_generation x num_iterations a multiple of it"
         )
-
-
-def _check_slices(args: Any) -> None:
-    for name, table in (args.slices or {}).items():
-        if name not in SLICE_NAMES or not isinstance(table, dict):
-            raise ObjectiveError(
-                f"slices must name {' and '.join(SLICE_NAMES)} with a table each; got {name!r}: {table!r}"
-            )
-        for knob in table:
-            if knob not in SLICE_KNOBS:
-                raise ObjectiveError(f"slices[{name!r}] has {knob!r}; it takes {', '.join(SLICE_KNOBS)}")
-            if knob == "beta" and not args.beta:
-                raise ObjectiveError("a beta by slice needs beta above 0: TRL scores no reference otherwise")
-            if knob.startswith("correction") and (
-                args.correction == "none" or args.correction_level != "token"
-            ):
-                raise ObjectiveError(
-                    f"slices[{name!r}][{knob!r}] needs a correction with correction_level='token'"
-                )
-            if knob == "k3_bound" and (args.k3_bound is None or args.k3_level != "token"):
-                raise ObjectiveError(f"slices[{name!r}]['k3_bound'] needs k3_bound and k3_level='token'")
-            if knob == "weight_cap" and args.objective != "minirl":
-                raise ObjectiveError("a weight_cap by slice is minirl's")
+    if PAPERS[args.objective].divide == "constant" and not args.max_completion_length:
+        yield f"objective={args.objective!r} divides by max_completion_length: set it"
+    own = getattr(args, "multi_objective_aggregation", "sum_then_normalize")
+    if own == "normalize_then_sum" and args.scale_rewards == "none":
+        yield (
+            f"multi_objective_aggregation={own!r} divides by the std of each reward, but objective={args.objective!r} centres "
+            "only: sum_then_normalize, or say scale_rewards='group' that you want the std"
+        )
+    if (args.generation_kwargs or {}).get("num_return_sequences", 1) != 1:
+        yield "generation_kwargs num_return_sequences: set num_generations, TRL repeats the prompts itself"
 
 
 def refuse_trainer(trainer: Any, needs_mu: bool) -> None:

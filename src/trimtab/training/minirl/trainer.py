@@ -21,9 +21,10 @@ from trimtab.training.minirl.batches import columns_of, evaluation_sums, one_div
 from trimtab.training.minirl.config import MiniRLConfig
 from trimtab.training.minirl.experts import REQUIRED, ROUTES, Experts
 from trimtab.training.minirl.generation import RolloutScoring
-from trimtab.training.minirl.losses import Columns, StepSums, needs_mu, step_loss
+from trimtab.training.minirl.losses import StepSums, needs_mu, step_loss
 from trimtab.training.minirl.refusals import refuse_trainer
-from trimtab.training.minirl.steps import StepHooks, StepTally
+from trimtab.training.minirl.steps import StepHooks
+from trimtab.training.minirl.tally import StepTally
 
 __all__ = ["STATE_FILE", "MiniRLTrainer"]
 
@@ -43,9 +44,13 @@ class MiniRLTrainer(RolloutScoring):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         bound = inspect.signature(GRPOTrainer.__init__).bind(self, *arguments, **named)
-        if not isinstance(bound.arguments.get("args"), MiniRLConfig):
+        if bound.arguments.get("args") is None:  # as GRPOTrainer does
+            model = bound.arguments["model"]
+            name = model if isinstance(model, str) else model.config._name_or_path
+            bound.arguments["args"] = MiniRLConfig(f"{name.split('/')[-1]}-MiniRL")
+        if not isinstance(bound.arguments["args"], MiniRLConfig):
             raise ObjectiveError("MiniRLTrainer needs args=MiniRLConfig(...), a GRPOConfig with objective")
-        super().__init__(*arguments, **named)
+        super().__init__(*bound.args[1:], **bound.kwargs)
         refuse_trainer(self, needs_mu(self.args))
         method = GRPOTrainer._get_per_token_logps_and_entropies
         self.score_arguments = frozenset(inspect.signature(method).parameters) - {"self"}
@@ -58,7 +63,7 @@ class MiniRLTrainer(RolloutScoring):
             self.average = WeightAverage(trainable(self.model), centre_of_mass=own.ewma_centre_of_mass)
         if own.routing_replay != "off":
             self.experts = Experts(
-                self.model, own.routing_replay, own.routing_allow_missing, own.routing_compare
+                self.model, own.routing_replay, own.routing_allow_missing, own.routing_compare, self.ref_model
             )
         self.bonus: EntropyTarget | None = None
         if own.bonus_target is not None:
@@ -119,6 +124,7 @@ class MiniRLTrainer(RolloutScoring):
                 )[0]
             inputs["prox_per_token_logps"] = prox  # the watch reads it
         aux_wanted = {"compute_aux_loss": True} if self._aux_coefficient else {}
+        before = None if replayed is None else replayed.changed.clone()
         scored = self._get_per_token_logps_and_entropies(
             model, **place, compute_entropy=True, **aux_wanted, **picture
         )
@@ -134,29 +140,24 @@ class MiniRLTrainer(RolloutScoring):
         if self._aux_coefficient:
             steps = self.current_gradient_accumulation_steps if self.model.training else 1
             value = value + self._aux_coefficient * scored[2] / steps
-        if self.model.training:
-            self._tally(columns, scored[1], counts, kl)
-            if replayed is not None:
-                self.tally.add_replay(replayed)
+        tally = self.tally if self.model.training else StepTally()
+        tally.add_batch(columns, value, scored[1], counts, kl)
+        tally.add_mismatch(columns, self.args.drop_nonfinite)
+        if replayed is not None and before is not None:
+            tally.add_replay(replayed, inputs[REQUIRED], before)
+        if not self.model.training:  # an evaluation batch is a step of its own
+            for name, number in tally.logs(tally.reduce(self.accelerator)).items():
+                self._metrics["eval"][name].append(number)
+        elif self.args.lr_by_ess and columns.rollout is not None:
+            raw = columns.old - columns.rollout
+            known = columns.mask & torch.isfinite(raw) if self.args.drop_nonfinite else columns.mask
+            tally.add_weights(columns.logprobs, columns.rollout, known)
         return value
 
     @property
     def _aux_coefficient(self) -> float:
         """Of the router's load-balancing loss, where this TRL adds one."""
         return float(self.router_aux_loss_coef) if getattr(self, "aux_loss_enabled", False) else 0.0
-
-    def _tally(self, c: Columns, entropy: torch.Tensor, counts: Any, kl: torch.Tensor | None) -> None:
-        self.tally.add_counts(counts)
-        self.tally.add("tokens/all", c.mask.sum())
-        for number, label in enumerate(c.cells.names):
-            self.tally.add(f"tokens/{label}", (c.mask & (c.cells.index == number)).sum())
-        self.tally.add("sum/entropy", torch.where(c.mask, entropy.detach(), 0.0).sum())
-        if kl is not None:
-            self.tally.add("sum/kl", kl.sum())
-        if self.args.lr_by_ess and c.rollout is not None:
-            raw = c.old - c.rollout
-            known = c.mask & torch.isfinite(raw) if self.args.drop_nonfinite else c.mask
-            self.tally.add_weights(c.logprobs, c.rollout, known)
 
     # ---- checkpoints
 
@@ -176,13 +177,30 @@ class MiniRLTrainer(RolloutScoring):
         if checkpoint is None or (self.average is None and self.bonus is None):
             return
         path = Path(checkpoint) / STATE_FILE
-        if not path.exists():
-            logger.warning(f"{checkpoint} has no {STATE_FILE}: the weight average starts anew at its weights")
-            if self.average is not None:
-                self.average.reset()
+        state: dict[str, Any] = {}
+        if path.exists():
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        if self.average is not None:
+            self._resume_average(self.average, state.get("average"), checkpoint)
+        if self.bonus is not None:
+            if state.get("bonus") is None:
+                logger.warning(f"{checkpoint} holds no entropy controller: the bonus starts anew at 0")
+            else:
+                self.bonus.load_state_dict(state["bonus"])
+
+    def _resume_average(self, average: WeightAverage, saved: dict[str, Any] | None, checkpoint: str) -> None:
+        """The saved average under the centre of mass of this config; without one, the checkpoint's weights."""
+        if saved is None:
+            logger.warning(
+                f"{checkpoint} holds no weight average: it starts anew at the checkpoint's weights"
+            )
+            average.reset()
             return
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        if self.average is not None and state["average"] is not None:
-            self.average.load_state_dict(state["average"])
-        if self.bonus is not None and state["bonus"] is not None:
-            self.bonus.load_state_dict(state["bonus"])
+        average.load_state_dict(saved)
+        own = float(self.args.ewma_centre_of_mass)
+        if own != average.centre_of_mass:
+            logger.warning(
+                f"ewma_centre_of_mass={own:g}, but {checkpoint} averaged with {average.centre_of_mass:g}: "
+                f"{own:g} counts from here on"
+            )
+            average.centre_of_mass = own
