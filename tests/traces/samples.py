@@ -19,8 +19,12 @@ def _attribute(key: str, value: Any) -> dict[str, Any]:
     return {"key": key, "value": {kind: str(value) if isinstance(value, int) else value}}
 
 
+T0 = 1_763_740_000
+"""What collectors write is nanoseconds since 1970, as text: beyond what a float holds."""
+
+
 def _span(start: int, end: int, attributes: dict[str, Any], **more: Any) -> dict[str, Any]:
-    times = {"startTimeUnixNano": str(start * 10**9), "endTimeUnixNano": str(end * 10**9)}
+    times = {"startTimeUnixNano": str((T0 + start) * 10**9), "endTimeUnixNano": str((T0 + end) * 10**9)}
     return {
         "traceId": "t1",
         "spanId": str(start),

@@ -14,7 +14,7 @@ from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import BadJson, parse_json, require_object
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.tool_errors import error_text
-from trimtab.traces.values import as_int, as_label, as_number, as_text, first_of
+from trimtab.traces.values import as_int, as_label, as_nanoseconds, as_number, as_text, first_of
 
 __all__ = ["is_otlp", "read_otlp"]
 
@@ -41,7 +41,7 @@ def read_otlp(records: Iterable[Record], report: ReadReport) -> Iterator[Episode
             name = as_label(first_of(attributes, "gen_ai.conversation.id", "session.id")) or as_label(
                 span.get("traceId")
             )
-            start = as_int(span.get("startTimeUnixNano"))
+            start = as_nanoseconds(span.get("startTimeUnixNano"))
             if name is None:
                 report.malformed(record.file, record.line, "a span without traceId")
                 continue
@@ -85,7 +85,7 @@ def _value(raw: Any) -> Any:
 
 def _episode(name: str, spans: list[tuple[int, dict[str, Any], Json, str]]) -> Episode:
     episode = Episode(id=name, source=spans[0][3])
-    ends = [end for _, _, span, _ in spans if (end := as_int(span.get("endTimeUnixNano"))) is not None]
+    ends = [end for _, _, span, _ in spans if (end := as_nanoseconds(span.get("endTimeUnixNano"))) is not None]
     if spans[0][0] and ends:
         episode.time, episode.duration_s = spans[0][0] / 1e9, (max(ends) - spans[0][0]) / 1e9
     tokens: list[int] = []
@@ -127,7 +127,7 @@ def _tool(attributes: Json, span: Json, start: int, number: int) -> Call:
         call.arguments = parse_json(arguments) if isinstance(arguments, str) else arguments
     except BadJson:
         call.arguments = arguments  # free text is a legal input of a tool span
-    end = as_int(span.get("endTimeUnixNano"))
+    end = as_nanoseconds(span.get("endTimeUnixNano"))
     call.latency_s = (end - start) / 1e9 if end is not None and start else None
     raw = span.get("status")
     status: Json = raw if isinstance(raw, dict) else {}
