@@ -104,7 +104,7 @@ def test_verifiers_and_verl(tmp_path):
     assert (found.calls[0].name, found.calls[0].result, found.tools) == (
         "search",
         "found",
-        [{"name": "search"}],
+        [{"type": "function", "function": {"name": "search"}}],
     )
     first, second = _read(tmp_path, samples.verl(), samples.verl() | {"score": 1})
     assert (first.reward, first.success, first.step, first.reward_parts) == (0.25, True, 7, {"format": 1.0})
