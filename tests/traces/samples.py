@@ -26,7 +26,7 @@ T0 = 1_763_740_000
 def _span(start: int, end: int, attributes: dict[str, Any], **more: Any) -> dict[str, Any]:
     times = {"startTimeUnixNano": str((T0 + start) * 10**9), "endTimeUnixNano": str((T0 + end) * 10**9)}
     return {
-        "traceId": "t1",
+        "traceId": "t2" if "session.id" in attributes else "t1",
         "spanId": str(start),
         **times,
         "attributes": [_attribute(k, v) for k, v in attributes.items()],
