@@ -10,6 +10,7 @@ from trimtab.traces.episode import Episode, Turn
 from trimtab.traces.json_records import BadJson, parse_json, require_object
 from trimtab.traces.messages import episode_of, is_chat
 from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.roles import prompt_turns
 from trimtab.traces.tagged import tagged_turns
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, first_of
 
@@ -43,8 +44,9 @@ def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
             if k not in _NOT_REWARDS and isinstance(v, (int, float)) and not isinstance(v, bool)
         }
         task = _digest(as_text(prompt))
+        turns, tools = _dialogue(value, prompt, value.get("completion"), report, record)
         yield Episode(
-            id=record.source, turns=_dialogue(value, prompt, value.get("completion"), report, record), task=task, group=f"{step}/{task}",
+            id=record.source, turns=turns, tools=tools, task=task, group=f"{step}/{task}",
             reward=sum(parts.values()) if parts else None, reward_parts={k: float(v) for k, v in parts.items()}, step=step,
             source=record.source, extra={"advantage": as_number(value.get("advantage"))},
         )  # fmt: skip
@@ -56,7 +58,7 @@ def is_verl(value: Json) -> bool:
 
 
 def read_verl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """`<step>.jsonl` of verl. Equal inputs of one step are a group; other numbers are parts of the reward."""
+    """`<step>.jsonl` of verl: text without special tokens. Equal inputs of one step are a group; other numbers are parts of the reward."""
     for record in records:
         value = require_object(record, report)
         if value is None:
@@ -71,9 +73,10 @@ def read_verl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode
             if k not in known and isinstance(v, (int, float)) and not isinstance(v, bool)
         }
         step, task = as_int(value.get("step")), _digest(value["input"])
+        turns, tools = _template_turns(value["input"], value["output"], report)
         yield Episode(
             id=as_label(value.get("request_id")) or record.source, task=task, group=f"{step}/{task}", step=step, source=record.source,
-            turns=[Turn(role="user", content=value["input"]), *tagged_turns(value["output"])], reward=as_number(value["score"]),
+            turns=turns, tools=tools, reward=as_number(value["score"]),
             reward_parts=parts, success=as_flag(value.get("acc")), extra={"gts": value.get("gts")},
         )  # fmt: skip
 
@@ -95,7 +98,9 @@ def read_verifiers(records: Iterable[Record], report: ReadReport) -> Iterator[Ep
         fields = {k: v for k, v in value.items() if k not in ("example_id", "task")}
         fields |= {"task_id": value["example_id"], "tools": first_of(value, "tools", "tool_defs")}
         episode = episode_of(record, fields, [], report)
-        episode.turns = _dialogue(value, value.get("prompt"), value.get("completion"), report, record)
+        prompt, completion = value.get("prompt"), value.get("completion")
+        episode.turns, tools = _dialogue(value, prompt, completion, report, record)
+        episode.tools = episode.tools if episode.tools is not None else tools
         episode.id = record.source
         metrics = value.get("metrics")
         named = metrics.items() if isinstance(metrics, dict) else ()
@@ -138,22 +143,28 @@ def _numbers(values: Any, size: int) -> list[float] | None:
     return [float("nan") if (number := as_number(v)) is None else number for v in values]
 
 
-def _dialogue(value: Json, prompt: Any, completion: Any, report: ReadReport, record: Record) -> list[Turn]:
-    """Turns of a prompt and a completion, each messages or text; text of the completion may hold tool tags."""
+def _dialogue(
+    value: Json, prompt: Any, completion: Any, report: ReadReport, record: Record
+) -> tuple[list[Turn], list[dict[str, Any]] | None]:
+    """Turns of a prompt and a completion, each messages or text, and the tools that the text declares."""
     before, after = _messages(prompt), _messages(completion)
     if before is not None and after is not None:
-        return episode_of(record, value, [*before, *after], report).turns
-    head = (
-        episode_of(record, value, before, report).turns
-        if before is not None
-        else [Turn(role="user", content=as_text(prompt))]
-    )
-    tail = (
-        episode_of(record, value, after, report).turns
-        if after is not None
-        else tagged_turns(as_text(completion) or "")
-    )
-    return [*head, *tail]
+        return episode_of(record, value, [*before, *after], report).turns, None
+    if before is None and after is None:
+        return _template_turns(as_text(prompt) or "", as_text(completion) or "", report)
+    if before is not None:
+        head = episode_of(record, value, before, report).turns
+        return [*head, *tagged_turns(as_text(completion) or "", report)], None
+    turns, tools, _ = prompt_turns(as_text(prompt) or "", report)
+    return [*turns, *episode_of(record, value, after or [], report).turns], tools
+
+
+def _template_turns(
+    prompt: str, completion: str, report: ReadReport
+) -> tuple[list[Turn], list[dict[str, Any]] | None]:
+    """Both as a chat template wrote them; what the prompt put into the agent's mouth is the head of its first turn."""
+    turns, tools, opened = prompt_turns(prompt, report)
+    return [*turns, *tagged_turns(f"{opened}\n{completion}" if opened else completion, report)], tools
 
 
 def _messages(value: Any) -> list[Any] | None:
