@@ -96,7 +96,7 @@ def test_swe_agent(tmp_path):
 def test_verifiers_and_verl(tmp_path):
     (found,) = _read(tmp_path, samples.verifiers())
     assert (found.task, found.reward, found.reward_parts, found.stop_reason) == (
-        "4",
+        "env/4",
         0.5,
         {"format": 1.0},
         "truncated",

@@ -10,6 +10,7 @@ from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import require_object
 from trimtab.traces.messages import turns_of
 from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.task_keys import task_key
 from trimtab.traces.tool_errors import error_text
 from trimtab.traces.values import as_int, as_label, as_number, as_text, as_time, first_of
 
@@ -81,7 +82,7 @@ def is_inspect(value: Json) -> bool:
 
 def read_inspect(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """Inspect's JSON logs (a .eval file: `inspect log convert --to json`). The reward is the first score: C 1, P 0.5, I and N 0, or
-    its number; all scores are parts. A limit is the stop reason."""
+    its number; all scores are parts. A limit is the stop reason. The id of a sample counts within its eval's task."""
     for record in records:
         value = require_object(record, report)
         if value is None:
@@ -89,19 +90,19 @@ def read_inspect(records: Iterable[Record], report: ReadReport) -> Iterator[Epis
         if not is_inspect(value):
             report.malformed(record.file, record.line, "no eval with samples")
             continue
-        model = as_label(value["eval"].get("model"))
         for sample in value["samples"]:
             if isinstance(sample, dict):
-                yield _sample(sample, model, record, report)
+                yield _sample(sample, value["eval"], record, report)
             else:
                 report.malformed(record.file, record.line, "a sample that is no object")
 
 
-def _sample(sample: Json, model: str | None, record: Record, report: ReadReport) -> Episode:
+def _sample(sample: Json, run: Json, record: Record, report: ReadReport) -> Episode:
     messages = sample.get("messages")
     limit, error, output = sample.get("limit"), sample.get("error"), sample.get("output")
     parts = _scores(sample.get("scores"))
-    task, epoch = as_label(sample.get("id")), as_label(sample.get("epoch"))
+    task = task_key(as_label(run.get("task")), as_label(sample.get("id")))
+    epoch, model = as_label(sample.get("epoch")), as_label(run.get("model"))
     stop = as_label(output.get("stop_reason")) if isinstance(output, dict) else None
     if isinstance(limit, dict):
         stop = {

@@ -14,6 +14,7 @@ from trimtab.traces.blocks import reasoning_of, unpacked
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import BadJson, parse_json, require_object
 from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.task_keys import space_of, task_key, tau_space
 from trimtab.traces.tool_errors import error_text
 from trimtab.traces.tool_schemas import tools_of
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
@@ -167,7 +168,9 @@ def episode_of(record: Record, value: Json, messages: list[Any], report: ReadRep
     return Episode(
         id=as_label(first_of(value, "id", "episode_id", "uuid", "example_id", "session_id")) or record.source,
         turns=turns_of([*_system(value, messages), *messages], report),
-        task=as_label(first_of(value, "task_id", "task", "prompt_id", "instance_id")),
+        task=task_key(
+            space_of(value), as_label(first_of(value, "task_id", "task", "prompt_id", "instance_id"))
+        ),
         group=as_label(first_of(value, "group_id", "group")),
         reward=as_number(first_of(value, "reward", "score")),
         success=as_flag(first_of(value, "success", "resolved", "passed", "is_success")),
@@ -204,7 +207,7 @@ def is_tau(value: Json) -> bool:
 
 
 def read_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """tau-bench's results: the id is task and trial. A run that was never scored (no `reward_info`) hit the step limit."""
+    """tau-bench's results: the id is task and trial, the task also its customer. A run that was never scored (no `reward_info`) hit the step limit."""
     for record in records:
         value = require_object(record, report)
         if value is None:
@@ -215,8 +218,9 @@ def read_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
         episode = episode_of(record, {k: v for k, v in value.items() if k != "id"}, value["traj"], report)
         trial = as_label(value.get("trial"))
         episode.id = episode.source if episode.task is None else f"{episode.task}/{trial or '0'}"
-        info = value.get("info")
-        episode.stop_reason = _tau_stop(value["traj"], info if isinstance(info, dict) else {})
+        info: Json = given if isinstance(given := value.get("info"), dict) else {}
+        episode.task = task_key(tau_space(info, value["traj"]), episode.task)
+        episode.stop_reason = _tau_stop(value["traj"], info)
         episode.extra = {"trial": value.get("trial")}
         yield episode
 

@@ -12,6 +12,7 @@ from trimtab.traces.messages import episode_of, is_chat
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.roles import prompt_turns
 from trimtab.traces.tagged import tagged_turns
+from trimtab.traces.task_keys import env_of_path, space_of, task_key
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, first_of
 
 __all__ = [
@@ -87,7 +88,7 @@ def is_verifiers(value: Json) -> bool:
 
 
 def read_verifiers(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """`results.jsonl` of verifiers: an example is a task, each line an attempt."""
+    """`results.jsonl` of verifiers: an example of an environment is a task, each line an attempt."""
     for record in records:
         value = require_object(record, report)
         if value is None:
@@ -102,6 +103,8 @@ def read_verifiers(records: Iterable[Record], report: ReadReport) -> Iterator[Ep
         episode.turns, tools = _dialogue(value, prompt, completion, report, record)
         episode.tools = episode.tools if episode.tools is not None else tools
         episode.id = record.source
+        space = as_label(value.get("task")) or space_of(value) or env_of_path(record.file)
+        episode.task = task_key(space, as_label(value["example_id"]))
         metrics = value.get("metrics")
         named = metrics.items() if isinstance(metrics, dict) else ()
         episode.reward_parts = {str(k): v for k, raw in named if (v := as_number(raw)) is not None}
