@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any
@@ -30,7 +31,7 @@ def is_trl(value: Json) -> bool:
 
 def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """`completions_*.parquet` of TRL: every other number is a reward function's, and the reward is their sum (TRL's default weights).
-    Attempts at one prompt in one step are a group."""
+    TRL writes NaN for a function that returned None, and leaves it out of the sum; the sum is NaN where all are. Attempts at one prompt in one step are a group."""
     for record in records:
         value = require_object(record, report)
         if value is None:
@@ -40,15 +41,22 @@ def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
             report.malformed(record.file, record.line, "no prompt, completion and advantage")
             continue
         parts = {
-            k: v
+            k: float(v)
             for k, v in value.items()
             if k not in _NOT_REWARDS and isinstance(v, (int, float)) and not isinstance(v, bool)
         }
+        given = {k: v for k, v in parts.items() if not math.isnan(v)}
+        if given and len(given) < len(parts):
+            report.note(
+                "reward functions that gave none to their episode (NaN), left out of the sum",
+                len(parts) - len(given),
+            )
+            parts = given
         task = _digest(as_text(prompt))
         turns, tools = _dialogue(value, prompt, value.get("completion"), report, record)
         yield Episode(
             id=record.source, turns=turns, tools=tools, task=task, group=f"{step}/{task}",
-            reward=sum(parts.values()) if parts else None, reward_parts={k: float(v) for k, v in parts.items()}, step=step,
+            reward=sum(parts.values()) if parts else None, reward_parts=parts, step=step,
             source=record.source, extra={"advantage": as_number(value.get("advantage"))},
         )  # fmt: skip
 
