@@ -103,14 +103,7 @@ def _sample(sample: Json, run: Json, record: Record, report: ReadReport) -> Epis
     parts = _scores(sample.get("scores"))
     task = task_key(as_label(run.get("task")), as_label(sample.get("id")))
     epoch, model = as_label(sample.get("epoch")), as_label(run.get("model"))
-    stop = as_label(output.get("stop_reason")) if isinstance(output, dict) else None
-    if isinstance(limit, dict):
-        stop = {
-            "message": "max_turns",
-            "token": "token_limit",
-            "time": "time_limit",
-            "working": "time_limit",
-        }.get(str(limit.get("type")), as_label(limit.get("type")))
+    stop = _limit(limit) if isinstance(limit, dict) else _stop_reason(output)
     if error:
         stop = "error"
     return Episode(
@@ -119,6 +112,23 @@ def _sample(sample: Json, run: Json, record: Record, report: ReadReport) -> Epis
         time=as_time(sample.get("started_at")), duration_s=as_number(sample.get("total_time")),
         extra={"target": sample.get("target"), "error": error},
     )  # fmt: skip
+
+
+def _limit(limit: Json) -> str | None:
+    kind = as_label(limit.get("type"))
+    named = {
+        "message": "max_turns",
+        "working": "time_limit",
+        "operator": "operator",
+    }  # an operator's stop is no limit
+    return named.get(kind, f"{kind}_limit") if kind else None
+
+
+def _stop_reason(output: Any) -> str | None:
+    """Of the last answer of the model; `output.stop_reason` is a property, and is not in the file."""
+    choices = output.get("choices") if isinstance(output, dict) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return as_label(first.get("stop_reason")) if isinstance(first, dict) else None
 
 
 def _scores(scores: Any) -> dict[str, float]:

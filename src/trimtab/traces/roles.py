@@ -54,7 +54,7 @@ def prompt_turns(text: str, report: ReadReport) -> tuple[list[Turn], list[dict[s
         report.note(_SPLIT)
     opened = parts.pop()[1] if parts[-1][0] == "assistant" else ""
     tools = None
-    turns = []
+    turns: list[Turn] = []
     for role, said in parts:
         if role == "system" and (found := _TOOLS.search(said)):
             tools = _tools(found[1])
