@@ -14,7 +14,7 @@ from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.roles import prompt_turns
 from trimtab.traces.tagged import tagged_turns
 from trimtab.traces.task_keys import env_of_path, space_of, task_key
-from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, first_of
+from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
 __all__ = [
     "is_prime", "is_trl", "is_verifiers", "is_verl", "read_prime", "read_trl", "read_verifiers", "read_verl",
@@ -116,10 +116,26 @@ def read_verifiers(records: Iterable[Record], report: ReadReport) -> Iterator[Ep
         metrics = value.get("metrics")
         named = metrics.items() if isinstance(metrics, dict) else ()
         episode.reward_parts = {str(k): v for k, raw in named if (v := as_number(raw)) is not None}
+        _usage(episode, value)
         if value.get("is_truncated") is True:
             episode.stop_reason = "truncated"
+        if value.get("error"):  # the environment failed, and wrote a reward of 0
+            episode.stop_reason = "error"
+            report.note("episodes that ended in an error of their environment")
         episode.extra = {"environment": value.get("task"), "error": value.get("error")}
         yield episode
+
+
+def _usage(episode: Episode, value: Json) -> None:
+    """verifiers' milliseconds and tokens."""
+    raw = value.get("timing")
+    timing: Json = raw if isinstance(raw, dict) else {}
+    total = as_number(timing.get("total_ms"))
+    episode.duration_s = episode.duration_s if total is None else total / 1000
+    episode.time = as_time(timing.get("start_time")) if episode.time is None else episode.time
+    usage = value.get("token_usage")
+    used = as_int(usage.get("output_tokens")) if isinstance(usage, dict) else None
+    episode.tokens = episode.tokens if used is None else used
 
 
 def is_prime(value: Json) -> bool:
