@@ -101,6 +101,26 @@ def swe() -> dict[str, Any]:
     return {"trajectory": steps, "history": history, "info": info, "environment": "e"}
 
 
+def mini() -> dict[str, Any]:
+    messages = [
+        {"role": "system", "content": "You fix."},
+        {"role": "user", "content": "Issue."},
+        {"role": "assistant", "content": "THOUGHT: look\n\n```bash\nls -la\n```", "timestamp": T0 + 1.0},
+        {"role": "user", "content": "<returncode>1</returncode>\n<output>\nls: cannot access\n</output>"},
+        {
+            "role": "assistant",
+            "content": "THOUGHT: done\n\n```bash\necho COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\n```",
+        },
+    ]
+    info = {"exit_status": "LimitsExceeded", "submission": "diff", "model_stats": {"instance_cost": 0.1}}
+    return {
+        "info": info,
+        "messages": messages,
+        "trajectory_format": "mini-swe-agent-1",
+        "instance_id": "d__d-1",
+    }
+
+
 def verifiers() -> dict[str, Any]:
     completion = chat()[1:]
     completion[0]["tool_calls"] = [json.dumps(completion[0]["tool_calls"][0])]
@@ -157,6 +177,6 @@ def own() -> dict[str, Any]:
 
 RECORDS: dict[str, list[Any]] = {
     "trimtab": [own()], "steps": steps("s"), "tau": [tau(1, 2, 1.0, chat())], "otlp": [otlp(), openinference()], "inspect": [inspect()],
-    "swe-agent": [swe()], "verifiers": [verifiers()], "prime-rl": [prime()], "verl": [verl()], "trl": [trl()],
+    "swe-agent": [swe()], "mini-swe-agent": [mini()], "verifiers": [verifiers()], "prime-rl": [prime()], "verl": [verl()], "trl": [trl()],
     "messages": [{"id": "m", "messages": chat(), "reward": 1.0}],
 }  # fmt: skip
