@@ -224,3 +224,23 @@ def test_a_summarised_history_is_not_taken_for_new_words(tmp_path):
         ("assistant", "Rainy."),
     ]
     assert report.notes == {"messages a model was asked that differ from what was said before, left out": 1}
+
+
+def test_what_two_instrumentations_saw_is_read_once(tmp_path):
+    asked = [USER, parts("assistant", CALL), parts("tool", ANSWER)]
+    spans = [
+        chat("a", 1, [USER], [parts("assistant", CALL)], id="outer", **{"gen_ai.usage.output_tokens": 9}),
+        chat("a", 1.1, [USER], [parts("assistant", CALL)], id="inner", parent="outer", **{"gen_ai.usage.output_tokens": 9}),
+        tool("a", 4, 1.5, id="run", **{"gen_ai.tool.call.id": "c1"}),
+        tool("a", 4.1, 1, id="mcp", parent="run", **{"gen_ai.tool.call.result": "rainy"}),
+        chat("a", 6, asked, [parts("assistant", "Rainy.")], id="last"),
+    ]  # fmt: skip
+    (found,), report = read(tmp_path, *spans)
+    assert [(t.role, t.content) for t in found.turns] == [
+        ("user", "Weather?"),
+        ("assistant", None),
+        ("assistant", "Rainy."),
+    ]
+    assert [(c.latency_s, c.result) for c in found.calls] == [(1.5, "rainy")]
+    assert found.tokens == 9
+    assert report.notes == {"spans of a model or tool that another span repeats, left out": 2}

@@ -44,14 +44,14 @@ class _Conversation:
         self.answers: dict[str, dict[str, Any]] = {}
         self.fresh = True  # the next call without a message is of a new turn
         tokens = []
-        for span in spans:
-            if span.score is not None:
-                self.episode.reward = span.score
+        for span in _once(spans, report):
             if span.kind == "tool":
                 self._tool(span)
             elif span.kind == "model":
                 self._model(span)
                 tokens.append(as_int(first_of(span.attributes, *_USED)))
+        scores = [span.score for span in spans if span.score is not None]
+        self.episode.reward = scores[-1] if scores else None
         known = [used for used in tokens if used is not None]
         self.episode.tokens = sum(known) if known else None
         start, end = spans[0].start, max(span.end for span in spans)
@@ -103,10 +103,7 @@ class _Conversation:
 
     def _tool(self, span: Span) -> None:
         attributes = span.attributes
-        name = (
-            as_label(first_of(attributes, "gen_ai.tool.name", "tool.name", "traceloop.entity.name"))
-            or span.name
-        )
+        name = _tool_name(span)
         called = as_label(attributes.get("gen_ai.tool.call.id")) or ""
         places = range(len(self.open))
         by_id = [i for i in places if called and self.open[i][0] == called]
@@ -145,6 +142,30 @@ class _Conversation:
             last["tool_calls"] = [*(known if isinstance(known, list) else ()), call]
             self.open.append((called, name))
         self.fresh = False
+
+
+def _once(spans: list[Span], report: ReadReport) -> list[Span]:
+    """Without what two instrumentations saw twice: a model's span around others that keep answers, a tool's inside one of its name."""
+    around = {(s.trace, s.parent) for s in spans if s.kind == "model" and answered(s.attributes)}
+    tools = {(s.trace, s.id): _tool_name(s) for s in spans if s.kind == "tool" and s.id}
+    once = [
+        span
+        for span in spans
+        if not (span.kind == "model" and span.id and (span.trace, span.id) in around)
+        and not (
+            span.kind == "tool"
+            and span.parent != span.id
+            and tools.get((span.trace, span.parent)) == _tool_name(span)
+        )
+    ]
+    if len(once) < len(spans):
+        report.note("spans of a model or tool that another span repeats, left out", len(spans) - len(once))
+    return once
+
+
+def _tool_name(span: Span) -> str:
+    named = first_of(span.attributes, "gen_ai.tool.name", "tool.name", "traceloop.entity.name")
+    return as_label(named) or span.name
 
 
 def _merged(said: list[Json]) -> dict[str, Any]:
