@@ -70,11 +70,18 @@ def test_turns_of_a_user_after_the_prompt(tmp_path):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["What is 2+2?", "", "The words are\nuser\nand\nassistant\nhere."])
+@pytest.mark.parametrize(
+    "text", ["What is 2+2?", "", "The words are\nuser\nand\nassistant\nhere.", "Be a good assistant"]
+)
 def test_plain_prompts_stay_whole(text):
     turns, tools, opened = prompt_turns(text, ReadReport())
     assert [(t.role, t.content) for t in turns] == [("user", text)]
     assert (tools, opened) == (None, "")
+
+
+def test_gemmas_words():
+    turns, _, _ = prompt_turns("user\nWhich model\nis it?\nmodel\n", ReadReport())
+    assert [(t.role, t.content) for t in turns] == [("user", "Which model\nis it?")]
 
 
 def test_a_template_that_cannot_be_split_is_no_training_text(tmp_path):

@@ -214,6 +214,32 @@ def test_openinference_messages_are_read_from_their_flat_attributes(tmp_path):
     assert (found.id, found.stop_reason, found.tokens, found.duration_s) == ("s", "stop", 26, 20.0)
 
 
+def test_openinference_without_flat_messages_reads_the_request_and_the_answer(tmp_path):
+    oi = {"openinference.span.kind": "LLM", "session.id": "s"}
+    reasoning = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hmm"}]}
+    call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"a": 1}'}
+    given = [{"role": "user", "content": "go"}]
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]}
+    again = [*given, reasoning, call, {"type": "function_call_output", "call_id": "c1", "output": "4"}]
+    anthropic = {"role": "assistant", "content": [{"type": "text", "text": "bye"}], "stop_reason": "max_tokens"}  # fmt: skip
+    requests = [
+        ({"input": given, "instructions": "Be nice."}, {"output": [reasoning, call]}),
+        ({"input": again, "instructions": "Be nice."}, {"output": [message]}),
+        ({"messages": [{"role": "user", "content": "thanks"}], "system": "Be nice."}, anthropic),
+    ]
+    spans = [
+        span("a", i, 1, **oi, **{"input.value": json.dumps(asked), "output.value": json.dumps(said)})
+        for i, (asked, said) in enumerate(requests)
+    ]
+    (found,), _ = read(tmp_path, *spans)
+    assert [(t.role, t.content, t.reasoning) for t in found.turns] == [
+        ("system", "Be nice.", None), ("user", "go", None), ("assistant", None, "hmm"), ("assistant", "done", None),
+        ("user", "thanks", None), ("assistant", "bye", None),
+    ]  # fmt: skip
+    assert [(c.name, c.arguments, c.result) for c in found.calls] == [("f", {"a": 1}, "4")]
+    assert found.stop_reason == "max_tokens"
+
+
 def test_a_summarised_history_is_not_taken_for_new_words(tmp_path):
     first = chat("a", 1, [USER], [parts("assistant", CALL)])
     edited = [parts("user", "WEATHER?"), parts("assistant", CALL), parts("tool", ANSWER)]

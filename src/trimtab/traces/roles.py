@@ -20,8 +20,9 @@ _MARK = re.compile(r"<\|im_start\|>(\w+)[ \t]*\n?|<\|start_header_id\|>(\w+)<\|e
 _END = re.compile(
     r"<\|(?:im_start|im_end|eot_id|eom_id|begin_of_text|end_of_text|endoftext|start_header_id|end_header_id)\|>"
 )
-_LINE = re.compile(r"^(system|user|assistant|tool)(?:\n|\Z)", re.M)
-_GLUED = re.compile(r"(?:assistant|model|ASSISTANT:|Assistant:)\s{0,4}\Z")
+_LINE = re.compile(r"^(system|user|assistant|model|tool)(?:\n|\Z)", re.M)
+_GLUED = re.compile(r"assistant[ \t]*\n\s{0,2}\Z|(?:ASSISTANT|Assistant):\s{0,4}\Z|\[/INST\]\s{0,4}\Z")
+_SAME = {"model": "assistant"}  # Gemma's word
 _NEXT = {"": ("system", "user"), "system": ("user",), "user": ("assistant",), "assistant": ("user", "tool"), "tool": ("assistant", "tool")}  # fmt: skip
 _TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.S)
 _TOOL_SECTION = re.compile(
@@ -95,16 +96,17 @@ def _marked(text: str) -> list[tuple[str, str]] | None:
 def _by_lines(text: str, speaker: str) -> list[tuple[str, str]] | None:
     """Parts at lines that are a role word; None where the text does not begin with one, and nobody speaks yet."""
     found: list[tuple[str, int, int]] = [] if not speaker else [(speaker, 0, 0)]
-    last = max((m.start() for m in _LINE.finditer(text) if m[1] == "assistant"), default=-1)
-    for match in _LINE.finditer(text):
-        if match[1] not in _NEXT[speaker] or (not speaker and match.start()):
+    marks = [(m, _SAME.get(m[1], m[1])) for m in _LINE.finditer(text)]
+    last = max((m.start() for m, role in marks if role == "assistant"), default=-1)
+    for match, role in marks:
+        if role not in _NEXT[speaker] or (not speaker and match.start()):
             if not speaker:
                 return None
             continue
         answered = match.start() < last or text.startswith("<tool_response>", match.end())
-        if match[1] in ("user", "tool") and speaker == "assistant" and not answered:
+        if role in ("user", "tool") and speaker == "assistant" and not answered:
             continue  # the agent's own line: nobody answers what would follow
-        speaker = match[1]
+        speaker = role
         found.append((speaker, match.start(), match.end()))
     if not found:
         return None

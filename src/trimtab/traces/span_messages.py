@@ -57,6 +57,8 @@ def answered(attributes: Json) -> list[Json]:
         made = [(c, c.get("message")) for c in choices[:1] if isinstance(c, dict)]
         found = [{"finish_reason": c.get("finish_reason"), **m} for c, m in made if isinstance(m, dict)]
         return _messages(found, "assistant")
+    if isinstance(answer, dict) and isinstance(answer.get("output"), list):
+        return _messages(answer["output"], "assistant")
     if isinstance(answer, dict) and ("content" in answer or "tool_calls" in answer):
         return _messages([{"role": "assistant", **answer}], "assistant")
     return _messages(attributes.get("output.value"), "assistant")
@@ -89,7 +91,11 @@ def _named(attributes: Json, structured: str, flat: str, older: str, role: str) 
 def _messages(raw: Any, role: str) -> list[Json]:
     """Messages of a list, or one of text; each has a role."""
     if isinstance(raw, list):
-        return [{**m, "role": as_label(m.get("role")) or role} for m in raw if isinstance(m, dict)]
+        found = [m for m in raw if isinstance(m, dict)]  # items of the Responses API have a type instead
+        return [
+            {**m, "role": as_label(m.get("role")) or role} if "role" in m or "type" not in m else m
+            for m in found
+        ]
     return [] if raw is None else [{"role": role, "content": as_text(raw)}]
 
 

@@ -61,7 +61,7 @@ class _Conversation:
 
     def _model(self, span: Span) -> None:
         attributes, episode = span.attributes, self.episode
-        given = [one for message in asked(attributes) for one in unpacked(message, self.report)]
+        given = _joined([one for message in asked(attributes) for one in unpacked(message, self.report)])
         for message in given:  # a tool's span without its result may have it here
             answer = self.answers.get(as_label(message.get("tool_call_id")) or "")
             if answer is not None and answer["content"] is None:
@@ -168,6 +168,19 @@ def _tool_name(span: Span) -> str:
     return as_label(named) or span.name
 
 
+def _joined(messages: list[Json]) -> list[Json]:
+    """With the items of one answer together: the Responses API writes reasoning, text and calls each on its own."""
+    found: list[Json] = []
+    for message in messages:
+        pair = [*found[-1:], message]
+        same = len(pair) == 2 and all(one.get("role") == "assistant" for one in pair)
+        if same and not all(one.get("content") for one in pair):
+            found[-1] = _merged(pair)
+        else:
+            found.append(message)
+    return found
+
+
 def _merged(said: list[Json]) -> dict[str, Any]:
     """One message of an answer in pieces."""
     if len(said) == 1:
@@ -185,7 +198,7 @@ def _finish_reason(attributes: Json, said: list[Json]) -> str | None:
     if isinstance(reasons, list) and reasons:
         return as_label(reasons[-1])
     reason = as_label(first_of(attributes, "llm.finish_reason", "gen_ai.completion.0.finish_reason"))
-    return reason or (as_label(said[-1].get("finish_reason")) if said else None)
+    return reason or (as_label(first_of(said[-1], "finish_reason", "stop_reason")) if said else None)
 
 
 def _id_and_name(call: Any) -> tuple[str, str]:
