@@ -15,7 +15,7 @@ from trimtab.traces.otlp import nested
 from trimtab.traces.tool_schemas import tools_of
 from trimtab.traces.values import as_label, as_text, first_of
 
-__all__ = ["answered", "asked", "parsed", "tools_given"]
+__all__ = ["answered", "asked", "finish_reason", "joined_items", "merged", "parsed", "tools_given"]
 
 Json = Mapping[str, Any]
 
@@ -74,6 +74,40 @@ def tools_given(attributes: Json) -> list[dict[str, Any]]:
         request = parsed(attributes.get("input.value"))
         raw = request.get("tools") if isinstance(request, dict) else None
     return tools_of([parsed(tool) for tool in raw] if isinstance(raw, list) else None) or []
+
+
+def joined_items(messages: list[Json]) -> list[Json]:
+    """With the items of one answer together: the Responses API writes reasoning, text and calls each on its own."""
+    found: list[Json] = []
+    for message in messages:
+        pair = [*found[-1:], message]
+        same = len(pair) == 2 and all(one.get("role") == "assistant" for one in pair)
+        if same and not all(one.get("content") for one in pair):
+            found[-1] = merged(pair)
+        else:
+            found.append(message)
+    return found
+
+
+def merged(said: list[Json]) -> dict[str, Any]:
+    """One message of an answer in pieces."""
+    if len(said) == 1:
+        return dict(said[0])
+    calls = [c for m in said if isinstance(m.get("tool_calls"), list) for c in m["tool_calls"]]
+    texts = {
+        name: "\n".join(text for m in said if (text := as_text(m.get(name))))
+        for name in ("content", "reasoning_content")
+    }
+    return {**said[0], **{name: text or None for name, text in texts.items()}, "tool_calls": calls}
+
+
+def finish_reason(attributes: Json, said: list[Json]) -> str | None:
+    """Why the model stopped: of the span, else of its answer."""
+    reasons = attributes.get("gen_ai.response.finish_reasons")
+    if isinstance(reasons, list) and reasons:
+        return as_label(reasons[-1])
+    reason = as_label(first_of(attributes, "llm.finish_reason", "gen_ai.completion.0.finish_reason"))
+    return reason or (as_label(first_of(said[-1], "finish_reason", "stop_reason")) if said else None)
 
 
 def _named(attributes: Json, structured: str, flat: str, older: str, role: str) -> list[Json]:

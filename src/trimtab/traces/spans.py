@@ -17,7 +17,16 @@ from trimtab.traces.history import key_of, num_known
 from trimtab.traces.messages import turns_of
 from trimtab.traces.otlp import Span, conversations, is_otlp
 from trimtab.traces.reading import ReadReport, Record
-from trimtab.traces.span_messages import answered, asked, parsed, tools_given
+from trimtab.traces.span_messages import (
+    answered,
+    asked,
+    finish_reason,
+    joined_items,
+    merged,
+    parsed,
+    tools_given,
+)
+from trimtab.traces.span_repeats import once, tool_name
 from trimtab.traces.values import as_int, as_label, as_text, first_of
 
 __all__ = ["is_otlp", "read_otlp"]
@@ -44,7 +53,7 @@ class _Conversation:
         self.answers: dict[str, dict[str, Any]] = {}
         self.fresh = True  # the next call without a message is of a new turn
         tokens = []
-        for span in _once(spans, report):
+        for span in once(spans, report):
             if span.kind == "tool":
                 self._tool(span)
             elif span.kind == "model":
@@ -61,7 +70,7 @@ class _Conversation:
 
     def _model(self, span: Span) -> None:
         attributes, episode = span.attributes, self.episode
-        given = _joined([one for message in asked(attributes) for one in unpacked(message, self.report)])
+        given = joined_items([one for message in asked(attributes) for one in unpacked(message, self.report)])
         for message in given:  # a tool's span without its result may have it here
             answer = self.answers.get(as_label(message.get("tool_call_id")) or "")
             if answer is not None and answer["content"] is None:
@@ -70,7 +79,7 @@ class _Conversation:
             self._add(dict(message))
         said = [one for message in answered(attributes) for one in unpacked(message, self.report)]
         if said:
-            self._add(_merged(said) | {"timestamp": span.start / 1e9 if span.start else None}
+            self._add(merged(said) | {"timestamp": span.start / 1e9 if span.start else None}
                       | {"usage": {"completion_tokens": first_of(attributes, *_USED)}})  # fmt: skip
         elif not span.error:
             self.report.note("spans of a model that keep no answer, no turns made of them")
@@ -79,7 +88,7 @@ class _Conversation:
             first_of(attributes, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
         )
         episode.model = named or episode.model
-        reason = _finish_reason(attributes, said)
+        reason = finish_reason(attributes, said)
         episode.stop_reason = "error" if span.error and not said else reason or episode.stop_reason
         names = {_name(tool) for tool in episode.tools or []}
         if fresh := [tool for tool in tools_given(attributes) if _name(tool) not in names]:
@@ -103,7 +112,7 @@ class _Conversation:
 
     def _tool(self, span: Span) -> None:
         attributes = span.attributes
-        name = _tool_name(span)
+        name = tool_name(span)
         called = as_label(attributes.get("gen_ai.tool.call.id")) or ""
         places = range(len(self.open))
         by_id = [i for i in places if called and self.open[i][0] == called]
@@ -142,63 +151,6 @@ class _Conversation:
             last["tool_calls"] = [*(known if isinstance(known, list) else ()), call]
             self.open.append((called, name))
         self.fresh = False
-
-
-def _once(spans: list[Span], report: ReadReport) -> list[Span]:
-    """Without what two instrumentations saw twice: a model's span around others that keep answers, a tool's inside one of its name."""
-    around = {(s.trace, s.parent) for s in spans if s.kind == "model" and answered(s.attributes)}
-    tools = {(s.trace, s.id): _tool_name(s) for s in spans if s.kind == "tool" and s.id}
-    once = [
-        span
-        for span in spans
-        if not (span.kind == "model" and span.id and (span.trace, span.id) in around)
-        and not (
-            span.kind == "tool"
-            and span.parent != span.id
-            and tools.get((span.trace, span.parent)) == _tool_name(span)
-        )
-    ]
-    if len(once) < len(spans):
-        report.note("spans of a model or tool that another span repeats, left out", len(spans) - len(once))
-    return once
-
-
-def _tool_name(span: Span) -> str:
-    named = first_of(span.attributes, "gen_ai.tool.name", "tool.name", "traceloop.entity.name")
-    return as_label(named) or span.name
-
-
-def _joined(messages: list[Json]) -> list[Json]:
-    """With the items of one answer together: the Responses API writes reasoning, text and calls each on its own."""
-    found: list[Json] = []
-    for message in messages:
-        pair = [*found[-1:], message]
-        same = len(pair) == 2 and all(one.get("role") == "assistant" for one in pair)
-        if same and not all(one.get("content") for one in pair):
-            found[-1] = _merged(pair)
-        else:
-            found.append(message)
-    return found
-
-
-def _merged(said: list[Json]) -> dict[str, Any]:
-    """One message of an answer in pieces."""
-    if len(said) == 1:
-        return dict(said[0])
-    calls = [c for m in said if isinstance(m.get("tool_calls"), list) for c in m["tool_calls"]]
-    texts = {
-        name: "\n".join(text for m in said if (text := as_text(m.get(name))))
-        for name in ("content", "reasoning_content")
-    }
-    return {**said[0], **{name: text or None for name, text in texts.items()}, "tool_calls": calls}
-
-
-def _finish_reason(attributes: Json, said: list[Json]) -> str | None:
-    reasons = attributes.get("gen_ai.response.finish_reasons")
-    if isinstance(reasons, list) and reasons:
-        return as_label(reasons[-1])
-    reason = as_label(first_of(attributes, "llm.finish_reason", "gen_ai.completion.0.finish_reason"))
-    return reason or (as_label(first_of(said[-1], "finish_reason", "stop_reason")) if said else None)
 
 
 def _id_and_name(call: Any) -> tuple[str, str]:
