@@ -111,9 +111,17 @@ def test_inputs_that_hold_only_what_is_new(tmp_path):
     third = chat(
         "d", 9, [parts("user", "And Rome?")], [parts("assistant", "Dry.")], **{"gen_ai.conversation.id": "c"}
     )
-    (found,), _ = read(tmp_path, first, second, third)
+    fourth = chat(
+        "e",
+        13,
+        [parts("user", "And Rome?")],
+        [parts("assistant", "Still dry.")],
+        **{"gen_ai.conversation.id": "c"},
+    )
+    (found,), _ = read(tmp_path, first, second, third, fourth)
     assert [(t.role, t.content) for t in found.turns] == [
         ("user", "Weather?"), ("assistant", None), ("assistant", "Rainy."), ("user", "And Rome?"), ("assistant", "Dry."),
+        ("user", "And Rome?"), ("assistant", "Still dry."),
     ]  # fmt: skip
     assert [(c.name, c.arguments, c.result) for c in found.calls] == [
         ("get_weather", {"at": "Paris"}, "rainy")
@@ -250,6 +258,25 @@ def test_a_summarised_history_is_not_taken_for_new_words(tmp_path):
         ("assistant", "Rainy."),
     ]
     assert report.notes == {"messages a model was asked that differ from what was said before, left out": 1}
+
+
+def test_parallel_calls_are_answered_in_any_order(tmp_path):
+    calls = [{**CALL, "id": name, "arguments": {"at": name}} for name in ("c1", "c2")]
+    answers = [{**ANSWER, "id": name, "response": f"of {name}"} for name in ("c1", "c2")]
+    asked = [USER, parts("assistant", *calls), *(parts("tool", answer) for answer in answers)]
+    spans = [
+        chat("a", 1, [USER], [parts("assistant", *calls)]),
+        tool("a", 4, 2, **{"gen_ai.tool.call.id": "c2"}),
+        tool("a", 4.5, 1, **{"gen_ai.tool.call.id": "c1"}),
+        chat("a", 7, asked, [parts("assistant", "Done.")]),
+    ]
+    (found,), report = read(tmp_path, *spans)
+    assert [(c.arguments, c.result, c.latency_s) for c in found.calls] == [
+        ({"at": "c1"}, "of c1", 1.0),
+        ({"at": "c2"}, "of c2", 2.0),
+    ]
+    assert [t.role for t in found.turns] == ["user", "assistant", "assistant"]
+    assert not report.notes
 
 
 def test_what_two_instrumentations_saw_is_read_once(tmp_path):

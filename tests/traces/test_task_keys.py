@@ -34,6 +34,7 @@ def _tau(path, domain, customers=True):
 def test_tau_bench_numbers_its_tasks_in_each_domain(tmp_path, customers):
     paths = [_tau(tmp_path / f"{name}.json", name, customers) for name in ("airline", "retail")]
     assert len(set(_tasks(paths))) == 8
+    assert not customers or _tasks(paths)[0] == "airline_0/0"
     again = _tau(tmp_path / "other-model.json", "airline", customers)
     assert set(_tasks([again])) == set(_tasks(paths[:1]))  # so that compare pairs them
 
