@@ -19,10 +19,14 @@ def _attribute(key: str, value: Any) -> dict[str, Any]:
     return {"key": key, "value": {kind: str(value) if isinstance(value, int) else value}}
 
 
+T0 = 1_763_740_000
+"""What collectors write is nanoseconds since 1970, as text: beyond what a float holds."""
+
+
 def _span(start: int, end: int, attributes: dict[str, Any], **more: Any) -> dict[str, Any]:
-    times = {"startTimeUnixNano": str(start * 10**9), "endTimeUnixNano": str(end * 10**9)}
+    times = {"startTimeUnixNano": str((T0 + start) * 10**9), "endTimeUnixNano": str((T0 + end) * 10**9)}
     return {
-        "traceId": "t1",
+        "traceId": "t2" if "session.id" in attributes else "t1",
         "spanId": str(start),
         **times,
         "attributes": [_attribute(k, v) for k, v in attributes.items()],
@@ -97,6 +101,26 @@ def swe() -> dict[str, Any]:
     return {"trajectory": steps, "history": history, "info": info, "environment": "e"}
 
 
+def mini() -> dict[str, Any]:
+    messages = [
+        {"role": "system", "content": "You fix."},
+        {"role": "user", "content": "Issue."},
+        {"role": "assistant", "content": "THOUGHT: look\n\n```bash\nls -la\n```", "timestamp": T0 + 1.0},
+        {"role": "user", "content": "<returncode>1</returncode>\n<output>\nls: cannot access\n</output>"},
+        {
+            "role": "assistant",
+            "content": "THOUGHT: done\n\n```bash\necho COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\n```",
+        },
+    ]
+    info = {"exit_status": "LimitsExceeded", "submission": "diff", "model_stats": {"instance_cost": 0.1}}
+    return {
+        "info": info,
+        "messages": messages,
+        "trajectory_format": "mini-swe-agent-1",
+        "instance_id": "d__d-1",
+    }
+
+
 def verifiers() -> dict[str, Any]:
     completion = chat()[1:]
     completion[0]["tool_calls"] = [json.dumps(completion[0]["tool_calls"][0])]
@@ -153,6 +177,6 @@ def own() -> dict[str, Any]:
 
 RECORDS: dict[str, list[Any]] = {
     "trimtab": [own()], "steps": steps("s"), "tau": [tau(1, 2, 1.0, chat())], "otlp": [otlp(), openinference()], "inspect": [inspect()],
-    "swe-agent": [swe()], "verifiers": [verifiers()], "prime-rl": [prime()], "verl": [verl()], "trl": [trl()],
+    "swe-agent": [swe()], "mini-swe-agent": [mini()], "verifiers": [verifiers()], "prime-rl": [prime()], "verl": [verl()], "trl": [trl()],
     "messages": [{"id": "m", "messages": chat(), "reward": 1.0}],
 }  # fmt: skip

@@ -13,6 +13,7 @@ from tests.traces.make import write_lines
 from trimtab.errors import TraceError
 from trimtab.traces.own import dump_episode
 from trimtab.traces.read import read_episodes
+from trimtab.traces.tabulate import tabulate
 from trimtab.traces.tagged import tagged_turns
 
 
@@ -96,7 +97,7 @@ def test_swe_agent(tmp_path):
 def test_verifiers_and_verl(tmp_path):
     (found,) = _read(tmp_path, samples.verifiers())
     assert (found.task, found.reward, found.reward_parts, found.stop_reason) == (
-        "4",
+        "env/4",
         0.5,
         {"format": 1.0},
         "truncated",
@@ -104,7 +105,7 @@ def test_verifiers_and_verl(tmp_path):
     assert (found.calls[0].name, found.calls[0].result, found.tools) == (
         "search",
         "found",
-        [{"name": "search"}],
+        [{"type": "function", "function": {"name": "search"}}],
     )
     first, second = _read(tmp_path, samples.verl(), samples.verl() | {"score": 1})
     assert (first.reward, first.success, first.step, first.reward_parts) == (0.25, True, 7, {"format": 1.0})
@@ -147,3 +148,28 @@ def test_tagged_text_with_broken_and_parallel_calls():
     ]
     assert [turn.role for turn in turns] == ["assistant", "tool", "assistant"]
     assert tagged_turns("")[0].content == ""
+
+
+@pytest.mark.parametrize(
+    ("math", "code", "reward", "parts", "alarms"),
+    [
+        (1.0, float("nan"), 1.0, {"math": 1.0}, 0),
+        (float("nan"), 0.0, 0.0, {"code": 0.0}, 0),
+        (0.25, 0.5, 0.75, {"math": 0.25, "code": 0.5}, 0),
+        (float("inf"), float("nan"), float("inf"), {"math": float("inf")}, 1),
+    ],
+)
+def test_trl_leaves_functions_that_gave_no_reward_out_of_the_sum(tmp_path, math, code, reward, parts, alarms):
+    row = {"step": "1", "prompt": "q", "completion": "a", "math": math, "code": code, "advantage": 0.1}
+    (found,) = _read(tmp_path, row)
+    assert (found.reward, found.reward_parts) == (reward, parts)
+    assert tabulate([found]).nan_rewards == alarms
+
+
+def test_trls_reward_is_nan_where_no_function_gave_one(tmp_path):
+    nan = float("nan")
+    (found,) = _read(
+        tmp_path, {"step": "1", "prompt": "q", "completion": "a", "x": nan, "y": nan, "advantage": 0.1}
+    )
+    assert found.reward != found.reward
+    assert tabulate([found]).nan_rewards == 1

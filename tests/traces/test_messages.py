@@ -141,9 +141,9 @@ def test_tau_rows(tmp_path):
     path.write_text(json.dumps(rows))
     found, report = read_episodes([path])
     assert [(e.id, e.task, e.reward, e.stop_reason) for e in found] == [
-        ("0/0", "0", 1.0, "user_stop"),
-        ("0/1", "0", 0.0, "transfer_to_human_agents"),
-        ("1/0", "1", 0.0, "max_steps"),
+        ("0/0", "u/0", 1.0, "user_stop"),
+        ("0/1", "u/0", 0.0, "transfer_to_human_agents"),
+        ("1/0", "u/1", 0.0, "max_steps"),
     ]
     assert report.formats == {str(path): "tau"}
 

@@ -11,13 +11,13 @@ import numpy.typing as npt
 from trimtab.traces.codes import Codes
 from trimtab.traces.columns_part import Calls, Part
 from trimtab.traces.facts import EXCERPT, says_unknown_tool
+from trimtab.traces.stop_reasons import is_limit
 from trimtab.traces.table import (
     COUNTS,
     MAX_EVIDENCE,
     MAX_TOOLS,
     NO_NAME,
     OTHER,
-    TRUNCATED,
     Evidence,
     ToolRow,
     TraceTable,
@@ -143,9 +143,7 @@ class ColumnTable:
         columns["tokens"] = np.where(np.isfinite(total), total, part.tokens)
         columns["reward"] = np.array([np.nan if end.reward is None else end.reward for end in said])
         columns["success"] = np.array([-1 if end.success is None else end.success for end in said], np.int8)
-        columns["truncated"] = np.array(
-            [-1 if e.stop is None else e.stop.lower().replace("-", "_") in TRUNCATED for e in said], np.int8
-        )
+        columns["truncated"] = np.array([-1 if e.stop is None else is_limit(e.stop) for e in said], np.int8)
         columns["task"] = np.array([self.codes["task"].of(end.task) for end in said], np.int64)
         columns["stop"] = np.array([self.codes["stop"].of(end.stop) for end in said], np.int64)
         columns["first_error"] = self._first_errors(calls, failing, n)

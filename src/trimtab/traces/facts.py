@@ -13,7 +13,8 @@ from trimtab.traces.episode import Call, Episode
 from trimtab.traces.first_wrong import NOTHING, Wrong, first_wrong, is_void
 from trimtab.traces.loops import longest_loop, num_repeats
 from trimtab.traces.schema_check import misfit, schemas_by_name
-from trimtab.traces.table import COUNTS, NO_NAME, TRUNCATED, Evidence
+from trimtab.traces.stop_reasons import is_limit
+from trimtab.traces.table import COUNTS, NO_NAME, Evidence
 from trimtab.traces.text_marks import MARKS, refuses, switched_turns
 from trimtab.traces.tool_errors import error_kind_of, fault_of
 
@@ -90,7 +91,7 @@ def facts_of(episode: Episode) -> EpisodeFacts:
     if tokens is None and (known := [turn.tokens for turn in episode.turns if turn.tokens is not None]):
         tokens = sum(known)
     stop = episode.stop_reason
-    cut = -1 if stop is None else int(stop.lower().replace("-", "_") in TRUNCATED)
+    cut = -1 if stop is None else int(is_limit(stop))
     marks = {name: counts.pop(name) for name in MARKS}
     return EpisodeFacts(
         episode,

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from trimtab.traces.agents import is_inspect, is_swe, read_inspect, read_swe
 from trimtab.traces.episode import Episode
+from trimtab.traces.inspect_log import is_inspect, read_inspect
 from trimtab.traces.mapped import read_mapped
 from trimtab.traces.messages import is_messages, is_tau, read_messages, read_tau
 from trimtab.traces.own import is_own, read_own
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.spans import is_otlp, read_otlp
 from trimtab.traces.steps import is_step, read_steps
+from trimtab.traces.swe import is_mini, is_swe, read_mini, read_swe
 from trimtab.traces.trainers import (
     is_prime,
     is_trl,
@@ -56,6 +57,7 @@ FORMATS: dict[str, Format] = {
     "otlp": Format("OpenTelemetry spans, OTLP JSON: GenAI conventions and OpenInference", is_otlp, read_otlp),
     "inspect": Format("Inspect logs as JSON", is_inspect, read_inspect),
     "swe-agent": Format("SWE-agent trajectories (.traj)", is_swe, read_swe),
+    "mini-swe-agent": Format("mini-swe-agent trajectories (.traj.json)", is_mini, read_mini),
     "verifiers": Format("verifiers results.jsonl", is_verifiers, read_verifiers),
     "prime-rl": Format("prime-rl token exports", is_prime, read_prime),
     "verl": Format("verl rollout dumps (trainer.rollout_data_dir)", is_verl, read_verl),

@@ -10,10 +10,13 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from trimtab.traces.blocks import reasoning_of, unpacked
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import BadJson, parse_json, require_object
 from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.task_keys import space_of, task_key, tau_space
 from trimtab.traces.tool_errors import error_text
+from trimtab.traces.tool_schemas import tools_of
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
 __all__ = ["episode_of", "is_chat", "is_messages", "is_tau", "read_messages", "read_tau", "turns_of"]
@@ -26,20 +29,21 @@ def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
     call stays as a turn of its own."""
     turns: list[Turn] = []
     pending: list[Call] = []
-    for step, message in enumerate(messages):
-        if not isinstance(message, dict):
+    for step, given in enumerate(messages):
+        if not isinstance(given, dict):
             report.note("messages that are no objects, left out")
             continue
-        role = as_label(first_of(message, "role", "from")) or ""
-        if role in ("tool", "function"):
-            call = _answered(pending, message)
-            if call is not None:
-                _answer(call, message)
-                continue
-            report.note("tool results that answer no call, kept as turns")
-        calls = [_call(raw, step, report) for raw in _raw_calls(message)]
-        pending += calls
-        turns.append(_turn(message, role, step, calls))
+        for message in unpacked(given, report):
+            role = as_label(first_of(message, "role", "from")) or ""
+            if role in ("tool", "function"):
+                call = _answered(pending, message)
+                if call is not None:
+                    _answer(call, message)
+                    continue
+                report.note("tool results that answer no call, kept as turns")
+            calls = [_call(raw, step, report) for raw in _raw_calls(message)]
+            pending += calls
+            turns.append(_turn(message, role, step, calls))
     return turns
 
 
@@ -49,7 +53,7 @@ def _turn(message: Json, role: str, step: int, calls: list[Call]) -> Turn:
     return Turn(
         role=role,
         content=as_text(first_of(message, "content", "value")),
-        reasoning=as_text(first_of(message, "reasoning_content", "reasoning", "thinking")),
+        reasoning=reasoning_of(message),
         calls=calls,
         step=step,
         name=as_label(message.get("name")),
@@ -157,24 +161,23 @@ def _chat(value: Any, role: str) -> list[Any]:
 
 def episode_of(record: Record, value: Json, messages: list[Any], report: ReadReport) -> Episode:
     """The episode of a record's messages and of the usual names for everything else."""
-    tools = value.get("tools")
-    if isinstance(tools, str):
-        try:
-            tools = parse_json(tools)
-        except BadJson:
-            report.note("tools that are no JSON, ignored")
+    tools = tools_of(value.get("tools"))
+    if tools is None and isinstance(value.get("tools"), str):
+        report.note("tools that are no JSON list, ignored")
     version = value.get("policy_version")
     return Episode(
         id=as_label(first_of(value, "id", "episode_id", "uuid", "example_id", "session_id")) or record.source,
-        turns=turns_of(messages, report),
-        task=as_label(first_of(value, "task_id", "task", "prompt_id", "instance_id")),
+        turns=turns_of([*_system(value, messages), *messages], report),
+        task=task_key(
+            space_of(value), as_label(first_of(value, "task_id", "task", "prompt_id", "instance_id"))
+        ),
         group=as_label(first_of(value, "group_id", "group")),
         reward=as_number(first_of(value, "reward", "score")),
         success=as_flag(first_of(value, "success", "resolved", "passed", "is_success")),
         stop_reason=as_label(
             first_of(value, "stop_reason", "finish_reason", "termination_reason", "stop_condition")
         ),
-        tools=[tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else None,
+        tools=tools,
         model=as_label(value.get("model")),
         policy_version=version if isinstance(version, (int, str)) else None,
         step=as_int(first_of(value, "step", "global_step", "train_step")),
@@ -186,13 +189,25 @@ def episode_of(record: Record, value: Json, messages: list[Any], report: ReadRep
     )
 
 
+def _system(value: Json, messages: list[Any]) -> list[Json]:
+    """Anthropic's system prompt, which stands beside the messages."""
+    system, first = value.get("system"), messages[0] if messages else None
+    if (
+        not system
+        or not isinstance(system, (str, list))
+        or (isinstance(first, dict) and first.get("role") == "system")
+    ):
+        return []
+    return [{"role": "system", "content": system}]
+
+
 def is_tau(value: Json) -> bool:
     """tau-bench: a trajectory of messages with a reward."""
     return isinstance(value.get("traj"), list) and "reward" in value
 
 
 def read_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """tau-bench's results: the id is task and trial. A run that was never scored (no `reward_info`) hit the step limit."""
+    """tau-bench's results: the id is task and trial, the task also its customer. A run that was never scored (no `reward_info`) hit the step limit."""
     for record in records:
         value = require_object(record, report)
         if value is None:
@@ -203,8 +218,9 @@ def read_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
         episode = episode_of(record, {k: v for k, v in value.items() if k != "id"}, value["traj"], report)
         trial = as_label(value.get("trial"))
         episode.id = episode.source if episode.task is None else f"{episode.task}/{trial or '0'}"
-        info = value.get("info")
-        episode.stop_reason = _tau_stop(value["traj"], info if isinstance(info, dict) else {})
+        info: Json = given if isinstance(given := value.get("info"), dict) else {}
+        episode.task = task_key(tau_space(info, value["traj"]), episode.task)
+        episode.stop_reason = _tau_stop(value["traj"], info)
         episode.extra = {"trial": value.get("trial")}
         yield episode
 

@@ -1,184 +1,165 @@
 """OpenTelemetry spans (OTLP JSON) to episodes: the GenAI conventions v1.41 and OpenInference.
 
-A conversation (`gen_ai.conversation.id`, `session.id`) is an episode, else a trace is. Tool spans are calls, with the time they took;
-model spans are turns, of which only the output is read: inputs repeat what came before. No convention has a reward: an
+A model's span repeats the conversation so far, so that only the end of what it was asked is new. A tool's span answers the call of its
+id, else of its name, with the time it took; where no model span names the call, it is one. No convention has a reward: an
 evaluation's score, where there is one, is taken.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from trimtab.traces.episode import Call, Episode, Turn
-from trimtab.traces.json_records import BadJson, parse_json, require_object
+from trimtab.traces.blocks import unpacked
+from trimtab.traces.episode import Episode
+from trimtab.traces.history import key_of, num_known
+from trimtab.traces.messages import turns_of
+from trimtab.traces.otlp import Span, conversations, is_otlp
 from trimtab.traces.reading import ReadReport, Record
-from trimtab.traces.tool_errors import error_text
-from trimtab.traces.values import as_int, as_label, as_number, as_text, first_of
+from trimtab.traces.span_messages import (
+    answered,
+    asked,
+    finish_reason,
+    joined_items,
+    merged,
+    parsed,
+    tools_given,
+)
+from trimtab.traces.span_repeats import once, tool_name
+from trimtab.traces.values import as_int, as_label, as_text, first_of
 
 __all__ = ["is_otlp", "read_otlp"]
 
 Json = Mapping[str, Any]
-
-
-def is_otlp(value: Json) -> bool:
-    """OTLP's JSON encoding of traces."""
-    return isinstance(value.get("resourceSpans"), list)
+_USED = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")
 
 
 def read_otlp(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """Episodes in the order of their first span's start; all spans are held until the file ends."""
-    episodes: dict[str, list[tuple[int, dict[str, Any], Json, str]]] = {}
-    for record in records:
-        value = require_object(record, report)
-        if value is None:
-            continue
-        if not is_otlp(value):
-            report.malformed(record.file, record.line, "no resourceSpans")
-            continue
-        for span in _spans(value):
-            attributes = _attributes(span.get("attributes"))
-            name = as_label(first_of(attributes, "gen_ai.conversation.id", "session.id")) or as_label(
-                span.get("traceId")
-            )
-            start = as_int(span.get("startTimeUnixNano"))
-            if name is None:
-                report.malformed(record.file, record.line, "a span without traceId")
-                continue
-            episodes.setdefault(name, []).append((start or 0, attributes, span, record.source))
-    for name, spans in episodes.items():
-        spans.sort(key=lambda item: item[0])
-        yield _episode(name, spans)
+    """An episode a conversation (`gen_ai.conversation.id`, `session.id`), or a trace that names none; see `traces.otlp`."""
+    for name, spans in conversations(records, report):
+        yield _Conversation(name, spans, report).episode
 
 
-def _spans(value: Json) -> Iterator[Json]:
-    for resource in value["resourceSpans"]:
-        scopes = resource.get("scopeSpans") if isinstance(resource, dict) else None
-        for scope in scopes if isinstance(scopes, list) else ():
-            spans = scope.get("spans") if isinstance(scope, dict) else None
-            yield from (span for span in (spans if isinstance(spans, list) else ()) if isinstance(span, dict))
+class _Conversation:
+    """`messages` so far; `open`: calls among them that have no answer, as id and name; `answers`: by the call's id."""
 
+    def __init__(self, name: str, spans: list[Span], report: ReadReport) -> None:
+        self.episode = Episode(id=name, source=spans[0].source)
+        self.report = report
+        self.messages: list[dict[str, Any]] = []
+        self.keys: list[tuple[Any, ...]] = []
+        self.open: list[tuple[str, str]] = []
+        self.answers: dict[str, dict[str, Any]] = {}
+        self.fresh = True  # the next call without a message is of a new turn
+        tokens = []
+        for span in once(spans, report):
+            if span.kind == "tool":
+                self._tool(span)
+            elif span.kind == "model":
+                self._model(span)
+                tokens.append(as_int(first_of(span.attributes, *_USED)))
+        scores = [span.score for span in spans if span.score is not None]
+        self.episode.reward = scores[-1] if scores else None
+        known = [used for used in tokens if used is not None]
+        self.episode.tokens = sum(known) if known else None
+        start, end = spans[0].start, max(span.end for span in spans)
+        if start and end:
+            self.episode.time, self.episode.duration_s = start / 1e9, (end - start) / 1e9
+        self.episode.turns = turns_of(self.messages, report)
 
-def _attributes(raw: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for item in raw if isinstance(raw, list) else ():
-        if isinstance(item, dict) and isinstance(item.get("key"), str):
-            found[item["key"]] = _value(item.get("value"))
-    return found
-
-
-def _value(raw: Any) -> Any:
-    """AnyValue of OTLP: whole numbers come as text."""
-    if not isinstance(raw, dict):
-        return raw
-    for kind, value in raw.items():
-        if kind == "intValue":
-            return as_int(value)
-        if kind == "arrayValue":
-            items = value.get("values") if isinstance(value, dict) else None
-            return [_value(item) for item in items] if isinstance(items, list) else []
-        if kind == "kvlistValue":
-            return _attributes(value.get("values")) if isinstance(value, dict) else {}
-        return value
-    return None
-
-
-def _episode(name: str, spans: list[tuple[int, dict[str, Any], Json, str]]) -> Episode:
-    episode = Episode(id=name, source=spans[0][3])
-    ends = [end for _, _, span, _ in spans if (end := as_int(span.get("endTimeUnixNano"))) is not None]
-    if spans[0][0] and ends:
-        episode.time, episode.duration_s = spans[0][0] / 1e9, (max(ends) - spans[0][0]) / 1e9
-    tokens: list[int] = []
-    for number, (start, attributes, span, _) in enumerate(spans):
-        kind = as_label(first_of(attributes, "gen_ai.operation.name", "openinference.span.kind")) or ""
-        score = as_number(first_of(attributes, "gen_ai.evaluation.score.value", "evaluation.score"))
-        episode.reward = score if score is not None else episode.reward
-        if kind in ("execute_tool", "TOOL"):
-            _assistant(episode, number).calls.append(_tool(attributes, span, start, number))
-        elif kind in ("chat", "generate_content", "text_completion", "LLM"):
-            _model(episode, attributes, number)
-            used = as_int(
-                first_of(
-                    attributes,
-                    "gen_ai.usage.output_tokens",
-                    "gen_ai.usage.completion_tokens",
-                    "llm.token_count.completion",
-                )
-            )
-            tokens += [] if used is None else [used]
-    episode.tokens = sum(tokens) if tokens else None
-    return episode
-
-
-def _assistant(episode: Episode, number: int) -> Turn:
-    if not episode.turns or episode.turns[-1].role != "assistant":
-        episode.turns.append(Turn(role="assistant", step=number))
-    return episode.turns[-1]
-
-
-def _tool(attributes: Json, span: Json, start: int, number: int) -> Call:
-    call = Call(
-        name=as_label(first_of(attributes, "gen_ai.tool.name", "tool.name")) or as_label(span.get("name")) or "",
-        id=as_label(attributes.get("gen_ai.tool.call.id")) or "", step=number,
-        result=as_text(first_of(attributes, "gen_ai.tool.call.result", "output.value")),
-    )  # fmt: skip
-    arguments = first_of(attributes, "gen_ai.tool.call.arguments", "input.value", "tool.parameters")
-    try:
-        call.arguments = parse_json(arguments) if isinstance(arguments, str) else arguments
-    except BadJson:
-        call.arguments = arguments  # free text is a legal input of a tool span
-    end = as_int(span.get("endTimeUnixNano"))
-    call.latency_s = (end - start) / 1e9 if end is not None and start else None
-    raw = span.get("status")
-    status: Json = raw if isinstance(raw, dict) else {}
-    if status.get("code") in (2, "STATUS_CODE_ERROR") or attributes.get("error.type"):
-        call.error, call.error_from = (
-            as_label(status.get("message")) or as_label(attributes.get("error.type")) or "error",
-            "log",
+    def _model(self, span: Span) -> None:
+        attributes, episode = span.attributes, self.episode
+        given = joined_items([one for message in asked(attributes) for one in unpacked(message, self.report)])
+        for message in given:  # a tool's span without its result may have it here
+            answer = self.answers.get(as_label(message.get("tool_call_id")) or "")
+            if answer is not None and answer["content"] is None:
+                answer["content"] = message.get("content")
+        for message in given[num_known(self.keys, [key_of(m) for m in given], self.report) :]:
+            self._add(dict(message))
+        said = [one for message in answered(attributes) for one in unpacked(message, self.report)]
+        if said:
+            self._add(merged(said) | {"timestamp": span.start / 1e9 if span.start else None}
+                      | {"usage": {"completion_tokens": first_of(attributes, *_USED)}})  # fmt: skip
+        elif not span.error:
+            self.report.note("spans of a model that keep no answer, no turns made of them")
+        self.fresh = not said
+        named = as_label(
+            first_of(attributes, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
         )
-    elif text := error_text(call.result):
-        call.error, call.error_from = text, "text"
-    return call
+        episode.model = named or episode.model
+        reason = finish_reason(attributes, said)
+        episode.stop_reason = "error" if span.error and not said else reason or episode.stop_reason
+        names = {_name(tool) for tool in episode.tools or []}
+        if fresh := [tool for tool in tools_given(attributes) if _name(tool) not in names]:
+            episode.tools = [*(episode.tools or []), *fresh]
 
+    def _add(self, message: dict[str, Any]) -> None:
+        if message.get("role") == "tool":
+            called = as_label(message.get("tool_call_id")) or ""
+            place = next((i for i in reversed(range(len(self.open))) if self.open[i][0] == called), None)
+            if (
+                called in self.answers and place is None
+            ):  # a tool's span, or an earlier input, has answered it
+                return
+            if place is not None:
+                self.open.pop(place)
+            self.answers[called] = message
+        calls = message.get("tool_calls")
+        self.open += [_id_and_name(call) for call in (calls if isinstance(calls, list) else ())]
+        self.messages.append(message)
+        self.keys.append(key_of(message))
 
-def _model(episode: Episode, attributes: Json, number: int) -> None:
-    """The first model span also gives the question; each gives what was answered."""
-    if not episode.turns:
-        asked = first_of(attributes, "gen_ai.input.messages", "input.value")
-        episode.turns += [Turn(role=role, content=text, step=number) for role, text in _said(asked, "user")]
-    reasons = attributes.get("gen_ai.response.finish_reasons")
-    episode.stop_reason = (
-        as_label(reasons[-1]) if isinstance(reasons, list) and reasons else episode.stop_reason
-    )
-    episode.model = (
-        as_label(first_of(attributes, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"))
-        or episode.model
-    )
-    text = "\n".join(
-        said or ""
-        for _, said in _said(first_of(attributes, "gen_ai.output.messages", "output.value"), "assistant")
-    )
-    episode.turns.append(Turn(role="assistant", content=text.strip() or None, step=number))
+    def _tool(self, span: Span) -> None:
+        attributes = span.attributes
+        name = tool_name(span)
+        called = as_label(attributes.get("gen_ai.tool.call.id")) or ""
+        places = range(len(self.open))
+        by_id = [i for i in places if called and self.open[i][0] == called]
+        place = next(iter([*by_id[-1:], *(i for i in places if self.open[i][1] == name)]), None)
+        if place is None:
+            self._called(span, name, called)
+            place = len(self.open) - 1
+        known = self.open.pop(place)[0]
+        answer = {
+            "role": "tool", "tool_call_id": known, "name": name, "error": span.error,
+            "content": as_text(first_of(attributes, "gen_ai.tool.call.result", "output.value", "traceloop.entity.output")),
+            "latency_s": (span.end - span.start) / 1e9 if span.end and span.start else None,
+            "timestamp": span.start / 1e9 if span.start else None,
+        }  # fmt: skip
+        if known:
+            self.answers[known] = answer
+        self.messages.append(answer)
+        self.keys.append(key_of(answer))
 
-
-def _said(raw: Any, role: str) -> list[tuple[str, str | None]]:
-    """Role and text of messages in the GenAI form, of JSON that holds them, or of plain text."""
-    value = raw
-    if isinstance(raw, str):
-        try:
-            value = parse_json(raw)
-        except BadJson:
-            return [(role, raw)]
-    if not isinstance(value, list):
-        return [] if value is None else [(role, as_text(raw))]
-    found: list[tuple[str, str | None]] = []
-    for message in value:
-        if isinstance(message, dict):
-            parts = message.get("parts")
-            texts = (
-                [as_text(p.get("content")) for p in parts if isinstance(p, dict) and p.get("type") == "text"]
-                if isinstance(parts, list)
-                else [as_text(message.get("content"))]
+    def _called(self, span: Span, name: str, called: str) -> None:
+        """A call that no message names: of the latest turn, or of a new one."""
+        given = parsed(
+            first_of(
+                span.attributes, "gen_ai.tool.call.arguments", "input.value", "tool.parameters", "traceloop.entity.input"
             )
-            found.append((as_label(message.get("role")) or role, "".join(t for t in texts if t)))
-    return found
+        )  # fmt: skip
+        arguments = (
+            json.dumps(given) if isinstance(given, str) else given
+        )  # free text is a legal input of a tool
+        call = {"id": called, "function": {"name": name, "arguments": arguments}}
+        last = next((m for m in reversed(self.messages) if m.get("role") != "tool"), None)
+        if self.fresh or last is None or last.get("role") != "assistant":
+            self._add({"role": "assistant", "content": None, "tool_calls": [call]})
+        else:
+            known = last.get("tool_calls")
+            last["tool_calls"] = [*(known if isinstance(known, list) else ()), call]
+            self.open.append((called, name))
+        self.fresh = False
+
+
+def _id_and_name(call: Any) -> tuple[str, str]:
+    raw = parsed(call)
+    found: Json = raw if isinstance(raw, dict) else {}
+    function = found.get("function")
+    name = function.get("name") if isinstance(function, dict) else function
+    return as_label(found.get("id")) or "", as_label(name) or ""
+
+
+def _name(tool: Json) -> str:
+    return _id_and_name(tool)[1]

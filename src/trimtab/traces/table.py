@@ -18,7 +18,6 @@ __all__ = [
     "MAX_TOOLS",
     "NO_NAME",
     "OTHER",
-    "TRUNCATED",
     "Evidence",
     "ToolRow",
     "TraceTable",
@@ -37,11 +36,6 @@ MAX_TOOLS = 64
 OTHER = "(other)"
 NO_NAME = "(no name)"
 MAX_EVIDENCE = 5
-TRUNCATED = frozenset({
-    "length", "max_tokens", "max_length", "max_new_tokens", "model_length", "truncated", "max_steps", "max_turns", "max_iterations",
-    "timeout", "context_window_exceeded", "context_length_exceeded", "token_limit", "time_limit", "exit_cost", "exit_context",
-})  # fmt: skip
-"""Stop reasons that mean: a limit ended the episode, not the agent."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any
@@ -10,8 +11,10 @@ from trimtab.traces.episode import Episode, Turn
 from trimtab.traces.json_records import BadJson, parse_json, require_object
 from trimtab.traces.messages import episode_of, is_chat
 from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.roles import prompt_turns
 from trimtab.traces.tagged import tagged_turns
-from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, first_of
+from trimtab.traces.task_keys import env_of_path, space_of, task_key
+from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
 __all__ = [
     "is_prime", "is_trl", "is_verifiers", "is_verl", "read_prime", "read_trl", "read_verifiers", "read_verl",
@@ -28,7 +31,7 @@ def is_trl(value: Json) -> bool:
 
 def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """`completions_*.parquet` of TRL: every other number is a reward function's, and the reward is their sum (TRL's default weights).
-    Attempts at one prompt in one step are a group."""
+    TRL writes NaN for a function that returned None, and leaves it out of the sum; the sum is NaN where all are. Attempts at one prompt in one step are a group."""
     for record in records:
         value = require_object(record, report)
         if value is None:
@@ -38,14 +41,22 @@ def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
             report.malformed(record.file, record.line, "no prompt, completion and advantage")
             continue
         parts = {
-            k: v
+            k: float(v)
             for k, v in value.items()
             if k not in _NOT_REWARDS and isinstance(v, (int, float)) and not isinstance(v, bool)
         }
+        given = {k: v for k, v in parts.items() if not math.isnan(v)}
+        if given and len(given) < len(parts):
+            report.note(
+                "reward functions that gave none to their episode (NaN), left out of the sum",
+                len(parts) - len(given),
+            )
+            parts = given
         task = _digest(as_text(prompt))
+        turns, tools = _dialogue(value, prompt, value.get("completion"), report, record)
         yield Episode(
-            id=record.source, turns=_dialogue(value, prompt, value.get("completion"), report, record), task=task, group=f"{step}/{task}",
-            reward=sum(parts.values()) if parts else None, reward_parts={k: float(v) for k, v in parts.items()}, step=step,
+            id=record.source, turns=turns, tools=tools, task=task, group=f"{step}/{task}",
+            reward=sum(parts.values()) if parts else None, reward_parts=parts, step=step,
             source=record.source, extra={"advantage": as_number(value.get("advantage"))},
         )  # fmt: skip
 
@@ -56,7 +67,7 @@ def is_verl(value: Json) -> bool:
 
 
 def read_verl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """`<step>.jsonl` of verl. Equal inputs of one step are a group; other numbers are parts of the reward."""
+    """`<step>.jsonl` of verl: text without special tokens. Equal inputs of one step are a group; other numbers are parts of the reward."""
     for record in records:
         value = require_object(record, report)
         if value is None:
@@ -71,9 +82,10 @@ def read_verl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode
             if k not in known and isinstance(v, (int, float)) and not isinstance(v, bool)
         }
         step, task = as_int(value.get("step")), _digest(value["input"])
+        turns, tools = _template_turns(value["input"], value["output"], report)
         yield Episode(
             id=as_label(value.get("request_id")) or record.source, task=task, group=f"{step}/{task}", step=step, source=record.source,
-            turns=[Turn(role="user", content=value["input"]), *tagged_turns(value["output"])], reward=as_number(value["score"]),
+            turns=turns, tools=tools, reward=as_number(value["score"]),
             reward_parts=parts, success=as_flag(value.get("acc")), extra={"gts": value.get("gts")},
         )  # fmt: skip
 
@@ -84,7 +96,7 @@ def is_verifiers(value: Json) -> bool:
 
 
 def read_verifiers(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """`results.jsonl` of verifiers: an example is a task, each line an attempt."""
+    """`results.jsonl` of verifiers: an example of an environment is a task, each line an attempt."""
     for record in records:
         value = require_object(record, report)
         if value is None:
@@ -95,15 +107,35 @@ def read_verifiers(records: Iterable[Record], report: ReadReport) -> Iterator[Ep
         fields = {k: v for k, v in value.items() if k not in ("example_id", "task")}
         fields |= {"task_id": value["example_id"], "tools": first_of(value, "tools", "tool_defs")}
         episode = episode_of(record, fields, [], report)
-        episode.turns = _dialogue(value, value.get("prompt"), value.get("completion"), report, record)
+        prompt, completion = value.get("prompt"), value.get("completion")
+        episode.turns, tools = _dialogue(value, prompt, completion, report, record)
+        episode.tools = episode.tools if episode.tools is not None else tools
         episode.id = record.source
+        space = as_label(value.get("task")) or space_of(value) or env_of_path(record.file)
+        episode.task = task_key(space, as_label(value["example_id"]))
         metrics = value.get("metrics")
         named = metrics.items() if isinstance(metrics, dict) else ()
         episode.reward_parts = {str(k): v for k, raw in named if (v := as_number(raw)) is not None}
+        _usage(episode, value)
         if value.get("is_truncated") is True:
             episode.stop_reason = "truncated"
+        if value.get("error"):  # the environment failed, and wrote a reward of 0
+            episode.stop_reason = "error"
+            report.note("episodes that ended in an error of their environment")
         episode.extra = {"environment": value.get("task"), "error": value.get("error")}
         yield episode
+
+
+def _usage(episode: Episode, value: Json) -> None:
+    """verifiers' milliseconds and tokens."""
+    raw = value.get("timing")
+    timing: Json = raw if isinstance(raw, dict) else {}
+    total = as_number(timing.get("total_ms"))
+    episode.duration_s = episode.duration_s if total is None else total / 1000
+    episode.time = as_time(timing.get("start_time")) if episode.time is None else episode.time
+    usage = value.get("token_usage")
+    used = as_int(usage.get("output_tokens")) if isinstance(usage, dict) else None
+    episode.tokens = episode.tokens if used is None else used
 
 
 def is_prime(value: Json) -> bool:
@@ -138,22 +170,28 @@ def _numbers(values: Any, size: int) -> list[float] | None:
     return [float("nan") if (number := as_number(v)) is None else number for v in values]
 
 
-def _dialogue(value: Json, prompt: Any, completion: Any, report: ReadReport, record: Record) -> list[Turn]:
-    """Turns of a prompt and a completion, each messages or text; text of the completion may hold tool tags."""
+def _dialogue(
+    value: Json, prompt: Any, completion: Any, report: ReadReport, record: Record
+) -> tuple[list[Turn], list[dict[str, Any]] | None]:
+    """Turns of a prompt and a completion, each messages or text, and the tools that the text declares."""
     before, after = _messages(prompt), _messages(completion)
     if before is not None and after is not None:
-        return episode_of(record, value, [*before, *after], report).turns
-    head = (
-        episode_of(record, value, before, report).turns
-        if before is not None
-        else [Turn(role="user", content=as_text(prompt))]
-    )
-    tail = (
-        episode_of(record, value, after, report).turns
-        if after is not None
-        else tagged_turns(as_text(completion) or "")
-    )
-    return [*head, *tail]
+        return episode_of(record, value, [*before, *after], report).turns, None
+    if before is None and after is None:
+        return _template_turns(as_text(prompt) or "", as_text(completion) or "", report)
+    if before is not None:
+        head = episode_of(record, value, before, report).turns
+        return [*head, *tagged_turns(as_text(completion) or "", report)], None
+    turns, tools, _ = prompt_turns(as_text(prompt) or "", report)
+    return [*turns, *episode_of(record, value, after or [], report).turns], tools
+
+
+def _template_turns(
+    prompt: str, completion: str, report: ReadReport
+) -> tuple[list[Turn], list[dict[str, Any]] | None]:
+    """Both as a chat template wrote them; what the prompt put into the agent's mouth is the head of its first turn."""
+    turns, tools, opened = prompt_turns(prompt, report)
+    return [*turns, *tagged_turns(f"{opened}\n{completion}" if opened else completion, report)], tools
 
 
 def _messages(value: Any) -> list[Any] | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-__all__ = ["as_flag", "as_int", "as_label", "as_number", "as_text", "as_time", "first_of"]
+__all__ = ["as_flag", "as_int", "as_label", "as_nanoseconds", "as_number", "as_text", "as_time", "first_of"]
 
 
 def as_text(value: Any) -> str | None:
@@ -49,6 +49,20 @@ def as_int(value: Any) -> int | None:
     number = as_number(value)
     whole = number is not None and abs(number) < 2**53 and number == int(number)
     return int(number) if number is not None and whole else None
+
+
+def as_nanoseconds(value: Any) -> int | None:
+    """Nanoseconds since 1970 of a whole number or of its digits, to the last one; None for anything else, 0 included.
+
+    No float holds today's nanoseconds: they lie beyond 2^53.
+
+    >>> as_nanoseconds("1763740004000000001"), as_nanoseconds(5), as_nanoseconds("0"), as_nanoseconds("soon")
+    (1763740004000000001, 5, None, None)
+    """
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
+        value = int(value)
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 < value < 2**64 else None
 
 
 def as_flag(value: Any) -> bool | None:

@@ -18,7 +18,7 @@ Message = dict[str, Any]
 class Sample:
     """`score`: 1 solved, 0 not, or the reward where that is all there is. `size`: characters of what the agent itself wrote,
     calls included; `given`: messages in the completion that the agent did not write;
-    `trailing`: messages after the agent's last, which no completion has. `tool_fault`: a call failed by the tool's."""
+    `trailing`: messages after the agent's last, which no completion has. `tool_fault`: a call failed by the tool's, or the environment did."""
 
     episode: str
     task: str | None
@@ -87,7 +87,8 @@ def sample_of(episode: Episode, score: float | None) -> Sample | str:
         episode.id, episode.task if episode.task is not None else episode.group, messages[:start], messages[start:end], episode.tools,
         score, size, len(episode.calls), end - start - len(own),
         len(messages) - end,
-        any(call.error and call.error_from != "parse" and fault_of(call.error) == "tool" for call in episode.calls),
+        bool(episode.extra.get("error"))  # verifiers' and Inspect's word for an environment that failed
+        or any(call.error and call.error_from != "parse" and fault_of(call.error) == "tool" for call in episode.calls),
     )  # fmt: skip
 
 

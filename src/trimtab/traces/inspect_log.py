@@ -1,0 +1,126 @@
+"""Inspect logs as JSON: one file an eval, one sample an attempt, with its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from trimtab.traces.episode import Call, Episode
+from trimtab.traces.json_records import require_object
+from trimtab.traces.messages import turns_of
+from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.task_keys import task_key
+from trimtab.traces.tool_schemas import tools_of
+from trimtab.traces.values import as_int, as_label, as_number, as_time
+
+__all__ = ["is_inspect", "read_inspect"]
+
+Json = Mapping[str, Any]
+_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+
+
+def is_inspect(value: Json) -> bool:
+    """An Inspect log as JSON."""
+    return isinstance(value.get("samples"), list) and isinstance(value.get("eval"), dict)
+
+
+def read_inspect(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
+    """Inspect's JSON logs (a .eval file: `inspect log convert --to json`). The reward is the first score: C 1, P 0.5, I and N 0, or
+    its number; all scores are parts. A limit is the stop reason. The id of a sample counts within its eval's task."""
+    for record in records:
+        value = require_object(record, report)
+        if value is None:
+            continue
+        if not is_inspect(value):
+            report.malformed(record.file, record.line, "no eval with samples")
+            continue
+        for sample in value["samples"]:
+            if isinstance(sample, dict):
+                yield _sample(sample, value["eval"], record, report)
+            else:
+                report.malformed(record.file, record.line, "a sample that is no object")
+
+
+def _sample(sample: Json, run: Json, record: Record, report: ReadReport) -> Episode:
+    messages = sample.get("messages")
+    limit, error, output = sample.get("limit"), sample.get("error"), sample.get("output")
+    parts = _scores(sample.get("scores"))
+    task = task_key(as_label(run.get("task")), as_label(sample.get("id")))
+    epoch, model = as_label(sample.get("epoch")), as_label(run.get("model"))
+    stop = _limit(limit) if isinstance(limit, dict) else _stop_reason(output)
+    if error:
+        stop = "error"
+    raw = sample.get("events")
+    events: list[Json] = [
+        event for event in (raw if isinstance(raw, list) else ()) if isinstance(event, dict)
+    ]
+    episode = Episode(
+        id=f"{task}/{epoch}" if epoch is not None else task or record.source, turns=turns_of(messages if isinstance(messages, list) else [], report),
+        task=task, tokens=_tokens(sample), tools=_tools(events), reward=next(iter(parts.values()), None), reward_parts=parts, stop_reason=stop, model=model, source=record.source,
+        time=as_time(sample.get("started_at")), duration_s=as_number(sample.get("total_time")),
+        extra={"target": sample.get("target"), "error": error},
+    )  # fmt: skip
+    _time_calls(episode.calls, events)
+    return episode
+
+
+def _tokens(sample: Json) -> int | None:
+    """Written by all models of the sample; else by its last answer."""
+    usage, output = sample.get("model_usage"), sample.get("output")
+    used = list(usage.values()) if isinstance(usage, dict) else []
+    used = used or [output.get("usage") if isinstance(output, dict) else None]
+    known = [as_int(one.get("output_tokens")) for one in used if isinstance(one, dict)]
+    return sum(n for n in known if n is not None) if any(n is not None for n in known) else None
+
+
+def _tools(events: list[Json]) -> list[dict[str, Any]] | None:
+    """What the models were offered, each name once; None where no event says so."""
+    found: dict[str, dict[str, Any]] = {}
+    offered = [event.get("tools") for event in events if event.get("event") == "model"]
+    for tool in (tool for tools in offered for tool in tools_of(tools) or []):
+        function = tool.get("function")
+        if isinstance(function, dict):
+            found.setdefault(as_label(function.get("name")) or "", tool)
+    return list(found.values()) or None
+
+
+def _time_calls(calls: list[Call], events: list[Json]) -> None:
+    """A tool's event says when its call began and how long it took, waiting included; ids may come again, and are used up in order."""
+    ran: dict[str, list[Json]] = {}
+    for event in events:
+        if event.get("event") == "tool" and (called := as_label(event.get("id"))):
+            ran.setdefault(called, []).append(event)
+    for call in calls:
+        if ran.get(call.id):
+            event = ran[call.id].pop(0)
+            began, ended = as_time(event.get("timestamp")), as_time(event.get("completed"))
+            took = None if began is None or ended is None else ended - began
+            call.time = began if call.time is None else call.time
+            call.latency_s = as_number(event.get("working_time")) if took is None else took
+
+
+def _limit(limit: Json) -> str | None:
+    kind = as_label(limit.get("type"))
+    named = {
+        "message": "max_turns",
+        "working": "time_limit",
+        "operator": "operator",
+    }  # an operator's stop is no limit
+    return named.get(kind, f"{kind}_limit") if kind else None
+
+
+def _stop_reason(output: Any) -> str | None:
+    """Of the last answer of the model; `output.stop_reason` is a property, and is not in the file."""
+    choices = output.get("choices") if isinstance(output, dict) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return as_label(first.get("stop_reason")) if isinstance(first, dict) else None
+
+
+def _scores(scores: Any) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, score in scores.items() if isinstance(scores, dict) else ():
+        value = score.get("value") if isinstance(score, dict) else None
+        number = _GRADES.get(value) if isinstance(value, str) and value in _GRADES else as_number(value)
+        if number is not None:
+            found[str(name)] = number
+    return found

@@ -1,0 +1,35 @@
+"""Spans that tell of one thing twice, because a framework and the client under it are both instrumented."""
+
+from __future__ import annotations
+
+from trimtab.traces.otlp import Span
+from trimtab.traces.reading import ReadReport
+from trimtab.traces.span_messages import answered
+from trimtab.traces.values import as_label, first_of
+
+__all__ = ["once", "tool_name"]
+
+
+def once(spans: list[Span], report: ReadReport) -> list[Span]:
+    """Without what two instrumentations saw twice: a model's span around others that keep answers, a tool's inside one of its name."""
+    around = {(s.trace, s.parent) for s in spans if s.kind == "model" and answered(s.attributes)}
+    tools = {(s.trace, s.id): tool_name(s) for s in spans if s.kind == "tool" and s.id}
+    kept = [
+        span
+        for span in spans
+        if not (span.kind == "model" and span.id and (span.trace, span.id) in around)
+        and not (
+            span.kind == "tool"
+            and span.parent != span.id
+            and tools.get((span.trace, span.parent)) == tool_name(span)
+        )
+    ]
+    if len(kept) < len(spans):
+        report.note("spans of a model or tool that another span repeats, left out", len(spans) - len(kept))
+    return kept
+
+
+def tool_name(span: Span) -> str:
+    """The tool a span is of; where no attribute says so, by the span's own name."""
+    named = first_of(span.attributes, "gen_ai.tool.name", "tool.name", "traceloop.entity.name")
+    return as_label(named) or span.name

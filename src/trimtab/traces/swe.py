@@ -1,0 +1,163 @@
+"""SWE-agent's trajectories and mini-swe-agent's: what was run in a shell, and what came of it.
+
+A program that shows a bug is what the agent wanted to see: of a shell only a time-out, or a line it could not run, is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trimtab.traces.episode import Call, Episode, Turn
+from trimtab.traces.json_records import require_object
+from trimtab.traces.messages import turns_of
+from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.swe_verdicts import verdict_of
+from trimtab.traces.tool_errors import error_text
+from trimtab.traces.values import as_int, as_label, as_number, as_text, first_of
+
+__all__ = ["SHELL", "is_mini", "is_swe", "read_mini", "read_swe"]
+
+Json = Mapping[str, Any]
+SHELL = "bash"
+_COMMANDS = frozenset({
+    "open", "goto", "scroll_up", "scroll_down", "create", "edit", "insert", "append", "search_file", "search_dir", "find_file", "submit",
+    "str_replace_editor", "str_replace_based_edit_tool", "filemap", "exit_forfeit", "view_image", "undo_edit",
+})  # fmt: skip
+_REFUSED = re.compile(
+    r"\ANo replacement was performed|\AYour proposed edit has introduced new syntax error|\AInvalid `\w+` parameter|"
+    r"\AThe path \S.* does not exist|\ATool '\S+' (?:failed|not found)",
+)
+_SHELL_FAILED = re.compile(
+    r"EXECUTION TIMED OUT|was cancelled because it took more than|(?:\A|\n)(?:/bin/)?(?:ba)?sh: [^\n]*"
+    r"(?:command not found|syntax error|No such file or directory)|timed out and has been killed",
+)
+_FENCE = re.compile(r"```(?:bash|sh|mswea_bash_command)\s*\n(.*?)\n?```", re.S)
+_OUTPUT = re.compile(r"\s*<(?:returncode|output|exception)>|.{0,200}timed out and has been killed", re.S)
+_DONE = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")
+
+
+def is_swe(value: Json) -> bool:
+    """SWE-agent's .traj."""
+    return isinstance(value.get("trajectory"), list) and ("info" in value or "history" in value)
+
+
+def is_mini(value: Json) -> bool:
+    """mini-swe-agent's .traj.json."""
+    return (as_label(value.get("trajectory_format")) or "").startswith("mini-swe-agent")
+
+
+def read_swe(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
+    """A step's call is the tool call of its message in the history; else its action, a command of SWE-agent's or a line of bash."""
+    for record in records:
+        value = require_object(record, report)
+        if value is None:
+            continue
+        if not is_swe(value):
+            report.malformed(record.file, record.line, "no trajectory with info or history")
+            continue
+        history = [m for m in _list(value.get("history")) if isinstance(m, dict) and not m.get("is_demo")]
+        first = next((i for i, m in enumerate(history) if m.get("role") == "assistant"), len(history))
+        said = [m for m in history if m.get("role") == "assistant"]
+        turns = turns_of(history[:first], report)
+        steps = [step for step in value["trajectory"] if isinstance(step, dict)]
+        turns += [_step(step, said[i] if i < len(said) else {}, i, report) for i, step in enumerate(steps)]
+        episode = _episode(value, record, turns, ".traj")
+        episode.extra["environment"] = value.get("environment")
+        yield episode
+
+
+def read_mini(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
+    """The block of bash in a message is its call, the message after it the result."""
+    for record in records:
+        value = require_object(record, report)
+        if value is None:
+            continue
+        if not isinstance(value.get("messages"), list):
+            report.malformed(record.file, record.line, "no messages")
+            continue
+        turns = turns_of(_mini_messages(value["messages"], report), report)
+        for call in (call for turn in turns for call in turn.calls):
+            call.error, call.error_from = _shell_error(call.result)
+        yield _episode(value, record, turns, ".traj.json")
+
+
+def _episode(value: Json, record: Record, turns: list[Turn], suffix: str) -> Episode:
+    info: Json = value["info"] if isinstance(value.get("info"), dict) else {}
+    stats: Json = info["model_stats"] if isinstance(info.get("model_stats"), dict) else {}
+    name = Path(record.file).name.removesuffix(suffix)
+    task = as_label(value.get("instance_id")) or name
+    times = [turn.time for turn in turns if turn.time is not None]
+    return Episode(
+        id=name, turns=turns, task=task, stop_reason=as_label(info.get("exit_status")), success=verdict_of(task, record.file),
+        tokens=as_int(stats.get("tokens_received")), cost=as_number(stats.get("instance_cost")), source=record.source,
+        time=times[0] if times else None, extra={"submission": info.get("submission")},
+    )  # fmt: skip
+
+
+def _step(step: Json, message: Json, number: int, report: ReadReport) -> Turn:
+    turn = Turn(role="assistant", content=as_text(first_of(step, "thought", "response")), step=number)
+    if _list(message.get("tool_calls")):
+        turn.calls = turns_of([{"role": "assistant", "tool_calls": message["tool_calls"]}], report)[0].calls
+    action = (as_text(step.get("action")) or "").strip()
+    if not turn.calls and action:
+        word = action.split()[0]
+        turn.calls.append(Call(name=word if word in _COMMANDS else SHELL, arguments={"command": action}))
+    for call in turn.calls:
+        call.step, call.result = number, as_text(step.get("observation"))
+        call.latency_s = as_number(step.get("execution_time"))
+        if call.error:
+            continue
+        if call.name == SHELL:
+            call.error, call.error_from = _shell_error(call.result)
+        elif error := error_text(call.result) or _said_by(_REFUSED, call.result):
+            call.error, call.error_from = error, "text"
+    return turn
+
+
+def _shell_error(result: str | None) -> tuple[str, str]:
+    error = _said_by(_SHELL_FAILED, result)
+    return (error, "text") if error else ("", "")
+
+
+def _said_by(pattern: re.Pattern[str], text: str | None) -> str:
+    """The text, from where the pattern finds it."""
+    found = pattern.search(text or "")
+    return (text or "")[found.start() :].strip() if found else ""
+
+
+def _mini_messages(messages: list[Any], report: ReadReport) -> Iterator[Any]:
+    """OpenAI's messages. What the agent's end adds (role `exit`) is in `info` too."""
+    command = ""
+    for message in messages:
+        if not isinstance(message, dict):
+            yield message
+            continue
+        role, text = message.get("role"), as_text(message.get("content")) or ""
+        if role == "exit":
+            report.note("exit messages of mini-swe-agent, whose status and submission are kept")
+            continue
+        if role == "user" and command and (_OUTPUT.match(text) or any(word in command for word in _DONE)):
+            yield {"role": "tool", "name": SHELL, "content": text, "timestamp": message.get("timestamp")}
+            command = ""
+            continue
+        fence = _FENCE.search(text) if role == "assistant" and not message.get("tool_calls") else None
+        if fence is None:
+            command = ""
+            yield message
+            continue
+        command = fence[1]
+        call = {"function": {"name": SHELL, "arguments": {"command": command}}}
+        yield {
+            **message,
+            "content": (text[: fence.start()] + text[fence.end() :]).strip(),
+            "tool_calls": [call],
+        }
+    if any(word in command for word in _DONE):
+        yield {"role": "tool", "name": SHELL, "content": ""}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
