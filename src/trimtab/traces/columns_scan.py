@@ -79,8 +79,9 @@ _TIMES = {
 
 
 _TASK = "coalesce(task_id, json_extract_string(metadata, '$.task_id'), json_extract_string(metadata, '$.task'), json_extract_string(metadata, '$.prompt_id'), group_id, json_extract_string(metadata, '$.group_id'))"
+_GROUP = "coalesce(group_id, json_extract_string(metadata, '$.group_id'))"
 _STOP = "coalesce(stop_reason, json_extract_string(metadata, '$.stop_reason'), json_extract_string(metadata, '$.termination_reason'))"
-ENDS = f"select eh, reward, success, total_tokens, {_TASK} as task, {_STOP} as stop from x where kind = {END}"
+ENDS = f"select eh, reward, success, total_tokens, {_TASK} as task, {_GROUP} as grp, {_STOP} as stop from x where kind = {END}"
 """What the last lines of episodes say; JSON is looked into there only."""
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "Evidence",
     "ToolRow",
     "TraceTable",
+    "group_of",
 ]
 
 COUNTS = (
@@ -42,6 +43,17 @@ TRUNCATED = frozenset({
     "timeout", "context_window_exceeded", "context_length_exceeded", "token_limit", "time_limit", "exit_cost", "exit_context",
 })  # fmt: skip
 """Stop reasons that mean: a limit ended the episode, not the agent."""
+
+
+def group_of(group: str | None, task: str | None, step: int | None = None) -> str | None:
+    """The group whose rewards were compared: the log's, else the attempts at a task in one training step, else those at a task.
+
+    >>> group_of("g", "t", 3), group_of(None, "t", 3), group_of(None, "t"), group_of(None, None, 3)
+    ('g', 't in step 3', 't', None)
+    """
+    if group is not None or task is None:
+        return group
+    return task if step is None else f"{task} in step {step}"
 
 
 @dataclass(frozen=True)
@@ -81,7 +93,7 @@ class ToolRow:
 @dataclass
 class TraceTable:
     """`reward` (E,) nan where there is none, and `nan_rewards` where the log said NaN or infinity. `success`, `truncated` (E,):
-    1, 0, or -1 unknown. `task`, `stop`, `first_error` (E,): places in `tasks`, `stops`, `first_errors`; -1: none.
+    1, 0, or -1 unknown. `task`, `group`, `stop`, `first_error` (E,): places in `tasks`, `groups` (`group_of`), `stops`, `first_errors`; -1: none.
     `used`, `erred` (E, T) of bool: did the episode call the tool of `tool_names`, did a call of it fail?
     `time` (E,): when the episode began, seconds since 1970, nan unknown. `wrong`, `wrong_turn`, `wrong_step` (E,): see `traces.first_wrong`.
     `version` (E,): place in `versions`, policy versions as text in the order of their coming. `marks`: `text_marks.MARKS` -> (E,), empty where
@@ -96,9 +108,11 @@ class TraceTable:
     tokens: npt.NDArray[np.float64]
     duration_s: npt.NDArray[np.float64]
     task: npt.NDArray[np.int64]
+    group: npt.NDArray[np.int64]
     stop: npt.NDArray[np.int64]
     first_error: npt.NDArray[np.int64]
     tasks: list[str]
+    groups: list[str]
     stops: list[str]
     first_errors: list[str]
     tools: dict[str, ToolRow]
