@@ -26,6 +26,7 @@ __all__ = ["trace_readings"]
 Floats = npt.NDArray[Any]
 
 _PER_CALL = {
+    "traces/failed_call_frac": "failed",
     "traces/repeat_frac": "repeats",
     "traces/bad_arguments_frac": "bad_arguments",
     "traces/unknown_tool_frac": "unknown_tools",

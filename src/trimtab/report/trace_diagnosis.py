@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from trimtab.catalog import bound
 from trimtab.detect.trace_contrasts import JudgedContrast, judge_contrasts
 from trimtab.detect.trace_rules import Finding, trace_findings, trace_verdict
 from trimtab.detect.verdict import Verdict
@@ -152,7 +153,7 @@ def _tools(table: TraceTable) -> list[dict[str, Any]]:
         {
             "tool": name, "calls": row.calls, "failed": row.failed, "error_frac": row.failed / row.calls, "episodes": row.episodes,
             "latency_p50_s": row.p50, "latency_p95_s": row.p95, "latency_p99_s": row.p99, "timed": row.timed,
-            "kinds": dict(row.kinds.most_common()), "faults": dict(row.faults),
+            "judged": row.calls >= bound("trace_calls"), "kinds": dict(row.kinds.most_common()), "faults": dict(row.faults),
         }
         for name, row in rows
     ]  # fmt: skip

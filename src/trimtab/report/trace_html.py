@@ -14,6 +14,7 @@ from trimtab.report.html import asset, embed_json, source_hash, write_page
 from trimtab.report.html_parts import escape, icon, integer, section, table
 from trimtab.report.inert import inert_json
 from trimtab.report.trace_diagnosis import TraceDiagnosis, trace_diagnosis
+from trimtab.report.trace_lines import unjudged_tools
 from trimtab.report.trace_payload import shown_episodes
 
 __all__ = ["render_traces", "write_traces_html"]
@@ -114,7 +115,11 @@ def _tools(found: dict[str, Any]) -> str:
         for tool in found["tools"]
     ]  # fmt: skip
     columns = ["Tool", "Calls", "Episodes", "Failed", "p50", "p95", "p99", "Kinds of error"]
-    return section("tools", "Tools", table(columns, rows)) if rows else ""
+    return (
+        section("tools", "Tools", table(columns, rows), escape(unjudged_tools(found["tools"])))
+        if rows
+        else ""
+    )
 
 
 def _separates(found: dict[str, Any]) -> str:

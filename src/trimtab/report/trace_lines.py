@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from trimtab.catalog import bound
 from trimtab.report.inert import inert
 
-__all__ = ["contrast_line", "trace_diagnosis_lines"]
+__all__ = ["contrast_line", "trace_diagnosis_lines", "unjudged_tools"]
 
 _MAX_TOOLS = 20
 _MAX_CONTRASTS = 8
@@ -72,6 +73,20 @@ def _tools(tools: list[dict[str, Any]]) -> Iterator[str]:
         yield f"  {row['tool'][:30]:<30} {row['calls']:>8,}  {100 * row['error_frac']:>5.1f}%  {row['episodes']:>8,}  {seconds}"
     if len(tools) > _MAX_TOOLS:
         yield f"  and {len(tools) - _MAX_TOOLS} more tools (--json has all)"
+    if few := unjudged_tools(tools):
+        yield f"  {few}"
+
+
+def unjudged_tools(tools: list[dict[str, Any]]) -> str:
+    """The tools of too few calls to be judged alone, in words; empty where all can be.
+
+    >>> unjudged_tools([{"tool": "a", "judged": False}, {"tool": "b", "judged": True}])
+    'not judged alone, fewer than 20 calls: a'
+    """
+    names = [tool["tool"] for tool in tools if not tool["judged"]]
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    few = f"not judged alone, fewer than {bound('trace_calls'):.0f} calls: "
+    return few + ", ".join(names[:8]) + more if names else ""
 
 
 def _separates(found: dict[str, Any]) -> Iterator[str]:
