@@ -83,7 +83,7 @@ def test_pairs_are_of_one_task_and_differ_in_outcome(tmp_path):
             "function": {"name": "search", "arguments": {"q": f"{task}-{good}"}},
         }
     assert made.card["left_out"] == {
-        "episode of a task whose attempts cannot be paired (one attempt, equal scores or other tools)": 6
+        "episode of a task whose attempts cannot be paired (one attempt, equal scores, other tools or other system prompts)": 6
     }
     assert made.card["balance"]["pairs with the same prompt, word for word"] == 4
 
@@ -196,3 +196,31 @@ def test_pairs_of_tau_bench(tmp_path):
     for row in rows:
         assert rewards[row["chosen_episode"]] == (row["task"], 1.0)
         assert rewards[row["rejected_episode"]] == (row["task"], 0.0)
+
+
+def test_attempts_under_different_system_prompts_are_never_paired_and_the_card_says_so(tmp_path):
+    """Two logs that number their tasks alike: airline and retail."""
+    rows = []
+    for domain, reward in (("retail", 1.0), ("airline", 0.0)):
+        for task in (1, 2):
+            row = attempt(task, len(domain), reward)
+            row["messages"].insert(0, {"role": "system", "content": f"You are a {domain} agent."})
+            rows.append(row)
+    with pytest.raises(TraceError, match="2 x pair of attempts under different system prompts"):
+        export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl")
+    more = attempt(1, 9, 0.0)
+    more["messages"].insert(0, rows[0]["messages"][0])
+    made = export(log(tmp_path, [*rows, more]), "dpo", tmp_path / "o.jsonl")
+    assert [(row["chosen_episode"], row["rejected_episode"]) for row in made.rows] == [("1/6", "1/9")]
+    (warning,) = made.card["warnings"]
+    assert warning.startswith("2 of 2 tasks (1, 2) have attempts under different system prompts")
+    assert "2 pairs across prompts were not made" in warning
+    assert f"**WARNING: {warning}**" in (tmp_path / "o.jsonl.card.md").read_text()
+    made = export(log(tmp_path, rows), "grpo", tmp_path / "o.jsonl")
+    assert [(row["task"], row["attempts"], row["solved"]) for row in made.rows] == [
+        ("1", 1, 1),
+        ("2", 1, 1),
+        ("1", 1, 0),
+        ("2", 1, 0),
+    ]
+    assert export(four_by_three(tmp_path), "dpo", tmp_path / "o.jsonl").card["warnings"] == []

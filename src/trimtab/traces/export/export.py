@@ -14,7 +14,7 @@ import numpy as np
 from trimtab._version import __version__
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Episode
-from trimtab.traces.export.pairs import Pair, pairs_of
+from trimtab.traces.export.pairs import OTHER_SYSTEM, Pair, pairs_of
 from trimtab.traces.export.samples import Sample, sample_of
 from trimtab.traces.export.similar import without_copies
 from trimtab.traces.export.steps import step_rows
@@ -65,12 +65,14 @@ def export(
     scores, source = _scores(episodes, solved_at, ranked=kind == "dpo")
     if kind == "steps":
         rows, balance = step_rows(episodes, left_out)
+        warnings: list[str] = []
         source = "not used: labels are of steps"
     else:
         samples = _samples(episodes, scores, left_out)
         if kind != "grpo" and not keep_tool_faults:
             samples = _without_tool_faults(samples, left_out)
         rows, balance = _rows(kind, samples, per_task, match_length, left_out)
+        warnings = _warnings(samples, left_out)
     if not rows:
         why = "; ".join(f"{count} x {reason}" for reason, count in left_out.items() if count)
         raise TraceError(
@@ -79,7 +81,7 @@ def export(
     balance = {**balance, **add_tokens(rows, episodes)}
     target = Path(output)
     digest = write_rows(rows, target)
-    card = _card(kind, names, target, digest, report, rows, left_out, source, balance)
+    card = _card(kind, names, target, digest, report, rows, left_out, source, balance, warnings)
     Path(f"{target}.card.md").write_text(card_text(card), encoding="utf-8", errors="replace")
     Path(f"{target}.card.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
     return Export(rows, card)
@@ -120,13 +122,13 @@ def _samples(
 
 
 def _without_tool_faults(samples: list[Sample], left_out: Counter[str]) -> list[Sample]:
-    best: dict[str | None, float] = {}
+    best: dict[tuple[str | None, str], float] = {}
     for sample in samples:
-        best[sample.task] = max(
-            best.get(sample.task, -np.inf), sample.score if sample.score is not None else -np.inf
+        best[sample.key] = max(
+            best.get(sample.key, -np.inf), sample.score if sample.score is not None else -np.inf
         )
     kept = [
-        s for s in samples if not (s.tool_fault and (s.score is None or s.score < max(best[s.task], 1e-12)))
+        s for s in samples if not (s.tool_fault and (s.score is None or s.score < max(best[s.key], 1e-12)))
     ]
     left_out["episode that failed after a fault of a tool"] += len(samples) - len(kept)
     return kept
@@ -178,10 +180,10 @@ def _dpo(pair: Pair) -> dict[str, Any]:
 
 
 def _prompts(samples: list[Sample]) -> list[dict[str, Any]]:
-    """Each task's prompt once (of its first attempt), with how many of its attempts were solved."""
-    tasks: dict[str, list[Sample]] = {}
+    """Each task's prompt once (of its first attempt), with how many of its attempts were solved; once a system prompt it has."""
+    tasks: dict[Any, list[Sample]] = {}
     for sample in samples:
-        tasks.setdefault(sample.task if sample.task is not None else json.dumps(sample.prompt), []).append(
+        tasks.setdefault(sample.key if sample.task is not None else json.dumps(sample.prompt), []).append(
             sample
         )
     return [
@@ -219,13 +221,31 @@ def _given(samples: Sequence[Sample]) -> dict[str, Any]:
     }
 
 
+def _warnings(samples: Sequence[Sample], left_out: Mapping[str, int]) -> list[str]:
+    """What a person should know before training on the rows."""
+    systems: dict[str, set[str]] = {}
+    for sample in samples:
+        if sample.task is not None:
+            systems.setdefault(sample.task, set()).add(sample.key[1])
+    mixed = [task for task, found in systems.items() if len(found) > 1]
+    if not mixed:
+        return []
+    refused = left_out.get(OTHER_SYSTEM, 0)
+    names = ", ".join(mixed[:3]) + (", ..." if len(mixed) > 3 else "")
+    return [
+        f"{len(mixed)} of {len(systems)} tasks ({names}) have attempts under different system prompts: logs of several tasks may share "
+        "their names, which pools them"
+        + (f"; {refused} pairs across prompts were not made" if refused else "")
+    ]
+
+
 def _card(
     kind: str, names: list[str], output: Path, digest: str, report: ReadReport, rows: list[dict[str, Any]], left_out: Counter[str],
-    source: str, balance: dict[str, Any],
+    source: str, balance: dict[str, Any], warnings: list[str],
 ) -> dict[str, Any]:  # fmt: skip
     with_tools = sum(row.get("tools") is not None for row in rows)
     return {
-        "kind": kind, "file": output.name, "sha256": digest, "rows": len(rows), "tasks": len({row["task"] for row in rows}),
+        "warnings": warnings, "kind": kind, "file": output.name, "sha256": digest, "rows": len(rows), "tasks": len({row["task"] for row in rows}),
         "rows with tool schemas": with_tools, "outcome": source, "logs": names, "formats": sorted(set(report.formats.values())),
         "episodes read": report.num_episodes, "malformed lines skipped": report.num_malformed,
         "left_out": {reason: count for reason, count in left_out.items() if count}, "balance": balance,

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from trimtab.traces.export.samples import Message, Sample
 from trimtab.traces.export.similar import NEAR, overlap, shingles
 
-__all__ = ["Pair", "pairs_of"]
+__all__ = ["OTHER_SYSTEM", "Pair", "pairs_of"]
+
+OTHER_SYSTEM = "pair of attempts under different system prompts: they are no attempts at one task"
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ def pairs_of(
     samples: Iterable[Sample], per_task: int, match_length: bool, left_out: Counter[str]
 ) -> list[Pair]:
     """Up to `per_task` pairs a task, each attempt used as rarely as can be; scores must differ. With `match_length` a chosen one
-    takes the rejected ones closest to it in size first. What cannot be paired is counted in `left_out`."""
+    takes the rejected ones closest to it in size first. Attempts under different system prompts are never paired. What cannot be paired is counted in `left_out`."""
     tasks: dict[str, list[Sample]] = {}
     for sample in samples:
         if sample.task is None:
@@ -43,7 +45,7 @@ def pairs_of(
         made = _task(attempts, per_task, match_length, left_out)
         if not made:
             left_out[
-                "episode of a task whose attempts cannot be paired (one attempt, equal scores or other tools)"
+                "episode of a task whose attempts cannot be paired (one attempt, equal scores, other tools or other system prompts)"
             ] += len(attempts)
         found += made
     return found
@@ -55,7 +57,9 @@ def _task(attempts: list[Sample], per_task: int, match_length: bool, left_out: C
     for a in attempts:
         for b in attempts:
             if (a.score or 0.0) > (b.score or 0.0) and a.tools == b.tools:
-                if overlap(words[id(a)], words[id(b)]) >= NEAR:
+                if a.system != b.system:
+                    left_out[OTHER_SYSTEM] += 1
+                elif overlap(words[id(a)], words[id(b)]) >= NEAR:
                     left_out["pair of attempts that are nearly the same"] += 1
                 else:
                     possible.append((a, b))
