@@ -200,4 +200,5 @@ def _calls(maker: Maker) -> Iterator[Measured]:
             )
             continue
         hits = table.counts[column].astype(np.float64)
-        yield maker.share(key, hits, calls, None, "no call", table.evidence.get(column), "calls")
+        what = "calls, by text" if column == "failed" and not table.told_by_log else "calls"
+        yield maker.share(key, hits, calls, None, "no call", table.evidence.get(column), what)

@@ -18,6 +18,7 @@ from trimtab.traces.engine import table_of
 from trimtab.traces.join import joined
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.table import TraceTable
+from trimtab.traces.tool_errors import compile_patterns
 
 __all__ = ["compare_lines", "compare_tables", "compare_traces"]
 
@@ -31,11 +32,12 @@ def compare_traces(
     solved_at: float | None = None,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
+    error_patterns: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Contrasts of logs a less logs b, as JSON types. TraceError for logs that cannot be read or hold no episode."""
     tables, sides = [], []
     for paths in (list(map(str, a)), list(map(str, b))):
-        report = ReadReport(strict=strict, progress=progress)
+        report = ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns))
         table = table_of(paths, report, format, mapping, engine)
         if not table.num_episodes:
             raise TraceError(f"{', '.join(paths)}: no episode to compare")

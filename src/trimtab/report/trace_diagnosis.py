@@ -23,6 +23,7 @@ from trimtab.traces.engine import table_of
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.table import TraceTable
 from trimtab.traces.tabulate import RequiredFiles
+from trimtab.traces.tool_errors import compile_patterns
 
 __all__ = ["TraceDiagnosis", "diagnose_table", "diagnose_traces", "trace_diagnosis"]
 
@@ -54,11 +55,12 @@ def diagnose_traces(
     declared: Declared | None = None,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
+    error_patterns: Iterable[str] = (),
 ) -> TraceDiagnosis:
-    """Read agent logs and judge them; `engine` as `traces.engine`, `progress` as `ReadReport`. TraceError for logs that cannot be read, or hold no episode."""
+    """Read agent logs and judge them; `engine` as `traces.engine`, `progress` as `ReadReport`, `error_patterns`: regular expressions of results that report an error. TraceError for logs that cannot be read, or hold no episode."""
     start, report, names = (
         time.perf_counter(),
-        ReadReport(strict=strict, progress=progress),
+        ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns)),
         tuple(map(str, paths)),
     )
     declared = declared or Declared()
@@ -110,6 +112,7 @@ def trace_diagnosis(found: TraceDiagnosis) -> dict[str, Any]:
         "exit_code": found.verdict.exit_code,
         "num_episodes": table.num_episodes,
         "num_calls": table.total("calls"),
+        "failures_told_by": "the log" if table.told_by_log else "text",
         "num_tasks": len(table.tasks),
         "num_lines": report.num_lines,
         "num_malformed": report.num_malformed,

@@ -14,7 +14,7 @@ from trimtab.report.html import asset, embed_json, source_hash, write_page
 from trimtab.report.html_parts import escape, icon, integer, section, table
 from trimtab.report.inert import inert_json
 from trimtab.report.trace_diagnosis import TraceDiagnosis, trace_diagnosis
-from trimtab.report.trace_lines import unjudged_tools
+from trimtab.report.trace_lines import BY_TEXT, unjudged_tools
 from trimtab.report.trace_payload import shown_episodes
 
 __all__ = ["render_traces", "write_traces_html"]
@@ -114,9 +114,20 @@ def _tools(found: dict[str, Any]) -> str:
         ]
         for tool in found["tools"]
     ]  # fmt: skip
-    columns = ["Tool", "Calls", "Episodes", "Failed", "p50", "p95", "p99", "Kinds of error"]
+    by_text = found["failures_told_by"] == "text"
+    notes = [BY_TEXT.capitalize() if by_text else "", unjudged_tools(found["tools"]).capitalize()]
+    columns = [
+        "Tool",
+        "Calls",
+        "Episodes",
+        "Failed, by text" if by_text else "Failed",
+        "p50",
+        "p95",
+        "p99",
+        "Kinds of error",
+    ]
     return (
-        section("tools", "Tools", table(columns, rows), escape(unjudged_tools(found["tools"])))
+        section("tools", "Tools", table(columns, rows), escape(". ".join(filter(None, notes))))
         if rows
         else ""
     )

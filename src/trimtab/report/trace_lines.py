@@ -9,11 +9,13 @@ from typing import Any
 from trimtab.catalog import bound
 from trimtab.report.inert import inert
 
-__all__ = ["contrast_line", "trace_diagnosis_lines", "unjudged_tools"]
+__all__ = ["BY_TEXT", "contrast_line", "trace_diagnosis_lines", "unjudged_tools"]
 
 _MAX_TOOLS = 20
 _MAX_CONTRASTS = 8
+BY_TEXT = "by text: no field of the log calls any call failed; a failure is a result whose text says so"
 _SHOWN = {
+    "traces/failed_call_frac",
     "traces/solved_frac",
     "aggregate/zero_std_frac",
     "traces/truncated_frac",
@@ -36,7 +38,7 @@ def trace_diagnosis_lines(found: dict[str, Any]) -> list[str]:
     ]
     for finding in found["findings"]:
         lines += _finding(finding)
-    lines += ["", *_tools(found["tools"])]
+    lines += ["", *_tools(found["tools"], found["failures_told_by"])]
     shares = [row for row in found["readings"] if row["key"] in _SHOWN and row["status"] == "ok"]
     lines += ["", *(f"  {_what(row['key']):<18} {_share(row)}  {row['numbers']}" for row in shares)]
     lines += _separates(found)
@@ -61,18 +63,21 @@ def _finding(finding: dict[str, Any]) -> Iterator[str]:
         yield f"    e.g.   {where}{step}: {place['text'][:320]}"
 
 
-def _tools(tools: list[dict[str, Any]]) -> Iterator[str]:
+def _tools(tools: list[dict[str, Any]], told_by: str) -> Iterator[str]:
     if not tools:
         yield "  no tool call in the logs"
         return
-    yield "  tool                              calls  failed  episodes  p50 s   p95 s   p99 s"
+    by_text = told_by == "text"
+    yield f"  tool                              calls  failed{' by text' if by_text else ''}  episodes  p50 s   p95 s   p99 s"
     for row in tools[:_MAX_TOOLS]:
         seconds = "  ".join(
             f"{row[f'latency_{q}_s']:6.3g}" if row["timed"] else "     –" for q in ("p50", "p95", "p99")
         )
-        yield f"  {row['tool'][:30]:<30} {row['calls']:>8,}  {100 * row['error_frac']:>5.1f}%  {row['episodes']:>8,}  {seconds}"
+        yield f"  {row['tool'][:30]:<30} {row['calls']:>8,}  {100 * row['error_frac']:>5.1f}%{'        ' if by_text else ''}  {row['episodes']:>8,}  {seconds}"
     if len(tools) > _MAX_TOOLS:
         yield f"  and {len(tools) - _MAX_TOOLS} more tools (--json has all)"
+    if by_text:
+        yield f"  {BY_TEXT} (--error-pattern adds to what is known)"
     if few := unjudged_tools(tools):
         yield f"  {few}"
 

@@ -79,6 +79,7 @@ class ColumnTable:
         self._evidence: dict[str, list[tuple[int, Evidence]]] = {}
         self._offset = 0
         self.nan_rewards = 0
+        self.told_by_log = False
 
     @property
     def num_episodes(self) -> int:
@@ -280,5 +281,5 @@ class ColumnTable:
             tool_names=names, used=used[:, :width] if used.ndim == 2 else np.zeros((0, 0), bool),
             erred=erred[:, :width] if erred.ndim == 2 else np.zeros((0, 0), bool), nan_rewards=self.nan_rewards,
             sources=[""] * len(self._ids), evidence={what: [e for _, e in kept] for what, kept in self._evidence.items() if kept},
-            engine="columns",
+            told_by_log=self.told_by_log, engine="columns",
         )  # fmt: skip

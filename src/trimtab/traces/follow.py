@@ -141,4 +141,5 @@ class Follower:
         for episode in FORMATS[self.format].read(self.mapping)(itertools.chain(records), self.report):
             if self.identities.admit(episode, self.report):
                 self.report.num_episodes += 1
+                self.report.mark_errors(episode.calls)
                 self.builder.add(episode)

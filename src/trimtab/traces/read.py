@@ -14,6 +14,7 @@ from trimtab.traces.formats import FORMATS, find_format
 from trimtab.traces.identity import Identities
 from trimtab.traces.json_records import iter_records
 from trimtab.traces.reading import ReadReport
+from trimtab.traces.tool_errors import compile_patterns
 from trimtab.traces.values import as_label
 
 __all__ = ["iter_episodes", "read_episodes"]
@@ -25,9 +26,10 @@ def read_episodes(
     mapping: Mapping[str, str] | None = None,
     strict: bool = False,
     progress: Callable[[int], None] | None = None,
+    error_patterns: Iterable[str] = (),
 ) -> tuple[list[Episode], ReadReport]:
     """All episodes of the logs, and what was left out of them or repaired; see `iter_episodes`."""
-    report = ReadReport(strict=strict, progress=progress)
+    report = ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns))
     return list(iter_episodes(paths, report, format, mapping)), report
 
 
@@ -61,6 +63,7 @@ def iter_episodes(
             chosen = itertools.chain(r for r in chosen if _has_id(r.value, only))
         for episode in read(chosen, report):
             if identities.admit(episode, report):
+                report.mark_errors(episode.calls)
                 report.num_episodes += 1
                 yield episode
     if unknown and len(unknown) == len(files):

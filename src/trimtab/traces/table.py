@@ -96,6 +96,7 @@ class TraceTable:
     1, 0, or -1 unknown. `task`, `group`, `stop`, `first_error` (E,): places in `tasks`, `groups` (`group_of`), `stops`, `first_errors`; -1: none.
     `used`, `erred` (E, T) of bool: did the episode call the tool of `tool_names`, did a call of it fail?
     `time` (E,): when the episode began, seconds since 1970, nan unknown. `wrong`, `wrong_turn`, `wrong_step` (E,): see `traces.first_wrong`.
+    `told_by_log`: did the log itself, by a field, call any call failed? Else failures are those that results' texts say.
     `version` (E,): place in `versions`, policy versions as text in the order of their coming. `marks`: `text_marks.MARKS` -> (E,), empty where
     the engine keeps no text. `files`: a required file -> the calls that named it.
     """
@@ -132,6 +133,7 @@ class TraceTable:
     num_checked_schemas: int = 0
     sources: list[str] = field(default_factory=list)
     evidence: dict[str, list[Evidence]] = field(default_factory=dict)
+    told_by_log: bool = False
     engine: str = ""
 
     @property

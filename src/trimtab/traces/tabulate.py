@@ -106,6 +106,7 @@ class TableBuilder:
         self.declared: set[str] = set()
         self.evidence: dict[str, list[Evidence]] = {}
         self.nan_rewards = self.checked = 0
+        self.told_by_log = False
 
     def add(self, episode: Episode) -> None:
         """Count one episode."""
@@ -138,6 +139,7 @@ class TableBuilder:
             self.nan_rewards += 1
             self._keep("nan_rewards", Evidence(episode.id, -1, f"reward {episode.reward}", episode.source))
         self._tools(facts.calls, number)
+        self.told_by_log = self.told_by_log or any(c.error_from == "log" for c in episode.calls)
         if len(self.declared) < 1_000:
             self.declared |= schemas_by_name(episode.tools or []).keys()
         self.checked += facts.checked
@@ -198,7 +200,7 @@ class TableBuilder:
             tasks=list(self.codes["task"]), groups=list(self.codes["group"]), stops=list(self.codes["stop"]), first_errors=list(self.codes["first_error"]),
             tools=copy.deepcopy(self.tools), tool_names=list(self.places), used=used, erred=erred,
             declared_tools=frozenset(self.declared), nan_rewards=self.nan_rewards, num_checked_schemas=self.checked,
-            sources=list(self.sources), evidence={what: list(kept) for what, kept in self.evidence.items()}, engine="records",
+            sources=list(self.sources), evidence={what: list(kept) for what, kept in self.evidence.items()}, told_by_log=self.told_by_log, engine="records",
         )  # fmt: skip
 
 

@@ -47,6 +47,7 @@ def export(
     match_length: bool = False,
     keep_tool_faults: bool = False,
     progress: Callable[[int], None] | None = None,
+    error_patterns: Iterable[str] = (),
 ) -> Export:
     """Write the logs' episodes as training data of a `kind` of `KINDS` to a .parquet or .jsonl file, or to a folder of `datasets`
     where the output has no suffix, in TRL's conversational form.
@@ -60,7 +61,7 @@ def export(
     if kind not in KINDS:
         raise TraceError(f"unknown kind {kind!r} of training data; one of {', '.join(KINDS)}")
     names = list(map(str, paths))
-    episodes, report = read_episodes(names, format, mapping, progress=progress)
+    episodes, report = read_episodes(names, format, mapping, progress=progress, error_patterns=error_patterns)
     left_out: Counter[str] = Counter()
     scores, source = _scores(episodes, solved_at, ranked=kind == "dpo")
     if kind == "steps":
