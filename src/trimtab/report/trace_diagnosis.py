@@ -14,6 +14,7 @@ from trimtab.detect.trace_rules import Finding, trace_findings, trace_verdict
 from trimtab.detect.verdict import Verdict
 from trimtab.errors import TraceError
 from trimtab.measure.declared import Declared
+from trimtab.measure.solve_rates import pass_k
 from trimtab.measure.trace_contrasts import contrasts
 from trimtab.measure.trace_drift import Drift, drifts
 from trimtab.measure.trace_maker import Measured
@@ -119,6 +120,7 @@ def trace_diagnosis(found: TraceDiagnosis) -> dict[str, Any]:
         "malformed": [problem._asdict() for problem in report.problems],
         "notes": dict(report.notes),
         "solved_by": found.solved_by,
+        "pass_k": [asdict(row) for row in pass_k(table, found.solved)],
         "findings": [_finding(finding) for finding in found.findings],
         "readings": [_reading(one) for one in found.measured],
         "tools": _tools(table),

@@ -14,7 +14,7 @@ from trimtab.report.html import asset, embed_json, source_hash, write_page
 from trimtab.report.html_parts import escape, icon, integer, section, table
 from trimtab.report.inert import inert_json
 from trimtab.report.trace_diagnosis import TraceDiagnosis, trace_diagnosis
-from trimtab.report.trace_lines import BY_TEXT, unjudged_tools
+from trimtab.report.trace_lines import BY_TEXT, pass_line, unjudged_tools
 from trimtab.report.trace_payload import shown_episodes
 
 __all__ = ["render_traces", "write_traces_html"]
@@ -195,6 +195,7 @@ def _outcomes(found: dict[str, Any]) -> str:
         for row in found["outcomes"]
     ]
     lede = "A table to read, not a test: its rows are many and not corrected for it."
+    lede += "".join(f" {line.strip()}." for line in pass_line(found["pass_k"]))
     return (
         section(
             "outcomes",

@@ -9,7 +9,7 @@ from typing import Any
 from trimtab.catalog import bound
 from trimtab.report.inert import inert
 
-__all__ = ["BY_TEXT", "contrast_line", "trace_diagnosis_lines", "unjudged_tools"]
+__all__ = ["BY_TEXT", "contrast_line", "pass_line", "trace_diagnosis_lines", "unjudged_tools"]
 
 _MAX_TOOLS = 20
 _MAX_CONTRASTS = 8
@@ -41,6 +41,7 @@ def trace_diagnosis_lines(found: dict[str, Any]) -> list[str]:
     lines += ["", *_tools(found["tools"], found["failures_told_by"])]
     shares = [row for row in found["readings"] if row["key"] in _SHOWN and row["status"] == "ok"]
     lines += ["", *(f"  {_what(row['key']):<18} {_share(row)}  {row['numbers']}" for row in shares)]
+    lines += pass_line(found["pass_k"])
     lines += _separates(found)
     lines += _drift(found)
     lines += _not_observed(found)
@@ -92,6 +93,24 @@ def unjudged_tools(tools: list[dict[str, Any]]) -> str:
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     few = f"not judged alone, fewer than {bound('trace_calls'):.0f} calls: "
     return few + ", ".join(names[:8]) + more if names else ""
+
+
+def pass_line(rows: list[dict[str, Any]], before: str = "") -> Iterator[str]:
+    """pass^k in one line; none without repeated attempts.
+
+    >>> list(pass_line([{"k": 1, "value": 0.5, "tasks": 4, "left_out": 0}, {"k": 2, "value": 0.25, "tasks": 3, "left_out": 1}]))
+    ['  pass^k             1: 50.0 %, 2: 25.0 % (3 tasks, 1 of fewer attempts left out)']
+    """
+    shown = []
+    for row in rows:
+        few = (
+            f" ({row['tasks']} tasks, {row['left_out']} of fewer attempts left out)"
+            if row["left_out"]
+            else ""
+        )
+        shown.append(f"{row['k']}: {100 * row['value']:.1f} %{few}")
+    if shown:
+        yield f"  {before}{'pass^k':<18} {', '.join(shown)}"
 
 
 def _separates(found: dict[str, Any]) -> Iterator[str]:
