@@ -284,6 +284,9 @@ def export_logs(
     match_length: Annotated[
         bool, typer.Option("--match-length", help="Pair attempts of like size first (dpo).")
     ] = False,
+    same_prompt: Annotated[
+        bool, typer.Option("--same-prompt", help="Pair only attempts that began with the same words (dpo).")
+    ] = False,
     keep_tool_faults: Annotated[
         bool, typer.Option("--keep-tool-faults", help="Keep episodes a tool's fault failed.")
     ] = False,
@@ -308,6 +311,7 @@ def export_logs(
             keep_tool_faults,
             progress,
             error_pattern or (),
+            same_prompt,
         )
     text = card_text(made.card)
     print(

@@ -224,3 +224,28 @@ def test_attempts_under_different_system_prompts_are_never_paired_and_the_card_s
         ("2", 1, 0),
     ]
     assert export(four_by_three(tmp_path), "dpo", tmp_path / "o.jsonl").card["warnings"] == []
+
+
+def test_pairs_on_a_prompt_the_rejected_attempt_never_saw_are_warned_of_and_can_be_left_out(tmp_path):
+    rows = [attempt(task, trial, float(trial == 0)) for task in (1, 2) for trial in (0, 1, 2)]
+    for row in rows[1:3]:  # the simulated user opens task 1's failed attempts in words of its own
+        row["messages"][0]["content"] += f" I mean {row['id']}."
+    paths, output = log(tmp_path, rows), tmp_path / "o.jsonl"
+    code, text = run("export", *paths, "--to", "dpo", "-o", output)
+    assert code == 0
+    assert text.splitlines()[4].startswith(
+        "**WARNING: 2 of 4 pairs (50 %) rest on a prompt that the rejected"
+    )
+    made = export(paths, "dpo", output, same_prompt=True)
+    assert [row["task"] for row in made.rows] == ["2", "2"]
+    assert made.card["warnings"] == []
+    assert made.card["left_out"]["pair of attempts that began with other words (--same-prompt)"] == 2
+    assert run("export", *paths, "--to", "dpo", "-o", output, "--same-prompt")[0] == 0
+    assert len(output.read_text().splitlines()) == 2
+
+
+def test_pairs_of_the_same_words_come_first(tmp_path):
+    rows = [attempt(1, 0, 1.0), attempt(1, 1, 0.0), attempt(1, 2, 0.0)]
+    rows[1]["messages"][0]["content"] += " Please."
+    made = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", per_task=1)
+    assert [row["rejected_episode"] for row in made.rows] == ["1/2"]

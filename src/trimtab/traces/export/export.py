@@ -25,6 +25,8 @@ from trimtab.traces.reading import ReadReport
 
 __all__ = ["KINDS", "Export", "export"]
 
+_SAME_WORDS = "pairs with the same prompt, word for word"
+_OTHER_WORDS = "pairs of one task that began with other words"
 KINDS = ("sft", "dpo", "kto", "grpo", "steps")
 
 
@@ -48,6 +50,7 @@ def export(
     keep_tool_faults: bool = False,
     progress: Callable[[int], None] | None = None,
     error_patterns: Iterable[str] = (),
+    same_prompt: bool = False,
 ) -> Export:
     """Write the logs' episodes as training data of a `kind` of `KINDS` to a .parquet or .jsonl file, or to a folder of `datasets`
     where the output has no suffix, in TRL's conversational form.
@@ -55,7 +58,8 @@ def export(
     sft: `messages` of solved episodes. dpo: `prompt`, `chosen`, `rejected` of attempts at the same task. kto: `prompt`,
     `completion`, `label`. grpo: `prompt`, `task`, `attempts`, `solved`, of each task once. steps: `prompt`, `completions`,
     `labels` (`export.steps`). All with the `tools` the log has. Solved is
-    the log's success, a reward of `solved_at`, or a reward of 1 where all are 0 or 1; dpo also ranks other rewards. A failed episode in
+    the log's success, a reward of `solved_at`, or a reward of 1 where all are 0 or 1; dpo also ranks other rewards; with `same_prompt` it pairs only
+    attempts that began with the same words. A failed episode in
     which a tool was at fault teaches nothing about the policy and is left out unless `keep_tool_faults`. TraceError when nothing is left.
     """
     if kind not in KINDS:
@@ -72,8 +76,8 @@ def export(
         samples = _samples(episodes, scores, left_out)
         if kind != "grpo" and not keep_tool_faults:
             samples = _without_tool_faults(samples, left_out)
-        rows, balance = _rows(kind, samples, per_task, match_length, left_out)
-        warnings = _warnings(samples, left_out)
+        rows, balance = _rows(kind, samples, per_task, match_length, same_prompt, left_out)
+        warnings = [*_mixed(samples, left_out), *_openings(balance)]
     if not rows:
         why = "; ".join(f"{count} x {reason}" for reason, count in left_out.items() if count)
         raise TraceError(
@@ -136,14 +140,19 @@ def _without_tool_faults(samples: list[Sample], left_out: Counter[str]) -> list[
 
 
 def _rows(
-    kind: str, samples: list[Sample], per_task: int, match_length: bool, left_out: Counter[str]
+    kind: str,
+    samples: list[Sample],
+    per_task: int,
+    match_length: bool,
+    same_prompt: bool,
+    left_out: Counter[str],
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     if kind == "grpo":
         return _prompts(samples), {}
     fresh, copies = without_copies(samples)
     left_out["near-duplicate of another episode of its task and outcome"] += copies
     if kind == "dpo":
-        pairs = pairs_of(fresh, per_task, match_length, left_out)
+        pairs = pairs_of(fresh, per_task, match_length, left_out, same_prompt)
         return [_dpo(pair) for pair in pairs], _balance(pairs)
     known = [s for s in fresh if s.score is not None]
     left_out["episode without a reward or success"] += len(fresh) - len(known)
@@ -203,8 +212,8 @@ def _balance(pairs: Sequence[Pair]) -> dict[str, Any]:
     size = np.array([(p.chosen.size, p.rejected.size) for p in pairs], float)
     calls = np.array([(p.chosen.calls, p.rejected.calls) for p in pairs], float)
     return {
-        "pairs with the same prompt, word for word": sum(p.same_prompt for p in pairs),
-        "pairs of one task that began with other words": sum(not p.same_prompt for p in pairs),
+        _SAME_WORDS: sum(p.same_prompt for p in pairs),
+        _OTHER_WORDS: sum(not p.same_prompt for p in pairs),
         "mean characters written, chosen": float(size[:, 0].mean()), "mean characters written, rejected": float(size[:, 1].mean()),
         "share of pairs whose chosen is the shorter": float((size[:, 0] < size[:, 1]).mean()),
         "mean calls, chosen": float(calls[:, 0].mean()), "mean calls, rejected": float(calls[:, 1].mean()),
@@ -222,7 +231,17 @@ def _given(samples: Sequence[Sample]) -> dict[str, Any]:
     }
 
 
-def _warnings(samples: Sequence[Sample], left_out: Mapping[str, int]) -> list[str]:
+def _openings(balance: Mapping[str, Any]) -> list[str]:
+    other, same = balance.get(_OTHER_WORDS, 0), balance.get(_SAME_WORDS, 0)
+    if not other:
+        return []
+    return [
+        f"{other} of {other + same} pairs ({100 * other / (other + same):.0f} %) rest on a prompt that the rejected attempt never saw: it began "
+        "with other words. Leave them out with --same-prompt, or have the attempts at a task open alike"
+    ]
+
+
+def _mixed(samples: Sequence[Sample], left_out: Mapping[str, int]) -> list[str]:
     """What a person should know before training on the rows."""
     systems: dict[str, set[str]] = {}
     for sample in samples:
