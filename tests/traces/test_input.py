@@ -217,3 +217,18 @@ def test_nothing_recognised_is_an_error_but_not_beside_a_file_that_is(tmp_path):
 def test_records_say_where_they_stood(tmp_path):
     path = write_lines(tmp_path / "log.jsonl", _rows(2))
     assert [r.source for r in iter_records(str(path), ReadReport())] == [f"{path}:1", f"{path}:2"]
+
+
+def test_a_log_without_ids_twice_is_kept_and_counted_as_attempts_may_say_the_same(tmp_path):
+    """An id of one's own makes a copy a copy; a place in a file does not."""
+    told = "episodes without an id that repeat an earlier one to the letter, kept: attempts may, copies of a file do"
+    rows = [{"example_id": i // 2, "prompt": "q", "completion": f"a{i}", "reward": 0.0} for i in range(4)]
+    episodes, report = read_episodes([write_lines(tmp_path / "twice.jsonl", rows + rows)])
+    assert (len(episodes), report.notes[told]) == (8, 4)
+    assert len({episode.id for episode in episodes}) == 8
+    other = write_lines(tmp_path / "other.jsonl", rows[:1])
+    assert read_episodes([tmp_path / "twice.jsonl", other])[1].notes[told] == 5
+    named = [{"id": str(i), "messages": chat(), "reward": 1.0} for i in range(3)]
+    episodes, report = read_episodes([write_lines(tmp_path / "named.jsonl", named + named)])
+    assert len(episodes) == 3
+    assert report.notes == {"episodes that are copies of one already read, dropped": 3}
