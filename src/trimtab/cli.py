@@ -287,6 +287,9 @@ def export_logs(
     same_prompt: Annotated[
         bool, typer.Option("--same-prompt", help="Pair only attempts that began with the same words (dpo).")
     ] = False,
+    tools: Annotated[
+        Path | None, typer.Option(help="A JSON list of tool schemas, for episodes whose log has none.")
+    ] = None,
     keep_tool_faults: Annotated[
         bool, typer.Option("--keep-tool-faults", help="Keep episodes a tool's fault failed.")
     ] = False,
@@ -312,7 +315,11 @@ def export_logs(
             progress,
             error_pattern or (),
             same_prompt,
+            tools,
         )
+    if as_json:
+        for warning in made.card["warnings"]:
+            print(f"warning: {inert(warning)}", file=sys.stderr)
     text = card_text(made.card)
     print(
         json.dumps(_plain(made.card), allow_nan=False)
