@@ -31,7 +31,8 @@ class Followed:
         verdict = self.found.verdict
         clock = time.strftime("%H:%M:%S")
         count = f"{self.found.table.num_episodes:,} episodes (+{self.new:,}), {self.still_open:,} open"
-        line = inert(f"{clock} {verdict.word.upper()}: {count}; {verdict.reason}")
+        reason = "no rule fired" if verdict.word == "healthy" else verdict.reason
+        line = inert(f"{clock} {verdict.word.upper()}: {count}; {reason}")
         return [line, *trace_diagnosis_lines(trace_diagnosis(self.found)), ""] if self.changed else [line]
 
 

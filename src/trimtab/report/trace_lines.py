@@ -158,8 +158,8 @@ def contrast_line(row: dict[str, Any], a: str = "failed", b: str = "solved") -> 
     p = f"p {row['p']:.2g}" if row["p"] >= 0.001 else "p < 0.001"
     if not _finite(row["within"]):
         return f"{text}; {size}, {p}"
-    scale, unit = (100, " points") if row["yes_no"] else (1, "")
-    inside = f"{scale * row['within']:+.2g}{unit} ({scale * row['within_low']:+.2g} to {scale * row['within_high']:+.2g})"
+    scale, unit, form = (100, " points", ".0f") if row["yes_no"] else (1, "", ".3g")
+    inside = f"{scale * row['within']:+{form}}{unit} ({scale * row['within_low']:+{form}} to {scale * row['within_high']:+{form}})"
     return f"{text}; {size}, {p}; within {row['mixed']} tasks {inside}"
 
 

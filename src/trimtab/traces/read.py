@@ -49,12 +49,13 @@ def iter_episodes(
     if format is not None and format not in FORMATS:
         raise TraceError(f"unknown format {format!r}; one of {', '.join(FORMATS)}")
     files, identities, unknown = find_files(paths), Identities(), []
+    empty: list[str] = []
     for file in files:
         records = iter_records(file, report)
         seen = list(itertools.islice(records, 20))
         name = format or ("mapped" if mapping else find_format(record.value for record in seen))
         if name is None:
-            unknown.append(file)
+            (unknown if seen else empty).append(file)
             continue
         report.formats[file] = name
         read = FORMATS[name].read(mapping or {})
@@ -66,12 +67,18 @@ def iter_episodes(
                 report.mark_errors(episode.calls)
                 report.num_episodes += 1
                 yield episode
-    if unknown and len(unknown) == len(files):
+    if empty and len(empty) == len(files):
+        last = report.problems[-1] if report.problems else None
+        why = f"no line of it can be read ({last.reason})" if last else "it is empty"
+        raise TraceError(f"{empty[0]} holds no record: {why}")
+    if unknown and len(unknown) + len(empty) == len(files):
         raise TraceError(
             f"{unknown[0]} is of no format we know; name one with --format ({', '.join(FORMATS)}) or its fields with --map"
         )
     if unknown:
-        report.note("file of no format we know, skipped", len(unknown))
+        report.note("files of no format we know, skipped", len(unknown))
+    if empty:
+        report.note("files without a record, skipped", len(empty))
 
 
 def _has_id(value: Any, only: Collection[str]) -> bool:
