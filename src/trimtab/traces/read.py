@@ -48,7 +48,7 @@ def iter_episodes(
     """
     if format is not None and format not in FORMATS:
         raise TraceError(f"unknown format {format!r}; one of {', '.join(FORMATS)}")
-    files, identities, unknown = find_files(paths), Identities(), []
+    files, identities, unknown = find_files(paths), Identities(), list[str]()
     empty: list[str] = []
     for file in files:
         records = iter_records(file, report)
