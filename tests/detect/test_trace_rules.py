@@ -175,7 +175,7 @@ def test_every_call_fails_though_no_tool_has_calls_enough_to_be_judged():
     ]  # fmt: skip
     findings, _ = judged(log)
     assert [(f.rule.name, f.severity, f.measured.text) for f in findings] == [
-        ("calls_failing", "critical", "200 of 200 calls")
+        ("calls_failing", "critical", "200 of 200 calls, by text")
     ]
     assert len(findings[0].measured.evidence) == 5
     fine = [
