@@ -46,6 +46,10 @@ LogFormat = Annotated[str | None, typer.Option(help="The logs' format; found by 
 LogMap = Annotated[
     list[str] | None, typer.Option("--map", help="FIELD=JSON.PATH for logs of no known format; repeatable.")
 ]
+ErrorPatterns = Annotated[
+    list[str] | None,
+    typer.Option("--error-pattern", help="A regular expression of results that report an error; repeatable."),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first malformed line, exit code 2.")]
 
 
@@ -192,6 +196,7 @@ def diagnose_logs(
     engine: Annotated[
         str, typer.Option(help="auto, records, or columns (DuckDB, for large step JSONL).")
     ] = "auto",
+    error_pattern: ErrorPatterns = None,
     html: Annotated[
         Path | None, typer.Option(help="Also write an offline page with an episode viewer.")
     ] = None,
@@ -215,9 +220,11 @@ def diagnose_logs(
     if follow:
         if html is not None or engine == "columns" or len(logs) != 1:
             raise TraceError("--follow takes one file, and neither --html nor --engine columns")
-        _follow(logs[0], format, _fields(mapping), strict, declared, every, as_json)
+        _follow(logs[0], format, _fields(mapping), strict, declared, every, as_json, error_pattern or ())
     with reading_bar(logs, not as_json) as progress:
-        judged = diagnose_traces(logs, format, _fields(mapping), strict, declared, engine, progress)
+        judged = diagnose_traces(
+            logs, format, _fields(mapping), strict, declared, engine, progress, error_pattern or ()
+        )
     found = trace_diagnosis(judged)
     if html is not None:
         _write_traces(judged, html, format, _fields(mapping))
@@ -238,6 +245,7 @@ def compare_logs(
     engine: Annotated[
         str, typer.Option(help="auto, records, or columns (DuckDB, for large step JSONL).")
     ] = "auto",
+    error_pattern: ErrorPatterns = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """What differs between two sets of logs by more than chance, also among attempts at the same tasks.
@@ -248,7 +256,9 @@ def compare_logs(
     from trimtab.report.trace_compare import compare_lines, compare_traces
 
     with reading_bar([a, b], not as_json) as progress:
-        found = compare_traces([a], [b], format, _fields(mapping), strict, solved_at, engine, progress)
+        found = compare_traces(
+            [a], [b], format, _fields(mapping), strict, solved_at, engine, progress, error_pattern or ()
+        )
     print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(compare_lines(found)))
     raise typer.Exit(found["exit_code"])
 
@@ -274,9 +284,16 @@ def export_logs(
     match_length: Annotated[
         bool, typer.Option("--match-length", help="Pair attempts of like size first (dpo).")
     ] = False,
+    same_prompt: Annotated[
+        bool, typer.Option("--same-prompt", help="Pair only attempts that began with the same words (dpo).")
+    ] = False,
+    tools: Annotated[
+        Path | None, typer.Option(help="A JSON list of tool schemas, for episodes whose log has none.")
+    ] = None,
     keep_tool_faults: Annotated[
         bool, typer.Option("--keep-tool-faults", help="Keep episodes a tool's fault failed.")
     ] = False,
+    error_pattern: ErrorPatterns = None,
     as_json: Annotated[bool, typer.Option("--json", help="The data card as one JSON object.")] = False,
 ) -> None:
     """Write training data in TRL's conversational formats with tool calls, and a data card beside it."""
@@ -296,7 +313,13 @@ def export_logs(
             match_length,
             keep_tool_faults,
             progress,
+            error_pattern or (),
+            same_prompt,
+            tools,
         )
+    if as_json:
+        for warning in made.card["warnings"]:
+            print(f"warning: {inert(warning)}", file=sys.stderr)
     text = card_text(made.card)
     print(
         json.dumps(_plain(made.card), allow_nan=False)
@@ -353,6 +376,7 @@ def _follow(
     declared: Any,
     every: float,
     as_json: bool,
+    error_patterns: Iterable[str],
 ) -> None:
     """Until Ctrl-C; the exit code is the last verdict's."""
     from trimtab.report.trace_diagnosis import trace_diagnosis
@@ -360,7 +384,8 @@ def _follow(
 
     last = None
     try:
-        for state in follow_traces(path, format, mapping, strict, declared, every):
+        states = follow_traces(path, format, mapping, strict, declared, every, error_patterns=error_patterns)
+        for state in states:
             last = state.found
             text = [json.dumps(_plain(trace_diagnosis(last)), allow_nan=False)] if as_json else state.lines()
             print("\n".join(text), flush=True)

@@ -67,6 +67,17 @@ def _said(text: str):
 
 SICK = {
     "tool_failing": (_every(1, *[_fail("Error: no such row")] * 2), "warning"),
+    "calls_failing": (
+        [
+            _good(
+                i,
+                *[Call(name=f"t{i % 12}_{j}", result="Error: boom", error="Error: boom") for j in range(5)],
+                tools=None,
+            )
+            for i in range(N)
+        ],
+        "critical",
+    ),
     "tool_slow": (_every(1, Call(name="a", arguments={"q": 1}, result="x", latency_s=30.0)), "warning"),
     "tool_faults": (_every(3, _fail("HTTP 503")), "critical"),
     "unknown_tools": (_every(1, Call(name="b", result="?")), "warning"),
@@ -155,6 +166,28 @@ def test_too_little_is_not_judged_and_nothing_is_blind():
     assert (verdict.word, verdict.exit_code) == ("not judged yet", 2)
     _, verdict = judged([Episode(id=str(i), turns=[Turn(role="user", content="x")]) for i in range(N)])
     assert (verdict.word, verdict.exit_code) == ("blind", 2)
+
+
+def test_every_call_fails_though_no_tool_has_calls_enough_to_be_judged():
+    log = [
+        episode(Call(name=f"tool_{i % 20}", result="Error: boom", error="Error: boom"), id=str(i), reward=float(i % 2))
+        for i in range(200)
+    ]  # fmt: skip
+    findings, _ = judged(log)
+    assert [(f.rule.name, f.severity, f.measured.text) for f in findings] == [
+        ("calls_failing", "critical", "200 of 200 calls, by text")
+    ]
+    assert len(findings[0].measured.evidence) == 5
+    fine = [
+        episode(Call(name=f"tool_{i % 20}", result="ok"), id=str(i), reward=float(i % 2)) for i in range(200)
+    ]
+    _, verdict = judged(fine)
+    rules, _, few = verdict.reason.partition("; ")
+    assert "calls_failing" in rules
+    assert "tool_failing" not in rules
+    assert "tool_failing not judged of tool_0, tool_1, tool_2, tool_3 and 16 more: fewer than 20 calls" in few
+    one = _every(1, *[_fail("Error: no such row")] * 9)
+    assert [f.rule.name for f in judged(one)[0] if f.rule.name.endswith("failing")] == ["tool_failing"]
 
 
 def test_two_failures_of_three_calls_are_no_alarm():

@@ -85,7 +85,7 @@ def test_shares_of_a_small_log():
         found["traces/disagree_frac", "all"].reading.reason
         == "needs episodes with both a reward and a success"
     )
-    assert [e.episode for e in found["aggregate/zero_std_frac", "all"].evidence] == ["task t"]
+    assert [e.source for e in found["aggregate/zero_std_frac", "all"].evidence] == ["task t"]
 
 
 def test_reward_against_success():
@@ -178,3 +178,38 @@ def test_outcomes_by_stop_reason_tool_and_first_error():
         ("went wrong first by", "failed call"): (3, 0.333), ("went wrong first by", "(nothing)"): (1, 1.0),
         ("went wrong first in assistant turn", "1 or before"): (3, 0.333), ("went wrong first in assistant turn", "(never)"): (1, 1.0),
     }  # fmt: skip
+
+
+def test_groups_are_the_log_s_or_a_task_s_in_one_step_not_the_task_over_all_steps():
+    """Every group is constant and the value changes with the step: no gradient anywhere, though every task has two rewards."""
+
+    def zero_std(**fields):
+        log = [
+            Episode(
+                id=f"{step}/{task}/{i}",
+                task=f"t{task}",
+                reward=float((step + task) % 2),
+                **{name: value(step, task) for name, value in fields.items()},
+            )
+            for step in range(2)
+            for task in range(20)
+            for i in range(4)
+        ]
+        return readings(log)["aggregate/zero_std_frac", "all"]
+
+    plain = zero_std()
+    assert (plain.reading.value, plain.reading.n_tokens, plain.text) == (
+        0.0,
+        20,
+        "0 of 20 tasks with two rewards and more",
+    )
+    for found in (
+        zero_std(group=lambda step, task: f"{step}/t{task}"),
+        zero_std(step=lambda step, task: step),
+    ):
+        assert (found.reading.value, found.reading.n_tokens) == (1.0, 40)
+        assert found.text == "40 of 40 groups with two rewards and more"
+        assert (found.reading.low, found.reading.high) == pytest.approx(
+            share_interval(1.0, 20)
+        )  # the two groups of one task are no two independent ones
+    assert zero_std(step=lambda step, task: step).evidence[0].source == "group t0 in step 0"

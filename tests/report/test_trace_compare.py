@@ -51,7 +51,7 @@ def test_nothing_differs_where_nothing_does_and_a_planted_difference_is_found():
     assert calls["real_within"]
     assert calls["within_low"] < 1.5 < calls["within_high"]
     assert calls["mixed"] == 20
-    assert any(row["name"] == "is solved" for row in found["contrasts"])
+    assert found["outcome"]["name"] == "is solved"
 
 
 def test_the_command(tmp_path):

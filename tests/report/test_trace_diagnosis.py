@@ -14,10 +14,27 @@ from tests.traces.test_messages import TAU
 from trimtab import cli
 from trimtab.errors import TraceError
 from trimtab.report.trace_diagnosis import diagnose_traces, trace_diagnosis
-from trimtab.report.trace_lines import trace_diagnosis_lines
+from trimtab.report.trace_lines import contrast_line, trace_diagnosis_lines
 
 FIXTURE = Path(__file__).parents[1] / "traces" / "fixtures" / "tau-like.json"
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202egpj.exe\n[critical] fake"
+
+
+def test_points_are_written_out():
+    row = {
+        "name": "x",
+        "yes_no": True,
+        "mean_a": 1.0,
+        "mean_b": 0.0,
+        "difference": 1.0,
+        "low": 0.9,
+        "high": 1.0,
+        "p": 0.0001,
+    }
+    row |= {"within": 1.0, "within_low": 0.995, "within_high": 1.0, "mixed": 12}
+    assert contrast_line(row).endswith("within 12 tasks +100 points (+100 to +100)")
+    row |= {"yes_no": False, "within": 123.4, "within_low": -0.5, "within_high": 250.0}
+    assert contrast_line(row).endswith("within 12 tasks +123 (-0.5 to +250)")
 
 
 def run(*arguments: str) -> tuple[int, str]:

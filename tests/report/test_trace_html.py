@@ -65,6 +65,18 @@ def test_the_page_says_what_the_terminal_says():
     assert not re.findall(r"https?://", page_of(FIXTURE).replace("http://www.w3.org/2000/svg", ""))
 
 
+def test_too_few_to_compare_is_not_nothing_found(tmp_path):
+    """The page says it as the terminal does, and names of tools keep their capitals in its notes."""
+    rows = [{"id": str(i), "reward": i % 2, "messages": chat(name="Bash")} for i in range(8)]
+    path = write_lines(tmp_path / "few.jsonl", rows)
+    text = " ".join("".join(Page(page_of(path)).text).split())
+    assert "0 features could be compared" in text
+    assert "Too few of one kind to say." in text
+    assert "could not be chance" not in text
+    assert "Not judged alone, fewer than 20 calls: Bash" in text
+    assert "too few of one kind to say" in run("diagnose", path)[1]
+
+
 def test_the_policy_admits_exactly_the_embedded_script_and_style():
     page = Page(page_of(FIXTURE))
     policy = next(

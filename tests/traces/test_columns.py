@@ -47,7 +47,12 @@ def same(path: Path) -> TraceTable:
         np.testing.assert_allclose(
             getattr(table, name), getattr(plain, name), rtol=1e-6, atol=1e-6, err_msg=name
         )
-    for codes, names in (("task", "tasks"), ("stop", "stops"), ("first_error", "first_errors")):
+    for codes, names in (
+        ("task", "tasks"),
+        ("group", "groups"),
+        ("stop", "stops"),
+        ("first_error", "first_errors"),
+    ):
         found = [[*getattr(t, names), None][code] for t in (table, plain) for code in getattr(t, codes)]
         assert found[: len(plain.ids)] == found[len(plain.ids) :], codes
     assert set(table.tools) == set(plain.tools)
@@ -137,7 +142,11 @@ def random_log(rng: random.Random, episodes: int, dirt: float) -> list[dict[str,
                     "metadata": rng.choice(
                         [
                             {},
-                            {"task_id": f"t{number % 7}", "stop_reason": rng.choice(["stop", "max_steps"])},
+                            {
+                                "task_id": f"t{number % 7}",
+                                "group_id": rng.choice([None, f"g{number % 3}"]),
+                                "stop_reason": rng.choice(["stop", "max_steps"]),
+                            },
                             None,
                         ]
                     )

@@ -83,7 +83,7 @@ def test_pairs_are_of_one_task_and_differ_in_outcome(tmp_path):
             "function": {"name": "search", "arguments": {"q": f"{task}-{good}"}},
         }
     assert made.card["left_out"] == {
-        "episode of a task whose attempts cannot be paired (one attempt, equal scores or other tools)": 6
+        "episode of a task whose attempts cannot be paired (one attempt, equal scores, other tools or other system prompts)": 6
     }
     assert made.card["balance"]["pairs with the same prompt, word for word"] == 4
 
@@ -196,3 +196,56 @@ def test_pairs_of_tau_bench(tmp_path):
     for row in rows:
         assert rewards[row["chosen_episode"]] == (row["task"], 1.0)
         assert rewards[row["rejected_episode"]] == (row["task"], 0.0)
+
+
+def test_attempts_under_different_system_prompts_are_never_paired_and_the_card_says_so(tmp_path):
+    """Two logs that number their tasks alike: airline and retail."""
+    rows = []
+    for domain, reward in (("retail", 1.0), ("airline", 0.0)):
+        for task in (1, 2):
+            row = attempt(task, len(domain), reward)
+            row["messages"].insert(0, {"role": "system", "content": f"You are a {domain} agent."})
+            rows.append(row)
+    with pytest.raises(TraceError, match="2 x pair of attempts under different system prompts"):
+        export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl")
+    more = attempt(1, 9, 0.0)
+    more["messages"].insert(0, rows[0]["messages"][0])
+    made = export(log(tmp_path, [*rows, more]), "dpo", tmp_path / "o.jsonl")
+    assert [(row["chosen_episode"], row["rejected_episode"]) for row in made.rows] == [("1/6", "1/9")]
+    (warning,) = made.card["warnings"]
+    assert warning.startswith("2 of 2 tasks (1, 2) have attempts under different system prompts")
+    assert "2 pairs across prompts were not made" in warning
+    assert f"**WARNING: {warning}**" in (tmp_path / "o.jsonl.card.md").read_text()
+    made = export(log(tmp_path, rows), "grpo", tmp_path / "o.jsonl")
+    assert [(row["task"], row["attempts"], row["solved"]) for row in made.rows] == [
+        ("1", 1, 1),
+        ("2", 1, 1),
+        ("1", 1, 0),
+        ("2", 1, 0),
+    ]
+    assert export(four_by_three(tmp_path), "dpo", tmp_path / "o.jsonl").card["warnings"] == []
+
+
+def test_pairs_on_a_prompt_the_rejected_attempt_never_saw_are_warned_of_and_can_be_left_out(tmp_path):
+    rows = [attempt(task, trial, float(trial == 0)) for task in (1, 2) for trial in (0, 1, 2)]
+    for row in rows[1:3]:  # the simulated user opens task 1's failed attempts in words of its own
+        row["messages"][0]["content"] += f" I mean {row['id']}."
+    paths, output = log(tmp_path, rows), tmp_path / "o.jsonl"
+    code, text = run("export", *paths, "--to", "dpo", "-o", output)
+    assert code == 0
+    assert text.splitlines()[4].startswith(
+        "**WARNING: 2 of 4 pairs (50 %) rest on a prompt that the rejected"
+    )
+    made = export(paths, "dpo", output, same_prompt=True)
+    assert [row["task"] for row in made.rows] == ["2", "2"]
+    assert made.card["warnings"] == []
+    assert made.card["left_out"]["pair of attempts that began with other words (--same-prompt)"] == 2
+    assert run("export", *paths, "--to", "dpo", "-o", output, "--same-prompt")[0] == 0
+    assert len(output.read_text().splitlines()) == 2
+
+
+def test_pairs_of_the_same_words_come_first(tmp_path):
+    rows = [attempt(1, 0, 1.0), attempt(1, 1, 0.0), attempt(1, 2, 0.0)]
+    rows[1]["messages"][0]["content"] += " Please."
+    made = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", per_task=1)
+    assert [row["rejected_episode"] for row in made.rows] == ["1/2"]

@@ -10,6 +10,7 @@ import pytest
 from datasets import Dataset, load_from_disk
 
 from tests.report.test_trace_diagnosis import run
+from tests.traces.make import chat, write_lines
 from tests.traces.test_export import attempt, four_by_three, log
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Call, Episode, Turn
@@ -166,3 +167,44 @@ def test_the_command_writes_labels_of_steps(tmp_path):
     code, text = run("export", _steps_log(tmp_path)[0], "--to", "steps", "-o", tmp_path / "o.jsonl")
     assert code == 0
     assert "steps labelled wrong: 4" in text
+
+
+def test_schemas_are_given_where_the_log_has_none_and_warned_of_where_nobody_gives_them(tmp_path):
+    rows = [
+        {"id": str(i), "task_id": i // 2, "reward": i % 2, "messages": chat(arguments=f'{{"q": "{i}"}}')}
+        for i in range(4)
+    ]
+    flat = {"name": "search", "description": "look", "parameters": {"type": "object", "properties": {}}}
+    rows[3]["tools"] = [{**flat, "description": "the log's own"}]
+    log, out = write_lines(tmp_path / "log.jsonl", rows), tmp_path / "o.jsonl"
+    (warning,) = export([log], "sft", out).card["warnings"]
+    assert warning.startswith("3 of 4 episodes with calls have no tool schemas")
+    file = tmp_path / "tools.json"
+    file.write_text(json.dumps([flat]))
+    made = export([log], "sft", out, tools=file)
+    assert made.card["warnings"] == []
+    assert made.card["rows with tool schemas"] == 2
+    assert [row["tools"] for row in made.rows] == [
+        [{"type": "function", "function": flat}],
+        [{"type": "function", "function": {**flat, "description": "the log's own"}}],
+    ]
+    anthropic = {"name": "other", "input_schema": {"type": "object"}}
+    file.write_text(json.dumps({"tools": [anthropic]}))
+    made = export([log], "steps", out, tools=file)
+    assert made.rows[0]["tools"] == [
+        {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
+    ]
+    assert made.card["warnings"] == ["called, and not in the file of --tools: search (3 calls)"]
+    code, text = run("export", log, "--to", "sft", "-o", out, "--tools", file, "--json")
+    assert code == 0
+    assert "warning: called, and not in the file of --tools: search (3 calls)" in text
+    for bad, why in (
+        ("{", "JSON"),
+        ("[]", "no list of tools"),
+        ('[{"type": "function"}]', "tool 1 has no name"),
+    ):
+        file.write_text(bad)
+        with pytest.raises(TraceError, match=why):
+            export([log], "sft", out, tools=file)
+    with pytest.raises(TraceError, match="cannot be read"):
+        export([log], "sft", out, tools=tmp_path / "none.json")

@@ -115,7 +115,15 @@ def test_what_cannot_be_followed_says_why(tmp_path):
     odd = write_lines(tmp_path / "odd.jsonl", [{"a": i} for i in range(60)])
     packed = tmp_path / "p.gz"
     packed.write_bytes(b"\x1f\x8b123")
-    for path, why in ((spans, "otlp; it can"), (odd, "no format we know"), (packed, "compressed")):
+    array = tmp_path / "a.json"
+    array.write_text("[\n" + json.dumps({"task_id": 0, "reward": 1, "traj": chat()}))
+    cases = (
+        (spans, "otlp; it can"),
+        (odd, "no format we know"),
+        (packed, "compressed"),
+        (array, "is one JSON array"),
+    )
+    for path, why in cases:
         with pytest.raises(TraceError, match=why):
             Follower(path, ReadReport()).poll()
     for path in ("-", tmp_path, tmp_path / "nowhere"):
@@ -153,7 +161,8 @@ def test_a_diagnosis_comes_only_when_episodes_ended_and_the_whole_text_when_find
     ]
     assert [s.found.verdict.word for s in states] == ["healthy", "healthy", "alarms"]
     assert [len(s.lines()) == 1 for s in states] == [False, True, False]
-    assert "HEALTHY: 39 episodes (+9), 0 open" in states[1].lines()[0]
+    assert states[1].lines()[0].endswith("HEALTHY: 39 episodes (+9), 0 open; no rule fired")
+    assert "nan_rewards" in states[2].lines()[0]
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])

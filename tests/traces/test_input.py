@@ -206,9 +206,13 @@ def test_nothing_recognised_is_an_error_but_not_beside_a_file_that_is(tmp_path):
     write_lines(tmp_path / "good.jsonl", _rows(1))
     ids, report = _read(tmp_path)
     assert ids == ["e0"]
-    assert report.notes["file of no format we know, skipped"] == 1
-    (tmp_path / "odd.jsonl").write_text("")
-    with pytest.raises(TraceError, match="of no format we know"):
+    assert report.notes["files of no format we know, skipped"] == 1
+    (tmp_path / "odd.jsonl").write_text("\n")
+    with pytest.raises(TraceError, match="holds no record: it is empty"):
+        _read(odd)
+    assert _read(tmp_path)[1].notes["files without a record, skipped"] == 1
+    odd.write_text("{oops\n")
+    with pytest.raises(TraceError, match="holds no record: no line of it can be read"):
         _read(odd)
     with pytest.raises(TraceError, match="unknown format 'x'"):
         _read(odd, format="x")
@@ -217,3 +221,18 @@ def test_nothing_recognised_is_an_error_but_not_beside_a_file_that_is(tmp_path):
 def test_records_say_where_they_stood(tmp_path):
     path = write_lines(tmp_path / "log.jsonl", _rows(2))
     assert [r.source for r in iter_records(str(path), ReadReport())] == [f"{path}:1", f"{path}:2"]
+
+
+def test_a_log_without_ids_twice_is_kept_and_counted_as_attempts_may_say_the_same(tmp_path):
+    """An id of one's own makes a copy a copy; a place in a file does not."""
+    told = "episodes without an id that repeat an earlier one to the letter, kept: attempts may, copies of a file do"
+    rows = [{"example_id": i // 2, "prompt": "q", "completion": f"a{i}", "reward": 0.0} for i in range(4)]
+    episodes, report = read_episodes([write_lines(tmp_path / "twice.jsonl", rows + rows)])
+    assert (len(episodes), report.notes[told]) == (8, 4)
+    assert len({episode.id for episode in episodes}) == 8
+    other = write_lines(tmp_path / "other.jsonl", rows[:1])
+    assert read_episodes([tmp_path / "twice.jsonl", other])[1].notes[told] == 5
+    named = [{"id": str(i), "messages": chat(), "reward": 1.0} for i in range(3)]
+    episodes, report = read_episodes([write_lines(tmp_path / "named.jsonl", named + named)])
+    assert len(episodes) == 3
+    assert report.notes == {"episodes that are copies of one already read, dropped": 3}

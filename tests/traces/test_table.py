@@ -207,3 +207,18 @@ def test_kinds_and_faults():
         ("flight HAT030 not available on date 2024-05-13", "policy"), ("not enough seats", "policy"), ("oops", "unknown"),
     ):  # fmt: skip
         assert fault_of(text) == whose, text
+
+
+def test_evidence_shows_the_error_that_was_counted():
+    """A time-out in a field beside the output so far; an error without any result."""
+    calls = [
+        Call(
+            name="bash", arguments={"cmd": "ls"}, result="a.txt", error="timed out", error_from="log", step=1
+        ),
+        Call(name="get", error="HTTP 503", error_from="log", step=2),
+        Call(name="get", result="ok", step=3),
+    ]
+    table = tabulate([episode(*calls)])
+    assert table.evidence["failed/bash"][0].text == 'bash({"cmd": "ls"}) -> timed out'
+    assert table.evidence["failed/get"][0].text == "get() -> HTTP 503"
+    assert [e.text for e in table.evidence["tool_faults"]] == ['bash({"cmd": "ls"}) -> timed out']

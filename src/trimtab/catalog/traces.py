@@ -21,6 +21,7 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "traces/truncated_frac": ("share of episodes that a limit ended, not the agent", "share", "up is bad", "TRL completions/clipped_ratio"),
     "traces/no_call_frac": ("share of episodes without a call, where others have one", "share", "up is bad", "NeMo Gym PR#1304"),
     "traces/loop_frac": ("share of episodes with the same block of one to four calls, answers included, three times in a row", "share", "up is bad", HOUSE),
+    "traces/failed_call_frac": ("share of calls that failed, of all tools together", "share", "up is bad", HOUSE),
     "traces/repeat_frac": ("share of calls that are identical to an earlier one of the episode, arguments and result included", "share", "up is bad", HOUSE),
     "traces/void_turn_frac": ("share of assistant turns with neither text nor call", "share", "up is bad", "SimpleTIR, arXiv 2509.02479"),
     "traces/bad_arguments_frac": ("share of calls whose arguments could not be parsed", "share", "up is bad", HOUSE),
@@ -52,11 +53,11 @@ TRACE_READINGS: dict[str, Definition] = {key: Definition(*row) for key, row in _
 
 _BOUNDS: dict[str, tuple[float, str, str, str]] = {
     "trace_episodes": (20.0, "episodes", "fewer are not judged: the 95 % interval of a share of zero in twenty reaches to 16 %", HOUSE),
-    "trace_calls": (20.0, "calls", "of a tool; fewer are not judged", HOUSE),
+    "trace_calls": (20.0, "calls", "of a tool, or of all; fewer are not judged", HOUSE),
     "trace_groups": (10.0, "groups", "of two rewards and more; fewer are not judged", HOUSE),
     "trace_level": (0.05, "1", "family-wise level of contrasts (Holm), and one less the level of intervals", HOUSE),
     "trace_contrast_min": (10.0, "episodes", "on each side of a contrast, with and without a yes-or-no feature, and tasks", HOUSE),
-    "trace_tool_failure": (0.2, "share of calls", "one call in five, as in a run (tool_failure_frac)", "post-training-toolkit 7ab9855"),
+    "trace_tool_failure": (0.2, "share of calls", "one call in five, of a tool or of all, as in a run (tool_failure_frac)", "post-training-toolkit 7ab9855"),
     "trace_tool_failure_critical": (0.5, "share of calls", "most calls fail", HOUSE),
     "trace_latency_p95": (10.0, "seconds", "one call in twenty makes the whole group wait so long", HOUSE),
     "trace_tool_fault": (0.05, "share of episodes", "their reward measures the tool, and so does their group's baseline", HOUSE),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from trimtab.catalog import bound
+from trimtab.catalog import TRACE_BOUNDS, bound
 from trimtab.detect.verdict import Verdict
 from trimtab.measure.trace_maker import Measured
 from trimtab.records import Severity
@@ -52,6 +52,12 @@ TRACE_RULES: tuple[TraceRule, ...] = (
         "The policy learns to live without the tool, or is scored for what the tool did.",
         "Read the kinds of error. Where the tool is at fault, mend it or leave its episodes out of training; where the call was wrong, "
         "put what was missing (units, totals, ids) into the tool's description and its error text.",
+        "verl#2188",
+    ),
+    TraceRule(
+        "calls_failing", "traces/failed_call_frac", "interval", ("trace_tool_failure", "trace_tool_failure_critical"), _CALLS, "warning",
+        "many calls fail, all tools together", "No tool alone has calls enough to be judged, or none fails enough; the policy meets the sum.",
+        "Read the kinds of error of the tools below: one cause may be behind them all (a sandbox, a key, a parser).",
         "verl#2188",
     ),
     TraceRule(
@@ -146,7 +152,8 @@ TRACE_RULES: tuple[TraceRule, ...] = (
     ),
     TraceRule(
         "groups_without_gradient", "aggregate/zero_std_frac", "interval", ("trace_zero_groups", "trace_zero_groups_critical"), "trace_groups",
-        "warning", "all attempts at a task have the same reward, for most tasks", "Group-relative advantages are zero there.",
+        "warning", "all attempts of a group (the log's, or a task's in one training step) have the same reward, for most groups",
+        "Group-relative advantages are zero there.",
         "Drop tasks that are always or never solved, or draw more attempts at each.", "DAPO, arXiv 2503.14476",
     ),
     TraceRule(
@@ -168,7 +175,9 @@ TRACE_RULES: tuple[TraceRule, ...] = (
 
 
 def trace_findings(measured: Iterable[Measured]) -> list[Finding]:
-    """The rules that fire, critical ones first, then in the order of the rules; of one rule the worst first."""
+    """The rules that fire, critical ones first, then in the order of the rules; of one rule the worst first.
+
+    All calls together are a finding of their own only where no tool alone is one as grave: it would say the same again."""
     by_key: dict[str, list[Measured]] = {}
     for one in measured:
         by_key.setdefault(one.reading.key, []).append(one)
@@ -178,6 +187,8 @@ def trace_findings(measured: Iterable[Measured]) -> list[Finding]:
         for one in sorted(by_key.get(rule.key, []), key=lambda m: -m.reading.value)
         if (finding := judge_traces(rule, one)) is not None
     ]
+    alone = {f.severity for f in found if f.rule.name == "tool_failing"}
+    found = [f for f in found if not (f.rule.name == "calls_failing" and alone & {f.severity, "critical"})]
     return sorted(found, key=lambda f: f.severity != "critical")
 
 
@@ -214,8 +225,27 @@ def trace_verdict(findings: list[Finding], measured: list[Measured], num_episode
     seen = {m.reading.key for m in measured if m.reading.status == "ok"}
     if not seen & {"tools/failure_frac", "traces/reward_std", "traces/solved_frac"}:
         return Verdict("blind", "the log has no tool call, no reward and no success to judge")
-    judged = [rule.name for rule in TRACE_RULES if rule.key in seen]
-    return Verdict("healthy", f"no rule fired ({', '.join(judged)})")
+    judged, few = _judged(measured)
+    return Verdict("healthy", f"no rule fired ({', '.join(judged)})" + (f"; {'; '.join(few)}" if few else ""))
+
+
+def _judged(measured: list[Measured]) -> tuple[list[str], list[str]]:
+    """Rules that had enough to be judged, and in words those that had too little, with the tools it was too little of."""
+    judged, few = [], []
+    for rule in TRACE_RULES:
+        known = [m.reading for m in measured if m.reading.key == rule.key and m.reading.status == "ok"]
+        least = bound(rule.least)
+        enough = [reading for reading in known if reading.n_tokens >= least]
+        short = [reading for reading in known if reading.n_tokens < least]
+        judged += [rule.name] * bool(enough)
+        if not short:
+            continue
+        unit = TRACE_BOUNDS[rule.least].unit
+        names = [reading.slice.removeprefix("tool/") for reading in short if reading.slice != "all"]
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        of = f" of {', '.join(names[:4])}{more}" if names else ""
+        few.append(f"{rule.name} not judged{of}: fewer than {least:.0f} {unit}")
+    return judged, few
 
 
 def _named(finding: Finding) -> str:

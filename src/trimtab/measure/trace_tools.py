@@ -39,7 +39,7 @@ def tool_readings(maker: Maker) -> Iterator[Measured]:
             where,
             ends=share_interval(share, independent),
             evidence=found,
-            text=_failures(row),
+            text=_failures(row) + ("" if table.told_by_log else ", by text"),
         )
         for label, seconds in (("p50", row.p50), ("p95", row.p95), ("p99", row.p99)):
             reason = "the log has no latency nor timestamps to take one from"

@@ -26,6 +26,7 @@ __all__ = ["trace_readings"]
 Floats = npt.NDArray[Any]
 
 _PER_CALL = {
+    "traces/failed_call_frac": "failed",
     "traces/repeat_frac": "repeats",
     "traces/bad_arguments_frac": "bad_arguments",
     "traces/unknown_tool_frac": "unknown_tools",
@@ -114,24 +115,27 @@ def _disagreement(maker: Maker) -> Measured:
 
 
 def _groups(maker: Maker) -> Iterator[Measured]:
-    """Groups of two or more rewards: equal within."""
+    """Groups of two or more rewards: equal within. Those of one task, at several steps, are one cluster."""
     table = maker.table
-    fine = np.isfinite(table.reward) & (table.task >= 0)
-    sizes = np.bincount(table.task[fine], minlength=len(table.tasks))
+    fine = np.isfinite(table.reward) & (table.group >= 0)
+    where = table.group[fine]
+    sizes = np.bincount(where, minlength=len(table.groups))
     low = np.full(sizes.size, np.inf)
     high = np.full(sizes.size, -np.inf)
-    np.minimum.at(low, table.task[fine], table.reward[fine])
-    np.maximum.at(high, table.task[fine], table.reward[fine])
+    np.minimum.at(low, where, table.reward[fine])
+    np.maximum.at(high, where, table.reward[fine])
+    cluster = np.zeros(sizes.size, np.int64)
+    cluster[where] = maker.clusters[fine]
     groups = sizes >= 2
     flat = groups & (low == high)
-    n, k = int(groups.sum()), int(flat.sum())
+    kind = "task" if table.groups == table.tasks else "group"
     found = [
-        Evidence(f"task {table.tasks[i]}", -1, f"{sizes[i]} rewards of {low[i]:g}")
+        Evidence("", -1, f"{sizes[i]} rewards of {low[i]:g}", f"{kind} {table.groups[i]}")
         for i in np.flatnonzero(flat)[:5]
     ]
-    yield maker.value(
-        "aggregate/zero_std_frac", k / n if n else math.nan, n, reason="no task has two rewards", ends=share_interval(k / n, n) if n else None,
-        evidence=found, text=f"{k} of {n} tasks with two rewards and more",
+    yield maker.share(
+        "aggregate/zero_std_frac", flat * 1.0, groups * 1.0, cluster, f"no {kind} has two rewards", found,
+        f"{kind}s with two rewards and more",
     )  # fmt: skip
 
 
@@ -196,4 +200,5 @@ def _calls(maker: Maker) -> Iterator[Measured]:
             )
             continue
         hits = table.counts[column].astype(np.float64)
-        yield maker.share(key, hits, calls, None, "no call", table.evidence.get(column), "calls")
+        what = "calls, by text" if column == "failed" and not table.told_by_log else "calls"
+        yield maker.share(key, hits, calls, None, "no call", table.evidence.get(column), what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -11,13 +12,15 @@ import numpy as np
 
 from trimtab.detect.trace_contrasts import judge_contrasts
 from trimtab.errors import TraceError
+from trimtab.measure.solve_rates import outcome_contrast, pass_k, solved_interval
 from trimtab.measure.trace_contrasts import contrasts
 from trimtab.report.inert import inert
-from trimtab.report.trace_lines import contrast_line
+from trimtab.report.trace_lines import contrast_line, pass_line
 from trimtab.traces.engine import table_of
 from trimtab.traces.join import joined
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.table import TraceTable
+from trimtab.traces.tool_errors import compile_patterns
 
 __all__ = ["compare_lines", "compare_tables", "compare_traces"]
 
@@ -31,11 +34,12 @@ def compare_traces(
     solved_at: float | None = None,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
+    error_patterns: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Contrasts of logs a less logs b, as JSON types. TraceError for logs that cannot be read or hold no episode."""
     tables, sides = [], []
     for paths in (list(map(str, a)), list(map(str, b))):
-        report = ReadReport(strict=strict, progress=progress)
+        report = ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns))
         table = table_of(paths, report, format, mapping, engine)
         if not table.num_episodes:
             raise TraceError(f"{', '.join(paths)}: no episode to compare")
@@ -56,7 +60,10 @@ def compare_tables(a: TraceTable, b: TraceTable, solved_at: float | None = None)
     both = joined(a, b)
     solved, source = both.solved(solved_at)
     is_a = np.arange(both.num_episodes) < a.num_episodes
-    judged = judge_contrasts(contrasts(both, is_a, ~is_a, outcome=solved if source else None))
+    outcome = _outcome(a, b, both, solved if source else None)
+    given = solved if source else np.full(both.num_episodes, -1)
+    all_features = contrasts(both, is_a, ~is_a, outcome=given)
+    judged = judge_contrasts([one for one in all_features if one.name != outcome.get("name")])
     shared = len(set(a.tasks) & set(b.tasks))
     rows = []
     for one in judged:
@@ -66,15 +73,43 @@ def compare_tables(a: TraceTable, b: TraceTable, solved_at: float | None = None)
         }
         row["real_within"] = bool(one.within_p < 0.05)
         rows.append(row)
-    differs = [row for row in rows if row["real"] or row["real_within"]]
-    if not rows:
+    differs = [row for row in rows if row["real"] or row["real_within"]] or outcome.get("real")
+    if not rows and outcome.get("p") is None:
         verdict, code = "not judged yet", 2
     else:
         verdict, code = ("different", 1) if differs else ("no difference found", 0)
     return {
-        "verdict": verdict, "exit_code": code, "solved_by": source, "shared_tasks": shared, "contrasts": rows,
+        "verdict": verdict, "exit_code": code, "solved_by": source, "outcome": outcome, "shared_tasks": shared, "contrasts": rows,
         "only_a": sorted(set(a.tools) - set(b.tools)), "only_b": sorted(set(b.tools) - set(a.tools)),
     }  # fmt: skip
+
+
+def _outcome(a: TraceTable, b: TraceTable, both: TraceTable, solved: Any) -> dict[str, Any]:
+    """The outcome of A less B, judged on its own: solved, or the reward where nothing says what is solved; empty without either."""
+    is_a = np.arange(both.num_episodes) < a.num_episodes
+    known = solved is not None
+    values = np.where(solved >= 0, solved, np.nan) if known else both.reward
+    found = outcome_contrast(both, is_a, values, "is solved" if known else "reward", known)
+    if found is None:
+        return {}
+    contrast, paired = found
+    (judged,) = judge_contrasts([contrast])
+    sides: dict[str, Any] = {}
+    for name, table, mine in (("a", a, is_a), ("b", b, ~is_a)):
+        if known:
+            ends = solved_interval(table, solved[mine])
+            sides |= {f"low_{name}": ends[0], f"high_{name}": ends[1]}
+            sides[f"pass_k_{name}"] = [asdict(row) for row in pass_k(table, solved[mine])]
+    p = judged.p if math.isfinite(judged.p) else None
+    row = {
+        "difference": contrast.difference,
+        "low": judged.low,
+        "high": judged.high,
+        "p": p,
+        "real": judged.real,
+    }
+    means = {name: getattr(contrast, name) for name in ("name", "mean_a", "mean_b", "n_a", "n_b", "clusters")}
+    return {**means, **row, "paired": paired, **sides}
 
 
 def compare_lines(found: dict[str, Any]) -> list[str]:
@@ -86,7 +121,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"{found['verdict'].upper()}: A against B"
     for side in ("a", "b"):
         yield f"  {side.upper()}  {', '.join(found[side]['logs'])}: {found[side]['episodes']:,} episodes, {found[side]['malformed']:,} malformed lines"
-    yield f"  {found['shared_tasks']:,} tasks in both; {len(found['contrasts'])} features, intervals and p corrected for all of them"
+    yield from _outcome_lines(found["outcome"], found["solved_by"])
+    yield f"  {found['shared_tasks']:,} tasks in both; {len(found['contrasts'])} other features, intervals and p corrected for all of them"
     shown = [row for row in found["contrasts"] if row["real"] or row["real_within"]]
     yield from (f"    {contrast_line(row, 'A', 'B')}" for row in shown)
     if found["contrasts"] and not shown:
@@ -96,3 +132,38 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     for side in ("a", "b"):
         if names := found[f"only_{side}"]:
             yield f"  tools called in {side.upper()} only: {', '.join(names[:20])}"
+
+
+def _outcome_lines(row: dict[str, Any], solved_by: str) -> Iterator[str]:
+    """The outcome's numbers, always; what is missing is said."""
+    if not row:
+        yield "  solved: not observed on both sides (--solved-at), nor a reward"
+        return
+    if row["name"] == "is solved":
+        sides = [
+            f"{s.upper()} {100 * row[f'mean_{s}']:.1f} %{_ends(row, s)} of {row[f'n_{s}']:,}"
+            for s in ("a", "b")
+        ]
+        name, scale, unit = "solved", 100, " points"
+    else:
+        sides = [f"{s.upper()} {row[f'mean_{s}']:.3g} of {row[f'n_{s}']:,}" for s in ("a", "b")]
+        name, scale, unit = "mean reward", 1, ""
+    how = f"paired by the {row['clusters']} tasks in both" if row["paired"] else f"{row['clusters']} tasks"
+    gap = f"{scale * row['difference']:+.3g}{unit}"
+    if row["p"] is None:
+        yield f"  {name}: {', '.join(sides)}; {gap}, not judged: too few episodes or tasks (10 of each)"
+    else:
+        p = f"p {row['p']:.2g}" if row["p"] >= 0.001 else "p < 0.001"
+        yield (
+            f"  {name}: {', '.join(sides)}; {gap} ({scale * row['low']:+.3g} to {scale * row['high']:+.3g}), {p}, {how}"
+            + (": different" if row["real"] else "")
+        )
+    if row["name"] == "is solved":
+        yield f"    by {solved_by}"
+        for side in ("a", "b"):
+            yield from pass_line(row[f"pass_k_{side}"], f"  {side.upper()} ")
+
+
+def _ends(row: dict[str, Any], side: str) -> str:
+    low, high = row[f"low_{side}"], row[f"high_{side}"]
+    return f" ({100 * low:.0f} to {100 * high:.0f})" if math.isfinite(low) else ""

@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from trimtab.catalog import bound
 from trimtab.detect.trace_contrasts import JudgedContrast, judge_contrasts
 from trimtab.detect.trace_rules import Finding, trace_findings, trace_verdict
 from trimtab.detect.verdict import Verdict
 from trimtab.errors import TraceError
 from trimtab.measure.declared import Declared
+from trimtab.measure.solve_rates import pass_k
 from trimtab.measure.trace_contrasts import contrasts
 from trimtab.measure.trace_drift import Drift, drifts
 from trimtab.measure.trace_maker import Measured
@@ -22,6 +24,7 @@ from trimtab.traces.engine import table_of
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.table import TraceTable
 from trimtab.traces.tabulate import RequiredFiles
+from trimtab.traces.tool_errors import compile_patterns
 
 __all__ = ["TraceDiagnosis", "diagnose_table", "diagnose_traces", "trace_diagnosis"]
 
@@ -53,11 +56,12 @@ def diagnose_traces(
     declared: Declared | None = None,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
+    error_patterns: Iterable[str] = (),
 ) -> TraceDiagnosis:
-    """Read agent logs and judge them; `engine` as `traces.engine`, `progress` as `ReadReport`. TraceError for logs that cannot be read, or hold no episode."""
+    """Read agent logs and judge them; `engine` as `traces.engine`, `progress` as `ReadReport`, `error_patterns`: regular expressions of results that report an error. TraceError for logs that cannot be read, or hold no episode."""
     start, report, names = (
         time.perf_counter(),
-        ReadReport(strict=strict, progress=progress),
+        ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns)),
         tuple(map(str, paths)),
     )
     declared = declared or Declared()
@@ -109,12 +113,14 @@ def trace_diagnosis(found: TraceDiagnosis) -> dict[str, Any]:
         "exit_code": found.verdict.exit_code,
         "num_episodes": table.num_episodes,
         "num_calls": table.total("calls"),
+        "failures_told_by": "the log" if table.told_by_log else "text",
         "num_tasks": len(table.tasks),
         "num_lines": report.num_lines,
         "num_malformed": report.num_malformed,
         "malformed": [problem._asdict() for problem in report.problems],
         "notes": dict(report.notes),
         "solved_by": found.solved_by,
+        "pass_k": [asdict(row) for row in pass_k(table, found.solved)],
         "findings": [_finding(finding) for finding in found.findings],
         "readings": [_reading(one) for one in found.measured],
         "tools": _tools(table),
@@ -152,7 +158,7 @@ def _tools(table: TraceTable) -> list[dict[str, Any]]:
         {
             "tool": name, "calls": row.calls, "failed": row.failed, "error_frac": row.failed / row.calls, "episodes": row.episodes,
             "latency_p50_s": row.p50, "latency_p95_s": row.p95, "latency_p99_s": row.p99, "timed": row.timed,
-            "kinds": dict(row.kinds.most_common()), "faults": dict(row.faults),
+            "judged": row.calls >= bound("trace_calls"), "kinds": dict(row.kinds.most_common()), "faults": dict(row.faults),
         }
         for name, row in rows
     ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from trimtab.measure.declared import Declared
@@ -13,6 +13,7 @@ from trimtab.report.trace_lines import trace_diagnosis_lines
 from trimtab.traces.follow import Follower
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.tabulate import RequiredFiles
+from trimtab.traces.tool_errors import compile_patterns
 
 __all__ = ["Followed", "follow_traces"]
 
@@ -30,7 +31,8 @@ class Followed:
         verdict = self.found.verdict
         clock = time.strftime("%H:%M:%S")
         count = f"{self.found.table.num_episodes:,} episodes (+{self.new:,}), {self.still_open:,} open"
-        line = inert(f"{clock} {verdict.word.upper()}: {count}; {verdict.reason}")
+        reason = "no rule fired" if verdict.word == "healthy" else verdict.reason
+        line = inert(f"{clock} {verdict.word.upper()}: {count}; {reason}")
         return [line, *trace_diagnosis_lines(trace_diagnosis(self.found)), ""] if self.changed else [line]
 
 
@@ -42,9 +44,13 @@ def follow_traces(
     declared: Declared | None = None,
     every: float = 2.0,
     sleep: Callable[[float], None] = time.sleep,
+    error_patterns: Iterable[str] = (),
 ) -> Iterator[Followed]:
     """The states of a growing log, without end; `every` in seconds. TraceError as `traces.follow.Follower`."""
-    declared, report = declared or Declared(), ReadReport(strict=strict)
+    declared, report = (
+        declared or Declared(),
+        ReadReport(strict=strict, error_patterns=compile_patterns(error_patterns)),
+    )
     follower = Follower(
         path, report, format, mapping, RequiredFiles(declared.required_files, declared.key_arguments)
     )

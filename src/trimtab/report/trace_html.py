@@ -14,6 +14,7 @@ from trimtab.report.html import asset, embed_json, source_hash, write_page
 from trimtab.report.html_parts import escape, icon, integer, section, table
 from trimtab.report.inert import inert_json
 from trimtab.report.trace_diagnosis import TraceDiagnosis, trace_diagnosis
+from trimtab.report.trace_lines import BY_TEXT, pass_line, unjudged_tools
 from trimtab.report.trace_payload import shown_episodes
 
 __all__ = ["render_traces", "write_traces_html"]
@@ -113,8 +114,28 @@ def _tools(found: dict[str, Any]) -> str:
         ]
         for tool in found["tools"]
     ]  # fmt: skip
-    columns = ["Tool", "Calls", "Episodes", "Failed", "p50", "p95", "p99", "Kinds of error"]
-    return section("tools", "Tools", table(columns, rows)) if rows else ""
+    by_text = found["failures_told_by"] == "text"
+    notes = [BY_TEXT if by_text else "", unjudged_tools(found["tools"])]
+    columns = [
+        "Tool",
+        "Calls",
+        "Episodes",
+        "Failed, by text" if by_text else "Failed",
+        "p50",
+        "p95",
+        "p99",
+        "Kinds of error",
+    ]
+    return (
+        section(
+            "tools",
+            "Tools",
+            table(columns, rows),
+            escape(". ".join(note[0].upper() + note[1:] for note in notes if note)),
+        )
+        if rows
+        else ""
+    )
 
 
 def _separates(found: dict[str, Any]) -> str:
@@ -126,11 +147,12 @@ def _separates(found: dict[str, Any]) -> str:
         )
     rows = [_contrast(row) for row in found["separates"] if row["real"]]
     lede = (
-        f"Solved: {escape(found['solved_by'])}. {len(found['separates'])} features compared; intervals are 95&nbsp;% for all of them at once, p is Holm's. "
+        f"Solved: {escape(found['solved_by'])}. {len(found['separates'])} features could be compared; intervals are 95&nbsp;% for all of them at once, p is Holm's. "
         "Within tasks means among attempts at the same task: what vanishes there may only mark hard tasks."
     )
     columns = ["Feature", "Failed", "Solved", "Difference", "Interval", "p", "Within tasks", "Interval"]
-    body = table(columns, rows) if rows else '<p class="empty">Nothing that could not be chance.</p>'
+    nothing = "Nothing that could not be chance." if found["separates"] else "Too few of one kind to say."
+    body = table(columns, rows) if rows else f'<p class="empty">{nothing}</p>'
     return section("separates", "What separates failed from solved", body, lede)
 
 
@@ -159,7 +181,7 @@ def _contrast(row: dict[str, Any]) -> list[str]:
     def ends(low: float | None, high: float | None) -> str:
         return "–" if low is None or high is None else f"{scale * low:+.3g} to {scale * high:+.3g}"
 
-    inside = "–" if row["within"] is None else f"{scale * row['within']:+.2g}"
+    inside = "–" if row["within"] is None else f"{scale * row['within']:+.3g}"
     return [
         f"<bdi>{escape(row['name'])}</bdi>", f"{scale * row['mean_a']:.3g}{unit}", f"{scale * row['mean_b']:.3g}{unit}",
         f"{scale * row['difference']:+.3g}", ends(row["low"], row["high"]), f"{row['p']:.2g}" if row["p"] >= 0.001 else "&lt; 0.001",
@@ -179,6 +201,7 @@ def _outcomes(found: dict[str, Any]) -> str:
         for row in found["outcomes"]
     ]
     lede = "A table to read, not a test: its rows are many and not corrected for it."
+    lede += "".join(f" {line.strip()}." for line in pass_line(found["pass_k"]))
     return (
         section(
             "outcomes",

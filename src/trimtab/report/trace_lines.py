@@ -6,13 +6,16 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from trimtab.catalog import bound
 from trimtab.report.inert import inert
 
-__all__ = ["contrast_line", "trace_diagnosis_lines"]
+__all__ = ["BY_TEXT", "contrast_line", "pass_line", "trace_diagnosis_lines", "unjudged_tools"]
 
 _MAX_TOOLS = 20
 _MAX_CONTRASTS = 8
+BY_TEXT = "by text: no field of the log calls any call failed; a failure is a result whose text says so"
 _SHOWN = {
+    "traces/failed_call_frac",
     "traces/solved_frac",
     "aggregate/zero_std_frac",
     "traces/truncated_frac",
@@ -35,9 +38,10 @@ def trace_diagnosis_lines(found: dict[str, Any]) -> list[str]:
     ]
     for finding in found["findings"]:
         lines += _finding(finding)
-    lines += ["", *_tools(found["tools"])]
+    lines += ["", *_tools(found["tools"], found["failures_told_by"])]
     shares = [row for row in found["readings"] if row["key"] in _SHOWN and row["status"] == "ok"]
     lines += ["", *(f"  {_what(row['key']):<18} {_share(row)}  {row['numbers']}" for row in shares)]
+    lines += pass_line(found["pass_k"])
     lines += _separates(found)
     lines += _drift(found)
     lines += _not_observed(found)
@@ -60,18 +64,53 @@ def _finding(finding: dict[str, Any]) -> Iterator[str]:
         yield f"    e.g.   {where}{step}: {place['text'][:320]}"
 
 
-def _tools(tools: list[dict[str, Any]]) -> Iterator[str]:
+def _tools(tools: list[dict[str, Any]], told_by: str) -> Iterator[str]:
     if not tools:
         yield "  no tool call in the logs"
         return
-    yield "  tool                              calls  failed  episodes  p50 s   p95 s   p99 s"
+    by_text = told_by == "text"
+    yield f"  tool                              calls  failed{' by text' if by_text else ''}  episodes  p50 s   p95 s   p99 s"
     for row in tools[:_MAX_TOOLS]:
         seconds = "  ".join(
             f"{row[f'latency_{q}_s']:6.3g}" if row["timed"] else "     –" for q in ("p50", "p95", "p99")
         )
-        yield f"  {row['tool'][:30]:<30} {row['calls']:>8,}  {100 * row['error_frac']:>5.1f}%  {row['episodes']:>8,}  {seconds}"
+        yield f"  {row['tool'][:30]:<30} {row['calls']:>8,}  {100 * row['error_frac']:>5.1f}%{'        ' if by_text else ''}  {row['episodes']:>8,}  {seconds}"
     if len(tools) > _MAX_TOOLS:
         yield f"  and {len(tools) - _MAX_TOOLS} more tools (--json has all)"
+    if by_text:
+        yield f"  {BY_TEXT} (--error-pattern adds to what is known)"
+    if few := unjudged_tools(tools):
+        yield f"  {few}"
+
+
+def unjudged_tools(tools: list[dict[str, Any]]) -> str:
+    """The tools of too few calls to be judged alone, in words; empty where all can be.
+
+    >>> unjudged_tools([{"tool": "a", "judged": False}, {"tool": "b", "judged": True}])
+    'not judged alone, fewer than 20 calls: a'
+    """
+    names = [tool["tool"] for tool in tools if not tool["judged"]]
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    few = f"not judged alone, fewer than {bound('trace_calls'):.0f} calls: "
+    return few + ", ".join(names[:8]) + more if names else ""
+
+
+def pass_line(rows: list[dict[str, Any]], before: str = "") -> Iterator[str]:
+    """pass^k in one line; none without repeated attempts.
+
+    >>> list(pass_line([{"k": 1, "value": 0.5, "tasks": 4, "left_out": 0}, {"k": 2, "value": 0.25, "tasks": 3, "left_out": 1}]))
+    ['  pass^k             1: 50.0 %, 2: 25.0 % (3 tasks, 1 of fewer attempts left out)']
+    """
+    shown = []
+    for row in rows:
+        few = (
+            f" ({row['tasks']} tasks, {row['left_out']} of fewer attempts left out)"
+            if row["left_out"]
+            else ""
+        )
+        shown.append(f"{row['k']}: {100 * row['value']:.1f} %{few}")
+    if shown:
+        yield f"  {before}{'pass^k':<18} {', '.join(shown)}"
 
 
 def _separates(found: dict[str, Any]) -> Iterator[str]:
@@ -119,8 +158,8 @@ def contrast_line(row: dict[str, Any], a: str = "failed", b: str = "solved") -> 
     p = f"p {row['p']:.2g}" if row["p"] >= 0.001 else "p < 0.001"
     if not _finite(row["within"]):
         return f"{text}; {size}, {p}"
-    scale, unit = (100, " points") if row["yes_no"] else (1, "")
-    inside = f"{scale * row['within']:+.2g}{unit} ({scale * row['within_low']:+.2g} to {scale * row['within_high']:+.2g})"
+    scale, unit, form = (100, " points", ".0f") if row["yes_no"] else (1, "", ".3g")
+    inside = f"{scale * row['within']:+{form}}{unit} ({scale * row['within_low']:+{form}} to {scale * row['within_high']:+{form}})"
     return f"{text}; {size}, {p}; within {row['mixed']} tasks {inside}"
 
 

@@ -66,7 +66,9 @@ def _again(
     found: TraceDiagnosis, ids: set[str], format: str | None, mapping: Mapping[str, str] | None
 ) -> Iterator[Episode]:
     only = ids if found.table.engine == "columns" else None
-    return iter_episodes(found.paths, ReadReport(), format, mapping, only)
+    return iter_episodes(
+        found.paths, ReadReport(error_patterns=found.report.error_patterns), format, mapping, only
+    )
 
 
 def _episode(episode: Episode, key: int, solved: int, named: bool) -> dict[str, Any]:

@@ -73,6 +73,7 @@ def _file(found: Scan, table: ColumnTable, report: ReadReport, threads: int) -> 
                 _add(waiting.popleft().result(), table, report)
         while waiting:
             _add(waiting.popleft().result(), table, report)
+    table.told_by_log = table.told_by_log or found.told_by_log
     table.end_file(rows)
 
 

@@ -54,6 +54,7 @@ select
     case when type = 'tool_result' then hash(coalesce(result, content, '')) else 0::ubigint end as rh,
     TIME as ts,
     case when type = 'tool_result' then coalesce(latency_s, duration_s) end as latency,
+    type = 'tool_result' and coalesce(error, '') not in ('', 'false') as said,
     tokens,
     case when type = 'assistant_message' then content is null or regexp_full_match(content, '\\s*') else false end as blank,
     case when type = 'tool_result' then
@@ -79,8 +80,9 @@ _TIMES = {
 
 
 _TASK = "coalesce(task_id, json_extract_string(metadata, '$.task_id'), json_extract_string(metadata, '$.task'), json_extract_string(metadata, '$.prompt_id'), group_id, json_extract_string(metadata, '$.group_id'))"
+_GROUP = "coalesce(group_id, json_extract_string(metadata, '$.group_id'))"
 _STOP = "coalesce(stop_reason, json_extract_string(metadata, '$.stop_reason'), json_extract_string(metadata, '$.termination_reason'))"
-ENDS = f"select eh, reward, success, total_tokens, {_TASK} as task, {_STOP} as stop from x where kind = {END}"
+ENDS = f"select eh, reward, success, total_tokens, {_TASK} as task, {_GROUP} as grp, {_STOP} as stop from x where kind = {END}"
 """What the last lines of episodes say; JSON is looked into there only."""
 
 
@@ -94,6 +96,11 @@ class Scan:
     def num_rows(self) -> int:
         """Lines that are not blank."""
         return int(self._one("select count(*) from x"))
+
+    @property
+    def told_by_log(self) -> bool:
+        """Does a field of the log call any call failed?"""
+        return bool(self._one("select coalesce(bool_or(said), false) from x"))
 
     def _one(self, query: str) -> Any:
         row = self.con.execute(query).fetchone()

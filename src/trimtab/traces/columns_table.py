@@ -21,6 +21,7 @@ from trimtab.traces.table import (
     Evidence,
     ToolRow,
     TraceTable,
+    group_of,
 )
 from trimtab.traces.tool_errors import error_kind_of, fault_of
 
@@ -30,6 +31,7 @@ Array = npt.NDArray[Any]
 _MAX_KINDS = 16
 _INTS = (
     "task",
+    "group",
     "stop",
     "first_error",
     "success",
@@ -51,6 +53,7 @@ class End(NamedTuple):
     success: int | None
     tokens: float | None
     task: str | None
+    group: str | None
     stop: str | None
 
 
@@ -67,7 +70,7 @@ class ColumnTable:
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
         self.errors: list[_Error] = []
-        self.codes = {"task": Codes(), "stop": Codes(256), "first_error": Codes(256)}
+        self.codes = {"task": Codes(), "group": Codes(), "stop": Codes(256), "first_error": Codes(256)}
         self._error_codes: dict[str, int] = {}
         self._ids: list[str] = []
         self._columns: dict[str, list[Array]] = {}
@@ -76,6 +79,7 @@ class ColumnTable:
         self._evidence: dict[str, list[tuple[int, Evidence]]] = {}
         self._offset = 0
         self.nan_rewards = 0
+        self.told_by_log = False
 
     @property
     def num_episodes(self) -> int:
@@ -106,7 +110,7 @@ class ColumnTable:
             return
         n, calls = len(ids), part.calls
         self._ids += ids
-        none = End(None, None, None, None, None)
+        none = End(None, None, None, None, None, None)
         said = [ends.get(h, none) for h in part.eh.tolist()]
         bad = [i for i, end in enumerate(said) if end.reward is not None and not np.isfinite(end.reward)]
         self.nan_rewards += len(bad)
@@ -145,6 +149,8 @@ class ColumnTable:
         columns["success"] = np.array([-1 if end.success is None else end.success for end in said], np.int8)
         columns["truncated"] = np.array([-1 if e.stop is None else is_limit(e.stop) for e in said], np.int8)
         columns["task"] = np.array([self.codes["task"].of(end.task) for end in said], np.int64)
+        groups = [group_of(end.group, end.task) for end in said]
+        columns["group"] = np.array([self.codes["group"].of(group) for group in groups], np.int64)
         columns["stop"] = np.array([self.codes["stop"].of(end.stop) for end in said], np.int64)
         columns["first_error"] = self._first_errors(calls, failing, n)
         columns["used"], columns["erred"] = self._count_tools(calls, failing, fault, n)
@@ -269,9 +275,9 @@ class ColumnTable:
         return TraceTable(
             ids=[self._ids[i] for i in order.tolist()], counts={name: ints[name] for name in COUNTS}, **floats,
             **{name: ints[name] for name in _INTS},
-            tasks=list(self.codes["task"]), stops=list(self.codes["stop"]), first_errors=list(self.codes["first_error"]), tools=tools,
+            tasks=list(self.codes["task"]), groups=list(self.codes["group"]), stops=list(self.codes["stop"]), first_errors=list(self.codes["first_error"]), tools=tools,
             tool_names=names, used=used[:, :width] if used.ndim == 2 else np.zeros((0, 0), bool),
             erred=erred[:, :width] if erred.ndim == 2 else np.zeros((0, 0), bool), nan_rewards=self.nan_rewards,
             sources=[""] * len(self._ids), evidence={what: [e for _, e in kept] for what, kept in self._evidence.items() if kept},
-            engine="columns",
+            told_by_log=self.told_by_log, engine="columns",
         )  # fmt: skip

@@ -39,7 +39,7 @@ def table_of(
     if engine not in ENGINES:
         raise TraceError(f"unknown engine {engine!r}; one of {', '.join(ENGINES)}")
     files = find_files(paths)
-    why = _not_columns(files, report.strict, format, mapping, required) if engine != "records" else ""
+    why = _not_columns(files, report, format, mapping, required) if engine != "records" else ""
     large = engine == "columns" or (
         engine == "auto" and not why and sum(Path(f).stat().st_size for f in files) >= LARGE_BYTES
     )
@@ -60,14 +60,16 @@ def table_of(
 
 def _not_columns(
     files: list[str],
-    strict: bool,
+    report: ReadReport,
     format: str | None,
     mapping: Mapping[str, str] | None,
     required: RequiredFiles | None,
 ) -> str:
     """Why the columns cannot be used; empty when they can."""
-    if strict:
+    if report.strict:
         return "--strict stops at a line, columns have none"
+    if report.error_patterns:
+        return "it keeps no results, in which --error-pattern looks"
     if required is not None and required.rows:
         return "it keeps no arguments, which name the required files"
     if mapping or format not in (None, "steps"):

@@ -108,13 +108,15 @@ def facts_of(episode: Episode) -> EpisodeFacts:
 
 
 def call_text(call: Call) -> str:
-    """A call in one short line: name, arguments, and what came of it.
+    """A call in one short line: name, arguments, and what came of it: the error that was counted, else the result.
 
     >>> call_text(Call(name="add", arguments={"a": 1}, result="Error: b"))
     'add({"a": 1}) -> Error: b'
+    >>> call_text(Call(name="sh", result="a.txt", error="timed out", error_from="log"))
+    'sh() -> timed out'
     """
     inside = arguments_text(call)
-    came = call.result if call.result is not None else "no result"
+    came = call.error or (call.result if call.result is not None else "no result")
     short = inside if len(inside) <= EXCERPT // 2 else f"{inside[: EXCERPT // 2]}…"
     return f"{call.name}({short}) -> {came[:EXCERPT]}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -24,6 +25,7 @@ __all__ = ["FOLLOWED", "Follower"]
 FOLLOWED = ("trimtab", "steps", "messages", "verifiers", "verl", "prime-rl", "tau", "trl")
 """Formats whose lines are episodes, or steps that say when one has ended."""
 
+_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
 _CHUNK = 2**24
 _TOLD_BY = 50  # lines, of which one must be of a format we know
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1")
@@ -81,6 +83,10 @@ class Follower:
                     if not self._offset and chunk.startswith(_PACKED):
                         raise TraceError(
                             f"--follow reads plain JSON lines, and {self.path} is compressed or Parquet"
+                        )
+                    if not self._offset and _ARRAY.match(chunk):
+                        raise TraceError(
+                            f"--follow reads JSON lines, and {self.path} is one JSON array; diagnose it without --follow when it is complete"
                         )
                     self._offset += len(chunk)
                     yield from self._split(chunk)
@@ -141,4 +147,5 @@ class Follower:
         for episode in FORMATS[self.format].read(self.mapping)(itertools.chain(records), self.report):
             if self.identities.admit(episode, self.report):
                 self.report.num_episodes += 1
+                self.report.mark_errors(episode.calls)
                 self.builder.add(episode)

@@ -26,18 +26,18 @@ def joined(a: TraceTable, b: TraceTable) -> TraceTable:
     """
     codes = {
         name: _codes(getattr(a, name), getattr(b, name))
-        for name in ("tasks", "stops", "first_errors", "tool_names", "versions")
+        for name in ("tasks", "groups", "stops", "first_errors", "tool_names", "versions")
     }
     places: dict[str, Any] = {field: _placed(a, b, field, *codes[names]) for field, names in _FIELDS.items()}
     wide: dict[str, Any] = {name: _wide(a, b, name, codes["tool_names"]) for name in ("used", "erred")}
     both: dict[str, Any] = {name: np.concatenate([getattr(a, name), getattr(b, name)]) for name in _COLUMNS}
     return TraceTable(
         ids=a.ids + b.ids, counts={name: np.concatenate([a.counts[name], b.counts[name]]) for name in COUNTS}, **both, **places, **wide,
-        tasks=list(codes["tasks"][0]), stops=list(codes["stops"][0]), first_errors=list(codes["first_errors"][0]),
+        tasks=list(codes["tasks"][0]), groups=list(codes["groups"][0]), stops=list(codes["stops"][0]), first_errors=list(codes["first_errors"][0]),
         versions=list(codes["versions"][0]), marks={name: np.concatenate([a.marks[name], b.marks[name]]) for name in a.marks if name in b.marks},
         tool_names=list(codes["tool_names"][0]), tools={}, declared_tools=a.declared_tools | b.declared_tools,
         nan_rewards=a.nan_rewards + b.nan_rewards, num_checked_schemas=a.num_checked_schemas + b.num_checked_schemas,
-        sources=a.sources + b.sources, engine=a.engine if a.engine == b.engine else f"{a.engine}, {b.engine}",
+        sources=a.sources + b.sources, told_by_log=a.told_by_log or b.told_by_log, engine=a.engine if a.engine == b.engine else f"{a.engine}, {b.engine}",
     )  # fmt: skip
 
 
@@ -52,7 +52,13 @@ _COLUMNS = (
     "wrong_turn",
     "wrong_step",
 )
-_FIELDS = {"task": "tasks", "stop": "stops", "first_error": "first_errors", "version": "versions"}
+_FIELDS = {
+    "task": "tasks",
+    "group": "groups",
+    "stop": "stops",
+    "first_error": "first_errors",
+    "version": "versions",
+}
 
 
 def _codes(a: Sequence[str], b: Sequence[str]) -> tuple[dict[str, int], Array]:

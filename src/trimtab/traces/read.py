@@ -14,6 +14,7 @@ from trimtab.traces.formats import FORMATS, find_format
 from trimtab.traces.identity import Identities
 from trimtab.traces.json_records import iter_records
 from trimtab.traces.reading import ReadReport
+from trimtab.traces.tool_errors import compile_patterns
 from trimtab.traces.values import as_label
 
 __all__ = ["iter_episodes", "read_episodes"]
@@ -25,9 +26,10 @@ def read_episodes(
     mapping: Mapping[str, str] | None = None,
     strict: bool = False,
     progress: Callable[[int], None] | None = None,
+    error_patterns: Iterable[str] = (),
 ) -> tuple[list[Episode], ReadReport]:
     """All episodes of the logs, and what was left out of them or repaired; see `iter_episodes`."""
-    report = ReadReport(strict=strict, progress=progress)
+    report = ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns))
     return list(iter_episodes(paths, report, format, mapping)), report
 
 
@@ -46,13 +48,14 @@ def iter_episodes(
     """
     if format is not None and format not in FORMATS:
         raise TraceError(f"unknown format {format!r}; one of {', '.join(FORMATS)}")
-    files, identities, unknown = find_files(paths), Identities(), []
+    files, identities, unknown = find_files(paths), Identities(), list[str]()
+    empty: list[str] = []
     for file in files:
         records = iter_records(file, report)
         seen = list(itertools.islice(records, 20))
         name = format or ("mapped" if mapping else find_format(record.value for record in seen))
         if name is None:
-            unknown.append(file)
+            (unknown if seen else empty).append(file)
             continue
         report.formats[file] = name
         read = FORMATS[name].read(mapping or {})
@@ -61,14 +64,21 @@ def iter_episodes(
             chosen = itertools.chain(r for r in chosen if _has_id(r.value, only))
         for episode in read(chosen, report):
             if identities.admit(episode, report):
+                report.mark_errors(episode.calls)
                 report.num_episodes += 1
                 yield episode
-    if unknown and len(unknown) == len(files):
+    if empty and len(empty) == len(files):
+        last = report.problems[-1] if report.problems else None
+        why = f"no line of it can be read ({last.reason})" if last else "it is empty"
+        raise TraceError(f"{empty[0]} holds no record: {why}")
+    if unknown and len(unknown) + len(empty) == len(files):
         raise TraceError(
             f"{unknown[0]} is of no format we know; name one with --format ({', '.join(FORMATS)}) or its fields with --map"
         )
     if unknown:
-        report.note("file of no format we know, skipped", len(unknown))
+        report.note("files of no format we know, skipped", len(unknown))
+    if empty:
+        report.note("files without a record, skipped", len(empty))
 
 
 def _has_id(value: Any, only: Collection[str]) -> bool:

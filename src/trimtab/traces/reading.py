@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from trimtab.errors import TraceError
+from trimtab.traces.episode import Call
 
 __all__ = ["MAX_KEPT", "Problem", "ReadReport", "Record"]
 
@@ -39,7 +41,7 @@ class Record(NamedTuple):
 @dataclass
 class ReadReport:
     """`notes`: what was repaired or ignored without loss of a record, by reason. With `strict` the first malformed line raises.
-    `progress` is called with the bytes of each piece read."""
+    `error_patterns`: the user's own, of results that report an error. `progress` is called with the bytes of each piece read."""
 
     strict: bool = False
     formats: dict[str, str] = field(default_factory=dict)  # file -> format
@@ -48,6 +50,7 @@ class ReadReport:
     num_episodes: int = 0
     problems: list[Problem] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
+    error_patterns: tuple[re.Pattern[str], ...] = ()
     progress: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
 
     def malformed(self, file: str, line: int, reason: str) -> None:
@@ -61,3 +64,11 @@ class ReadReport:
     def note(self, reason: str, count: int = 1) -> None:
         """Count a repair or something ignored."""
         self.notes[reason] += count
+
+    def mark_errors(self, calls: Iterable[Call]) -> None:
+        """Calls that failed by the user's patterns; what the log or our own patterns said stays."""
+        for call in calls if self.error_patterns else ():
+            text = call.result or ""
+            if not call.error and any(pattern.search(text) for pattern in self.error_patterns):
+                call.error, call.error_from = text, "text"
+                self.note("calls that failed by --error-pattern")

@@ -21,6 +21,7 @@ __all__ = [
     "Evidence",
     "ToolRow",
     "TraceTable",
+    "group_of",
 ]
 
 COUNTS = (
@@ -36,6 +37,17 @@ MAX_TOOLS = 64
 OTHER = "(other)"
 NO_NAME = "(no name)"
 MAX_EVIDENCE = 5
+
+
+def group_of(group: str | None, task: str | None, step: int | None = None) -> str | None:
+    """The group whose rewards were compared: the log's, else the attempts at a task in one training step, else those at a task.
+
+    >>> group_of("g", "t", 3), group_of(None, "t", 3), group_of(None, "t"), group_of(None, None, 3)
+    ('g', 't in step 3', 't', None)
+    """
+    if group is not None or task is None:
+        return group
+    return task if step is None else f"{task} in step {step}"
 
 
 @dataclass(frozen=True)
@@ -75,9 +87,10 @@ class ToolRow:
 @dataclass
 class TraceTable:
     """`reward` (E,) nan where there is none, and `nan_rewards` where the log said NaN or infinity. `success`, `truncated` (E,):
-    1, 0, or -1 unknown. `task`, `stop`, `first_error` (E,): places in `tasks`, `stops`, `first_errors`; -1: none.
+    1, 0, or -1 unknown. `task`, `group`, `stop`, `first_error` (E,): places in `tasks`, `groups` (`group_of`), `stops`, `first_errors`; -1: none.
     `used`, `erred` (E, T) of bool: did the episode call the tool of `tool_names`, did a call of it fail?
     `time` (E,): when the episode began, seconds since 1970, nan unknown. `wrong`, `wrong_turn`, `wrong_step` (E,): see `traces.first_wrong`.
+    `told_by_log`: did the log itself, by a field, call any call failed? Else failures are those that results' texts say.
     `version` (E,): place in `versions`, policy versions as text in the order of their coming. `marks`: `text_marks.MARKS` -> (E,), empty where
     the engine keeps no text. `files`: a required file -> the calls that named it.
     """
@@ -90,9 +103,11 @@ class TraceTable:
     tokens: npt.NDArray[np.float64]
     duration_s: npt.NDArray[np.float64]
     task: npt.NDArray[np.int64]
+    group: npt.NDArray[np.int64]
     stop: npt.NDArray[np.int64]
     first_error: npt.NDArray[np.int64]
     tasks: list[str]
+    groups: list[str]
     stops: list[str]
     first_errors: list[str]
     tools: dict[str, ToolRow]
@@ -112,6 +127,7 @@ class TraceTable:
     num_checked_schemas: int = 0
     sources: list[str] = field(default_factory=list)
     evidence: dict[str, list[Evidence]] = field(default_factory=dict)
+    told_by_log: bool = False
     engine: str = ""
 
     @property

@@ -16,7 +16,16 @@ from trimtab.traces.codes import Codes
 from trimtab.traces.episode import Episode
 from trimtab.traces.facts import CallFacts, facts_of
 from trimtab.traces.schema_check import schemas_by_name
-from trimtab.traces.table import COUNTS, MAX_EVIDENCE, MAX_TOOLS, OTHER, Evidence, ToolRow, TraceTable
+from trimtab.traces.table import (
+    COUNTS,
+    MAX_EVIDENCE,
+    MAX_TOOLS,
+    OTHER,
+    Evidence,
+    ToolRow,
+    TraceTable,
+    group_of,
+)
 from trimtab.traces.text_marks import MARKS
 
 __all__ = ["RequiredFiles", "TableBuilder", "tabulate"]
@@ -27,6 +36,7 @@ _CODES = (
     "success",
     "truncated",
     "task",
+    "group",
     "stop",
     "first_error",
     "wrong",
@@ -86,6 +96,7 @@ class TableBuilder:
         self.floats = {name: array("d") for name in ("reward", "tokens", "duration_s", "time")}
         self.codes = {
             "task": Codes(),
+            "group": Codes(),
             **{name: Codes(_MAX_FIRST) for name in ("stop", "first_error", "version")},
         }
         self.tools: dict[str, ToolRow] = {}
@@ -95,6 +106,7 @@ class TableBuilder:
         self.declared: set[str] = set()
         self.evidence: dict[str, list[Evidence]] = {}
         self.nan_rewards = self.checked = 0
+        self.told_by_log = False
 
     def add(self, episode: Episode) -> None:
         """Count one episode."""
@@ -113,6 +125,7 @@ class TableBuilder:
         self.ints["truncated"].append(facts.truncated)
         task = episode.task if episode.task is not None else episode.group
         self.ints["task"].append(self.codes["task"].of(task))
+        self.ints["group"].append(self.codes["group"].of(group_of(episode.group, task, episode.step)))
         self.ints["stop"].append(self.codes["stop"].of(episode.stop_reason))
         self.ints["first_error"].append(self.codes["first_error"].of(facts.first_error or None))
         for name, value in (
@@ -126,6 +139,7 @@ class TableBuilder:
             self.nan_rewards += 1
             self._keep("nan_rewards", Evidence(episode.id, -1, f"reward {episode.reward}", episode.source))
         self._tools(facts.calls, number)
+        self.told_by_log = self.told_by_log or any(c.error_from == "log" for c in episode.calls)
         if len(self.declared) < 1_000:
             self.declared |= schemas_by_name(episode.tools or []).keys()
         self.checked += facts.checked
@@ -181,12 +195,12 @@ class TableBuilder:
         return TraceTable(
             ids=list(self.ids), counts={name: ints[name] for name in COUNTS}, **floats,
             success=ints["success"].astype(np.int8), truncated=ints["truncated"].astype(np.int8),
-            **{name: ints[name] for name in ("task", "stop", "first_error", "wrong", "wrong_turn", "wrong_step", "version")},
+            **{name: ints[name] for name in ("task", "group", "stop", "first_error", "wrong", "wrong_turn", "wrong_step", "version")},
             marks={name: ints[name] for name in MARKS}, files=copy.deepcopy(self.files.rows), versions=list(self.codes["version"]),
-            tasks=list(self.codes["task"]), stops=list(self.codes["stop"]), first_errors=list(self.codes["first_error"]),
+            tasks=list(self.codes["task"]), groups=list(self.codes["group"]), stops=list(self.codes["stop"]), first_errors=list(self.codes["first_error"]),
             tools=copy.deepcopy(self.tools), tool_names=list(self.places), used=used, erred=erred,
             declared_tools=frozenset(self.declared), nan_rewards=self.nan_rewards, num_checked_schemas=self.checked,
-            sources=list(self.sources), evidence={what: list(kept) for what, kept in self.evidence.items()}, engine="records",
+            sources=list(self.sources), evidence={what: list(kept) for what, kept in self.evidence.items()}, told_by_log=self.told_by_log, engine="records",
         )  # fmt: skip
 
 

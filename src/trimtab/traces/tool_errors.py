@@ -3,22 +3,74 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Literal
 
+from trimtab.errors import TraceError
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.values import as_number, as_text
 
-__all__ = ["ERROR_START", "Fault", "error_kind_of", "error_text", "fault_of", "starts_as_error"]
+__all__ = [
+    "ERROR_START",
+    "Fault",
+    "compile_patterns",
+    "error_kind_of",
+    "error_text",
+    "fault_of",
+    "starts_as_error",
+]
 
 Fault = Literal["tool", "policy", "unknown"]
 
-ERROR_START = r"^\s{0,9}((error|exception)\b|traceback \(most recent call last\)|[a-z]\w{0,60}(error|exception)\s{0,9}[:(])"
-"""How text starts that reports an error, case aside; in the dialect that re and DuckDB's RE2 share."""
+_SERVER = (
+    "too many requests|internal server error|bad gateway|service (temporarily )?unavailable|gateway time-?out"
+)
+_STATUS = f"bad request|unauthorized|forbidden|not found|request time-?out|conflict|internal error|{_SERVER}"
+_OF = (
+    "api|internal|server|client|runtime|syntax|network|connection|database|sql|http|system|validation|pars(e|ing)|execution|tool|"
+    "permission|authentication|unknown|unexpected|import|compil(er|ation)|build|fatal|timeout|unhandled"
+)
+_AFTER = (
+    "in|on|at|from|with|while|when|during|occurred|code|message|executing|running|calling|invoking|fetching|reading|writing|opening|"
+    "parsing|processing|loading|getting|creating|connecting|performing|accessing|searching|retrieving"
+)
+_STARTS = (
+    rf"(error|exception)(\s{{0,9}}([:!(>\]*]|\.\s|\.?$|[\r\n])|\s[-–—]|\s#?\d|\s({_AFTER})\b)",
+    r"traceback \(most recent call last\)",
+    r"[a-z][\w.]{0,80}(error|exception)\s{0,9}([:(]|$)",
+    rf"({_OF}) (error|exception)\s{{0,9}}([:(]|$)",
+    r"http(/\d(\.\d)?)?( status| error)?( code)?:? ?[45]\d\d\b",
+    rf"(status |error )?(code )?:? ?[45]\d\d:? ({_STATUS})\b",
+    rf"({_SERVER})\b",
+    r"failed( to\b|:)",
+    r"(tool|command|function|execution|request|call|operation|action|query)( [\w`]{1,40}){0,2} failed\b",
+    r"(unknown|no such|invalid) (tool|function)\b",
+    r"(tool|function) [^\n]{0,60}(not found|does not exist)\b",
+    r"((command|process|program|script) )?(exited|finished|terminated|returned|failed) with (a )?(non-?zero )?(exit |return )?(code|status)[:= ]{0,3}-?[1-9]",
+    r"(exit|return) ?(code|status)[:= ]{1,3}-?[1-9]",
+    r"([\w/]{0,20}/)?(ba|z|da)?sh: [^\n]{1,200}: ",
+    r"([\w/]{0,20}/)?(ba|z|da)?sh: command not found",
+    r"[\w./-]{1,40}: ([^\n]{0,200}: )?(no such file or directory|command not found)",
+    r"[\w./-]{1,40}: cannot (access|open|stat)\b",
+    r"(fatal|panic): ",
+    r"(permission|access) denied\b",
+    r"segmentation fault",
+    r"((request|connection|operation|tool|command|execution|read) )?(timed[ -]?out\b|timeout( (after|exceeded|expired|reached|waiting|while)\b|[.!]?\s{0,9}$))",
+    r"connection (refused|reset|aborted|closed|failed)\b",
+    r"rate limit(ed)? (exceeded|reached)\b",
+    r"no replacement was performed",
+    r"your proposed edit has introduced new syntax error",
+)
 
-_START = re.compile(ERROR_START, re.I)
+ERROR_START = r"^[\s\[(<*❌✗⛔🚫]{0,9}(" + "|".join(_STARTS) + ")"
+"""How text starts that reports an error, case aside; in the dialect that re (ASCII) and DuckDB's RE2 share, without quotes.
+
+What only speaks of errors is none: `Error rate: 0 %`, `Error handling guide`, `error-free`, `Errors: 0`."""
+
+_START = re.compile(ERROR_START, re.I | re.A)
 _CLASS = re.compile(r"\b[A-Za-z_][\w.]*(?:Error|Exception|Timeout)\b")
 _VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|(?<!\S)(?<!http )(?<!status )\S*\d\S*", re.I)
-_LEAD = re.compile(r"^\s*(?:error|exception)\b[:\s]*", re.I)
+_LEAD = re.compile(r"^[\s\[(<*❌✗⛔🚫]*(?:error|exception)\b[\])>*:\s]*", re.I)
 _TOOL = re.compile(
     r"\b(?:50[0-4]|429)\b|time[d ]*-?out|connection|unreachable|unavailable\b(?! on)|rate.?limit|internal (?:server )?error|"
     r"bad gateway|overloaded|out of memory|reset by peer|dns|temporar",
@@ -35,15 +87,17 @@ _MAX_JSON = 20_000  # characters of a result that are looked at as JSON for an e
 def starts_as_error(text: str) -> bool:
     """Does the text start as an error report?
 
-    >>> starts_as_error("ERROR 7"), starts_as_error("KeyError: 'a'"), starts_as_error("Errors: 0"), starts_as_error("ok")
-    (True, True, False, False)
+    >>> [starts_as_error(text) for text in ("ERROR 7", "KeyError: 'a'", "HTTP 503 Service Unavailable", "bash: foo: command not found")]
+    [True, True, True, True]
+    >>> [starts_as_error(text) for text in ("Errors: 0", "Error rate: 0 %", "error-free", "ok")]
+    [False, False, False, False]
     """
     return _START.match(text) is not None
 
 
 def error_text(result: str | None) -> str:
     """The error a result's text says it is; empty when it says none. A rule of thumb: text that starts as an error, or a
-    JSON object with an `error`, an `is_error`, or a `status` of error or of 400 and more.
+    JSON object with an `error`, an `is_error`, a `status` of error or of 400 and more, a `success` or `ok` of false, or an exit code.
 
     >>> error_text("Error: no seats"), error_text('{"error": "HTTP 500"}'), error_text("No error was found")
     ('Error: no seats', 'HTTP 500', '')
@@ -52,7 +106,7 @@ def error_text(result: str | None) -> str:
         return ""
     if starts_as_error(result):
         return result
-    if result[0] != "{" or len(result) > _MAX_JSON or ("error" not in result and "status" not in result):
+    if result[0] != "{" or len(result) > _MAX_JSON or not _FIELD.search(result[:_MAX_JSON]):
         return ""
     try:
         value = parse_json(result)
@@ -61,20 +115,46 @@ def error_text(result: str | None) -> str:
     return _json_error(value) if isinstance(value, dict) else ""
 
 
+_FIELD = re.compile(r'"(?:is_?error|error\w*|status(?:_code)?|success|ok|exit_?code|return_?code)"', re.I)
+_TEXTS = ("error", "error_message", "errorMessage", "error_msg")
+_CODES = ("exit_code", "exitCode", "returncode", "return_code")
+
+
 def _json_error(value: dict[str, Any]) -> str:
-    if value.get("error") not in (None, "", False, [], {}):
-        return as_text(value["error"]) or "error"
+    for name in _TEXTS:
+        if value.get(name) not in (None, "", False, 0, [], {}):
+            return as_text(value[name]) or "error"
     status = next((value[name] for name in ("status", "status_code") if name in value), None)
     number = as_number(status) if not isinstance(status, bool) else None
-    failed = value.get("is_error") is True or str(status).lower() in ("error", "failed", "failure")
-    if failed or (number is not None and 400 <= number < 600):
-        return (
-            as_text(
-                next((value[k] for k in ("message", "detail", "content") if value.get(k)), f"status {status}")
-            )
-            or "error"
-        )
-    return ""
+    left = next((value[name] for name in _CODES if name in value), None)
+    said = ""
+    if any(value.get(name) is True for name in ("is_error", "isError")):
+        said = "error"
+    elif str(status).lower() in ("error", "failed", "failure") or (
+        number is not None and 400 <= number < 600
+    ):
+        said = f"status {status}"
+    elif any(value.get(name) is False for name in ("success", "ok")):
+        said = "no success"
+    elif isinstance(left, int) and not isinstance(left, bool) and left:
+        said = f"exit code {left}"
+    if not said:
+        return ""
+    given = next(
+        (value[k] for k in ("message", "detail", "reason", "content", "stderr") if value.get(k)), said
+    )
+    return as_text(given) or "error"
+
+
+def compile_patterns(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    """A user's own patterns of error texts, searched anywhere in a result, case aside. TraceError for one that is no regular expression."""
+    found = []
+    for text in patterns:
+        try:
+            found.append(re.compile(text, re.I))
+        except re.error as error:
+            raise TraceError(f"--error-pattern {text!r} is no regular expression: {error}") from error
+    return tuple(found)
 
 
 def error_kind_of(error: str) -> str:

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from trimtab._version import __version__
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Episode
+from trimtab.traces.export.card import balance_of, card_of, given_by_others, mixed_warnings, opening_warnings
 from trimtab.traces.export.pairs import Pair, pairs_of
 from trimtab.traces.export.samples import Sample, sample_of
 from trimtab.traces.export.similar import without_copies
 from trimtab.traces.export.steps import step_rows
 from trimtab.traces.export.tokens import add_tokens
+from trimtab.traces.export.tools import give_tools, read_tools, tool_warnings
 from trimtab.traces.export.write import card_text, write_rows
 from trimtab.traces.read import read_episodes
-from trimtab.traces.reading import ReadReport
 
 __all__ = ["KINDS", "Export", "export"]
 
@@ -47,39 +47,48 @@ def export(
     match_length: bool = False,
     keep_tool_faults: bool = False,
     progress: Callable[[int], None] | None = None,
+    error_patterns: Iterable[str] = (),
+    same_prompt: bool = False,
+    tools: str | Path | None = None,
 ) -> Export:
     """Write the logs' episodes as training data of a `kind` of `KINDS` to a .parquet or .jsonl file, or to a folder of `datasets`
     where the output has no suffix, in TRL's conversational form.
 
     sft: `messages` of solved episodes. dpo: `prompt`, `chosen`, `rejected` of attempts at the same task. kto: `prompt`,
     `completion`, `label`. grpo: `prompt`, `task`, `attempts`, `solved`, of each task once. steps: `prompt`, `completions`,
-    `labels` (`export.steps`). All with the `tools` the log has. Solved is
-    the log's success, a reward of `solved_at`, or a reward of 1 where all are 0 or 1; dpo also ranks other rewards. A failed episode in
+    `labels` (`export.steps`). All with the `tools` the log has, or those of the JSON file `tools` where it has none. Solved is
+    the log's success, a reward of `solved_at`, or a reward of 1 where all are 0 or 1; dpo also ranks other rewards; with `same_prompt` it pairs only
+    attempts that began with the same words. A failed episode in
     which a tool was at fault teaches nothing about the policy and is left out unless `keep_tool_faults`. TraceError when nothing is left.
     """
     if kind not in KINDS:
         raise TraceError(f"unknown kind {kind!r} of training data; one of {', '.join(KINDS)}")
     names = list(map(str, paths))
-    episodes, report = read_episodes(names, format, mapping, progress=progress)
+    episodes, report = read_episodes(names, format, mapping, progress=progress, error_patterns=error_patterns)
+    schemas = None if tools is None else read_tools(tools)
+    given = give_tools(episodes, schemas)
     left_out: Counter[str] = Counter()
     scores, source = _scores(episodes, solved_at, ranked=kind == "dpo")
     if kind == "steps":
         rows, balance = step_rows(episodes, left_out)
+        warnings = []
         source = "not used: labels are of steps"
     else:
         samples = _samples(episodes, scores, left_out)
         if kind != "grpo" and not keep_tool_faults:
             samples = _without_tool_faults(samples, left_out)
-        rows, balance = _rows(kind, samples, per_task, match_length, left_out)
+        rows, balance = _rows(kind, samples, per_task, match_length, same_prompt, left_out)
+        warnings = [*mixed_warnings(samples, left_out), *opening_warnings(balance)]
     if not rows:
         why = "; ".join(f"{count} x {reason}" for reason, count in left_out.items() if count)
         raise TraceError(
             f"no {kind} row can be made of {len(episodes):,} episodes: {why or 'there are none'}"
         )
+    warnings += tool_warnings(episodes, given, schemas)
     balance = {**balance, **add_tokens(rows, episodes)}
     target = Path(output)
     digest = write_rows(rows, target)
-    card = _card(kind, names, target, digest, report, rows, left_out, source, balance)
+    card = card_of(kind, names, target, digest, report, rows, left_out, source, balance, warnings)
     Path(f"{target}.card.md").write_text(card_text(card), encoding="utf-8", errors="replace")
     Path(f"{target}.card.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
     return Export(rows, card)
@@ -120,28 +129,33 @@ def _samples(
 
 
 def _without_tool_faults(samples: list[Sample], left_out: Counter[str]) -> list[Sample]:
-    best: dict[str | None, float] = {}
+    best: dict[tuple[str | None, str], float] = {}
     for sample in samples:
-        best[sample.task] = max(
-            best.get(sample.task, -np.inf), sample.score if sample.score is not None else -np.inf
+        best[sample.key] = max(
+            best.get(sample.key, -np.inf), sample.score if sample.score is not None else -np.inf
         )
     kept = [
-        s for s in samples if not (s.tool_fault and (s.score is None or s.score < max(best[s.task], 1e-12)))
+        s for s in samples if not (s.tool_fault and (s.score is None or s.score < max(best[s.key], 1e-12)))
     ]
     left_out["episode that failed after a fault of a tool"] += len(samples) - len(kept)
     return kept
 
 
 def _rows(
-    kind: str, samples: list[Sample], per_task: int, match_length: bool, left_out: Counter[str]
+    kind: str,
+    samples: list[Sample],
+    per_task: int,
+    match_length: bool,
+    same_prompt: bool,
+    left_out: Counter[str],
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     if kind == "grpo":
         return _prompts(samples), {}
     fresh, copies = without_copies(samples)
     left_out["near-duplicate of another episode of its task and outcome"] += copies
     if kind == "dpo":
-        pairs = pairs_of(fresh, per_task, match_length, left_out)
-        return [_dpo(pair) for pair in pairs], _balance(pairs)
+        pairs = pairs_of(fresh, per_task, match_length, left_out, same_prompt)
+        return [_dpo(pair) for pair in pairs], balance_of(pairs)
     known = [s for s in fresh if s.score is not None]
     left_out["episode without a reward or success"] += len(fresh) - len(known)
     if kind == "kto":
@@ -159,7 +173,7 @@ def _rows(
         return rows, {
             "desirable": sum(row["label"] for row in rows),
             "undesirable": sum(not row["label"] for row in rows),
-            **_given(known),
+            **given_by_others(known),
         }
     solved = [s for s in known if s.score == 1.0]
     left_out["episode that did not solve its task"] += len(known) - len(solved)
@@ -167,7 +181,7 @@ def _rows(
         {"messages": s.prompt + s.completion, "tools": s.tools, "task": s.task, "episode": s.episode}
         for s in solved
     ]
-    return rows, _given(solved)
+    return rows, given_by_others(solved)
 
 
 def _dpo(pair: Pair) -> dict[str, Any]:
@@ -178,10 +192,10 @@ def _dpo(pair: Pair) -> dict[str, Any]:
 
 
 def _prompts(samples: list[Sample]) -> list[dict[str, Any]]:
-    """Each task's prompt once (of its first attempt), with how many of its attempts were solved."""
-    tasks: dict[str, list[Sample]] = {}
+    """Each task's prompt once (of its first attempt), with how many of its attempts were solved; once a system prompt it has."""
+    tasks: dict[Any, list[Sample]] = {}
     for sample in samples:
-        tasks.setdefault(sample.task if sample.task is not None else json.dumps(sample.prompt), []).append(
+        tasks.setdefault(sample.key if sample.task is not None else json.dumps(sample.prompt), []).append(
             sample
         )
     return [
@@ -191,43 +205,3 @@ def _prompts(samples: list[Sample]) -> list[dict[str, Any]]:
         }
         for attempts in tasks.values()
     ]  # fmt: skip
-
-
-def _balance(pairs: Sequence[Pair]) -> dict[str, Any]:
-    """What a model could learn instead of quality: that the chosen ones are longer or call more."""
-    if not pairs:
-        return {}
-    size = np.array([(p.chosen.size, p.rejected.size) for p in pairs], float)
-    calls = np.array([(p.chosen.calls, p.rejected.calls) for p in pairs], float)
-    return {
-        "pairs with the same prompt, word for word": sum(p.same_prompt for p in pairs),
-        "pairs of one task that began with other words": sum(not p.same_prompt for p in pairs),
-        "mean characters written, chosen": float(size[:, 0].mean()), "mean characters written, rejected": float(size[:, 1].mean()),
-        "share of pairs whose chosen is the shorter": float((size[:, 0] < size[:, 1]).mean()),
-        "mean calls, chosen": float(calls[:, 0].mean()), "mean calls, rejected": float(calls[:, 1].mean()),
-        "share of pairs whose chosen calls less": float((calls[:, 0] < calls[:, 1]).mean()),
-        **_given([p.chosen for p in pairs] + [p.rejected for p in pairs]),
-    }  # fmt: skip
-
-
-def _given(samples: Sequence[Sample]) -> dict[str, Any]:
-    return {
-        "messages of tools and users inside completions, which the agent did not write": sum(
-            s.given for s in samples
-        ),
-        "messages after the agent's last, left out": sum(s.trailing for s in samples),
-    }
-
-
-def _card(
-    kind: str, names: list[str], output: Path, digest: str, report: ReadReport, rows: list[dict[str, Any]], left_out: Counter[str],
-    source: str, balance: dict[str, Any],
-) -> dict[str, Any]:  # fmt: skip
-    with_tools = sum(row.get("tools") is not None for row in rows)
-    return {
-        "kind": kind, "file": output.name, "sha256": digest, "rows": len(rows), "tasks": len({row["task"] for row in rows}),
-        "rows with tool schemas": with_tools, "outcome": source, "logs": names, "formats": sorted(set(report.formats.values())),
-        "episodes read": report.num_episodes, "malformed lines skipped": report.num_malformed,
-        "left_out": {reason: count for reason, count in left_out.items() if count}, "balance": balance,
-        "notes": dict(report.notes), "cut": "no text: messages, arguments and results are whole", "made by": f"trimtab {__version__}",
-    }  # fmt: skip

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from trimtab.traces.export.samples import Message, Sample
 from trimtab.traces.export.similar import NEAR, overlap, shingles
 
-__all__ = ["Pair", "pairs_of"]
+__all__ = ["OTHER_SYSTEM", "Pair", "pairs_of"]
+
+OTHER_SYSTEM = "pair of attempts under different system prompts: they are no attempts at one task"
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,15 @@ class Pair:
 
 
 def pairs_of(
-    samples: Iterable[Sample], per_task: int, match_length: bool, left_out: Counter[str]
+    samples: Iterable[Sample],
+    per_task: int,
+    match_length: bool,
+    left_out: Counter[str],
+    same_prompt: bool = False,
 ) -> list[Pair]:
     """Up to `per_task` pairs a task, each attempt used as rarely as can be; scores must differ. With `match_length` a chosen one
-    takes the rejected ones closest to it in size first. What cannot be paired is counted in `left_out`."""
+    takes the rejected ones closest to it in size first. Attempts under different system prompts are never paired,
+    those that began with other words not with `same_prompt`, and otherwise last. What cannot be paired is counted in `left_out`."""
     tasks: dict[str, list[Sample]] = {}
     for sample in samples:
         if sample.task is None:
@@ -40,22 +47,28 @@ def pairs_of(
             tasks.setdefault(sample.task, []).append(sample)
     found: list[Pair] = []
     for attempts in tasks.values():
-        made = _task(attempts, per_task, match_length, left_out)
+        made = _task(attempts, per_task, match_length, left_out, same_prompt)
         if not made:
             left_out[
-                "episode of a task whose attempts cannot be paired (one attempt, equal scores or other tools)"
+                "episode of a task whose attempts cannot be paired (one attempt, equal scores, other tools or other system prompts)"
             ] += len(attempts)
         found += made
     return found
 
 
-def _task(attempts: list[Sample], per_task: int, match_length: bool, left_out: Counter[str]) -> list[Pair]:
+def _task(
+    attempts: list[Sample], per_task: int, match_length: bool, left_out: Counter[str], same_prompt: bool
+) -> list[Pair]:
     words = {id(one): shingles(one) for one in attempts}
     possible: list[tuple[Sample, Sample]] = []
     for a in attempts:
         for b in attempts:
             if (a.score or 0.0) > (b.score or 0.0) and a.tools == b.tools:
-                if overlap(words[id(a)], words[id(b)]) >= NEAR:
+                if a.system != b.system:
+                    left_out[OTHER_SYSTEM] += 1
+                elif same_prompt and a.prompt != b.prompt:
+                    left_out["pair of attempts that began with other words (--same-prompt)"] += 1
+                elif overlap(words[id(a)], words[id(b)]) >= NEAR:
                     left_out["pair of attempts that are nearly the same"] += 1
                 else:
                     possible.append((a, b))
@@ -65,6 +78,7 @@ def _task(attempts: list[Sample], per_task: int, match_length: bool, left_out: C
         best = min(
             possible,
             key=lambda p: (
+                p[0].prompt != p[1].prompt,
                 uses[id(p[0])] + uses[id(p[1])],
                 -_gap(p),
                 abs(p[0].size - p[1].size) if match_length else 0,

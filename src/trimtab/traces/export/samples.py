@@ -32,6 +32,16 @@ class Sample:
     trailing: int
     tool_fault: bool
 
+    @property
+    def system(self) -> list[Message]:
+        """What stands above the conversation: attempts under another one are attempts at another task, whatever its name."""
+        return [m for m in self.prompt if m["role"] in ("system", "developer")]
+
+    @property
+    def key(self) -> tuple[str | None, str]:
+        """The task and its system prompt."""
+        return self.task, json.dumps(self.system)
+
 
 def messages_of(episode: Episode) -> list[Message]:
     """The episode in OpenAI's form, with arguments as objects, as TRL and chat templates want them; nothing is cut.

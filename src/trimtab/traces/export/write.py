@@ -128,7 +128,11 @@ def card_text(card: Mapping[str, Any]) -> str:
     <BLANKLINE>
     """
     lines = ["# Data card", ""]
+    for text in card.get("warnings", ()):
+        lines += [f"**WARNING: {_line(text)}**", ""]
     for name, value in card.items():
+        if name == "warnings":
+            continue
         if isinstance(value, dict):
             lines.append(f"- {name}:" if value else f"- {name}: nothing")
             lines += [f"  - {_line(key)}: {_line(item)}" for key, item in value.items()]

@@ -1,0 +1,106 @@
+"""Which results report an error: real ones of many tools, and texts that only speak of errors; the same in both engines."""
+
+from __future__ import annotations
+
+import json
+
+import duckdb
+import pytest
+
+from tests.report.test_trace_diagnosis import run
+from tests.traces.make import chat, write_lines
+from tests.traces.test_columns import same
+from trimtab.errors import TraceError
+from trimtab.traces.tool_errors import ERROR_START, error_kind_of, error_text, starts_as_error
+
+FAILED = [
+    "HTTP 503 Service Unavailable", "503 Service Unavailable", "HTTP/1.1 404 Not Found", "Tool execution failed: timeout",
+    "bash: foo: command not found", "bash: line 1: foo: command not found", "zsh: command not found: x", "/bin/sh: 1: foo: not found",
+    "Failed to fetch url", "[ERROR] bad", "ERROR: x", "❌ Error: x", "**Error**: x", "ERROR - bad", "<error>bad</error>", "Error", "Error.",
+    "error\n", "Error (500)", "Error 404", "Error code: 400", "Error executing tool x", "Exception: x", "API Error: rate limit",
+    "Command exited with code 1", "command exited with status 127", "Exit code: 1\nout", "fatal: not a git repository",
+    "requests.exceptions.ConnectionError: x", "permission denied", "\n\nError: boom", "No replacement was performed, old_str `a`",
+    "Request timed out.", "Timeout", "cat: x: No such file or directory", "ls: cannot access q", "Connection refused",
+    "Internal Server Error", "Unknown tool foo", "Tool foo not found",
+]  # fmt: skip
+FINE = [
+    "error-free operation confirmed", "Error handling guide: how to write", "Exception handling in Python", "Error rate: 0%", "Errors: 0",
+    "No results found. Error rate is low", "ok", "error.log\nx", "error_count,3", "error,count\n1,2", "timeout: 30", "HTTP 200 OK",
+    "Exit code: 0", "Command exited with code 0", "Failed tests: none", "fatalities: 3", "Bash is a shell: see", "503 rooms", "No error: fine",
+    "Error bars show one SE", "", "Connection established", "Tool box found",
+]  # fmt: skip
+OBJECTS = [
+    ({"success": False, "message": "no seats"}, "no seats"), ({"ok": False}, "no success"), ({"error_message": "x"}, "x"),
+    ({"isError": True, "content": "x"}, "x"), ({"exit_code": 2, "stdout": ""}, "exit code 2"), ({"status": 404}, "status 404"),
+    ({"success": True}, ""), ({"error": None}, ""), ({"error": False, "ok": True}, ""), ({"exit_code": 0}, ""), ({"status": "ok"}, ""),
+    ({"errors": 0}, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FAILED)
+def test_results_that_report_an_error(text):
+    assert error_text(text) == text
+
+
+@pytest.mark.parametrize("text", FINE)
+def test_results_that_only_speak_of_errors(text):
+    assert error_text(text) == ""
+
+
+@pytest.mark.parametrize(("value", "error"), OBJECTS)
+def test_objects_that_report_an_error(value, error):
+    assert error_text(json.dumps(value)) == error
+
+
+def test_both_engines_read_the_same_texts_as_errors(tmp_path):
+    sql = f"select regexp_matches(?, '{ERROR_START}', 'i')"
+    with duckdb.connect() as con:
+        for text in FAILED + FINE:
+            assert con.execute(sql, [text]).fetchone() == (starts_as_error(text),), text
+    rows = []
+    for i, text in enumerate(FAILED + FINE):
+        call = {"episode_id": f"e{i}", "step": 0, "type": "tool_call", "tool": "a", "args": {"i": i}}
+        rows += [call, {"episode_id": f"e{i}", "step": 1, "type": "tool_result", "tool": "a", "result": text}]
+    table = same(write_lines(tmp_path / "steps.jsonl", rows))
+    assert (table.tools["a"].failed, table.told_by_log) == (len(FAILED), False)
+    rows[-1]["error"] = "down"
+    table = same(write_lines(tmp_path / "said.jsonl", rows))
+    assert (table.tools["a"].failed, table.told_by_log) == (len(FAILED) + 1, True)
+
+
+def test_the_kind_leaves_the_label_out():
+    assert error_kind_of("[ERROR] bad thing") == error_kind_of("<error>bad thing") == "bad thing"
+
+
+def _log(tmp_path):
+    rows = [
+        {"id": str(i), "task_id": str(i // 4), "reward": i % 2, "messages": chat(result="no such luck" if i % 2 else f"row {i}")}
+        for i in range(40)
+    ]  # fmt: skip
+    return write_lines(tmp_path / "log.jsonl", rows)
+
+
+def test_a_pattern_of_the_users_own_and_by_text_beside_the_share(tmp_path):
+    path = _log(tmp_path)
+    found = json.loads(run("diagnose", path, "--json")[1])
+    assert (found["failures_told_by"], found["tools"][0]["failed"]) == ("text", 0)
+    text = run("diagnose", path)[1]
+    assert "failed by text" in text
+    assert "0 of 40 calls, by text" in text
+    code, text = run("diagnose", path, "--error-pattern", r"\bsuch LUCK", "--html", tmp_path / "o.html")
+    assert code == 1
+    assert "20 of 40 calls" in text
+    assert "20 calls that failed by --error-pattern" in text
+    assert "Failed, by text" in (tmp_path / "o.html").read_text()
+    with pytest.raises(TraceError, match=r"'\(' is no regular expression"):
+        run("diagnose", path, "--error-pattern", "(")
+
+
+def test_a_field_of_the_log_is_no_guess(tmp_path):
+    rows = [
+        {"id": str(i), "messages": [*chat()[:2], {**chat()[2], "is_error": i == 0}, chat()[3]]}
+        for i in range(20)
+    ]
+    found = json.loads(run("diagnose", write_lines(tmp_path / "log.jsonl", rows), "--json")[1])
+    assert found["failures_told_by"] == "the log"
+    assert "by text" not in run("diagnose", tmp_path / "log.jsonl")[1]
