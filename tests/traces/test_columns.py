@@ -163,7 +163,7 @@ def random_log(rng: random.Random, episodes: int, dirt: float) -> list[dict[str,
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_logs_give_the_same_table(tmp_path, seed, monkeypatch):
-    monkeypatch.setattr(columns_shards, "SHARD_BYTES", 5_000)
+    monkeypatch.setattr(columns_shards, "SHARD_BYTES", 30_000)
     rng = random.Random(seed)
     same(write_lines(tmp_path / "log.jsonl", random_log(rng, 60, 0.0 if seed < 3 else 0.3)))
 

@@ -44,7 +44,6 @@ _TEXTS = (
 )  # fmt: skip
 _MAX_KNOWN = 64  # names compared in SQL; the rest come out as text
 
-_INSIDE = "json_extract_string(metadata, '$$."
 _BLANK = r"[\x09-\x0d\x1c-\x1f\x{85}\p{Z}]*"  # what Python's strip takes off
 _INK = "ascii(content) between 33 and 126"  # most text starts so, and needs no pattern
 
@@ -57,7 +56,7 @@ select
           else case type {" ".join(f"when '{name}' then {code}" for name, code in _CODES.items())} else {OTHER} end
      end)::tinyint as kind,
     (case coalesce(tool, '') when '' then -1 $cases else {NEW_TOOL} end)::integer as tool,
-    case when tool not in ($known) then tool end as new_tool,
+    case when (case coalesce(tool, '') when '' then -1 $cases else {NEW_TOOL} end) = {NEW_TOOL} then tool end as new_tool,
     case type when 'tool_call' then hash(args) when 'tool_result' then hash(coalesce(result, content, ''))
               when 'tool_parse_error' then hash(coalesce(content, args)) else 0::ubigint end as h,
     $time as ts,
@@ -74,11 +73,11 @@ select
         case lower(success) when 'true' then 1 when '1' then 1 when 'false' then 0 when '0' then 0 else -1 end
      else -1 end)::tinyint as success,
     case when type = 'episode_end' then coalesce(total_tokens, 'nan') else 'nan' end as total,
-    case when type = 'episode_end' then coalesce(task_id, $task, group_id, {_INSIDE}group_id')) end as task,
+    case when type = 'episode_end' then coalesce(task_id, $task, group_id, metadata.group_id) end as task,
     case when type = 'episode_end' then coalesce(stop_reason, $stop) end as stop
 from read_json(?, format = 'newline_delimited', columns = $columns, ignore_errors = true, maximum_object_size = $size)
 """)
-_INSIDE_OF = {"task": ("task_id", "task", "prompt_id"), "stop": ("stop_reason", "termination_reason")}
+_INSIDE = {"task": ("task_id", "task", "prompt_id"), "stop": ("stop_reason", "termination_reason")}
 _TIMES = {
     True: "coalesce(timestamp, 'nan')",
     False: "coalesce(case when try_cast(timestamp as double) is not null then try_cast(timestamp as double) "
@@ -90,17 +89,13 @@ def rows_query(tools: Sequence[str], numeric_time: bool, max_bytes: int) -> str:
     """Rows of a shard; its path is the parameter."""
     known = [(_quoted(t), place) for place, t in enumerate(tools[:_MAX_KNOWN]) if t and "\0" not in t]
     numbers = (*_NUMBERS, "timestamp") if numeric_time else _NUMBERS
-    kinds = {name: "DOUBLE" if name in numbers else "VARCHAR" for name in (*_TEXTS, *_NUMBERS)} | {
-        "metadata": "JSON"
-    }
-    inside = {
-        what: ", ".join(f"json_extract_string(metadata, '$.{name}')" for name in names)
-        for what, names in _INSIDE_OF.items()
-    }
+    kinds = {name: "DOUBLE" if name in numbers else "VARCHAR" for name in (*_TEXTS, *_NUMBERS)}
+    fields = (name for names in (*_INSIDE.values(), ("group_id",)) for name in names)
+    kinds["metadata"] = f"STRUCT({', '.join(f'{name} VARCHAR' for name in fields)})"
+    inside = {what: ", ".join(f"metadata.{name}" for name in names) for what, names in _INSIDE.items()}
     return _SELECT.substitute(
         inside,
         cases=" ".join(f"when {name} then {place}" for name, place in known),
-        known=", ".join(["''", *(name for name, _ in known)]),
         time=_TIMES[numeric_time],
         columns="{" + ", ".join(f"{name}: '{kind}'" for name, kind in kinds.items()) + "}",
         size=max_bytes,

@@ -44,7 +44,9 @@ class ColumnTable:
             "unknown_tools": failing & unknown, "unanswered": ~calls.answered & ~failing,
         }  # fmt: skip
         self.evidence.of_part(part, ids, self.tools.names, said, hits)
-        columns = {name: np.bincount(calls.episode[hit], minlength=n) for name, hit in hits.items()}
+        columns: dict[str, Array] = {
+            name: np.bincount(calls.episode[hit], minlength=n) for name, hit in hits.items()
+        }
         loops = np.zeros(n, np.int32)
         loops[list(part.loops)] = [loop.calls for loop, _ in part.loops.values()]
         columns |= {
@@ -101,8 +103,8 @@ class ColumnTable:
     def merge(self, other: ColumnTable) -> None:
         """Add another table's episodes behind these. The other is used up."""
         for name, codes in other.codes.items():
-            places = np.array([*(self.codes[name].of(text) for text in codes), -1])
-            other.columns[name] = [places[column].astype(np.int32) for column in other.columns.get(name, [])]
+            moved = np.array([*(self.codes[name].of(text) for text in codes), -1])
+            other.columns[name] = [moved[column].astype(np.int32) for column in other.columns.get(name, [])]
         places = self.tools.merge(other.tools)
         for name in ("used", "erred"):
             other.columns[name] = [self._placed(column, places) for column in other.columns.get(name, [])]
