@@ -53,8 +53,9 @@ def diagnose_traces(
     declared: Declared | None = None,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
+    ray: str | None = None,
 ) -> TraceDiagnosis:
-    """Read agent logs and judge them; `engine` as `traces.engine`, `progress` as `ReadReport`. TraceError for logs that cannot be read, or hold no episode."""
+    """Read agent logs and judge them; `engine` and `ray` as `traces.engine`, `progress` as `ReadReport`. TraceError for logs that cannot be read, or hold no episode."""
     start, report, names = (
         time.perf_counter(),
         ReadReport(strict=strict, progress=progress),
@@ -62,7 +63,7 @@ def diagnose_traces(
     )
     declared = declared or Declared()
     files = RequiredFiles(declared.required_files, declared.key_arguments)
-    table = table_of(names, report, format, mapping, engine, files)
+    table = table_of(names, report, format, mapping, engine, files, ray)
     return diagnose_table(names, table, report, declared, start)
 
 

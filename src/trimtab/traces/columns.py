@@ -112,7 +112,8 @@ class _File:
                 report.malformed(self._path, first + line, reason)
             if shard.failure:
                 report.num_lines += 1
-                report.malformed(self._path, first + found.num_lines + 1, shard.failure)
+                at = first + (shard.data or b"").count(b"\n") + 1
+                report.malformed(self._path, at, shard.failure)
             if report.progress is not None:
                 report.progress(shard.end - shard.start if shard.data is None else 0)
 

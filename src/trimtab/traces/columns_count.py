@@ -19,7 +19,6 @@ from trimtab.traces.columns_table import ColumnTable
 __all__ = ["Counted", "Job", "connection", "count_shard"]
 
 _ROW_BITS = 32  # rows of a shard; its number stands above them, so that rows keep the order of the log
-_MEMORY = "256MB"  # DuckDB's own limit, each connection
 _local = threading.local()
 
 
@@ -55,7 +54,9 @@ def count_shard(job: Job) -> Counted:
     if ep.size:
         part = part_of(here, ep)
         table.add(part, part.ids.tolist(), rows.tools, rows.errors)
-    shard = job.shard if rows.problems else job.shard._replace(data=job.shard.data and b"")
+    shard = job.shard  # its text is asked for again only to say where a line stands
+    if shard.data is not None and not (rows.problems or shard.failure):
+        shard = shard._replace(data=b"")
     return Counted(shard, table, loose, rows.tools, rows.errors, rows.num_lines, rows.problems)
 
 
@@ -63,6 +64,6 @@ def connection() -> duckdb.DuckDBPyConnection:
     """A DuckDB of the calling thread's own."""
     if not hasattr(_local, "con"):
         _local.con = duckdb.connect(":memory:")
-        _local.con.execute(f"set memory_limit = '{_MEMORY}'; set threads = 1; set timezone = 'UTC'")
+        _local.con.execute("set threads = 1; set timezone = 'UTC'")
     con: duckdb.DuckDBPyConnection = _local.con
     return con

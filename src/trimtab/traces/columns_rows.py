@@ -23,6 +23,7 @@ from trimtab.traces.json_records import BadJson, parse_json
 
 __all__ = ["Columns", "Rows", "ids_of", "read_rows"]
 
+_MEMORY_MB = 200  # DuckDB's own limit, and four times the longest line
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 """(R,) each: eh, step, kind, tool (code), h, ts, latency, tokens, err (code), name, and of ends reward, odd_reward, success, total,
@@ -60,9 +61,9 @@ def read_rows(con: duckdb.DuckDBPyConnection, shard: Shard, tools: Sequence[str]
 
 
 def _run(con: duckdb.DuckDBPyConnection, shard: Shard, query: Callable[[int], str]) -> Columns | None:
-    """The query's columns; None where a line is longer than DuckDB is asked to read. A buffer is twice the longest line allowed, so
-    long ones are tried only when there is one."""
+    """The query's columns; None where a line is longer than DuckDB is asked to read. Long ones are tried only when there is one."""
     for size in MAX_BYTES:
+        con.execute(f"set memory_limit = '{_MEMORY_MB + 4 * size // 2**20}MB'")
         try:
             with as_path(shard) as path:
                 found = con.execute(query(size), [path]).fetchnumpy()

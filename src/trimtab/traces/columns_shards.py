@@ -78,19 +78,18 @@ def _plain(file: io.BufferedReader, path: str, head: bytes, report: ReadReport) 
 def _packed(path: str, report: ReadReport) -> Iterator[Shard]:
     number, lines, held, failure = 0, 0, bytearray(), ""
     with open_bytes(path) as file:
-        while not failure:
+        while True:
             try:
-                piece = file.read1(_PIECE)
+                piece = file.read1(io.DEFAULT_BUFFER_SIZE)  # a failure loses what is asked for at once
             except (OSError, EOFError, zlib.error) as error:
                 piece, failure = b"", f"the file cannot be read on from here: {str(error)[:80]}"
-            held += piece
-            if number == 0 and held.startswith(_BOM):
+            if not held and not number and piece.startswith(_BOM):
                 report.note("byte-order mark removed")
-                del held[: len(_BOM)]
-            cut = held.rfind(b"\n") + 1 if piece else len(held)
-            if (len(held) >= SHARD_BYTES and cut) or not piece:
-                if cut or failure:
-                    yield Shard(path, number, lines, 0, bytes(held[:cut]), failure)
+                piece = piece[len(_BOM) :]
+            held += piece
+            cut = held.rfind(b"\n") + 1 if piece or failure else len(held)
+            if (len(held) >= SHARD_BYTES and cut) or (not piece and (held or failure)):
+                yield Shard(path, number, lines, 0, bytes(held[:cut]), failure)
                 lines, number = lines + held.count(b"\n", 0, cut), number + 1
                 del held[:cut]
             if not piece:

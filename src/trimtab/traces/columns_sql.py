@@ -28,8 +28,8 @@ BAD = -1
 NEW_TOOL = -2
 """Code of a tool that was not known; -1: the step names none."""
 
-MAX_BYTES = (4 * 2**20, 32 * 2**20, 256 * 2**20)
-"""The longest line, tried in turn."""
+MAX_BYTES = (16 * 2**20, 64 * 2**20, 256 * 2**20)
+"""The longest line, tried in turn; DuckDB holds twice as much."""
 
 _CODES = {
     "tool_call": CALL,
