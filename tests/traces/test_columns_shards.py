@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import pickle
 import random
 
+import numpy as np
 import pytest
 
 from tests.traces.make import steps, write_lines
@@ -14,7 +16,7 @@ from tests.traces.test_columns import random_log, same
 from trimtab.errors import TraceError
 from trimtab.traces import columns_loose, columns_rows, columns_shards
 from trimtab.traces.columns import tabulate_steps
-from trimtab.traces.columns_count import count_shard
+from trimtab.traces.columns_count import Job, count_shard
 from trimtab.traces.columns_ray import ray_map
 from trimtab.traces.columns_shards import LinesBefore, as_path, lines_of, shards_of
 from trimtab.traces.engine import table_of
@@ -113,6 +115,19 @@ def test_a_byte_order_mark_and_zstandard_are_no_obstacle(tmp_path):
     assert table_of([tmp_path / "log.jsonl.zst"], ReadReport(), engine="columns").ids == ["a", "b"]
 
 
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_file_that_cannot_be_read_again_is_an_error_and_sendfile_is_not_needed(tmp_path, monkeypatch, gone):
+    path = write_lines(tmp_path / "log.jsonl", steps("a"))
+    jobs = _jobs(str(path))
+    if gone:
+        path.unlink()
+        with pytest.raises(TraceError, match="cannot be read"):
+            count_shard(jobs[0])
+    else:
+        monkeypatch.delattr(os, "sendfile")
+        assert count_shard(jobs[0]).table.ids == ["a"]
+
+
 def test_tools_with_odd_names_and_words_without_ink(tmp_path):
     tools = ["it's", "$cases", "{0}", "null", "sök", "a\nb", "SIZE", "(no name)"]
     rows = [
@@ -179,18 +194,14 @@ def test_ray_counts_the_same_and_says_what_it_lacks(tmp_path, monkeypatch):
         table_of([path], ReadReport(), ray="127.0.0.1:1")
     gone = tmp_path / "gone.jsonl"
     gone.write_bytes(path.read_bytes())
-    jobs = list(_jobs(str(gone)))
+    jobs = _jobs(str(gone))
     gone.unlink()
     with ray_map("local") as mapped, pytest.raises(TraceError, match="same path"):
         list(mapped(jobs))
 
 
 def _jobs(path):
-    from trimtab.traces.columns import _NONE
-    from trimtab.traces.columns_count import Job
-
-    for shard in shards_of(path, ReadReport()):
-        yield Job(shard, (), True, _NONE)
+    return [Job(shard, (), True, np.zeros(0, np.uint64)) for shard in shards_of(path, ReadReport())]
 
 
 def test_without_ray_it_says_how_to_get_it(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import socket
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -43,12 +44,20 @@ def ray_map(address: str) -> Iterator[Mapper]:
 def _start(ray: Any, address: str) -> None:
     options: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {"address": address}
     try:
+        _knock(address)
         ray.init(**options, logging_level=logging.ERROR, log_to_driver=False)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise TraceError(
             f"no Ray at {address}: {str(error).splitlines()[0] if str(error) else type(error).__name__}; "
             f"name the cluster's address, or {LOCAL}"
         ) from error
+
+
+def _knock(address: str) -> None:
+    """OSError where nobody listens: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def _mapped(ray: Any, jobs: Iterable[Job]) -> Iterator[Counted]:

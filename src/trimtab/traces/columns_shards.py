@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trimtab.errors import TraceError
 from trimtab.traces.files import open_bytes
 from trimtab.traces.lines import MAX_LINE_BYTES, Line, read_lines
 from trimtab.traces.reading import ReadReport
@@ -98,27 +99,33 @@ def _packed(path: str, report: ReadReport) -> Iterator[Shard]:
 
 @contextlib.contextmanager
 def as_path(shard: Shard) -> Iterator[str]:
-    """A path at which the shard's bytes are read, once: a pipe that a thread fills."""
+    """A path at which the shard's bytes are read, once: a pipe that a thread fills. TraceError where the file cannot be read."""
+    failures: list[OSError] = []
     read, write = os.pipe()
     with contextlib.suppress(AttributeError, OSError):
         fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    thread = threading.Thread(target=_fill, args=(write, shard), daemon=True)
+    thread = threading.Thread(target=_fill, args=(write, shard, failures), daemon=True)
     thread.start()
     try:
         yield f"/dev/fd/{read}"
     finally:
         os.close(read)
         thread.join()
+    if failures:
+        raise TraceError(f"{shard.path} cannot be read: {failures[0].strerror or failures[0]}")
 
 
-def _fill(write: int, shard: Shard) -> None:
+def _fill(write: int, shard: Shard, failures: list[OSError]) -> None:
     """All of it, or until the reader has gone."""
     try:
-        with contextlib.suppress(BrokenPipeError):
-            if shard.data is None:
-                _send(write, shard)
-            else:
-                _write(write, shard.data)
+        if shard.data is None:
+            _send(write, shard)
+        else:
+            _write(write, shard.data)
+    except BrokenPipeError:
+        pass
+    except OSError as error:
+        failures.append(error)
     finally:
         os.close(write)
 
@@ -131,7 +138,7 @@ def _send(write: int, shard: Shard) -> None:
                 sent = os.sendfile(write, file.fileno(), at, shard.end - at)
             except BrokenPipeError:
                 raise
-            except OSError:  # not every system sends files to pipes
+            except (AttributeError, OSError):  # not every system sends files to pipes
                 file.seek(at)
                 sent = _write(write, file.read(min(_PIECE, shard.end - at)))
             if not sent:
