@@ -17,8 +17,9 @@ from trimtab.errors import TraceError
 from trimtab.traces import columns_loose, columns_rows, columns_shards
 from trimtab.traces.columns import tabulate_steps
 from trimtab.traces.columns_count import Job, count_shard
+from trimtab.traces.columns_pipe import as_path
 from trimtab.traces.columns_ray import ray_map
-from trimtab.traces.columns_shards import LinesBefore, as_path, lines_of, shards_of
+from trimtab.traces.columns_shards import LinesBefore, lines_of, shards_of
 from trimtab.traces.engine import table_of
 from trimtab.traces.lines import iter_lines
 from trimtab.traces.reading import ReadReport

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from trimtab.traces.columns_count import Counted, Job, connection, count_shard
 from trimtab.traces.columns_loose import Loose
-from trimtab.traces.columns_part import part_of, together
+from trimtab.traces.columns_order import together
+from trimtab.traces.columns_part import part_of
 from trimtab.traces.columns_rows import ids_of
 from trimtab.traces.columns_shards import LinesBefore, shards_of
 from trimtab.traces.columns_table import ColumnTable

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.traces.columns_loose import split
-from trimtab.traces.columns_part import part_of, together
+from trimtab.traces.columns_order import together
+from trimtab.traces.columns_part import part_of
 from trimtab.traces.columns_rows import Columns, read_rows
 from trimtab.traces.columns_shards import Shard
 from trimtab.traces.columns_table import ColumnTable

@@ -38,14 +38,19 @@ def split(c: Columns, ep: Array, never: Array) -> tuple[Columns, Array, Columns]
     if never.size:
         whole &= ~np.isin(c["eh"][starts], never)
     here = whole[ep]
-    places = np.cumsum(whole) - 1
-    if here.all():
-        return c, ep, {name: column[:0] for name, column in c.items()}
+    mine, others = np.flatnonzero(here), np.flatnonzero(~here)
     return (
-        {name: column[here] for name, column in c.items()},
-        places[ep[here]],
-        {name: column[~here] for name, column in c.items()},
+        _taken(c, mine),
+        (np.cumsum(whole) - 1)[ep[mine]],
+        {name: column[others] for name, column in c.items()},
     )
+
+
+def _taken(c: Columns, rows: Array) -> Columns:
+    """Those rows, without a copy where they follow one another."""
+    if rows.size and rows[-1] - rows[0] + 1 == rows.size:
+        return {name: column[rows[0] : rows[-1] + 1] for name, column in c.items()}
+    return {name: column[rows] for name, column in c.items()}
 
 
 class Loose:

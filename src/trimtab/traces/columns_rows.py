@@ -17,7 +17,8 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.traces.columns_shards import Shard, as_path, lines_of
+from trimtab.traces.columns_pipe import as_path
+from trimtab.traces.columns_shards import Shard, lines_of
 from trimtab.traces.columns_sql import BAD, MAX_BYTES, NEW_TOOL, ids_query, rows_query
 from trimtab.traces.json_records import BadJson, parse_json
 

@@ -1,35 +1,26 @@
-"""A log's bytes in pieces of whole lines, and a path at which DuckDB reads one: work that threads or machines share.
+"""A log's bytes in pieces of whole lines: work that threads or machines share.
 
 A plain file is cut by offsets; what is compressed is decompressed here, a piece at a time.
 """
 
 from __future__ import annotations
 
-import contextlib
 import io
-import os
-import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trimtab.errors import TraceError
 from trimtab.traces.files import open_bytes
 from trimtab.traces.lines import MAX_LINE_BYTES, Line, read_lines
 from trimtab.traces.reading import ReadReport
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-__all__ = ["SHARD_BYTES", "LinesBefore", "Shard", "as_path", "lines_of", "shards_of"]
+__all__ = ["SHARD_BYTES", "LinesBefore", "Shard", "lines_of", "shards_of"]
 
 SHARD_BYTES = 32 * 2**20
 """Bytes of a piece, and what it takes to its line's end; about twice that is held while it is worked on."""
 
-_PIPE_BYTES, _PIECE = 2**20, 2**20
+_PIECE = 2**20
 _BOM = b"\xef\xbb\xbf"
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 
@@ -95,62 +86,6 @@ def _packed(path: str, report: ReadReport) -> Iterator[Shard]:
                 del held[:cut]
             if not piece:
                 return
-
-
-@contextlib.contextmanager
-def as_path(shard: Shard) -> Iterator[str]:
-    """A path at which the shard's bytes are read, once: a pipe that a thread fills. TraceError where the file cannot be read."""
-    failures: list[OSError] = []
-    read, write = os.pipe()
-    with contextlib.suppress(AttributeError, OSError):
-        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    thread = threading.Thread(target=_fill, args=(write, shard, failures), daemon=True)
-    thread.start()
-    try:
-        yield f"/dev/fd/{read}"
-    finally:
-        os.close(read)
-        thread.join()
-    if failures:
-        raise TraceError(f"{shard.path} cannot be read: {failures[0].strerror or failures[0]}")
-
-
-def _fill(write: int, shard: Shard, failures: list[OSError]) -> None:
-    """All of it, or until the reader has gone."""
-    try:
-        if shard.data is None:
-            _send(write, shard)
-        else:
-            _write(write, shard.data)
-    except BrokenPipeError:
-        pass
-    except OSError as error:
-        failures.append(error)
-    finally:
-        os.close(write)
-
-
-def _send(write: int, shard: Shard) -> None:
-    at = shard.start
-    with open(shard.path, "rb") as file:
-        while at < shard.end:
-            try:
-                sent = os.sendfile(write, file.fileno(), at, shard.end - at)
-            except BrokenPipeError:
-                raise
-            except (AttributeError, OSError):  # not every system sends files to pipes
-                file.seek(at)
-                sent = _write(write, file.read(min(_PIECE, shard.end - at)))
-            if not sent:
-                return  # the file was cut short meanwhile
-            at += sent
-
-
-def _write(write: int, data: bytes) -> int:
-    view, at = memoryview(data), 0
-    while at < len(data):
-        at += os.write(write, view[at : at + _PIECE])
-    return at
 
 
 def lines_of(shard: Shard) -> Iterator[tuple[Line, str]]:

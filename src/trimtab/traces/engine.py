@@ -74,6 +74,8 @@ def _not_columns(
     required: RequiredFiles | None,
 ) -> str:
     """Why the columns cannot be used; empty when they can."""
+    if not Path("/dev/fd").is_dir():
+        return "this system has no /dev/fd, through which DuckDB is given the log"
     if strict:
         return "--strict stops at a line, columns have none"
     if required is not None and required.rows:
