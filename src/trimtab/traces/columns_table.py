@@ -77,8 +77,8 @@ class ColumnTable:
             for text in set(stop)
         }
         return {
-            "task": np.array([self.codes["task"].of(text) for text in task]),
-            "stop": np.array([self.codes["stop"].of(text) for text in stop]),
+            "task": _coded(self.codes["task"], task),
+            "stop": _coded(self.codes["stop"], stop),
             "truncated": np.array([cut[text] for text in stop]),
             "success": part.ends["success"],
         }
@@ -156,3 +156,8 @@ class ColumnTable:
             first_errors=list(self.codes["first_error"]), tools=self.tools.finished(wide["used"]), tool_names=self.tools.names, **wide,
             nan_rewards=self.nan_rewards, sources=[""] * n, evidence=self.evidence.listed(), engine="columns",
         )  # fmt: skip
+
+
+def _coded(codes: Codes, texts: list[str | None]) -> Array:
+    places = {text: codes.of(text) for text in dict.fromkeys(texts)}
+    return np.array([places[text] for text in texts])
