@@ -197,6 +197,12 @@ def diagnose_logs(
         str, typer.Option(help="auto, records, or columns (DuckDB, for large step JSONL).")
     ] = "auto",
     error_pattern: ErrorPatterns = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            help="Count step JSONL on this Ray cluster: an address, auto, or local.", metavar="ADDRESS"
+        ),
+    ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Also write an offline page with an episode viewer.")
     ] = None,
@@ -218,12 +224,12 @@ def diagnose_logs(
 
     declared = _declared(require or [], key_argument or [], solved_at)
     if follow:
-        if html is not None or engine == "columns" or len(logs) != 1:
-            raise TraceError("--follow takes one file, and neither --html nor --engine columns")
+        if html is not None or engine == "columns" or ray is not None or len(logs) != 1:
+            raise TraceError("--follow takes one file, and neither --html nor --engine columns nor --ray")
         _follow(logs[0], format, _fields(mapping), strict, declared, every, as_json, error_pattern or ())
     with reading_bar(logs, not as_json) as progress:
         judged = diagnose_traces(
-            logs, format, _fields(mapping), strict, declared, engine, progress, error_pattern or ()
+            logs, format, _fields(mapping), strict, declared, engine, progress, error_pattern or (), ray
         )
     found = trace_diagnosis(judged)
     if html is not None:

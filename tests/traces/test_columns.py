@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.traces.make import steps, write_lines
-from trimtab.traces import columns
+from trimtab.traces import columns_shards
 from trimtab.traces.columns import tabulate_steps
 from trimtab.traces.read import iter_episodes
 from trimtab.traces.reading import ReadReport
@@ -172,7 +172,7 @@ def random_log(rng: random.Random, episodes: int, dirt: float) -> list[dict[str,
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_logs_give_the_same_table(tmp_path, seed, monkeypatch):
-    monkeypatch.setattr(columns, "PART_ROWS", 97)
+    monkeypatch.setattr(columns_shards, "SHARD_BYTES", 30_000)
     rng = random.Random(seed)
     same(write_lines(tmp_path / "log.jsonl", random_log(rng, 60, 0.0 if seed < 3 else 0.3)))
 

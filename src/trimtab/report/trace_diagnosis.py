@@ -57,8 +57,9 @@ def diagnose_traces(
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
     error_patterns: Iterable[str] = (),
+    ray: str | None = None,
 ) -> TraceDiagnosis:
-    """Read agent logs and judge them; `engine` as `traces.engine`, `progress` as `ReadReport`, `error_patterns`: regular expressions of results that report an error. TraceError for logs that cannot be read, or hold no episode."""
+    """Read agent logs and judge them; `engine` and `ray` as `traces.engine`, `progress` as `ReadReport`, `error_patterns`: regular expressions of results that report an error. TraceError for logs that cannot be read, or hold no episode."""
     start, report, names = (
         time.perf_counter(),
         ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns)),
@@ -66,7 +67,7 @@ def diagnose_traces(
     )
     declared = declared or Declared()
     files = RequiredFiles(declared.required_files, declared.key_arguments)
-    table = table_of(names, report, format, mapping, engine, files)
+    table = table_of(names, report, format, mapping, engine, files, ray)
     return diagnose_table(names, table, report, declared, start)
 
 

@@ -1,143 +1,149 @@
-"""The columnar engine: step JSONL to the table of the checks, out of core, whole episodes at a time.
+"""The columnar engine: step JSONL to the table of the checks, shard by shard, in memory that does not grow with the log's bytes.
 
 Same table as `tabulate` makes of the same lines, but for what it does not keep: the file's line and the arguments of examples.
 """
 
 from __future__ import annotations
 
-import math
+import itertools
+import tempfile
 from collections import deque
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.traces.columns_part import Part, part_of
-from trimtab.traces.columns_scan import ENDS, Scan, scan
-from trimtab.traces.columns_table import ColumnTable, End
+from trimtab.traces.columns_count import Counted, Job, connection, count_shard
+from trimtab.traces.columns_loose import Loose
+from trimtab.traces.columns_order import together
+from trimtab.traces.columns_part import part_of
+from trimtab.traces.columns_rows import ids_of
+from trimtab.traces.columns_shards import LinesBefore, shards_of
+from trimtab.traces.columns_table import ColumnTable
+from trimtab.traces.json_records import BadJson, parse_json
+from trimtab.traces.lines import iter_lines
 from trimtab.traces.reading import ReadReport
-from trimtab.traces.table import MAX_TOOLS, TraceTable
+from trimtab.traces.table import TraceTable
+from trimtab.traces.values import as_label
 
-__all__ = ["PART_ROWS", "tabulate_steps"]
+__all__ = ["Mapper", "tabulate_steps", "thread_map"]
 
 Array = npt.NDArray[Any]
-PART_ROWS = 250_000
-"""Rows of a part; about 150 bytes each while it is worked on, and as many parts at once as there are threads."""
+Mapper = Callable[[Iterable[Job]], Iterator[Counted]]
+"""Jobs to what `count_shard` makes of them, in their order, a few at a time."""
 
-_COLUMNS = (
-    "select eh, rowid as row, step, kind, hash(tool) as th, tool is null or tool = '' as nameless, ah, rh, ts, "
-    "coalesce(latency, 'nan') as latency, coalesce(tokens, 'nan') as tokens, coalesce(blank, false) as blank"
-)
+_SAMPLE = 500  # lines looked at for the form of times and the names of tools
+_NONE: Array = np.zeros(0, np.uint64)
 
 
-class _Names(NamedTuple):
-    """Codes of the file's tools by hash, and of its error texts by row."""
+def thread_map(threads: int = 2) -> Mapper:
+    """Jobs over threads of this process; one more than that many are held."""
 
-    tools: dict[int, int]
-    error_rows: Array
-    error_codes: Array
+    def mapped(jobs: Iterable[Job]) -> Iterator[Counted]:
+        with ThreadPoolExecutor(threads) as pool:
+            waiting: deque[Any] = deque()
+            for job in jobs:
+                waiting.append(pool.submit(count_shard, job))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+
+    return mapped
 
 
-def tabulate_steps(files: Sequence[str], report: ReadReport, threads: int = 2) -> TraceTable:
+def tabulate_steps(files: Sequence[str], report: ReadReport, mapper: Mapper | None = None) -> TraceTable:
     """The table of files of step JSONL. The caller has made sure of the format; see `traces.engine`."""
-    table = ColumnTable()
-    for file in files:
-        report.formats[file] = "steps"
-        with scan(file, report, threads) as found:
-            _file(found, table, report, threads)
-        if report.progress is not None:
-            report.progress(Path(file).stat().st_size)
-    report.num_episodes += table.num_episodes
-    return table.table()
+    whole, shards = ColumnTable(), itertools.count()
+    with tempfile.TemporaryDirectory(prefix="trimtab-") as folder:
+        for file in files:
+            report.formats[file] = "steps"
+            reading = _File(file, report, mapper or thread_map(), shards, Path(folder))
+            whole.merge(reading.table())
+    for what, count in (
+        ("steps out of order, sorted", whole.moved),
+        ("steps that are copies of another, dropped", whole.copies),
+    ):
+        if count:
+            report.note(what, count)
+    report.num_episodes += len(whole.ids)
+    return whole.table()
 
 
-def _file(found: Scan, table: ColumnTable, report: ReadReport, threads: int) -> None:
-    names, rows = _names(found, table), found.num_rows
-    parts = math.ceil(rows / PART_ROWS)
+class _File:
+    """One file's reading; a second one where the first was wrong about which episodes are whole."""
 
-    def work(number: int) -> tuple[Part, list[str], dict[int, End]]:
-        where = f"(eh >> 7) % {parts} = {number}"
-        part = part_of(_coded(found.columns(f"{_COLUMNS} from x where {where}"), names))
-        return part, _idents(found, part.eh, where), _ends(found, where)
+    def __init__(
+        self, path: str, report: ReadReport, mapper: Mapper, numbers: Iterator[int], folder: Path
+    ) -> None:
+        self._path, self._report, self._mapper, self._numbers = path, report, mapper, numbers
+        self._folder = folder
+        self._numeric_time, self._tools = _sample(path)
+        self._counted, self._loose = ColumnTable(), Loose(folder)
 
-    with ThreadPoolExecutor(
-        threads
-    ) as pool:  # as many parts in memory as there are threads, and one being added
-        waiting: deque[Future[tuple[Part, list[str], dict[int, End]]]] = deque()
-        for number in range(parts):
-            waiting.append(pool.submit(work, number))
-            if len(waiting) > threads:
-                _add(waiting.popleft().result(), table, report)
-        while waiting:
-            _add(waiting.popleft().result(), table, report)
-    table.told_by_log = table.told_by_log or found.told_by_log
-    table.end_file(rows)
+    def table(self) -> ColumnTable:
+        """All of its episodes."""
+        self._read(self._report, _NONE)
+        if (twice := self._twice()).size:
+            self._counted, self._loose = ColumnTable(), Loose(self._folder)
+            self._read(ReadReport(), twice)
+        for steps in self._loose.parts():
+            part, table = part_of(*together(steps)), ColumnTable()
+            table.add(part, self._ids(part.eh, part.ids), list(self._loose.tools), list(self._loose.errors))
+            self._counted.merge(table)
+        return self._counted
 
+    def _read(self, report: ReadReport, never: Array) -> None:
+        lines_before, known = LinesBefore(), dict.fromkeys(self._tools)
+        jobs = (
+            Job(shard._replace(number=next(self._numbers)), tuple(known), self._numeric_time, never)
+            for shard in shards_of(self._path, report)
+        )
+        for found in self._mapper(jobs):
+            shard = found.shard
+            self._counted.merge(found.table)
+            self._loose.add(found.loose, found.tools, found.errors)
+            known |= dict.fromkeys(found.tools)
+            report.num_lines += found.num_lines
+            first = lines_before(shard) if found.problems or shard.failure else 0
+            for line, reason in found.problems:
+                report.malformed(self._path, first + line, reason)
+            if shard.failure:
+                report.num_lines += 1
+                at = first + (shard.data or b"").count(b"\n") + 1
+                report.malformed(self._path, at, shard.failure)
+            if report.progress is not None:
+                report.progress(shard.end - shard.start if shard.data is None else 0)
 
-def _add(made: tuple[Part, list[str], dict[int, End]], table: ColumnTable, report: ReadReport) -> None:
-    _note(made[0], report)
-    table.add(*made)
+    def _twice(self) -> Array:
+        """Hashes of episodes that were taken for whole and came again."""
+        whole = self._counted.columns.get("eh", [])
+        hashes, counts = np.unique(np.concatenate([*whole, self._loose.hashes(), _NONE]), return_counts=True)
+        return hashes[counts > 1]
 
-
-def _note(part: Part, report: ReadReport) -> None:
-    if part.moved:
-        report.note("steps out of order, sorted", part.moved)
-    if part.copies:
-        report.note("steps that are copies of another, dropped", part.copies)
-
-
-def _names(found: Scan, table: ColumnTable) -> _Names:
-    tools = found.execute(
-        "select coalesce(tool, ''), hash(tool), min(rowid) from x where kind in (1, 3) group by 1, 2 order by 3"
-    ).fetchall()
-    codes = {int(h): table.tool_code(str(name)) for name, h, _ in tools}
-    errors = found.execute(
-        "select rowid, left(err, 400) from x where err is not null order by rowid"
-    ).fetchall()
-    rows = np.array([row for row, _ in errors], np.int64)
-    return _Names(codes, rows, np.array([table.error_code(text) for _, text in errors], np.int64))
-
-
-def _coded(columns: dict[str, Array], names: _Names) -> dict[str, Array]:
-    """Hashes of tools to codes (a result's missing name is -1: it may answer any call), rows with an error to its code."""
-    hashes = np.array(sorted(names.tools), np.uint64)
-    codes = np.array([names.tools[int(h)] for h in hashes], np.int64)
-    th = columns.pop("th")
-    place = np.minimum(np.searchsorted(hashes, th), max(hashes.size - 1, 0))
-    known = hashes[place] == th if hashes.size else np.zeros(th.size, bool)
-    tool = np.where(known, codes[place], len(codes) + MAX_TOOLS) if hashes.size else np.full(th.size, -1)
-    calls = np.isin(columns["kind"], (1, 3))
-    columns["tool"] = np.where(columns.pop("nameless") & ~calls, -1, tool)
-    err = np.full(th.size, -1, np.int64)
-    if names.error_rows.size:
-        place = np.minimum(np.searchsorted(names.error_rows, columns["row"]), names.error_rows.size - 1)
-        err = np.where(names.error_rows[place] == columns["row"], names.error_codes[place], -1)
-    columns["err"] = err
-    ts = columns["ts"]
-    for size in (1e18, 1e15, 1e12):  # nano, micro, milli, as `values.as_time`
-        large = np.abs(ts) >= size
-        if large.any():
-            ts = np.where(large, ts / (size / 1e9), ts)
-    columns["ts"] = np.where(np.isfinite(ts), ts, np.nan)
-    return columns
+    def _ids(self, hashes: Array, ids: Array) -> list[str]:
+        """(E,) ids; those of episodes that have neither a step 0 nor an end are looked for in the file again."""
+        missing = hashes[ids == None]  # noqa: E711
+        if missing.size:
+            known: dict[int, str] = {}
+            for shard in shards_of(self._path, ReadReport()):
+                known |= ids_of(connection(), shard, missing)
+            ids = np.array([known.get(h, i) for h, i in zip(hashes.tolist(), ids.tolist(), strict=True)])
+        return [str(name) for name in ids.tolist()]
 
 
-def _idents(found: Scan, hashes: Array, where: str) -> list[str]:
-    """(E,) ids: from first steps and ends, the rest from the file."""
-    rows = found.execute(
-        f"select eh, any_value(name) from x where name is not null and {where} group by eh"
-    ).fetchall()
-    known = {int(h): str(name) for h, name in rows}
-    missing = [h for h in hashes.tolist() if h not in known]
-    if missing:
-        known |= found.names(np.array(missing, np.uint64))
-    return [known[h] for h in hashes.tolist()]
-
-
-def _ends(found: Scan, where: str) -> dict[int, End]:
-    """Hash of an episode's id -> what its last end says."""
-    rows = found.execute(f"{ENDS} and {where} order by step, rowid").fetchall()
-    return {int(row[0]): End(*row[1:]) for row in rows}
+def _sample(path: str) -> tuple[bool, list[str]]:
+    """Of the first lines: are timestamps numbers, which are faster read as such? And the names of tools."""
+    numeric, tools = True, dict[str, None]()
+    for line in itertools.islice(iter_lines(path, ReadReport()), _SAMPLE):
+        try:
+            value = parse_json(line.text)
+        except BadJson:
+            continue
+        if isinstance(value, dict):
+            numeric &= not isinstance(value.get("timestamp"), str)
+            tools[as_label(value.get("tool")) or ""] = None
+    return numeric, [tool for tool in tools if tool]

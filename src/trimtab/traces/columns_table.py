@@ -1,283 +1,166 @@
-"""Parts of the columnar engine to one table: arrays gathered, then put into the order in which episodes began."""
+"""Parts of the columnar engine to one table: a shard's numbers, shards added up, then episodes in the order in which they began."""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trimtab.traces.codes import Codes
-from trimtab.traces.columns_part import Calls, Part
-from trimtab.traces.facts import EXCERPT, says_unknown_tool
+from trimtab.traces.columns_evidence import Places
+from trimtab.traces.columns_part import Part
+from trimtab.traces.columns_tools import FAULTS, ToolCounts, judged
 from trimtab.traces.stop_reasons import is_limit
-from trimtab.traces.table import (
-    COUNTS,
-    MAX_EVIDENCE,
-    MAX_TOOLS,
-    NO_NAME,
-    OTHER,
-    Evidence,
-    ToolRow,
-    TraceTable,
-    group_of,
-)
-from trimtab.traces.tool_errors import error_kind_of, fault_of
+from trimtab.traces.table import COUNTS, TraceTable, group_of
 
-__all__ = ["ColumnTable", "End"]
+__all__ = ["ColumnTable"]
 
 Array = npt.NDArray[Any]
-_MAX_KINDS = 16
-_INTS = (
-    "task",
-    "group",
-    "stop",
-    "first_error",
-    "success",
-    "truncated",
-    "wrong",
-    "wrong_turn",
-    "wrong_step",
-    "version",
-)
-_LOOKED_AT = 50  # first places of a thing, from which those of different episodes are taken
-_Row = tuple[int, str, int, str]  # row, episode, step, text
-_WIDTH = MAX_TOOLS + 1  # of the table of tools, `other` last
-
-
-class End(NamedTuple):
-    """What the last line of an episode says; None: nothing."""
-
-    reward: float | None
-    success: int | None
-    tokens: float | None
-    task: str | None
-    group: str | None
-    stop: str | None
-
-
-class _Error(NamedTuple):
-    text: str
-    kind: str
-    fault: str
-    unknown_tool: bool
+_INTS = ("task", "group", "stop", "first_error", "success", "truncated", "wrong", "wrong_turn", "wrong_step")
+_FLOATS = ("reward", "tokens", "duration_s", "time")
+_NOT_SEEN = ("schema_errors",)  # a step log declares no schemas, and names no policy version
 
 
 class ColumnTable:
-    """`add` parts, `end_file` after each file's, then `table`."""
+    """`add` a part, `merge` other tables in the order of their shards, then ask for the `table`. Pickles small: sums and columns."""
 
     def __init__(self) -> None:
-        self.names: dict[str, int] = {}
-        self.errors: list[_Error] = []
+        self.ids: list[str] = []
+        self.tools, self.evidence = ToolCounts(), Places()
         self.codes = {"task": Codes(), "group": Codes(), "stop": Codes(256), "first_error": Codes(256)}
-        self._error_codes: dict[str, int] = {}
-        self._ids: list[str] = []
-        self._columns: dict[str, list[Array]] = {}
-        self._tools = [ToolRow() for _ in range(_WIDTH)]
-        self._latency: list[list[Array]] = [[] for _ in range(_WIDTH)]
-        self._evidence: dict[str, list[tuple[int, Evidence]]] = {}
-        self._offset = 0
-        self.nan_rewards = 0
+        self.columns: dict[str, list[Array]] = {}
+        self.nan_rewards = self.moved = self.copies = 0
         self.told_by_log = False
 
-    @property
-    def num_episodes(self) -> int:
-        """E so far."""
-        return len(self._ids)
-
-    def tool_code(self, name: str) -> int:
-        """The place of a tool; the last one when all are taken."""
-        return min(self.names.setdefault(name or NO_NAME, len(self.names)), MAX_TOOLS)
-
-    def error_code(self, text: str) -> int:
-        """The place of an error's text, judged once."""
-        code = self._error_codes.get(text)
-        if code is None:
-            code = self._error_codes[text] = len(self.errors)
-            self.errors.append(
-                _Error(text[:EXCERPT], error_kind_of(text), fault_of(text), says_unknown_tool(text))
-            )
-        return code
-
-    def end_file(self, rows: int) -> None:
-        """Rows of the next file come after all of this one."""
-        self._offset += rows
-
-    def add(self, part: Part, ids: list[str], ends: dict[int, End]) -> None:
-        """Count one part's episodes; `ids` (E,)."""
-        if not ids:
-            return
+    def add(self, part: Part, ids: list[str], tools: list[str], errors: list[str]) -> None:
+        """Count one part's episodes; `ids` (E,), and the texts that the codes of its calls stand for."""
         n, calls = len(ids), part.calls
-        self._ids += ids
-        none = End(None, None, None, None, None, None)
-        said = [ends.get(h, none) for h in part.eh.tolist()]
-        bad = [i for i, end in enumerate(said) if end.reward is not None and not np.isfinite(end.reward)]
-        self.nan_rewards += len(bad)
-        self._keep(
-            "nan_rewards", [(int(part.first[i]), ids[i], -1, f"reward {said[i].reward}") for i in bad[:50]]
-        )
-        total = np.array([np.nan if end.tokens is None else end.tokens for end in said])
-        failing = calls.error >= 0
-        fault = np.array([["unknown", "tool", "policy"].index(e.fault) for e in self.errors] or [0])
-        fault = np.where(failing, np.where(calls.parsed, fault[calls.error], 2), 0)
-        unknown = failing & np.array([e.unknown_tool for e in self.errors] or [False])[calls.error]
-        each = {
-            "calls": np.ones(calls.episode.size, bool), "failed": failing, "tool_faults": fault == 1, "bad_arguments": ~calls.parsed,
-            "unknown_tools": unknown, "unanswered": ~calls.answered & ~failing,
+        said, failing = [judged(text) for text in errors], calls.error >= 0
+        calls.tool = self.tools.coded(calls, tools)
+        fault = np.array([error.fault for error in said] or [0])[calls.error]
+        fault = np.where(failing, np.where(calls.parsed, fault, FAULTS.index("policy")), 0)
+        unknown = np.array([error.unknown_tool for error in said] or [False])[calls.error]
+        hits = {
+            "failed": failing, "tool_faults": fault == FAULTS.index("tool"), "bad_arguments": ~calls.parsed,
+            "unknown_tools": failing & unknown, "unanswered": ~calls.answered & ~failing,
         }  # fmt: skip
+        self.evidence.of_part(part, ids, self.tools.names, said, hits)
         columns: dict[str, Array] = {
-            name: np.bincount(calls.episode, hit, n).astype(np.int64) for name, hit in each.items()
+            name: np.bincount(calls.episode[hit], minlength=n) for name, hit in hits.items()
         }
-        columns |= {
-            "turns": part.turns,
-            "void_turns": part.void,
-            "empty_answers": part.empty,
-            "time": part.time,
-            "wrong": part.wrong,
-            "wrong_turn": part.wrong_turn,
-            "wrong_step": part.wrong_step,
-            "version": np.full(n, -1),
-            "repeats": part.repeats,
-            "schema_errors": np.zeros(n, np.int64),
-        }
-        loops = np.zeros(n, np.int64)
+        loops = np.zeros(n, np.int32)
         loops[list(part.loops)] = [loop.calls for loop, _ in part.loops.values()]
-        columns |= {"loop_calls": loops, "first": part.first + self._offset, "duration_s": part.duration_s}
-        columns["tokens"] = np.where(np.isfinite(total), total, part.tokens)
-        columns["reward"] = np.array([np.nan if end.reward is None else end.reward for end in said])
-        columns["success"] = np.array([-1 if end.success is None else end.success for end in said], np.int8)
-        columns["truncated"] = np.array([-1 if e.stop is None else is_limit(e.stop) for e in said], np.int8)
-        columns["task"] = np.array([self.codes["task"].of(end.task) for end in said], np.int64)
-        groups = [group_of(end.group, end.task) for end in said]
-        columns["group"] = np.array([self.codes["group"].of(group) for group in groups], np.int64)
-        columns["stop"] = np.array([self.codes["stop"].of(end.stop) for end in said], np.int64)
-        columns["first_error"] = self._first_errors(calls, failing, n)
-        columns["used"], columns["erred"] = self._count_tools(calls, failing, fault, n)
-        for name, column in columns.items():
-            self._columns.setdefault(name, []).append(column)
-        for name in ("failed", "tool_faults", "bad_arguments", "unknown_tools", "unanswered"):
-            self._examples(name, np.flatnonzero(each[name]), calls, ids)
-        again = part.again[part.again >= 0]
-        self._examples("repeats", again, calls, ids)
-        for what, text, places in (
-            ("void_turns", "an assistant turn without text or call", part.void_at),
-            ("empty_answers", "the last assistant turn is empty", part.empty_at),
-        ):
-            self._keep(what, [(row, ids[e], step, text) for row, e, step in places])
-        rows = [
-            (
-                int(calls.row[at]),
-                ids[e],
-                int(calls.step[at]),
-                f"{loop.calls} calls in a block of {loop.period}, from {self._text(calls, at)}",
-            )
-            for e, (loop, at) in list(part.loops.items())[:50]
-        ]
-        self._keep("loop_calls", rows)
+        columns |= {
+            "calls": np.bincount(calls.episode, minlength=n), "turns": part.turns, "void_turns": part.void, "empty_answers": part.empty,
+            "repeats": part.repeats, "loop_calls": loops, "wrong": part.wrong[0], "wrong_turn": part.wrong[1], "wrong_step": part.wrong[2],
+        }  # fmt: skip
+        columns |= self._ends(part) | {"first_error": self._first_errors(part, [e.kind for e in said], n)}
+        columns = {name: column.astype(np.int32) for name, column in columns.items()}
+        total = part.ends["total"]
+        columns |= {
+            "reward": part.ends["reward"], "tokens": np.where(np.isfinite(total), total, part.tokens), "duration_s": part.duration_s,
+            "time": part.time, "eh": part.eh, "first": part.first,
+        }  # fmt: skip
+        columns["used"], columns["erred"] = self.tools.count(calls, fault, said, n)
+        self._extend(ids, columns)
+        self.nan_rewards += int(part.ends["odd_reward"].sum())
+        self.moved, self.copies = self.moved + part.moved, self.copies + part.copies
+        self.told_by_log |= part.told
 
-    def _first_errors(self, calls: Calls, failing: Array, n: int) -> Array:
-        at = np.flatnonzero(failing)[::-1]
-        first = np.full(n, -1)
-        first[calls.episode[at]] = at
-        found = np.full(n, -1, np.int64)
-        order = np.flatnonzero(first >= 0)
-        for i in order[np.argsort(calls.row[first[order]])].tolist():
-            call = first[i]
-            found[i] = self.codes["first_error"].of(
-                f"{self._tool(calls.tool[call])}: {self.errors[calls.error[call]].kind}"
-            )
+    def _extend(self, ids: list[str], columns: dict[str, Array]) -> None:
+        self.ids += ids
+        for name, column in columns.items():
+            self.columns.setdefault(name, []).append(column)
+
+    def _ends(self, part: Part) -> dict[str, Array]:
+        task, group, stop = (part.ends[name].tolist() for name in ("task", "group", "stop"))
+        cut = {text: -1 if text is None else int(is_limit(text)) for text in set(stop)}
+        groups = [group_of(one, of) for one, of in zip(group, task, strict=True)]
+        return {
+            "task": _coded(self.codes["task"], task),
+            "group": _coded(self.codes["group"], groups),
+            "stop": _coded(self.codes["stop"], stop),
+            "truncated": np.array([cut[text] for text in stop]),
+            "success": part.ends["success"],
+        }
+
+    def _first_errors(self, part: Part, kinds: list[str], n: int) -> Array:
+        """(E,) code of tool and kind of the first error."""
+        at, calls, found = np.flatnonzero(part.calls.error >= 0), part.calls, np.full(n, -1)
+        if not at.size:
+            return found
+        episodes, place = np.unique(calls.episode[at], return_index=True)
+        at = at[place]
+        pair = calls.tool[at] * len(kinds) + calls.error[at]
+        order = np.argsort(calls.row[at])
+        pairs, first, inverse = np.unique(pair[order], return_index=True, return_inverse=True)
+        codes, names = np.zeros(pairs.size, np.int64), self.tools.names
+        for i in np.argsort(first).tolist():
+            tool, error = divmod(int(pairs[i]), len(kinds))
+            codes[i] = self.codes["first_error"].of(f"{names[tool]}: {kinds[error]}")
+        found[episodes[order]] = codes[inverse]
         return found
 
-    def _count_tools(self, calls: Calls, failing: Array, fault: Array, n: int) -> tuple[Array, Array]:
-        """(E, T) used and erred; adds to the tools' rows."""
-        tool = np.minimum(calls.tool, MAX_TOOLS)
-        cell = calls.episode * _WIDTH + tool
-        c = np.bincount(cell, minlength=n * _WIDTH).reshape(n, _WIDTH)
-        f = np.bincount(cell, failing, n * _WIDTH).reshape(n, _WIDTH).astype(np.int64)
-        for place in np.flatnonzero(c.sum(axis=0)).tolist():
-            row, own, bad = self._tools[place], c[:, place], f[:, place]
-            row.calls, row.failed = row.calls + int(own.sum()), row.failed + int(bad.sum())
-            row.episodes += int((own > 0).sum())
-            row.sum_ff, row.sum_fc, row.sum_cc = (
-                row.sum_ff + int(bad @ bad),
-                row.sum_fc + int(bad @ own),
-                row.sum_cc + int(own @ own),
-            )
-            mine = (tool == place) & failing
-            for code, count in zip(*np.unique(calls.error[mine], return_counts=True), strict=True):
-                error = self.errors[code]
-                full = error.kind not in row.kinds and len(row.kinds) >= _MAX_KINDS
-                row.kinds[OTHER if full else error.kind] += int(count)
-            names = ("unknown", "tool", "policy")
-            row.faults += Counter(
-                {names[k]: int(v) for k, v in zip(*np.unique(fault[mine], return_counts=True), strict=True)}
-            )
-            timed = calls.latency[tool == place]
-            self._latency[place].append(timed[np.isfinite(timed)].astype(np.float32))
-        return c > 0, f > 0
+    def merge(self, other: ColumnTable) -> None:
+        """Add another table's episodes behind these. The other is used up."""
+        for name, codes in other.codes.items():
+            moved = np.array([*(self.codes[name].of(text) for text in codes), -1])
+            other.columns[name] = [moved[column].astype(np.int32) for column in other.columns.get(name, [])]
+        places = self.tools.merge(other.tools)
+        for name in ("used", "erred"):
+            other.columns[name] = [self._placed(column, places) for column in other.columns.get(name, [])]
+        self.evidence.merge(other.evidence)
+        self.told_by_log |= other.told_by_log
+        self.ids += other.ids
+        for name, parts in other.columns.items():
+            self.columns.setdefault(name, []).extend(parts)
+        self.nan_rewards, self.moved, self.copies = (
+            self.nan_rewards + other.nan_rewards, self.moved + other.moved, self.copies + other.copies,
+        )  # fmt: skip
 
-    def _examples(self, what: str, places: Array, calls: Calls, ids: list[str]) -> None:
-        """Keep the first ones; of failed calls also the first of each tool."""
-        places = places[np.argsort(calls.row[places], kind="stable")]
-        self._keep(what, self._rows(places[:_LOOKED_AT], calls, ids))
-        if what == "failed":
-            for tool in np.unique(calls.tool[places]).tolist():
-                mine = places[calls.tool[places] == tool][:_LOOKED_AT]
-                self._keep(f"failed/{self._tool(tool)}", self._rows(mine, calls, ids))
+    def _placed(self, column: Array, places: list[int]) -> Array:
+        if places[: column.shape[1]] == list(range(column.shape[1])):
+            return column
+        wide = np.zeros((column.shape[0], len(self.tools.rows)), bool)
+        for i in range(column.shape[1]):
+            wide[:, places[i]] |= column[:, i]
+        return wide
 
-    def _rows(self, places: Array, calls: Calls, ids: list[str]) -> list[_Row]:
-        return [
-            (int(calls.row[i]), ids[calls.episode[i]], int(calls.step[i]), self._text(calls, i))
-            for i in places.tolist()
-        ]
-
-    def _text(self, calls: Calls, at: int) -> str:
-        code = int(calls.error[at])
-        came = self.errors[code].text if code >= 0 else "a result" if calls.answered[at] else "no result"
-        return f"{self._tool(calls.tool[at])}(…) -> {came}"
-
-    def _tool(self, code: int) -> str:
-        names = list(self.names)
-        return names[code] if code < min(len(names), MAX_TOOLS) else OTHER
-
-    def _keep(self, what: str, rows: list[_Row]) -> None:
-        kept = self._evidence.setdefault(what, [])
-        kept += [(row + self._offset, Evidence(episode, step, text)) for row, episode, step, text in rows]
-        kept.sort(key=lambda item: item[0])
-        one_each = {item[1].episode: item for item in reversed(kept)}
-        self._evidence[what] = sorted(one_each.values(), key=lambda item: item[0])[:MAX_EVIDENCE]
+    def taken(self, name: str) -> Array:
+        """A column, all episodes; it is let go of here."""
+        parts = self.columns.pop(name, [])
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def table(self) -> TraceTable:
-        """The table, episodes in the order of their first lines."""
-        empty: dict[str, Any] = {name: np.zeros(0) for name in ("first", "used", "erred")}
-        columns: dict[str, Any] = {
-            name: np.concatenate(parts) for name, parts in self._columns.items()
-        } or empty
-        order = np.argsort(columns.pop("first"), kind="stable")
-        columns = {name: column[order] for name, column in columns.items()}
-        names = [*list(self.names)[:MAX_TOOLS], *([OTHER] if len(self.names) > MAX_TOOLS else [])]
-        tools: dict[str, ToolRow] = {}
-        used, erred = columns["used"], columns["erred"]
-        for place, name in enumerate(names):
-            row = tools[name] = self._tools[place]
-            seconds = np.concatenate(self._latency[place]) if self._latency[place] else np.zeros(0)
-            row.timed = seconds.size
-            if seconds.size:
-                row.p50, row.p95, row.p99 = (float(q) for q in np.quantile(seconds, [0.5, 0.95, 0.99]))
-            places = np.flatnonzero(used[:, place])
-            row.first, row.last = int(places[0]), int(places[-1])
-        width = len(names)
-        ints: dict[str, Any] = {name: columns.get(name, np.zeros(0, np.int64)) for name in (*COUNTS, *_INTS)}
-        floats: dict[str, Any] = {
-            name: columns.get(name, np.zeros(0)) for name in ("reward", "tokens", "duration_s", "time")
+        """The table, episodes in the order of their first lines. The columns are used up."""
+        order = np.argsort(self.taken("first"), kind="stable")
+        n, width = order.size, len(self.tools.rows)
+        wide: dict[str, Any] = {}
+        for name in ("used", "erred"):
+            wide[name], at = np.zeros((n, width), bool), 0
+            for part in self.columns.pop(name, []):
+                wide[name][at : at + len(part), : part.shape[1]] = part
+                at += len(part)
+            wide[name] = wide[name][order]
+        self.taken("eh")
+        ints: dict[str, Any] = {
+            name: self.taken(name)[order].astype(np.int64)
+            for name in (*COUNTS, *_INTS)
+            if name not in _NOT_SEEN
         }
+        floats: dict[str, Any] = {name: self.taken(name)[order].astype(np.float64) for name in _FLOATS}
+        ints |= {name: np.zeros(n, np.int64) for name in _NOT_SEEN}
+        for name in ("success", "truncated"):
+            ints[name] = ints[name].astype(np.int8)
         return TraceTable(
-            ids=[self._ids[i] for i in order.tolist()], counts={name: ints[name] for name in COUNTS}, **floats,
-            **{name: ints[name] for name in _INTS},
-            tasks=list(self.codes["task"]), groups=list(self.codes["group"]), stops=list(self.codes["stop"]), first_errors=list(self.codes["first_error"]), tools=tools,
-            tool_names=names, used=used[:, :width] if used.ndim == 2 else np.zeros((0, 0), bool),
-            erred=erred[:, :width] if erred.ndim == 2 else np.zeros((0, 0), bool), nan_rewards=self.nan_rewards,
-            sources=[""] * len(self._ids), evidence={what: [e for _, e in kept] for what, kept in self._evidence.items() if kept},
-            told_by_log=self.told_by_log, engine="columns",
+            ids=[self.ids[i] for i in order.tolist()], counts={name: ints.pop(name) for name in COUNTS}, **floats, **ints,
+            version=np.full(n, -1), tasks=list(self.codes["task"]), groups=list(self.codes["group"]), stops=list(self.codes["stop"]),
+            first_errors=list(self.codes["first_error"]), tools=self.tools.finished(wide["used"]), tool_names=self.tools.names, **wide,
+            nan_rewards=self.nan_rewards, sources=[""] * n, evidence=self.evidence.listed(), told_by_log=self.told_by_log, engine="columns",
         )  # fmt: skip
+
+
+def _coded(codes: Codes, texts: list[str | None]) -> Array:
+    places = {text: codes.of(text) for text in dict.fromkeys(texts)}
+    return np.array([places[text] for text in texts])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from trimtab.errors import TraceError
 from trimtab.traces.columns import tabulate_steps
+from trimtab.traces.columns_ray import ray_map
 from trimtab.traces.files import STDIN, find_files
 from trimtab.traces.formats import find_format
 from trimtab.traces.json_records import iter_records
@@ -30,24 +32,30 @@ def table_of(
     mapping: Mapping[str, str] | None = None,
     engine: str = "auto",
     required: RequiredFiles | None = None,
+    ray: str | None = None,
 ) -> TraceTable:
     """The table of the checks, of any logs we read. TraceError as for reading, or for columns where they cannot be used.
 
-    Columns need files of step JSONL, plain or .gz, without a byte-order mark or `--strict`, in which no id of an episode comes
-    in two files.
+    Columns need files of step JSONL, plain or compressed, without `--strict`, in which no id of an episode comes in two files.
+    `ray`: a cluster's address, or `local`; the columns are then counted there, whatever the size.
     """
     if engine not in ENGINES:
         raise TraceError(f"unknown engine {engine!r}; one of {', '.join(ENGINES)}")
+    if ray is not None:
+        if engine == "records":
+            raise TraceError("--ray counts columns; leave --engine records out")
+        engine = "columns"
     files = find_files(paths)
     why = _not_columns(files, report, format, mapping, required) if engine != "records" else ""
     large = engine == "columns" or (
         engine == "auto" and not why and sum(Path(f).stat().st_size for f in files) >= LARGE_BYTES
     )
     if large and why:
-        raise TraceError(f"the columnar engine cannot read this: {why}; leave --engine out")
+        raise TraceError(f"the columnar engine cannot read this: {why}; leave --engine (--ray) out")
     if large:
         found = ReadReport(progress=report.progress)
-        table = tabulate_steps(files, found)
+        with ray_map(ray) if ray is not None else nullcontext() as mapper:
+            table = tabulate_steps(files, found, mapper)
         if len(set(table.ids)) == len(table.ids):
             report.__dict__.update(found.__dict__ | {"notes": report.notes + found.notes})
             return table
@@ -66,6 +74,8 @@ def _not_columns(
     required: RequiredFiles | None,
 ) -> str:
     """Why the columns cannot be used; empty when they can."""
+    if not Path("/dev/fd").is_dir():
+        return "this system has no /dev/fd, through which DuckDB is given the log"
     if report.strict:
         return "--strict stops at a line, columns have none"
     if report.error_patterns:
@@ -78,11 +88,9 @@ def _not_columns(
         if file == STDIN or not Path(file).is_file():
             return f"{file} is not a regular file"
         with open(file, "rb") as raw:
-            head = raw.read(4)
-        if head[:2] == b"\x1f\x8b" and not file.endswith(".gz"):
-            return f"{file} is gzip and not named .gz"
-        if head.startswith((b"\xef\xbb\xbf", b"\x28\xb5\x2f\xfd")):
-            return f"{file} has a byte-order mark or is Zstandard"
+            head = raw.read(2)
+        if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+            return f"{file} is UTF-16"
         records = itertools.islice(iter_records(file, ReadReport()), 20)
         if format is None and find_format(record.value for record in records) != "steps":
             return f"{file} is not step JSONL"

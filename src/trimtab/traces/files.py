@@ -16,7 +16,7 @@ from trimtab.errors import TraceError
 __all__ = ["STDIN", "SUFFIXES", "find_files", "open_bytes"]
 
 STDIN = "-"
-SUFFIXES = (".jsonl", ".ndjson", ".json", ".traj", ".parquet")
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".traj", ".parquet", ".eval")
 """What is read of a folder, each also with .gz or .zst; a file named outright may be called anything."""
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"

@@ -55,7 +55,7 @@ FORMATS: dict[str, Format] = {
     "steps": Format("post-training-toolkit step JSONL, one event a line", is_step, read_steps),
     "tau": Format("tau-bench results: trajectories with rewards", is_tau, read_tau),
     "otlp": Format("OpenTelemetry spans, OTLP JSON: GenAI conventions and OpenInference", is_otlp, read_otlp),
-    "inspect": Format("Inspect logs as JSON", is_inspect, read_inspect),
+    "inspect": Format("Inspect logs, JSON or .eval", is_inspect, read_inspect),
     "swe-agent": Format("SWE-agent trajectories (.traj)", is_swe, read_swe),
     "mini-swe-agent": Format("mini-swe-agent trajectories (.traj.json)", is_mini, read_mini),
     "verifiers": Format("verifiers results.jsonl", is_verifiers, read_verifiers),

@@ -25,7 +25,7 @@ def is_inspect(value: Json) -> bool:
 
 
 def read_inspect(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """Inspect's JSON logs (a .eval file: `inspect log convert --to json`). The reward is the first score: C 1, P 0.5, I and N 0, or
+    """Inspect's logs, JSON or .eval. The reward is the first score: C 1, P 0.5, I and N 0, or
     its number; all scores are parts. A limit is the stop reason. The id of a sample counts within its eval's task."""
     for record in records:
         value = require_object(record, report)

@@ -12,53 +12,29 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
-
+from trimtab.traces.eval_zip import eval_records, is_zip
 from trimtab.traces.lines import MAX_LINE_BYTES, Line, iter_lines
 from trimtab.traces.parquet import is_parquet, parquet_records
 from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.text_json import BadJson, parse_json
 
 __all__ = ["BadJson", "iter_records", "parse_json", "require_object"]
 
 _HEAD_LINES = 50  # of a file whose first line is no record: is there one further down?
-_decode = msgspec.json.Decoder().decode
 _GAP = re.compile(r"[\s,]*")
 _OPENING = re.compile(r"\n[ \t]*\{")
-
-
-class BadJson(ValueError):
-    """Text that is no JSON value; says why in a few words."""
-
-
-def parse_json(text: bytes | str) -> Any:
-    """A JSON value, NaN and Infinity allowed. BadJson says why there is none.
-
-    >>> parse_json('{"reward": NaN}'), parse_json(b"[1]")
-    ({'reward': nan}, [1])
-    """
-    try:
-        return _decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        pass
-    try:
-        return json.loads(text)
-    except UnicodeDecodeError as error:
-        raise BadJson(f"not UTF-8 at byte {error.start}") from error
-    except json.JSONDecodeError as error:
-        raise BadJson(f"not JSON: {error.msg} at character {error.pos}") from error
-    except RecursionError as error:
-        raise BadJson("nested too deep") from error
-    except ValueError as error:
-        raise BadJson(f"not JSON we read: {str(error)[:80]}") from error
 
 
 def iter_records(path: str, report: ReadReport, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Record]:
     """The JSON values of a file: one a line, or the elements of a document that is one array or one object.
 
-    Of Parquet the rows. It is a document when its first line is no record by itself and no record follows within 50 lines.
+    Of Parquet the rows, of an Inspect .eval the samples. It is a document when its first line is no record by itself and no record follows within 50 lines.
     """
     if is_parquet(path):
         yield from parquet_records(path, report)
+        return
+    if is_zip(path):
+        yield from eval_records(path, report)
         return
     lines = iter_lines(path, report, max_bytes)
     head: list[Line] = []

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from trimtab.traces.files import open_bytes
 from trimtab.traces.reading import ReadReport
 
-__all__ = ["MAX_LINE_BYTES", "Line", "iter_lines"]
+__all__ = ["MAX_LINE_BYTES", "Line", "iter_lines", "read_lines"]
 
 MAX_LINE_BYTES = 256 * 2**20
 """A longer line is malformed: it is passed over."""
@@ -31,7 +31,7 @@ def iter_lines(path: str, report: ReadReport, max_bytes: int = MAX_LINE_BYTES) -
     """Each line that is not blank, without what ends it or a byte-order mark at the start of the file."""
     unseen = 0
     with open_bytes(path) as file:
-        for number, line, failure in _read(file, max_bytes):
+        for number, line, failure in read_lines(file, max_bytes):
             unseen += len(line)
             if report.progress is not None and unseen >= _PIECE:
                 report.progress(unseen)
@@ -49,8 +49,8 @@ def iter_lines(path: str, report: ReadReport, max_bytes: int = MAX_LINE_BYTES) -
         report.progress(unseen)
 
 
-def _read(file: BufferedReader, max_bytes: int) -> Iterator[tuple[int, bytes, str]]:
-    """Number, bytes and why the line cannot be used."""
+def read_lines(file: BufferedReader, max_bytes: int) -> Iterator[tuple[int, bytes, str]]:
+    """Number from 1, bytes, and why the line cannot be used if so, of every line."""
     number = 0
     while True:
         number += 1

@@ -1,0 +1,70 @@
+"""One shard, counted: what a thread or another machine does with it. All it needs is in the job, all it found is in the answer."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.traces.columns_loose import split
+from trimtab.traces.columns_order import together
+from trimtab.traces.columns_part import part_of
+from trimtab.traces.columns_rows import Columns, read_rows
+from trimtab.traces.columns_shards import Shard
+from trimtab.traces.columns_table import ColumnTable
+
+__all__ = ["Counted", "Job", "connection", "count_shard"]
+
+_ROW_BITS = 32  # rows of a shard; its number stands above them, so that rows keep the order of the log
+_local = threading.local()
+
+
+class Job(NamedTuple):
+    """`tools`: names known so far. `never`: hashes of episodes that other shards have lines of."""
+
+    shard: Shard
+    tools: tuple[str, ...]
+    numeric_time: bool
+    never: npt.NDArray[np.uint64]
+
+
+@dataclass
+class Counted:
+    """`table`: of the episodes that are in the shard from first to last. `loose`: the other steps, whose codes stand for `tools` and
+    `errors`. `problems`: line in the shard and reason."""
+
+    shard: Shard
+    table: ColumnTable
+    loose: Columns
+    tools: list[str]
+    errors: list[str]
+    num_lines: int
+    problems: list[tuple[int, str]] = field(default_factory=list)
+
+
+def count_shard(job: Job) -> Counted:
+    """Read a shard and count its episodes."""
+    rows = read_rows(connection(), job.shard, job.tools, job.numeric_time)
+    rows.columns["row"] += job.shard.number << _ROW_BITS
+    here, ep, loose = split(*together(rows.columns), job.never)
+    table = ColumnTable()
+    if ep.size:
+        part = part_of(here, ep)
+        table.add(part, part.ids.tolist(), rows.tools, rows.errors)
+    shard = job.shard  # its text is asked for again only to say where a line stands
+    if shard.data is not None and not (rows.problems or shard.failure):
+        shard = shard._replace(data=b"")
+    return Counted(shard, table, loose, rows.tools, rows.errors, rows.num_lines, rows.problems)
+
+
+def connection() -> duckdb.DuckDBPyConnection:
+    """A DuckDB of the calling thread's own."""
+    if not hasattr(_local, "con"):
+        _local.con = duckdb.connect(":memory:")
+        _local.con.execute("set threads = 1; set timezone = 'UTC'")
+    con: duckdb.DuckDBPyConnection = _local.con
+    return con

@@ -1,0 +1,140 @@
+"""A shard of step JSONL to narrow columns by DuckDB: the only pass over the bytes.
+
+What is read off a line here is what `traces.steps` reads off it; a test holds the two together. Texts are hashed where they lie;
+only errors, names and what ends an episode come out as text. A line DuckDB reads as nothing is looked at again by `parse_json`:
+it is malformed, or (lone surrogates) read after all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.traces.columns_pipe import as_path
+from trimtab.traces.columns_shards import Shard, lines_of
+from trimtab.traces.columns_sql import BAD, MAX_BYTES, NEW_TOOL, ids_query, rows_query
+from trimtab.traces.json_records import BadJson, parse_json
+
+__all__ = ["Columns", "Rows", "ids_of", "read_rows"]
+
+_MEMORY_MB = 200  # DuckDB's own limit, and four times the longest line
+Array = npt.NDArray[Any]
+Columns = dict[str, Array]
+"""(R,) each: eh, step, kind, tool (code), h, ts, latency, tokens, err (code), name, and of ends reward, odd_reward, success, total,
+task, group, stop; `told`: a field says that the call failed. `row` counts the shard's lines that are not blank."""
+
+
+@dataclass
+class Rows:
+    """A shard's steps. `tools`, `errors`: texts behind the codes. `problems`: line in the shard, and why it was left out."""
+
+    columns: Columns
+    tools: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    num_lines: int = 0
+    problems: list[tuple[int, str]] = field(default_factory=list)
+
+
+def read_rows(con: duckdb.DuckDBPyConnection, shard: Shard, tools: Sequence[str], numeric_time: bool) -> Rows:
+    """The steps of a shard; `tools`: names known so far, others are added behind them."""
+    query = partial(rows_query, tools, numeric_time)
+    columns = _run(con, shard, query)
+    problems: dict[int, tuple[int, str]] = {}
+    if columns is None or (columns["kind"] == BAD).any():
+        problems, mended = _second_look(shard, None if columns is None else columns["kind"] == BAD)
+        columns = columns if mended is None else _run(con, mended, query)
+        assert columns is not None
+        for row in np.flatnonzero(columns["kind"] == BAD).tolist():
+            problems.setdefault(row, (row + 1, "read by Python's json, but not by DuckDB"))
+    lines = columns["kind"].size
+    columns["row"] = np.arange(lines)
+    if problems:
+        kept = columns["kind"] != BAD
+        columns = {name: column[kept] for name, column in columns.items()}
+    return _coded(columns, list(tools), lines, [problems[row] for row in sorted(problems)])
+
+
+def _run(con: duckdb.DuckDBPyConnection, shard: Shard, query: Callable[[int], str]) -> Columns | None:
+    """The query's columns; None where a line is longer than DuckDB is asked to read. Long ones are tried only when there is one."""
+    for size in MAX_BYTES:
+        con.execute(f"set memory_limit = '{_MEMORY_MB + 4 * size // 2**20}MB'")
+        try:
+            with as_path(shard) as path:
+                found = con.execute(query(size), [path]).fetchnumpy()
+        except duckdb.Error as error:
+            if "maximum_object_size" not in str(error):
+                raise
+            continue
+        return {name: _plain(column) for name, column in found.items()}
+    return None
+
+
+def _plain(column: Array) -> Array:
+    """A column without a mask: nulls are left in text only, as None."""
+    if not isinstance(column, np.ma.MaskedArray):
+        return column
+    data: Array = np.ma.getdata(column)
+    if data.dtype == object:
+        data[np.ma.getmaskarray(column)] = None
+    return data
+
+
+def _coded(columns: Columns, tools: list[str], lines: int, problems: list[tuple[int, str]]) -> Rows:
+    """Texts of errors and of tools not yet known to codes."""
+    names, known = columns.pop("new_tool"), dict(zip(tools, range(len(tools)), strict=True))
+    for row in np.flatnonzero(columns["tool"] == NEW_TOOL).tolist():
+        columns["tool"][row] = known.setdefault(names[row], len(known))
+    texts, errors = columns["err"], dict[str, int]()
+    columns["err"] = np.full(texts.size, -1, np.int32)
+    for row in np.flatnonzero(texts != None).tolist():  # noqa: E711
+        columns["err"][row] = errors.setdefault(texts[row], len(errors))
+    return Rows(columns, list(known), list(errors), lines, problems)
+
+
+def _second_look(shard: Shard, bad: Array | None) -> tuple[dict[int, tuple[int, str]], Shard | None]:
+    """Lines DuckDB made nothing of (None: it read none): row -> line and why it is malformed, and the shard rewritten if others
+    were among them."""
+    problems, lines, mended = dict[int, tuple[int, str]](), list[bytes](), bad is None
+    for row, (line, failure) in enumerate(lines_of(shard)):
+        text = line.text
+        if failure or bad is None or bad[row]:
+            why = failure or _reason(line.text, line.ended)
+            if why:
+                problems[row], text = (line.number, why), b"0"
+            else:
+                text, mended = (
+                    json.dumps(parse_json(text), ensure_ascii=False).encode("utf-8", "replace"),
+                    True,
+                )
+        lines.append(text)
+    return problems, shard._replace(data=b"\n".join(lines)) if mended else None
+
+
+def _reason(text: bytes, ended: bool) -> str:
+    """Why a line is malformed, in the words of the readers; empty when it is a step after all."""
+    try:
+        value = parse_json(text)
+    except BadJson as error:
+        return f"{'' if ended else 'cut off at the end of the file; '}{error}"
+    if not isinstance(value, dict):
+        return f"a JSON {type(value).__name__} where an object should be"
+    if value.get("episode_id") is None:
+        return "no episode_id"
+    return "" if isinstance(value.get("type"), str) else "no type"
+
+
+def ids_of(con: duckdb.DuckDBPyConnection, shard: Shard, hashes: Array) -> dict[int, str]:
+    """Hash -> id of those of the episodes that the shard has."""
+    wanted = set(hashes.tolist())
+    found = _run(con, shard, ids_query)
+    if found is None:
+        return {}
+    pairs = zip(found["eh"].tolist(), found["id"].tolist(), strict=True)
+    return {h: str(name) for h, name in pairs if h in wanted}

@@ -1,0 +1,116 @@
+"""The SQL that reads step JSONL: one statement a shard, of the columns the checks need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from string import Template
+
+from trimtab.traces.tool_errors import ERROR_START
+
+__all__ = [
+    "BAD",
+    "CALL",
+    "END",
+    "MAX_BYTES",
+    "MESSAGE",
+    "NEW_TOOL",
+    "PARSE_ERROR",
+    "RESULT",
+    "VOID",
+    "ids_query",
+    "rows_query",
+]
+
+OTHER, CALL, RESULT, PARSE_ERROR, MESSAGE, END, VOID = range(7)
+BAD = -1
+"""Kinds of rows. VOID: an assistant's message without text. BAD: no step."""
+
+NEW_TOOL = -2
+"""Code of a tool that was not known; -1: the step names none."""
+
+MAX_BYTES = (16 * 2**20, 64 * 2**20, 256 * 2**20)
+"""The longest line, tried in turn; DuckDB holds twice as much."""
+
+_CODES = {
+    "tool_call": CALL,
+    "tool_result": RESULT,
+    "tool_parse_error": PARSE_ERROR,
+    "assistant_message": MESSAGE,
+    "episode_end": END,
+}
+_NUMBERS = ("step", "tokens", "reward", "total_tokens", "latency_s", "duration_s")
+_TEXTS = (
+    "episode_id", "timestamp", "type", "tool", "args", "result", "error", "content", "success", "task_id", "group_id", "stop_reason",
+)  # fmt: skip
+_MAX_KNOWN = 64  # names compared in SQL; the rest come out as text
+
+_BLANK = r"[\x09-\x0d\x1c-\x1f\x{85}\p{Z}]*"  # what Python's strip takes off
+_INK = "ascii(content) between 33 and 126"  # most text starts so, and needs no pattern
+
+_SELECT = Template(rf"""
+select
+    hash(episode_id) as eh,
+    coalesce(step, 'nan') as step,
+    (case when episode_id is null or type is null then {BAD}
+          when type = 'assistant_message' and (content is null or (not {_INK} and regexp_full_match(content, '{_BLANK}'))) then {VOID}
+          else case type {" ".join(f"when '{name}' then {code}" for name, code in _CODES.items())} else {OTHER} end
+     end)::tinyint as kind,
+    (case coalesce(tool, '') when '' then -1 $cases else {NEW_TOOL} end)::integer as tool,
+    case when (case coalesce(tool, '') when '' then -1 $cases else {NEW_TOOL} end) = {NEW_TOOL} then tool end as new_tool,
+    case type when 'tool_call' then hash(args) when 'tool_result' then hash(coalesce(result, content, ''))
+              when 'tool_parse_error' then hash(coalesce(content, args)) else 0::ubigint end as h,
+    $time as ts,
+    case when type = 'tool_result' then coalesce(latency_s, duration_s, 'nan') else 'nan' end as latency,
+    coalesce(tokens, 'nan') as tokens,
+    type = 'tool_result' and coalesce(error, '') not in ('', 'false') as told,
+    left(case when type = 'tool_result' then
+           case when error is not null and error not in ('', 'false') then error
+                when regexp_matches(coalesce(result, content), '{ERROR_START.replace("$", "$$")}', 'i') then coalesce(result, content) end
+         when type = 'tool_parse_error' then coalesce(error, 'the call could not be parsed') end, 400) as err,
+    case when step is null or step = 0 or type = 'episode_end' then episode_id end as name,
+    case when type = 'episode_end' then coalesce(reward, 'nan') else 'nan' end as reward,
+    coalesce(type = 'episode_end' and not isfinite(reward), false) as odd_reward,
+    (case when type = 'episode_end' then
+        case lower(success) when 'true' then 1 when '1' then 1 when 'false' then 0 when '0' then 0 else -1 end
+     else -1 end)::tinyint as success,
+    case when type = 'episode_end' then coalesce(total_tokens, 'nan') else 'nan' end as total,
+    case when type = 'episode_end' then coalesce(task_id, $task, group_id, metadata.group_id) end as task,
+    case when type = 'episode_end' then coalesce(group_id, metadata.group_id) end as "group",
+    case when type = 'episode_end' then coalesce(stop_reason, $stop) end as stop
+from read_json(?, format = 'newline_delimited', columns = $columns, ignore_errors = true, maximum_object_size = $size)
+""")
+_INSIDE = {"task": ("task_id", "task", "prompt_id"), "stop": ("stop_reason", "termination_reason")}
+_TIMES = {
+    True: "coalesce(timestamp, 'nan')",
+    False: "coalesce(case when try_cast(timestamp as double) is not null then try_cast(timestamp as double) "
+    "else epoch(try_cast(timestamp as timestamptz)) end, 'nan')",
+}
+
+
+def rows_query(tools: Sequence[str], numeric_time: bool, max_bytes: int) -> str:
+    """Rows of a shard; its path is the parameter."""
+    known = [(_quoted(t), place) for place, t in enumerate(tools[:_MAX_KNOWN]) if t and "\0" not in t]
+    numbers = (*_NUMBERS, "timestamp") if numeric_time else _NUMBERS
+    kinds = {name: "DOUBLE" if name in numbers else "VARCHAR" for name in (*_TEXTS, *_NUMBERS)}
+    fields = (name for names in (*_INSIDE.values(), ("group_id",)) for name in names)
+    kinds["metadata"] = f"STRUCT({', '.join(f'{name} VARCHAR' for name in fields)})"
+    inside = {what: ", ".join(f"metadata.{name}" for name in names) for what, names in _INSIDE.items()}
+    return _SELECT.substitute(
+        inside,
+        cases=" ".join(f"when {name} then {place}" for name, place in known),
+        time=_TIMES[numeric_time],
+        columns="{" + ", ".join(f"{name}: '{kind}'" for name, kind in kinds.items()) + "}",
+        size=max_bytes,
+    )
+
+
+def ids_query(max_bytes: int) -> str:
+    """Ids of a shard's episodes with their hashes."""
+    return (
+        "select distinct hash(episode_id) as eh, episode_id as id from read_json(?, format = 'newline_delimited', "
+        f"columns = {{episode_id: 'VARCHAR'}}, ignore_errors = true, maximum_object_size = {max_bytes}) where episode_id is not null"
+    )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

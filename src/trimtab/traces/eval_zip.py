@@ -1,0 +1,66 @@
+"""The samples of an Inspect `.eval` log as records: a zip of JSON files, one a sample, beside the header of the whole log.
+
+A log whose run did not end has no header; its journal's start has what we need of one. Members are read one at a time.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from trimtab.errors import TraceError
+from trimtab.traces.files import STDIN
+from trimtab.traces.lines import MAX_LINE_BYTES
+from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.text_json import BadJson, parse_json
+
+__all__ = ["eval_records", "is_zip"]
+
+_HEADERS = ("header.json", "_journal/start.json")
+_FAILURES = (OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error, BadJson)
+
+
+def is_zip(path: str) -> bool:
+    """Does the file begin as a zip does?"""
+    if path == STDIN or not Path(path).is_file():
+        return False
+    with open(path, "rb") as file:
+        return file.read(4) == b"PK\x03\x04"
+
+
+def eval_records(path: str, report: ReadReport) -> Iterator[Record]:
+    """A record a sample, in the shape of Inspect's JSON logs; `line` is the sample's number. A sample that cannot be read is counted
+    and left out. TraceError for a zip that is damaged or no Inspect log."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            head = next((name for name in _HEADERS if name in names), None)
+            if head is None:
+                raise TraceError(
+                    f"{path} is a zip without {' or '.join(_HEADERS)}: no Inspect log; unpack it first"
+                )
+            header = _read(archive, head)
+            if not isinstance(header, dict):
+                raise TraceError(f"{path}: {head} is no JSON object; the log is damaged")
+            samples = [name for name in names if name.startswith("samples/") and name.endswith(".json")]
+            for number, name in enumerate(samples, 1):
+                report.num_lines += 1
+                try:
+                    sample = _read(archive, name)
+                except _FAILURES as error:
+                    report.malformed(path, number, f"{name}: {str(error)[:80] or type(error).__name__}")
+                    continue
+                if report.progress is not None:
+                    report.progress(archive.getinfo(name).compress_size)
+                yield Record(path, number, {**header, "samples": [sample]})
+    except _FAILURES as error:
+        raise TraceError(f"{path} cannot be read as a zip: {str(error)[:200]}") from error
+
+
+def _read(archive: zipfile.ZipFile, name: str) -> Any:
+    if archive.getinfo(name).file_size > MAX_LINE_BYTES:
+        raise BadJson(f"longer than {MAX_LINE_BYTES:,} bytes")
+    return parse_json(archive.read(name))

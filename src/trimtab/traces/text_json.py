@@ -1,0 +1,38 @@
+"""One JSON text to its value, as lenient as Python writes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+__all__ = ["BadJson", "parse_json"]
+
+_decode = msgspec.json.Decoder().decode
+
+
+class BadJson(ValueError):
+    """Text that is no JSON value; says why in a few words."""
+
+
+def parse_json(text: bytes | str) -> Any:
+    """A JSON value, NaN and Infinity allowed. BadJson says why there is none.
+
+    >>> parse_json('{"reward": NaN}'), parse_json(b"[1]")
+    ({'reward': nan}, [1])
+    """
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    try:
+        return json.loads(text)
+    except UnicodeDecodeError as error:
+        raise BadJson(f"not UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise BadJson(f"not JSON: {error.msg} at character {error.pos}") from error
+    except RecursionError as error:
+        raise BadJson("nested too deep") from error
+    except ValueError as error:
+        raise BadJson(f"not JSON we read: {str(error)[:80]}") from error
