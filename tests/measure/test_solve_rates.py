@@ -48,6 +48,14 @@ def test_pass_k_leaves_tasks_of_fewer_attempts_out_and_counts_them():
     assert [row.value for row in pass_k(many, many.success)] == [1.0] * MAX_K
 
 
+def test_pass_k_of_tau_bench_as_published():
+    """gpt-4o with tool calling, airline, fifty tasks of four attempts: 0.420, 0.273, 0.220, 0.200 (sierra-research/tau-bench, README);
+    `solved` counts the tasks by how many attempts of its published log have a reward of 1."""
+    solved = {0: 14, 1: 12, 2: 10, 3: 4, 4: 10}
+    table = log({f"{wins}/{i}": [j < wins for j in range(4)] for wins, n in solved.items() for i in range(n)})
+    assert [round(row.value, 3) for row in pass_k(table, table.success)] == [0.420, 0.273, 0.220, 0.200]
+
+
 def _both(seed, gain, tasks=50, each=2):
     rng = np.random.default_rng(seed)
     hard = rng.random(tasks)

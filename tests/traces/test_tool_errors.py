@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import duckdb
 import pytest
@@ -11,7 +12,7 @@ from tests.report.test_trace_diagnosis import run
 from tests.traces.make import chat, write_lines
 from tests.traces.test_columns import same
 from trimtab.errors import TraceError
-from trimtab.traces.tool_errors import ERROR_START, error_kind_of, error_text, starts_as_error
+from trimtab.traces.tool_errors import _STARTS, ERROR_START, error_kind_of, error_text, starts_as_error
 
 FAILED = [
     "HTTP 503 Service Unavailable", "503 Service Unavailable", "HTTP/1.1 404 Not Found", "Tool execution failed: timeout",
@@ -22,6 +23,12 @@ FAILED = [
     "requests.exceptions.ConnectionError: x", "permission denied", "\n\nError: boom", "No replacement was performed, old_str `a`",
     "Request timed out.", "Timeout", "cat: x: No such file or directory", "ls: cannot access q", "Connection refused",
     "Internal Server Error", "Unknown tool foo", "Tool foo not found",
+]  # fmt: skip
+BRANCHES = [
+    "Traceback (most recent call last)", "too many requests", "429 too many requests", "409 conflict", "401 unauthorized", "403 forbidden", "400 bad request",
+    "504 gateway timeout", "tool x does not exist", "return code: 1", "panic: x", "access denied", "segmentation fault", "rate limit exceeded",
+    "read timeout after 5 s", "connection reset", "your proposed edit has introduced new syntax error(s)", "sh: command not found", "x.y.Exception: z",
+    "failed: x", "invalid function", "returned with status 3", "validation error: x", "service temporarily unavailable",
 ]  # fmt: skip
 FINE = [
     "error-free operation confirmed", "Error handling guide: how to write", "Exception handling in Python", "Error rate: 0%", "Errors: 0",
@@ -37,7 +44,7 @@ OBJECTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", FAILED)
+@pytest.mark.parametrize("text", FAILED + BRANCHES)
 def test_results_that_report_an_error(text):
     assert error_text(text) == text
 
@@ -55,7 +62,7 @@ def test_objects_that_report_an_error(value, error):
 def test_both_engines_read_the_same_texts_as_errors(tmp_path):
     sql = f"select regexp_matches(?, '{ERROR_START}', 'i')"
     with duckdb.connect() as con:
-        for text in FAILED + FINE:
+        for text in FAILED + BRANCHES + FINE:
             assert con.execute(sql, [text]).fetchone() == (starts_as_error(text),), text
     rows = []
     for i, text in enumerate(FAILED + FINE):
@@ -66,6 +73,14 @@ def test_both_engines_read_the_same_texts_as_errors(tmp_path):
     rows[-1]["error"] = "down"
     table = same(write_lines(tmp_path / "said.jsonl", rows))
     assert (table.tools["a"].failed, table.told_by_log) == (len(FAILED) + 1, True)
+
+
+def test_every_branch_of_the_pattern_is_met():
+    """By some text here; the branch alone, so that none is dead behind another."""
+    lead = ERROR_START.partition("((")[0]
+    for branch in _STARTS:
+        one = re.compile(f"{lead}({branch})", re.I | re.A)
+        assert any(one.match(text) for text in [*FAILED, *BRANCHES]), branch
 
 
 def test_the_kind_leaves_the_label_out():
