@@ -185,8 +185,12 @@ def test_an_unknown_mu_is_an_unknown_baseline_unless_dropped(model, tmp_path, dr
         out["logprobs"][0][1] = math.nan
         return out
 
-    batch, _ = trained(model, tmp_path, rollout=broken, drop_nonfinite=drop)
-    assert bool(torch.isnan(batch["advantages"][:4]).any()) is not drop
+    if not drop:
+        with pytest.raises(ObjectiveError, match="1 of mu, 0 of pi_theta; set drop_nonfinite=True"):
+            trained(model, tmp_path, rollout=broken)
+        return
+    batch, _ = trained(model, tmp_path, rollout=broken, drop_nonfinite=True)
+    assert not bool(torch.isnan(batch["advantages"][:4]).any())
     assert bool(torch.isfinite(batch["advantages"][4:]).all())
 
 

@@ -46,6 +46,10 @@ def test_two_processes_train_as_one_with_the_doubled_batch(tmp_path):
         logs = [json.loads((tmp_path / f"{objective}.{world}.json").read_text()) for world in (1, 2)]
         assert len(logs[0]) == 3
         for row, other in zip(*logs, strict=True):
+            for logged in (row, other):  # extremes over micro-batches, which hold other rows in two processes
+                if "clip_ratio/low_min" in logged:
+                    assert logged.pop("clip_ratio/low_min") <= logged["clip_ratio/low_mean"] + 1e-6
+                    assert logged.pop("clip_ratio/high_max") >= logged["clip_ratio/high_mean"] - 1e-6
             assert row == pytest.approx(other, rel=1e-3, abs=1e-4)
     assert any("vcpo/lr_scale" in row for row in json.loads((tmp_path / "minirl.2.json").read_text()))
     rows = json.loads((tmp_path / "reinforce.2.json").read_text())  # one group of eight over both ranks

@@ -21,7 +21,7 @@ from trimtab.training.minirl.batches import columns_of, evaluation_sums, one_div
 from trimtab.training.minirl.config import MiniRLConfig
 from trimtab.training.minirl.experts import REQUIRED, ROUTES, Experts
 from trimtab.training.minirl.generation import RolloutScoring
-from trimtab.training.minirl.losses import StepSums, needs_mu, step_loss
+from trimtab.training.minirl.losses import Columns, StepSums, needs_mu, step_loss
 from trimtab.training.minirl.refusals import refuse_trainer
 from trimtab.training.minirl.steps import StepHooks
 from trimtab.training.minirl.tally import StepTally
@@ -142,17 +142,21 @@ class MiniRLTrainer(RolloutScoring):
             value = value + self._aux_coefficient * scored[2] / steps
         tally = self.tally if self.model.training else StepTally()
         tally.add_batch(columns, value, scored[1], counts, kl)
-        tally.add_mismatch(columns, self.args.drop_nonfinite)
         if replayed is not None and before is not None:
             tally.add_replay(replayed, inputs[REQUIRED], before)
-        if not self.model.training:  # an evaluation batch is a step of its own
+        self._record(tally, columns)
+        return value
+
+    def _record(self, tally: StepTally, c: Columns) -> None:
+        """The sampler's side of the micro-batch; an evaluation batch is a step of its own and is logged at once."""
+        drop = self.args.drop_nonfinite
+        tally.add_mismatch(c, drop)
+        if not self.model.training:
             for name, number in tally.logs(tally.reduce(self.accelerator)).items():
                 self._metrics["eval"][name].append(number)
-        elif self.args.lr_by_ess and columns.rollout is not None:
-            raw = columns.old - columns.rollout
-            known = columns.mask & torch.isfinite(raw) if self.args.drop_nonfinite else columns.mask
-            tally.add_weights(columns.logprobs, columns.rollout, known)
-        return value
+        elif self.args.lr_by_ess and c.rollout is not None:
+            known = c.mask & torch.isfinite(c.old - c.rollout) if drop else c.mask
+            tally.add_weights(c.logprobs, c.rollout, known)
 
     @property
     def _aux_coefficient(self) -> float:
