@@ -17,13 +17,18 @@ from trimtab.lab.schedule import Ramp
 __all__ = ["ARMS", "BATCH", "CHECKPOINT", "EPISODES", "EVALUATED", "FACTORS", "GROUP", "LAB", "SEEDS", "UPDATES", "Cell", "Method", "cells_of", "check_episodes", "settings_of"]  # fmt: skip
 
 FACTORS = (0.25, 1.0, 4.0)
-BATCH, UPDATES, GROUP = 64, 8, 8  # episodes of an iteration at factor 1; optimizer steps on them; completions of a prompt
-EPISODES, CHECKPOINT, EVALUATED = 4096, 256, 512  # length of a run; between two evaluations; episodes of one
-SEEDS = 3
-LEARNING_RATE, BETAS, CENTRE_OF_MASS = 1e-3, (0.9, 0.999), 8.0
-LAB = Arm("constrained", alpha=Ramp.constant(0.5), limits=LAB_ARMS["constrained"].limits)
-"""Tool outputs are the value alone and the share of tool tasks never changes: tasks do not depend on the step, which means
-other episodes at another batch size."""
+BATCH, UPDATES, GROUP = 64, 4, 8
+"""Episodes of an iteration at factor 1; optimizer steps on them; completions of a prompt."""
+
+EPISODES, CHECKPOINT, EVALUATED = 1536, 256, 512
+"""Episodes of a run; between two evaluations, whole iterations at every factor; of an evaluation."""
+
+SEEDS = 5
+
+LEARNING_RATE, BETAS, CENTRE_OF_MASS = 2e-4, (0.9, 0.999), 4.0
+LAB = Arm("text_only", alpha=Ramp.constant(0.0), both=0.0, limits=LAB_ARMS["constrained"].limits)
+"""Tasks that need no tool, which a run can afford most episodes of. Their mix never depends on the step: a step is of other episodes at
+another batch size."""
 
 
 @dataclass(frozen=True)

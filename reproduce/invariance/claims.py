@@ -29,7 +29,7 @@ def coincide(found: Sequence[Interval]) -> str:
     ends = [(each.low, each.high) for each in found if each.low is not None and each.high is not None]
     if not ends or len(ends) < len(found):
         return UNTOLD
-    if all(-MARGIN < low and high < MARGIN for low, high in ends):
+    if all(low > -MARGIN and high < MARGIN for low, high in ends):
         return SAME
     return NOT_SEEN if any(low > 0 or high < 0 for low, high in ends) else UNTOLD
 

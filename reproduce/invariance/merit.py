@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from reproduce.invariance.arms import ARMS, FACTORS, Cell
+from reproduce.invariance.arms import ARMS, BATCH, FACTORS, UPDATES, Cell
 from trimtab.detect.student import t_quantile
 
-__all__ = ["LEAST", "Interval", "areas", "curves", "effect_p", "figures_of", "gaps", "interval", "noise_range", "spread_of_means", "spreads", "tables"]  # fmt: skip
+__all__ = ["LEAST", "Interval", "areas", "curves", "effect_p", "figures_of", "gaps", "interval", "noise_range", "noise_scale", "spread_of_means", "spreads", "tables"]  # fmt: skip
 
 LEAST = 2  # seeds of an interval
 RANGE_OF_THREE = 3 / math.sqrt(math.pi)
@@ -63,7 +63,9 @@ def curves(runs: Sequence[dict[str, Any]], name: str = "reward") -> dict[str, np
         return by.get((cell.arm, cell.factor, cell.seed))
 
     seeds = sorted({run["seed"] for run in runs})
-    whole = {arm: {seed for seed in seeds if all(of(arm, factor, seed) for factor in FACTORS)} for arm in ARMS}
+    whole = {
+        arm: {seed for seed in seeds if all(of(arm, factor, seed) for factor in FACTORS)} for arm in ARMS
+    }
     shared = set.intersection(*(found for found in whole.values() if found)) if any(whole.values()) else set()
     return {
         arm: np.array([[of(arm, factor, seed) for factor in FACTORS] for seed in sorted(shared)])
@@ -144,12 +146,30 @@ def tables(runs: Sequence[dict[str, Any]]) -> list[list[Any]]:
     return rows
 
 
+def noise_scale(runs: Sequence[dict[str, Any]]) -> float:
+    """Episodes of a step at which noise and signal of the gradient are equal: trace / |G|^2 of E |g|^2 = |G|^2 + trace / episodes.
+
+    Least squares over batch sizes on the mean |g|^2 up to the first evaluation, runs with the rules alone, whose policies differ least
+    (arXiv 1812.06162 appendix A.1). The rules hold below it. NaN where no batch sizes differ or the fit gives no signal.
+    """
+    ruled = [run for run in runs if run["arm"].endswith("_rules") or run["factor"] == 1.0]
+    if len({run["factor"] for run in ruled}) < 2:
+        return math.nan
+    inverse = np.array([UPDATES / (BATCH * run["factor"]) for run in ruled])
+    squares = np.array([run["curve"][1]["grad_square"] for run in ruled])
+    trace, signal = np.polyfit(inverse, squares, 1)
+    return float(trace / signal) if signal > 0 and trace > 0 else math.nan
+
+
 def figures_of(runs: Sequence[dict[str, Any]]) -> dict[str, float | int | None]:
     """What --json prints: of each arm the spread with its interval, what noise gives, p; None where it cannot be told."""
-    found: dict[str, float | int | None] = {"num_runs": len(runs)}
+    found: dict[str, float | int | None] = {"num_runs": len(runs), "noise_scale_episodes": noise_scale(runs)}
     for arm, seeds, spread, noise, of_means, _, area, p in tables(runs):
         found |= {
             f"{arm}_num_seeds": seeds, f"{arm}_spread": spread.mean, f"{arm}_spread_low": spread.low, f"{arm}_spread_high": spread.high,
             f"{arm}_spread_noise": noise, f"{arm}_spread_of_means": of_means, f"{arm}_area_spread": area.mean, f"{arm}_p": p,
         }  # fmt: skip
-    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in found.items()}
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in found.items()
+    }
