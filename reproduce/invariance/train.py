@@ -62,10 +62,7 @@ def evaluator(seed: int) -> Callable[[Any], dict[str, float]]:
     prompts = [opened.tasks.prompt(HELD_OUT, row) for row in range(EVALUATED)]
 
     def evaluate(model: Any) -> dict[str, float]:
-        with torch.random.fork_rng():
-            played = to_trl(
-                rollout(model, prompts, opened.toolbox, step=HELD_OUT, seed=seed, limits=LAB.limits)
-            )
+        played = to_trl(rollout(model, prompts, opened.toolbox, step=HELD_OUT, seed=seed, limits=LAB.limits))
         right, formed = correct_reward(**played), format_reward(**played)
         correct, shaped = sum(right) / len(right), sum(formed) / len(formed)
         return {"reward": WEIGHTS[0] * correct + WEIGHTS[1] * shaped, "correct": correct, "format": shaped}

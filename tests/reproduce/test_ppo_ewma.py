@@ -344,3 +344,51 @@ def test_ctrl_c_is_one_line_and_leaves_what_can_be_taken_up(tmp_path, monkeypatc
     assert err.count("\n") == 1
     assert "the same command goes on from there" in err
     assert state_of(tmp_path / "bank" / "ppo-x0.25-s0") == "unfinished"
+
+
+def test_a_real_run_trains_and_is_recorded(tmp_path, monkeypatch):
+    """One iteration of the largest batch through the public path, and the same evaluation whatever was drawn before it."""
+    pytest.importorskip("trl", reason="needs the trl extra")
+    import torch
+    from reproduce.invariance import train
+
+    from trimtab.lab.model import load_agent
+
+    monkeypatch.setattr(train, "EVALUATED", 64)
+    kept = {}
+
+    def keep(*args, **kwargs):
+        kept["trainer"] = lab_trainer(*args, **kwargs)
+        return kept["trainer"]
+
+    lab_trainer = train.lab_trainer
+    monkeypatch.setattr(train, "lab_trainer", keep)
+    cell = Cell("ewma_rules", 4.0, 3)
+    train.run_one(cell, tmp_path, CHECKPOINT)
+    assert finished(tmp_path, cell, CHECKPOINT)
+    assert {path.name for path in (tmp_path / cell.name).iterdir()} == {MARK}
+    (run,) = load_bank(tmp_path)
+    start, end = run["curve"]
+    assert "grad_square" not in start
+    assert end["grad_square"] > 0
+    assert run["settings"] == settings_of(cell)
+    assert len(run["clipped"]) == 1
+    assert 0 < run["clipped"][0] < 1
+    trainer = kept["trainer"]
+    assert trainer.state.global_step == trainer.average.updates == arms.UPDATES
+    assert trainer.average.centre_of_mass == arms.CENTRE_OF_MASS / 4
+    assert trainer.args.learning_rate == pytest.approx(2 * arms.LEARNING_RATE)
+    evaluate = train.evaluator(3)
+    torch.manual_seed(5)
+    assert evaluate(load_agent()[0])["reward"] == pytest.approx(start["reward"], abs=1e-4)
+    assert evaluate(trainer.model)["reward"] == pytest.approx(end["reward"], abs=1e-4)
+    assert evaluate(trainer.model)["correct"] * 0.9 + end["format"] * 0.1 == pytest.approx(
+        end["reward"], abs=1e-4
+    )
+    prompts = [row["prompt"] for row in trainer.train_dataset]
+    small = lab_trainer(
+        train.LAB, tmp_path / "t", steps=4, seed=3, prompts_per_step=train.CHUNK, generations=arms.GROUP, kind=type(trainer),
+        **settings_of(Cell("ppo", 0.25, 3)),
+    )  # fmt: skip
+    assert prompts == [row["prompt"] for row in small.train_dataset]  # the same tasks in the same order
+    assert len(prompts) == CHECKPOINT // arms.GROUP
