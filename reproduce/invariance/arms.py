@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimtab.errors import RunError
-from trimtab.lab.arms import ARMS as LAB_ARMS
-from trimtab.lab.arms import Arm
-from trimtab.lab.schedule import Ramp
 
-__all__ = ["ARMS", "BATCH", "CHECKPOINT", "EPISODES", "EVALUATED", "FACTORS", "GROUP", "LAB", "SEEDS", "UPDATES", "Cell", "Method", "cells_of", "check_episodes", "settings_of"]  # fmt: skip
+__all__ = ["ARMS", "BATCH", "CHECKPOINT", "EPISODES", "EVALUATED", "FACTORS", "GROUP", "SEEDS", "UPDATES", "Cell", "Method", "cells_of", "check_episodes", "settings_of"]  # fmt: skip
 
 FACTORS = (0.25, 1.0, 4.0)
 BATCH, UPDATES, GROUP = 64, 4, 8
@@ -30,10 +27,6 @@ LEARNING_RATE, BETAS, CENTRE_OF_MASS = 3e-4, (0.9, 0.999), 4.0
 EPSILON = 0.05
 """So narrow that the clip acts on every batch: at the usual 0.2 it touches under one token in a hundred here, and then it does not matter what
 it is anchored at (tried on two runs of seed 0)."""
-
-LAB = Arm("text_only", alpha=Ramp.constant(0.0), both=0.0, limits=LAB_ARMS["constrained"].limits)
-"""Tasks that need no tool, which a run can afford most episodes of. Their mix never depends on the step: a step is of other episodes at
-another batch size."""
 
 
 @dataclass(frozen=True)

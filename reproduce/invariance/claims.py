@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from reproduce.invariance.arms import FACTORS
-from reproduce.invariance.merit import Interval, areas, curves, effect_p, gaps, interval, spreads
+from reproduce.invariance.intervals import Interval, effect_p, gaps, interval
+from reproduce.invariance.merit import areas, curves, spreads
 from reproduce.pilot.tables import table
 
 __all__ = ["MARGIN", "coincide", "papers_table", "signed"]

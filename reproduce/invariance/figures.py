@@ -33,7 +33,8 @@ def draw(runs: Sequence[dict[str, Any]], path: Path) -> None:
     for ax, arm in zip(axes, ARMS, strict=False):
         _curves(ax, found.get(arm))
         ax.set(title=arm, ylim=(0, 1.02), xlabel="episodes")
-    axes[0].legend(frameon=False, fontsize=8, loc="lower right")
+    if axes[0].get_legend_handles_labels()[0]:
+        axes[0].legend(frameon=False, fontsize=8, loc="lower right")
     _spreads(axes[-1], found)
     save(fig, path, ylabel="reward")
 

@@ -10,7 +10,8 @@ from typing import Any
 from reproduce.invariance.arms import BATCH, FACTORS, UPDATES, Cell, settings_of
 from reproduce.invariance.claims import papers_table
 from reproduce.invariance.figures import CAPTION, draw
-from reproduce.invariance.merit import Interval, figures_of, tables
+from reproduce.invariance.intervals import Interval
+from reproduce.invariance.merit import figures_of, tables
 from reproduce.invariance.store import load_bank
 from reproduce.pilot.tables import table
 from trimtab.errors import RunError

@@ -13,15 +13,21 @@ import torch
 from transformers import TrainerCallback
 from transformers.trainer_callback import PrinterCallback
 
-from reproduce.invariance.arms import CHECKPOINT, EVALUATED, GROUP, LAB, Cell, settings_of
+from reproduce.invariance.arms import CHECKPOINT, EVALUATED, GROUP, Cell, settings_of
 from reproduce.invariance.store import begin, write_run
-from trimtab.lab.arms import open_arm
+from trimtab.lab.arms import ARMS as LAB_ARMS
+from trimtab.lab.arms import Arm, open_arm
 from trimtab.lab.rollout import rollout, to_trl
+from trimtab.lab.schedule import Ramp
 from trimtab.lab.tasks import correct_reward, format_reward
 from trimtab.training.lab_grpo import lab_trainer
 from trimtab.training.minirl.trainer import MiniRLTrainer
 
-__all__ = ["evaluator", "run_one"]
+__all__ = ["LAB", "evaluator", "run_one"]
+
+LAB = Arm("text_only", alpha=Ramp.constant(0.0), both=0.0, limits=LAB_ARMS["constrained"].limits)
+"""Tasks that need no tool, which a run can afford most episodes of. Their mix never depends on the step: a step is of other episodes at
+another batch size."""
 
 WEIGHTS = (0.9, 0.1)  # of the two rewards, as the trainer's
 HELD_OUT = 1_000_000  # a step of the task generator that no run reaches
