@@ -25,8 +25,8 @@ SEEDS = 5
 LEARNING_RATE, BETAS, CENTRE_OF_MASS = 3e-4, (0.9, 0.999), 4.0
 
 EPSILON = 0.05
-"""So narrow that the clip acts on every batch: at the usual 0.2 it touches under one token in a hundred here, and then it does not matter what
-it is anchored at (tried on two runs of seed 0)."""
+"""So narrow that the clip acts on every batch. At the usual 0.2 it touched 0 to 4 % of the tokens after the first 256 episodes (three runs of
+PPO, seed 0, rate 2e-4, not kept), and then it hardly matters what it is anchored at."""
 
 
 @dataclass(frozen=True)

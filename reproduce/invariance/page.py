@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from reproduce.invariance.arms import BATCH, FACTORS, UPDATES, Cell, settings_of
+import numpy as np
+
+from reproduce.invariance.arms import ARMS, BATCH, CHECKPOINT, FACTORS, UPDATES, Cell, settings_of
 from reproduce.invariance.claims import papers_table
 from reproduce.invariance.figures import CAPTION, draw
-from reproduce.invariance.intervals import Interval
-from reproduce.invariance.merit import figures_of, tables
+from reproduce.invariance.intervals import Interval, interval
+from reproduce.invariance.merit import curves, figures_of, noise_scale, tables
 from reproduce.invariance.store import load_bank
 from reproduce.pilot.tables import table
 from trimtab.errors import RunError
@@ -42,7 +44,9 @@ def write_page(bank: Path, page: Path) -> dict[str, float | int | None]:
     pictures.mkdir(parents=True, exist_ok=True)
     draw(runs, pictures / PICTURE)
     shown = f"![Reward by episodes at three batch sizes]({pictures.name}/{PICTURE})\n\n*{CAPTION}*"
-    body = "\n\n".join([papers_table(runs), shown, spread_table(runs), settings_table(runs)])
+    body = "\n\n".join(
+        [papers_table(runs), shown, spread_table(runs), count_table(runs), settings_table(runs)]
+    )
     text = page.read_text() if page.exists() else EMPTY
     head, _, rest = text.partition(BEGIN)
     half = page.with_name(page.name + ".part")
@@ -58,10 +62,24 @@ def spread_table(runs: Sequence[dict[str, Any]]) -> str:
     return table(head, [[_cell(value) for value in row] for row in tables(runs)])
 
 
+def count_table(runs: Sequence[dict[str, Any]]) -> str:
+    """The spread at each count of episodes: where in the run the batch sizes part."""
+    found = curves(runs)
+    counts = [
+        str(CHECKPOINT * at)
+        for at in range(1, max((values.shape[2] for values in found.values()), default=1))
+    ]
+    rows = []
+    for arm, values in found.items():
+        at_each = [interval(each) for each in np.ptp(values[:, :, 1:], axis=1).T]
+        rows.append([arm, *(_cell(each) for each in at_each)])
+    return table(["spread after so many episodes", *counts], rows)
+
+
 def settings_table(runs: Sequence[dict[str, Any]]) -> str:
     """A row a run's kind: what was set, and whether the clip and the batch were in the regime that matters."""
     rows = []
-    for arm in ("ppo", "ppo_rules", "ewma", "ewma_rules"):
+    for arm in ARMS:
         for factor in FACTORS:
             mine = [run for run in runs if (run["arm"], run["factor"]) == (arm, factor)]
             if not mine:
@@ -76,7 +94,9 @@ def settings_table(runs: Sequence[dict[str, Any]]) -> str:
             ])  # fmt: skip
     head = ["run", "episodes of an iteration / of a step", "learning rate", "Adam betas", "centre of mass, steps", "share of tokens clipped",
             "reward at the end", "CPU s of a run"]  # fmt: skip
-    return table(head, rows)
+    scale = noise_scale(runs)
+    told = "could not be fitted" if math.isnan(scale) else f"is about {scale:.0f} episodes of a step"
+    return f"{table(head, rows)}\n\nThe gradient's noise scale over the first {CHECKPOINT} episodes {told}: the rules hold below it."
 
 
 def _average(values: Sequence[float]) -> float:
