@@ -112,7 +112,10 @@ def figures_of(runs: Sequence[dict[str, Any]]) -> dict[str, float | int | None]:
             f"{arm}_num_seeds": seeds, f"{arm}_spread": spread.mean, f"{arm}_spread_low": spread.low, f"{arm}_spread_high": spread.high,
             f"{arm}_spread_noise": noise, f"{arm}_spread_of_means": of_means, f"{arm}_area_spread": area.mean, f"{arm}_p": p,
         }  # fmt: skip
-    return {
-        name: None if isinstance(value, float) and math.isnan(value) else value
-        for name, value in found.items()
-    }
+    return {name: _told(value) for name, value in found.items()}
+
+
+def _told(value: float | int | None) -> float | int | None:
+    if not isinstance(value, float):
+        return value
+    return None if math.isnan(value) else round(value, 4)

@@ -63,16 +63,16 @@ def spread_table(runs: Sequence[dict[str, Any]]) -> str:
 
 
 def count_table(runs: Sequence[dict[str, Any]]) -> str:
-    """The spread at each count of episodes: where in the run the batch sizes part."""
+    """The spread at each count of episodes, and paired differences of it: where in the run the batch sizes part."""
     found = curves(runs)
     counts = [
         str(CHECKPOINT * at)
         for at in range(1, max((values.shape[2] for values in found.values()), default=1))
     ]
-    rows = []
-    for arm, values in found.items():
-        at_each = [interval(each) for each in np.ptp(values[:, :, 1:], axis=1).T]
-        rows.append([arm, *(_cell(each) for each in at_each)])
+    each = {arm: np.ptp(values[:, :, 1:], axis=1) for arm, values in found.items()}  # (S, K)
+    pairs = [(wide, "ewma_rules") for wide in each if wide != "ewma_rules" and "ewma_rules" in each]
+    each |= {f"{wide} less {narrow}": each[wide] - each[narrow] for wide, narrow in pairs}
+    rows = [[name, *(_cell(interval(column)) for column in values.T)] for name, values in each.items()]
     return table(["spread after so many episodes", *counts], rows)
 
 
