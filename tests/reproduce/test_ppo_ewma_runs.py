@@ -23,7 +23,7 @@ def bank(tmp_path):
 
 def test_the_page_keeps_its_own_words_and_a_bare_call_trains_nothing(bank, tmp_path, monkeypatch, capsys):
     page = tmp_path / "papers.md"
-    page.write_text(f"# Papers\n\nbefore\n\n{BEGIN}\nold\n{END}\n\nafter\n")
+    page.write_text(f"# Papers\n\nbefore\n\n{BEGIN}\nbygone\n{END}\n\nafter\n")
     monkeypatch.setattr(ppo_ewma, "trainer_of_one", lambda: pytest.fail("nothing is to be trained"))
     monkeypatch.setattr("sys.argv", ["p", "--bank", str(bank), "--page", str(page), "--seeds", "3", "--episodes", str(EPISODES), "--json"])  # fmt: skip
     assert main() == 0
@@ -33,8 +33,11 @@ def test_the_page_keeps_its_own_words_and_a_bare_call_trains_nothing(bank, tmp_p
     text = page.read_text()
     assert text.startswith("# Papers\n\nbefore\n")
     assert text.endswith(f"{END}\n\nafter\n")
-    assert "old" not in text
+    assert "bygone" not in text
     assert "(papers/ppo-ewma.png)\n\n*" in text
+    counts = next(line for line in text.splitlines() if line.startswith("| ppo less ewma_rules |")).split("|")
+    assert len(counts) == 2 + 1 + CHECKS
+    assert float(counts[-2].split()[0]) == pytest.approx(0.4, abs=0.05)  # 0.8 - 0.4 against nothing
     assert (tmp_path / "papers" / "ppo-ewma.png").stat().st_size > 5_000
 
 
