@@ -20,7 +20,7 @@ BATCH, UPDATES, GROUP = 64, 4, 8
 EPISODES, CHECKPOINT, EVALUATED = 1536, 256, 512
 """Episodes of a run; between two evaluations, whole iterations at every factor; of an evaluation."""
 
-SEEDS = 3
+SEEDS = 4
 
 LEARNING_RATE, BETAS, CENTRE_OF_MASS = 3e-4, (0.9, 0.999), 4.0
 

@@ -23,16 +23,18 @@ Curves = Mapping[str, np.ndarray]
 
 
 def coincide(found: Sequence[Interval]) -> str:
-    """Of differences that should all be nothing: same if every interval lies within the margin, not seen if one excludes zero.
+    """Of differences that should all be nothing: same if every interval lies within the margin.
 
-    Without an interval, or where an interval holds zero and reaches beyond the margin, it cannot be told.
+    Not seen if one reaches beyond the margin and leaves zero out; a difference that is surely small counts as none. Else, and without
+    an interval, it cannot be told.
     """
     ends = [(each.low, each.high) for each in found if each.low is not None and each.high is not None]
     if not ends or len(ends) < len(found):
         return UNTOLD
     if all(low > -MARGIN and high < MARGIN for low, high in ends):
         return SAME
-    return NOT_SEEN if any(low > 0 or high < 0 for low, high in ends) else UNTOLD
+    beyond = [(low, high) for low, high in ends if low <= -MARGIN or high >= MARGIN]
+    return NOT_SEEN if any(low > 0 or high < 0 for low, high in beyond) else UNTOLD
 
 
 def signed(found: Interval | None, margin: float = MARGIN) -> str:

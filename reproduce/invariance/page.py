@@ -95,8 +95,10 @@ def settings_table(runs: Sequence[dict[str, Any]]) -> str:
     head = ["run", "episodes of an iteration / of a step", "learning rate", "Adam betas", "centre of mass, steps", "share of tokens clipped",
             "reward at the end", "CPU s of a run"]  # fmt: skip
     scale = noise_scale(runs)
-    told = "could not be fitted" if math.isnan(scale) else f"is about {scale:.0f} episodes of a step"
-    return f"{table(head, rows)}\n\nThe gradient's noise scale over the first {CHECKPOINT} episodes {told}: the rules hold below it."
+    told = (
+        "cannot be told from the noise" if math.isnan(scale) else f"is about {scale:.0f} episodes of a step"
+    )
+    return f"{table(head, rows)}\n\nThe gradient's noise scale over the first {CHECKPOINT} episodes, below which the rules hold, {told}."
 
 
 def _average(values: Sequence[float]) -> float:

@@ -133,6 +133,7 @@ def at(low, high):
         ([at(-0.01, 0.02), at(-0.04, 0.04)], "same"),
         ([at(0.01, 0.02), at(-0.04, 0.04)], "same"),  # a difference, and a small one
         ([at(-0.01, 0.02), at(0.01, 0.2)], "not seen"),
+        ([at(0.001, 0.02), at(-0.06, 0.02)], "cannot be told"),  # surely small, and perhaps not
         ([at(-0.01, 0.02), at(-0.2, 0.2)], "cannot be told"),
         ([at(-0.01, 0.02), Interval(0.0, None, None, 1)], "cannot be told"),
         ([], "cannot be told"),
