@@ -89,10 +89,10 @@ def settings_table(runs: Sequence[dict[str, Any]]) -> str:
             rows.append([
                 f"{arm} x{factor:g}", f"{round(BATCH * factor)} / {round(BATCH * factor) // UPDATES}", f"{set_['learning_rate']:.3g}",
                 f"{set_['adam_beta1']:.4g}, {set_['adam_beta2']:.6g}", "" if mass is None else f"{mass:g}",
-                _mean([_average(run["clipped"]) for run in mine]), _mean([run["curve"][-1]["reward"] for run in mine]),
+                _mean([run["clipped"][0] for run in mine]), _mean([_average(run["clipped"]) for run in mine]), _mean([run["curve"][-1]["reward"] for run in mine]),
                 _mean([run["cpu_s"] for run in mine], 0),
             ])  # fmt: skip
-    head = ["run", "episodes of an iteration / of a step", "learning rate", "Adam betas", "centre of mass, steps", "share of tokens clipped",
+    head = ["run", "episodes of an iteration / of a step", "learning rate", "Adam betas", "centre of mass, steps", f"share of tokens clipped, first {CHECKPOINT} episodes", "in the whole run",
             "reward at the end", "CPU s of a run"]  # fmt: skip
     scale = noise_scale(runs)
     told = (

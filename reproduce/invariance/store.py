@@ -115,9 +115,13 @@ def read_run(folder: Path) -> dict[str, Any]:
         raise RunError(f"{path} is of arm {run['arm']!r} at factor {run['factor']}, which reproduce/invariance/arms.py does not know; {AWAY}")  # fmt: skip
     if (name := Cell(run["arm"], run["factor"], run["seed"]).name) != folder.name:
         raise RunError(f"{path} is of {name}; {AWAY}")
-    rows = run["curve"]
+    rows, shares = run["curve"], run["clipped"]
     expected = list(range(0, run["episodes"] + 1, CHECKPOINT))
     whole = all(isinstance(row, dict) and isinstance(row.get("reward"), float) for row in rows)
     if not whole or [row.get("episodes") for row in rows] != expected:
         raise RunError(f"{path} has no reward at each of its {len(expected)} evaluations; {AWAY}")
+    if not all(isinstance(row.get("grad_square"), float) for row in rows[1:]):
+        raise RunError(f"{path} lacks a gradient's norm; {AWAY}")
+    if len(shares) != len(rows) - 1 or not all(isinstance(share, float) for share in shares):
+        raise RunError(f"{path} has no share of clipped tokens before each of its {len(rows) - 1} evaluations; {AWAY}")  # fmt: skip
     return dict(run)

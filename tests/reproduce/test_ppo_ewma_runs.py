@@ -68,6 +68,8 @@ DAMAGES = {
     "seed": (with_value(seed=7), "is of ppo-x1-s7"),
     "curve": (with_value(curve=[{"episodes": 0, "reward": 0.5}]), "has no reward at each of its 9 evaluations"),
     "reward": (with_value(curve=[{"episodes": CHECKPOINT * k} for k in range(CHECKS + 1)]), "has no reward at each"),
+    "norms": (with_value(curve=[{"episodes": CHECKPOINT * k, "reward": 0.5} for k in range(CHECKS + 1)]), "lacks a gradient's norm"),
+    "clip": (with_value(clipped=[]), "has no share of clipped tokens before each of its 8"),
     "length": (with_value(episodes=EPISODES + CHECKPOINT), "has no reward at each of its 10"),
     "no mark": (lambda path: path.rename(path.with_name("other.json")), "is no finished run (it has no run.json)"),
 }  # fmt: skip
