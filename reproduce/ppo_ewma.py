@@ -38,6 +38,7 @@ if __name__ == "__main__":
     sys.excepthook = _hook
     # one thread: at these sizes a second one costs more than it does; the model and the data are in the package
     os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+    os.environ.update(TRL_EXPERIMENTAL_SILENCE="1", HF_HUB_DISABLE_PROGRESS_BARS="1")
 
 from reproduce.invariance.arms import ARMS, CHECKPOINT, EPISODES, SEEDS, Cell, cells_of, check_episodes  # noqa: E402
 from reproduce.invariance.store import check_bank, finished  # noqa: E402
