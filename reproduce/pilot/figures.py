@@ -16,7 +16,7 @@ import numpy as np
 from reproduce.pilot.reading import Outcome
 from trimtab.report.payload import build_payload
 
-__all__ = ["CAPTIONS", "draw_averages", "draw_cdfs", "draw_tails"]
+__all__ = ["CAPTIONS", "band", "draw_averages", "draw_cdfs", "draw_tails", "save"]
 
 ARMS = (
     "constrained",
@@ -71,7 +71,7 @@ def draw_tails(runs: Sequence[Outcome], path: Path) -> None:
         slices = {name: [_series(run, "drift/p95", name) for run in mine] for name in ("text", "post_tool")}
         wide = len(mine) > 3 or any(_wide(lines) for lines in slices.values())
         for (name, lines), colour in zip(slices.items(), (TEXT, POST), strict=True):
-            _band(ax, lines, colour, name.replace("_", "-"), seeds=wide)
+            band(ax, lines, colour, name.replace("_", "-"), seeds=wide)
         ends = [run.collapsed for run in mine if run.collapsed is not None]
         ax.plot(
             ends, [0.97] * len(ends), "kv", ms=5, alpha=0.6, transform=ax.get_xaxis_transform(), ls="none"
@@ -81,7 +81,7 @@ def draw_tails(runs: Sequence[Outcome], path: Path) -> None:
         ax.set_yticks([], minor=True)
         ax.grid(axis="y", lw=0.4, alpha=0.5)
     _legend(fig, panels)
-    _save(fig, path, ylabel="p95 |drift|, nats")
+    save(fig, path, ylabel="p95 |drift|, nats")
 
 
 def draw_cdfs(runs: Sequence[Outcome], path: Path) -> None:
@@ -104,7 +104,7 @@ def draw_cdfs(runs: Sequence[Outcome], path: Path) -> None:
                     ax.plot(grid, line, color=colour, ls=style, lw=width, alpha=alpha, label=f"{label}, {window}")  # fmt: skip
         ax.set(xscale="log", yscale="log", xlim=(1e-3, 20), ylim=(1e-3, 1), xlabel="|drift|, nats")
     _legend(fig, panels)
-    _save(fig, path, ylabel="share of tokens above")
+    save(fig, path, ylabel="share of tokens above")
 
 
 def draw_averages(runs: Sequence[Outcome], path: Path) -> None:
@@ -120,7 +120,7 @@ def draw_averages(runs: Sequence[Outcome], path: Path) -> None:
                     low += sum(int((values < LEAST_NORM).sum()) for _, values in mine)
                     mine = [(steps, np.maximum(values, LEAST_NORM)) for steps, values in mine]
                 if name != "kl" or arm != "frozen":
-                    _band(ax, mine, colour, f"{arm} ({len(mine)})")
+                    band(ax, mine, colour, f"{arm} ({len(mine)})")
             ax.set(yscale=scale)
             if low:
                 ax.text(
@@ -138,7 +138,7 @@ def draw_averages(runs: Sequence[Outcome], path: Path) -> None:
             if name == "grad_norm":
                 ax.set(xlabel="step")
         row[0].set(ylabel=label)
-    _save(fig, path)
+    save(fig, path)
 
 
 def _panels(runs: Sequence[Outcome]) -> tuple[Any, list[tuple[Any, list[Outcome]]]]:
@@ -160,7 +160,7 @@ def _series(run: Outcome, key: str, name: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array([r.step for r in found], float), np.array([r.value for r in found], float)
 
 
-def _band(
+def band(
     ax: Any,
     lines: Sequence[tuple[np.ndarray, np.ndarray]],
     colour: Any,
@@ -204,7 +204,7 @@ def _legend(fig: Any, panels: Sequence[tuple[Any, list[Outcome]]]) -> None:
         )
 
 
-def _save(fig: Any, path: Path, ylabel: str = "") -> None:
+def save(fig: Any, path: Path, ylabel: str = "") -> None:
     for ax in fig.axes:
         ax.spines[["top", "right"]].set_visible(False)
         if ylabel and ax.get_subplotspec().is_first_col():

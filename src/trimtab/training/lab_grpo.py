@@ -18,6 +18,8 @@ from trimtab.lab.probes import probe_bank
 from trimtab.lab.tasks import correct_reward, format_reward
 from trimtab.lab.world import TOOL_NAMES
 from trimtab.traces.tool_call import ToolCall
+from trimtab.training.minirl.config import MiniRLConfig
+from trimtab.training.minirl.trainer import MiniRLTrainer
 from trimtab.watch import Run
 
 __all__ = ["lab_trainer", "watch_lab"]
@@ -32,11 +34,13 @@ def lab_trainer(
     prompts_per_step: int = 8,
     generations: int = 8,
     calls: list[dict[str, Any]] | None = None,
+    kind: type[GRPOTrainer] = GRPOTrainer,
     **config: Any,
 ) -> GRPOTrainer:
     """A GRPOTrainer of the shipped agent on an arm of the lab; `config` overrides GRPOConfig fields.
 
-    `calls` collects the executed tool calls, for `watch_lab`. One thread; no network.
+    `calls` collects the executed tool calls, for `watch_lab`. `kind` may be MiniRLTrainer: `config` then overrides MiniRLConfig
+    fields. One thread; no network.
     """
     torch.set_num_threads(1)
     opened = open_arm(
@@ -75,10 +79,11 @@ def lab_trainer(
         "reward_weights": [0.9, 0.1],
     }
     _, tokenizer = load_agent()
-    return GRPOTrainer(
+    config_of = MiniRLConfig if issubclass(kind, MiniRLTrainer) else GRPOConfig
+    return kind(
         agent_path(),
         [correct_reward, format_reward],
-        args=GRPOConfig(**{**settings, **config}),
+        args=config_of(**{**settings, **config}),
         train_dataset=Dataset.from_dict({"prompt": opened.prompts}),
         processing_class=tokenizer,
         rollout_func=rollout,
