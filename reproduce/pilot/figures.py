@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 
+from reproduce.charts import band, on_grid, save
 from reproduce.pilot.reading import Outcome
 from trimtab.report.payload import build_payload
 
@@ -71,7 +68,7 @@ def draw_tails(runs: Sequence[Outcome], path: Path) -> None:
         slices = {name: [_series(run, "drift/p95", name) for run in mine] for name in ("text", "post_tool")}
         wide = len(mine) > 3 or any(_wide(lines) for lines in slices.values())
         for (name, lines), colour in zip(slices.items(), (TEXT, POST), strict=True):
-            _band(ax, lines, colour, name.replace("_", "-"), seeds=wide)
+            band(ax, lines, colour, name.replace("_", "-"), seeds=wide)
         ends = [run.collapsed for run in mine if run.collapsed is not None]
         ax.plot(
             ends, [0.97] * len(ends), "kv", ms=5, alpha=0.6, transform=ax.get_xaxis_transform(), ls="none"
@@ -81,7 +78,7 @@ def draw_tails(runs: Sequence[Outcome], path: Path) -> None:
         ax.set_yticks([], minor=True)
         ax.grid(axis="y", lw=0.4, alpha=0.5)
     _legend(fig, panels)
-    _save(fig, path, ylabel="p95 |drift|, nats")
+    save(fig, path, ylabel="p95 |drift|, nats")
 
 
 def draw_cdfs(runs: Sequence[Outcome], path: Path) -> None:
@@ -104,7 +101,7 @@ def draw_cdfs(runs: Sequence[Outcome], path: Path) -> None:
                     ax.plot(grid, line, color=colour, ls=style, lw=width, alpha=alpha, label=f"{label}, {window}")  # fmt: skip
         ax.set(xscale="log", yscale="log", xlim=(1e-3, 20), ylim=(1e-3, 1), xlabel="|drift|, nats")
     _legend(fig, panels)
-    _save(fig, path, ylabel="share of tokens above")
+    save(fig, path, ylabel="share of tokens above")
 
 
 def draw_averages(runs: Sequence[Outcome], path: Path) -> None:
@@ -120,7 +117,7 @@ def draw_averages(runs: Sequence[Outcome], path: Path) -> None:
                     low += sum(int((values < LEAST_NORM).sum()) for _, values in mine)
                     mine = [(steps, np.maximum(values, LEAST_NORM)) for steps, values in mine]
                 if name != "kl" or arm != "frozen":
-                    _band(ax, mine, colour, f"{arm} ({len(mine)})")
+                    band(ax, mine, colour, f"{arm} ({len(mine)})")
             ax.set(yscale=scale)
             if low:
                 ax.text(
@@ -138,7 +135,7 @@ def draw_averages(runs: Sequence[Outcome], path: Path) -> None:
             if name == "grad_norm":
                 ax.set(xlabel="step")
         row[0].set(ylabel=label)
-    _save(fig, path)
+    save(fig, path)
 
 
 def _panels(runs: Sequence[Outcome]) -> tuple[Any, list[tuple[Any, list[Outcome]]]]:
@@ -160,38 +157,12 @@ def _series(run: Outcome, key: str, name: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array([r.step for r in found], float), np.array([r.value for r in found], float)
 
 
-def _band(
-    ax: Any,
-    lines: Sequence[tuple[np.ndarray, np.ndarray]],
-    colour: Any,
-    label: str,
-    seeds: bool = False,
-) -> None:
-    """Over the steps that all seeds have; with `seeds` a thin line each, in place of a band too wide to see them in."""
-    lines = [line for line in lines if line[0].size > 1]
-    if not lines:
-        return
-    grid, values = _on_grid(lines)
-    low, high = values.min(axis=0), values.max(axis=0)
-    if seeds:
-        for x, y in lines:
-            ax.plot(x, y, color=colour, lw=0.6, alpha=0.5)
-    else:
-        ax.fill_between(grid, low, high, color=colour, alpha=0.18, lw=0)
-    ax.plot(grid, np.median(values, axis=0), color=colour, lw=1.4, label=label)
-
-
-def _on_grid(lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    grid = np.linspace(max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines), 60)
-    return grid, np.array([np.interp(grid, x, y) for x, y in lines])
-
-
 def _wide(lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> bool:
     """Would a band hide the seeds: is the largest more than `WIDE` times the least in a quarter of the run?"""
     lines = [line for line in lines if line[0].size > 1]
     if not lines:
         return False
-    values = _on_grid(lines)[1]
+    values = on_grid(lines)[1]
     return bool(np.mean(values.max(axis=0) > WIDE * values.min(axis=0)) > 0.25)
 
 
@@ -202,13 +173,3 @@ def _legend(fig: Any, panels: Sequence[tuple[Any, list[Outcome]]]) -> None:
         fig.legend(
             handles.values(), handles.keys(), frameon=False, ncols=len(handles), loc="outside lower center"
         )
-
-
-def _save(fig: Any, path: Path, ylabel: str = "") -> None:
-    for ax in fig.axes:
-        ax.spines[["top", "right"]].set_visible(False)
-        if ylabel and ax.get_subplotspec().is_first_col():
-            ax.set_ylabel(ylabel)
-    fig.set_layout_engine("constrained")
-    fig.savefig(path, dpi=100, metadata={"Software": None})
-    plt.close(fig)
