@@ -18,7 +18,16 @@ __all__ = ["MARK", "WATCHED", "check_bank", "finished", "folder_of", "read_resul
 
 MARK, WATCHED = "result.json", "watch"
 AWAY = "move the folder out of the bank, or restore it (git restore, for a recorded run)"
-FIELDS = {"arm": str, "seed": int, "steps": int, "seconds": int, "config": dict, "alarms": dict, "held_out": dict, "series": dict}
+FIELDS = {
+    "arm": str,
+    "seed": int,
+    "steps": int,
+    "seconds": int,
+    "config": dict,
+    "alarms": dict,
+    "held_out": dict,
+    "series": dict,
+}
 SERIES = ("reward", "entropy", "grad_norm", "length", "mismatch_kl", "mismatch_p99")
 
 
@@ -40,7 +49,9 @@ def state_of(folder: Path, experiment: Experiment) -> Literal["missing", "unfini
     if unfinished_file(folder).exists():
         return "unfinished"
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(f"{folder} is no finished run (it has no {MARK}) and was not left by this script; {AWAY}")
+        raise RunError(
+            f"{folder} is no finished run (it has no {MARK}) and was not left by this script; {AWAY}"
+        )
     return "missing"
 
 
@@ -49,13 +60,19 @@ def finished(folder: Path, experiment: Experiment, steps: int) -> bool:
     if state_of(folder, experiment) != "finished":
         return False
     if (had := read_result(folder, experiment)["steps"]) < steps:
-        raise RunError(f"{folder} ended after {had} steps and {steps} are wanted; give another --bank, or move the run away")
+        raise RunError(
+            f"{folder} ended after {had} steps and {steps} are wanted; give another --bank, or move the run away"
+        )
     return True
 
 
 def run_folders(bank: Path, experiment: Experiment) -> list[Path]:
     """The folders of one experiment's runs; trainers' own scratch is none."""
-    return [path for path in sorted((bank / experiment.name).glob("*")) if path.is_dir() and path.suffix != ".trainer"]
+    return [
+        path
+        for path in sorted((bank / experiment.name).glob("*"))
+        if path.is_dir() and path.suffix != ".trainer"
+    ]
 
 
 def check_bank(bank: Path, experiment: Experiment) -> None:
@@ -77,10 +94,14 @@ def read_result(folder: Path, experiment: Experiment) -> dict[str, Any]:
         if not isinstance(result, dict) or not isinstance(result.get(name), kind):
             raise RunError(f"{path} has no {name!r} of type {kind.__name__}; {AWAY}")
     if result["arm"] not in experiment.arms:
-        raise RunError(f"{path} names the arm {result['arm']!r}, which reproduce/minirl/arms.py does not know; {AWAY}")
+        raise RunError(
+            f"{path} names the arm {result['arm']!r}, which reproduce/minirl/arms.py does not know; {AWAY}"
+        )
     expected = folder_of(folder.parents[1], experiment, result["arm"], result["seed"])
     if expected != folder:
-        raise RunError(f"{path} is of {result['arm']}, seed {result['seed']}, which belongs in {expected}; {AWAY}")
+        raise RunError(
+            f"{path} is of {result['arm']}, seed {result['seed']}, which belongs in {expected}; {AWAY}"
+        )
     for name in SERIES:
         _check_series(path, name, result["series"].get(name))
     _check_series(path, "held_out", result["held_out"])

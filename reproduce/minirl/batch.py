@@ -21,20 +21,37 @@ def wanted(experiment: Experiment, arms: Sequence[str], seeds: int | None) -> li
 
 
 def train_all(
-    experiment: Experiment, runs: Sequence[tuple[str, int]], steps: int, supervised: int, bank: Path, jobs: int
+    experiment: Experiment,
+    runs: Sequence[tuple[str, int]],
+    steps: int,
+    supervised: int,
+    bank: Path,
+    jobs: int,
 ) -> list[str]:
-    """Run what is missing, one process and one thread each; the names of the runs that failed.
+    """Run what is missing, in `jobs` processes of one thread; the names of the runs that failed.
 
     The whole bank is looked at first: RunError for a damaged run in it, before anything is trained.
     """
     check_bank(bank, experiment)
     todo = [run for run in runs if not finished(folder_of(bank, experiment, *run), experiment, steps)]
-    print(f"{len(runs) - len(todo)} runs are there, {len(todo)} to do, {jobs} at a time, in {bank}", flush=True)
+    print(
+        f"{len(runs) - len(todo)} runs are there, {len(todo)} to do, {jobs} at a time, in {bank}", flush=True
+    )
+    shares = [todo[start::jobs] for start in range(min(jobs, len(todo)))]
+    run_jobs([_job(experiment, share, at, steps, supervised, bank) for at, share in enumerate(shares)], jobs)
+    return [
+        f"{arm}-s{seed}"
+        for arm, seed in todo
+        if not finished(folder_of(bank, experiment, arm, seed), experiment, steps)
+    ]
+
+
+def _job(
+    experiment: Experiment, share: Sequence[tuple[str, int]], at: int, steps: int, supervised: int, bank: Path
+) -> Job:
+    """A process for many runs: loading the libraries costs a fifth of a run."""
     script = Path(__file__).parents[1] / experiment.script
-    found = []
-    for arm, seed in todo:
-        folder = folder_of(bank, experiment, arm, seed)
-        command = [sys.executable, str(script), "--one", arm, "--seed", str(seed), "--steps", str(steps),
-                   "--supervised", str(supervised), "--bank", str(bank)]  # fmt: skip
-        found.append(Job(command, folder, scratch_of(folder)))
-    return run_jobs(found, jobs)
+    command = [sys.executable, str(script), "--train", *(f"{arm}:{seed}" for arm, seed in share), "--steps", str(steps),
+               "--supervised", str(supervised), "--bank", str(bank)]  # fmt: skip
+    log = bank / experiment.name / f"worker-{at}.log"
+    return Job(f"worker {at}", command, log, [scratch_of(folder_of(bank, experiment, *run)) for run in share])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from reproduce.minirl.reading import Interval, Outcome, collapses, paired, spread
@@ -80,11 +80,11 @@ def shown(found: Interval, signed: bool = False) -> str:
 
 
 def score(run: Outcome) -> float:
-    """Late held-out score."""
+    """Late mean reward."""
     return run.score
 
 
-def log_late(name: str):  # type: ignore[no-untyped-def]
+def log_late(name: str) -> Callable[[Outcome], float]:
     """Log of a late mean, so that a difference is a ratio."""
 
     def of(run: Outcome) -> float:
@@ -98,7 +98,7 @@ def ratio(runs: Sequence[Outcome], arm: str, base: str, name: str) -> tuple[Inte
     """Difference of logs, and the ratio in words."""
     found = paired(runs, arm, base, log_late(name))
     if found.low is None or found.high is None:
-        return found, "cannot be told"
+        return found, "cannot be told (n < 3)"
     return found, f"x {math.exp(found.mean):.2f} ({math.exp(found.low):.2f} to {math.exp(found.high):.2f})"
 
 
@@ -114,7 +114,9 @@ def on_policy(runs: Sequence[Outcome]) -> list[Claim]:
     others = ("no_is", "length_norm", "r3")
     differences = {arm: paired(runs, arm, "minirl", score) for arm in others}
     ahead = [by_sign(found, -1) for found in differences.values()]
-    best: Verdict = "same" if set(ahead) == {"same"} else "opposite" if "opposite" in ahead else "cannot be told"
+    best: Verdict = (
+        "same" if set(ahead) == {"same"} else "opposite" if "opposite" in ahead else "cannot be told"
+    )
     base = collapses(runs, "minirl")
     _, entropy = ratio(runs, "no_is", "minirl", "entropy")
     kl, kl_text = ratio(runs, "r3", "minirl", "mismatch_kl")
@@ -143,14 +145,19 @@ def _stable(found: tuple[int, int]) -> Verdict:
 def off_policy(runs: Sequence[Outcome], on: Sequence[Outcome] = ()) -> list[Claim]:
     """Figure 3 of the paper, and an arm it does not show."""
     recipe = collapses(runs, "clip_r3")
-    against = {arm: paired(runs, arm, "clip_r3", score) for arm in ("no_clip", "r2_no_clip", "clip_r2", "clip")}
+    against = {
+        arm: paired(runs, arm, "clip_r3", score) for arm in ("no_clip", "r2_no_clip", "clip_r2", "clip")
+    }
     r3 = paired(runs, "clip_r3", "clip_r2", score)
     rows = [
         Claim(f"{words}: early collapse", f"{lost(runs, arm)}; score against clip and R3 {shown(against[arm], True)}",
               by_collapse(collapses(runs, arm), recipe))
         for arm, words in (("no_clip", "no clip, no replay"), ("r2_no_clip", "no clip, R2"))
     ]  # fmt: skip
-    peaks = spread([run.best for run in runs if run.arm == "clip_r3"]), spread([run.best for run in on if run.arm == "minirl"])
+    peaks = (
+        spread([run.best for run in runs if run.arm == "clip_r3"]),
+        spread([run.best for run in on if run.arm == "minirl"]),
+    )
     gap = _unpaired_by_seed(runs, on)
     return [
         Claim("clip and R3 is stable", lost(runs, "clip_r3"), _stable(recipe)),
@@ -174,6 +181,6 @@ def _unpaired_by_seed(runs: Sequence[Outcome], on: Sequence[Outcome]) -> Interva
 def _similar(found: Interval) -> Verdict:
     if found.low is None or found.high is None:
         return "cannot be told"
-    if -MARGIN < found.low and found.high < MARGIN:
+    if found.low > -MARGIN and found.high < MARGIN:
         return "same"
     return "opposite" if found.low > MARGIN or found.high < -MARGIN else "cannot be told"

@@ -6,8 +6,11 @@ import argparse
 import json
 import sys
 import tempfile
+import time
+import traceback
 from pathlib import Path
 
+from reproduce.children import TOLD
 from reproduce.minirl.arms import Experiment
 from reproduce.minirl.batch import train_all, wanted
 from reproduce.minirl.page import check_page, write_page
@@ -26,23 +29,36 @@ def main(experiment: Experiment, text: str, arguments: list[str] | None = None) 
     options = _parser(experiment, text).parse_args(arguments)
     name = Path(experiment.script).stem
     try:
-        return _one(experiment, options) if options.one else _all(experiment, options)
+        return _train(experiment, options) if options.train else _all(experiment, options)
     except (TrimtabError, OSError) as error:
         print(f"{name}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"{name}: interrupted; what is finished is kept, the same command goes on from there", file=sys.stderr)
+        print(
+            f"{name}: interrupted; what is finished is kept, the same command goes on from there",
+            file=sys.stderr,
+        )
         return 130
 
 
-def _one(experiment: Experiment, options: argparse.Namespace) -> int:
+def _train(experiment: Experiment, options: argparse.Namespace) -> int:
+    """In a child: one run after the other. A run that fails is told with its traceback and does not stop the others."""
     from reproduce.minirl.train import run_one
 
-    run_one(
-        experiment, experiment.arms[options.one], options.bank, seed=options.seed,
-        steps=options.steps or experiment.steps, supervised=options.supervised,
-    )  # fmt: skip
-    return 0
+    failed = 0
+    for name in options.train:
+        arm, _, seed = name.partition(":")
+        began = time.time()
+        try:
+            run_one(
+                experiment, experiment.arms[arm], options.bank, seed=int(seed), steps=options.steps or experiment.steps,
+                supervised=options.supervised,
+            )  # fmt: skip
+        except Exception:
+            traceback.print_exc()
+            failed += 1
+        print(f"{TOLD.decode()}{arm}-s{seed}: {time.time() - began:.0f} s", flush=True)
+    return 1 if failed else 0
 
 
 def _all(experiment: Experiment, options: argparse.Namespace) -> int:
@@ -85,7 +101,9 @@ def _finish(experiment: Experiment, bank: Path, page: Path, failed: list[str], a
 def _parser(experiment: Experiment, text: str) -> argparse.ArgumentParser:
     first, _, rest = text.partition("\n\n")
     parser = argparse.ArgumentParser(
-        description=first, epilog=rest.partition("\n\n")[2], formatter_class=argparse.RawDescriptionHelpFormatter
+        description=first,
+        epilog=rest.partition("\n\n")[2],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     judged = [name for name, arm in experiment.arms.items() if not arm.scan]
     add = parser.add_argument
@@ -95,16 +113,27 @@ def _parser(experiment: Experiment, text: str) -> argparse.ArgumentParser:
         "(by default of all; the page always covers every run of the bank): " + ", ".join(judged))  # fmt: skip
     add("--steps", type=_positive, metavar="N", help=f"optimizer steps of the runs that are trained; by default {experiment.steps}; a "
         "recorded run that is shorter is an error")  # fmt: skip
-    add("--bank", type=Path, default=BANK, metavar="DIR", help="folder the runs are read from and recorded in (by default reproduce/minirl/bank)")
+    add(
+        "--bank",
+        type=Path,
+        default=BANK,
+        metavar="DIR",
+        help="folder the runs are read from and recorded in (by default reproduce/minirl/bank)",
+    )
     add("--page", type=Path, metavar="FILE", help="page that is written (by default docs/papers.md, and <bank>-papers.md of another bank); "
         "figures in the folder of the same name")  # fmt: skip
-    add("--jobs", type=_positive, default=1, metavar="N", help="runs trained at a time, one process and one thread each (by default one)")
+    add(
+        "--jobs",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="processes that train at a time, one thread each (by default one)",
+    )
     add("--scan", action="store_true", help="train what is missing of the scan of learning rates, too")
     add("--quick", action="store_true", help=f"two arms, one seed, {QUICK_STEPS} steps from a start of {QUICK_SUPERVISED}, into a "
         "temporary folder; the other options but --jobs and --json are not looked at")  # fmt: skip
     add("--json", action="store_true", help="the last line is one JSON object of figures")
-    add("--one", choices=sorted(experiment.arms), help=argparse.SUPPRESS)
-    add("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    add("--train", nargs="+", metavar="ARM:SEED", help=argparse.SUPPRESS)
     add("--supervised", type=_positive, default=SUPERVISED, help=argparse.SUPPRESS)
     return parser
 

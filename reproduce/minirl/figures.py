@@ -38,13 +38,26 @@ def draw(experiment: Experiment, runs: Sequence[Outcome], path: Path) -> None:
     for ax, (name, (label, scale)) in zip(axes.flat, PANELS.items(), strict=True):
         for colour, arm in zip(COLOURS, arms, strict=False):
             mine = [run for run in runs if run.arm == arm]
-            lines = [run.held_out if name == "held_out" else _smooth(run.series[name]) for run in mine if name == "held_out" or name in run.series]
+            lines = [
+                run.held_out if name == "held_out" else _smooth(run.series[name])
+                for run in mine
+                if name == "held_out" or name in run.series
+            ]
             if scale == "log":
                 lines = [(steps[values > 0], values[values > 0]) for steps, values in lines]
             band(ax, lines, colour, f"{arm} ({len(mine)})")
             ends = [run.collapsed for run in mine if run.collapsed is not None]
             if name == "reward" and ends:
-                ax.plot(ends, [0.97] * len(ends), "v", color=colour, ms=5, alpha=0.7, transform=ax.get_xaxis_transform(), ls="none")
+                ax.plot(
+                    ends,
+                    [0.97] * len(ends),
+                    "v",
+                    color=colour,
+                    ms=5,
+                    alpha=0.7,
+                    transform=ax.get_xaxis_transform(),
+                    ls="none",
+                )
         ax.set(title=label, yscale=scale)
     for ax in axes[1]:
         ax.set_xlabel("optimizer step")

@@ -32,7 +32,9 @@ def check_page(page: Path, experiment: Experiment) -> None:
         return
     text, (begin, end) = page.read_text(), marks_of(experiment)
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        raise RunError(f"{page} has not one pair of the marks {begin} and {end}; restore them, or give another --page")
+        raise RunError(
+            f"{page} has not one pair of the marks {begin} and {end}; restore them, or give another --page"
+        )
 
 
 def write_page(experiment: Experiment, bank: Path, page: Path) -> Figures:
@@ -81,9 +83,12 @@ def _arms(experiment: Experiment, runs: Sequence[Outcome]) -> str:
             continue
         cells = [shown(spread([own.late(key) for own in mine])) for key in LATE]
         number, every = collapses(runs, name)
-        best = shown(spread([own.best for own in mine]))
-        rows.append([name, arm.what, f"{number} of {every}", shown(spread([score(own) for own in mine])), best, *cells])
-    head = ["arm", "what", "collapsed", "late score", "best score", "entropy, nats", "KL(mu, pi_old) k3, nats", "p99 of abs. mismatch", "p99 of abs. staleness",
+        scores = [
+            shown(spread([of(own) for own in mine]))
+            for of in (score, lambda run: run.late_held_out, lambda run: run.best)
+        ]
+        rows.append([name, arm.what, f"{number} of {every}", *scores, *cells])
+    head = ["arm", "what", "collapsed", "late reward", "late held-out score", "best held-out score", "entropy, nats", "KL(mu, pi_old) k3, nats", "p99 of abs. mismatch", "p99 of abs. staleness",
             "first-order gap p95", "gradient norm", "tokens a response"]  # fmt: skip
     return "Means over the last quarter of the steps.\n\n" + table(head, rows)
 
@@ -94,8 +99,22 @@ def _scan(experiment: Experiment, runs: Sequence[Outcome]) -> str:
          run.collapsed or "no", f"{run.late('entropy'):.3g}", f"{run.late('mismatch_kl'):.3g}"]
         for run in runs if experiment.arms[run.arm].scan
     ]  # fmt: skip
-    head = ["learning rate", "seed", "score at the start", "late score", "best score", "collapsed", "late entropy", "late KL(mu, pi_old)"]
-    return f"Scan of learning rates, one run each; {experiment.rate:g} was chosen.\n\n" + table(head, rows)
+    head = [
+        "learning rate",
+        "seed",
+        "held-out score at the start",
+        "late reward",
+        "best held-out score",
+        "collapsed",
+        "late entropy",
+        "late KL(mu, pi_old)",
+    ]
+    return (
+        f"Scan of learning rates with MiniRL on policy, one run each; {experiment.rate:g} was chosen.\n\n"
+        + table(head, rows)
+        if rows
+        else ""
+    )
 
 
 def figures_of(experiment: Experiment, runs: Sequence[Outcome]) -> Figures:

@@ -62,7 +62,12 @@ class Outcome:
 
     @property
     def score(self) -> float:
-        """Mean held-out score of the last quarter."""
+        """Late mean reward. Questions are fresh, so this is a score of questions never trained on, of many more answers than `held_out`."""
+        return self.late("reward")
+
+    @property
+    def late_held_out(self) -> float:
+        """Mean of the held-out scores of the last quarter."""
         steps, values = self.held_out
         return float(values[steps > self.steps * (1 - LATE)].mean())
 

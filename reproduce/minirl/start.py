@@ -14,7 +14,15 @@ import numpy as np
 import torch
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
-from reproduce.minirl.task import LONGEST, STEP_BY_STEP, correct, demonstration, digits_of, make_tokenizer, text_of
+from reproduce.minirl.task import (
+    LONGEST,
+    STEP_BY_STEP,
+    correct,
+    demonstration,
+    digits_of,
+    make_tokenizer,
+    text_of,
+)
 
 __all__ = ["SHAPE", "start_of", "supervise"]
 
@@ -58,7 +66,9 @@ def _score(model: Any, rng: np.random.Generator, tokenizer: Any) -> float:
     ids = torch.tensor([tokenizer(question)["input_ids"] for question in questions])
     model.eval()
     model.config.output_router_logits = False
-    written = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=LONGEST, do_sample=True, top_k=0)
+    written = model.generate(
+        input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=LONGEST, do_sample=True, top_k=0
+    )
     model.config.output_router_logits = True
     model.train()
     answers = tokenizer.batch_decode(written[:, ids.shape[1] :], skip_special_tokens=True)

@@ -12,7 +12,16 @@ from datasets import Dataset
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-__all__ = ["LONGEST", "SYMBOLS", "correct", "dataset", "demonstration", "digits_of", "make_tokenizer", "text_of"]
+__all__ = [
+    "LONGEST",
+    "SYMBOLS",
+    "correct",
+    "dataset",
+    "demonstration",
+    "digits_of",
+    "make_tokenizer",
+    "text_of",
+]
 
 BASE = 5
 SYMBOLS = "01234="

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from reproduce.minirl.arms import Arm, Experiment
-from reproduce.minirl.bank import WATCHED, folder_of, state_of, starts_of, write_result
+from reproduce.minirl.bank import WATCHED, folder_of, starts_of, state_of, write_result
 from reproduce.minirl.start import start_of
 from reproduce.minirl.task import LONGEST, correct, dataset, make_tokenizer
 from reproduce.pilot.marks import scratch_of, unfinished_file
@@ -47,7 +46,9 @@ READINGS = {
 """Series of a result -> reading of the watch, over all tokens."""
 
 
-def trainer_of(experiment: Experiment, arm: Arm, model: Path, out: Path, *, steps: int, seed: int) -> MiniRLTrainer:
+def trainer_of(
+    experiment: Experiment, arm: Arm, model: Path, out: Path, *, steps: int, seed: int
+) -> MiniRLTrainer:
     """MiniRLTrainer of one arm. A batch of rollouts is `updates` mini-batches; questions are the same for all arms of a seed."""
     torch.set_num_threads(1)
     questions, answers = HELD_OUT
@@ -74,7 +75,9 @@ def run_one(experiment: Experiment, arm: Arm, bank: Path, *, seed: int, steps: i
     if state_of(folder, experiment) == "finished":
         raise RunError(f"{folder} holds a finished run; give another --bank, or move the run away")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished_file(folder).write_text(f"reproduce/{experiment.script} is training this run, or was stopped; it begins anew.\n")
+    unfinished_file(folder).write_text(
+        f"reproduce/{experiment.script} is training this run, or was stopped; it begins anew.\n"
+    )
     shutil.rmtree(folder, ignore_errors=True)
     model, scratch = start_of(seed, supervised, starts_of(bank)), scratch_of(folder)
     began = time.time()
