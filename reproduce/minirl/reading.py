@@ -13,12 +13,12 @@ import numpy as np
 from reproduce.charts import Line
 from reproduce.minirl.arms import Experiment
 from reproduce.minirl.bank import check_bank, read_result, run_folders, state_of
-from reproduce.pilot.reading import collapse_step
 from trimtab.detect.student import t_quantile
 
 __all__ = ["Interval", "Outcome", "collapses", "load_runs", "paired", "spread"]
 
 LATE = 0.25  # of a run's steps
+WINDOW = 20  # steps of the mean that says whether the reward fell
 LEAST = 3  # seeds of an interval
 
 
@@ -48,11 +48,18 @@ class Outcome:
 
     @property
     def collapsed(self) -> int | None:
-        """The step at which the mean of the last ten rewards is at most half its highest so far."""
-        dense = np.full(self.steps, math.nan)
+        """The step at which the mean reward of the last `WINDOW` steps is at most half its highest so far.
+
+        A window is in optimizer steps, so that it holds as many responses off policy, where each batch has one reward for several steps.
+        """
         steps, values = self.series["reward"]
-        dense[steps.astype(int) - 1] = values
-        return collapse_step(dense.tolist())
+        highest = -math.inf
+        for step in steps[steps >= WINDOW]:
+            mean = float(values[(steps > step - WINDOW) & (steps <= step)].mean())
+            if mean <= 0.5 * highest:
+                return int(step)
+            highest = max(highest, mean)
+        return None
 
     def late(self, name: str) -> float:
         """Mean over the last quarter of the steps; nan when nothing was recorded there."""

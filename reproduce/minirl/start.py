@@ -1,4 +1,4 @@
-"""The cold start: a mixture of experts, trained from scratch on demonstrations for too short a time, one a seed.
+"""The cold start: a mixture of experts, trained from scratch on demonstrations for too short a time; one for all runs, as in the paper.
 
 It is stopped when three answers in ten are right, so that there is something to learn by reinforcement.
 """
@@ -32,6 +32,7 @@ SHAPE: dict[str, Any] = {
     "norm_topk_prob": True, "max_position_embeddings": 64, "router_aux_loss_coef": 0.01, "tie_word_embeddings": False,
 }  # fmt: skip
 ROWS, RATE, WARM = 64, 5e-3, 20
+SEED = 0  # of the weights and the demonstrations
 LOOK, ASKED, ENOUGH = 20, 256, 0.3  # every so many steps, so many questions, such a share right
 
 
@@ -94,16 +95,16 @@ def _batch(rng: np.random.Generator, tokenizer: Any) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "labels": labels, "attention_mask": attention}
 
 
-def start_of(seed: int, most: int, folder: Path) -> Path:
-    """The start of a seed, trained where it is missing; it appears whole or not at all."""
-    own = folder / f"s{seed}-{most}"
+def start_of(most: int, folder: Path) -> Path:
+    """The start, trained where it is missing; it appears whole or not at all."""
+    own = folder / f"at-most-{most}"
     if own.is_dir():
         return own
     half = own.with_name(f"{own.name}.part{os.getpid()}")
-    model, steps = supervise(most, seed)
+    model, steps = supervise(most, SEED)
     model.save_pretrained(half)
     make_tokenizer().save_pretrained(half)
-    print(f"cold start of seed {seed}: {steps} steps", flush=True)
+    print(f"cold start: {steps} steps", flush=True)
     if own.is_dir():  # another process was faster
         shutil.rmtree(half)
     else:

@@ -23,8 +23,8 @@ from trimtab.training.engines import RoundedEngine
 
 __all__ = ["MINI_BATCH", "run_one", "trainer_of"]
 
-GROUP, MINI_BATCH = 8, 32  # responses of a question, and of an optimizer step
-HELD_OUT, EVERY = (32, 4), 25  # questions and answers to each, every so many steps
+GROUP, MINI_BATCH = 8, 64  # responses of a question, and of an optimizer step
+HELD_OUT, EVERY = (32, 4), 40  # questions and answers to each, every so many steps
 WINDOW = 600  # tokens of a window of the watch: two or three mini-batches
 METRICS = {
     "reward": "reward",
@@ -79,7 +79,7 @@ def run_one(experiment: Experiment, arm: Arm, bank: Path, *, seed: int, steps: i
         f"reproduce/{experiment.script} is training this run, or was stopped; it begins anew.\n"
     )
     shutil.rmtree(folder, ignore_errors=True)
-    model, scratch = start_of(seed, supervised, starts_of(bank)), scratch_of(folder)
+    model, scratch = start_of(supervised, starts_of(bank)), scratch_of(folder)
     began = time.time()
     trainer = trainer_of(experiment, arm, model, scratch, steps=steps, seed=seed)
     run = watch(trainer, folder / WATCHED, reference="off", min_tokens=WINDOW)
