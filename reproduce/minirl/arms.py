@@ -53,17 +53,17 @@ def _scan(base: Mapping[str, Any], *rates: float) -> list[Arm]:
 
 NO_CLIP = {"clip": False}
 ON = Experiment(
-    "on_policy", "MiniRL, on policy", updates=1, rate=1e-3, steps=80,
+    "on_policy", "MiniRL, on policy", updates=1, rate=1e-3, steps=48,
     arms=_named(
         Arm("minirl", "MiniRL as the paper gives it"),
         Arm("no_is", "without the weight pi_theta/mu", {"importance": False}),
         Arm("length_norm", "each response divided by its tokens", {"length_norm": True}),
         Arm("r3", "with the sampler's experts replayed (R3)", {"routing_replay": "R3"}),
-        *_scan({}, 5e-4, 1e-3),
+        *_scan({}, 1e-3, 2e-3),
     ),
 )  # fmt: skip
 OFF = Experiment(
-    "off_policy", "MiniRL, off policy", updates=4, rate=1e-3, steps=80,
+    "off_policy", "MiniRL, off policy", updates=4, rate=1e-3, steps=48,
     arms=_named(
         Arm("no_clip", "no clip, no replay", NO_CLIP),
         Arm("r2_no_clip", "no clip, pi_old's experts replayed (R2)", {**NO_CLIP, "routing_replay": "R2"}),

@@ -24,7 +24,7 @@ from trimtab.training.engines import RoundedEngine
 __all__ = ["MINI_BATCH", "run_one", "trainer_of"]
 
 GROUP, MINI_BATCH = 8, 64  # responses of a question, and of an optimizer step
-HELD_OUT, EVERY = (32, 4), 40  # questions and answers to each, every so many steps
+HELD_OUT, EVERY = (32, 4), 24  # questions and answers to each, every so many steps
 WINDOW = 600  # tokens of a window of the watch: two or three mini-batches
 METRICS = {
     "reward": "reward",
@@ -65,7 +65,7 @@ def trainer_of(
         args=MiniRLConfig(**{**settings, **arm.config}),
         train_dataset=dataset(prompts, seed), eval_dataset=dataset(questions, seed, held_out=True),
         processing_class=make_tokenizer(),
-        rollout_func=RoundedEngine("fp8", max_new_tokens=LONGEST),
+        rollout_func=RoundedEngine("fp8", max_new_tokens=LONGEST, routes=arm.config.get("routing_replay") == "R3"),
     )  # fmt: skip
 
 

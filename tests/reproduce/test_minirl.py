@@ -11,12 +11,13 @@ from reproduce.minirl import command
 from reproduce.minirl.arms import EXPERIMENTS, OFF, ON
 from reproduce.minirl.bank import MARK, WATCHED, finished, folder_of, state_of
 from reproduce.minirl.batch import wanted
-from reproduce.minirl.claims import by_collapse, by_sign, no_gain, off_policy, on_policy
+from reproduce.minirl.claims import off_policy, on_policy
 from reproduce.minirl.page import figures_of, marks_of, write_page
 from reproduce.minirl.reading import Interval, load_runs, paired, spread
 from reproduce.minirl.start import supervise
 from reproduce.minirl.task import BASE, HELD_OUT, correct, dataset, demonstration, digits_of, make_tokenizer
 from reproduce.minirl.train import run_one, trainer_of
+from reproduce.minirl.verdicts import by_collapse, by_sign, no_gain
 from reproduce.pilot.marks import unfinished_file
 from scipy.stats import t
 
@@ -26,7 +27,7 @@ from trimtab.report.view import load_view
 STEPS = 60
 
 
-def result(arm, seed, *, experiment=ON, reward=0.6, fall=None, entropy=0.2, kl=0.002, best=0.7):
+def result(arm, seed, *, experiment=ON, reward=0.6, fall=None, entropy=0.2, kl=0.002, best=0.7, stale=0.4):
     """A finished run: reward constant with a little noise of the seed, a tenth of it from step `fall` on."""
     rng = np.random.default_rng(seed)
     steps = list(range(1, STEPS + 1, experiment.updates))
@@ -42,6 +43,7 @@ def result(arm, seed, *, experiment=ON, reward=0.6, fall=None, entropy=0.2, kl=0
             "length": {"step": steps, "value": [7.0] * len(steps)},
             "mismatch_kl": {"step": [20, 40, 60], "value": [kl * (1 + 0.02 * seed)] * 3},
             "mismatch_p99": {"step": [20, 40, 60], "value": [0.1] * 3},
+            "staleness_p99": {"step": [20, 40, 60], "value": [stale * (1 + 0.02 * seed)] * 3},
         },
     }  # fmt: skip
 
@@ -64,8 +66,8 @@ def bank(tmp_path):
         write(bank, "r3", seed, reward=0.55, kl=0.001)
         write(bank, "no_clip", seed, OFF, fall=25)
         write(bank, "r2_no_clip", seed, OFF, fall=29)
-        write(bank, "clip_r2", seed, OFF, fall=41)
-        write(bank, "clip_r3", seed, OFF, reward=0.62)
+        write(bank, "clip_r2", seed, OFF, fall=41, stale=0.2)
+        write(bank, "clip_r3", seed, OFF, reward=0.62, kl=0.001)
         write(bank, "clip", seed, OFF, reward=0.5)
     write(bank, "scan_0.001", 100)
     return bank
@@ -111,7 +113,9 @@ def test_intervals_are_students_over_seeds_and_pairs_share_a_seed(bank):
     assert paired([run for run in runs if run.seed < 2], "r3", "minirl", lambda run: run.score).low is None
 
 
-@pytest.mark.parametrize(("experiment", "fall", "expected"), [(ON, None, None), (ON, 31, 42), (OFF, 29, 37), (ON, 55, None)])
+@pytest.mark.parametrize(
+    ("experiment", "fall", "expected"), [(ON, None, None), (ON, 31, 42), (OFF, 29, 37), (ON, 55, None)]
+)
 def test_a_collapse_is_half_of_the_highest_mean_of_twenty_steps(tmp_path, experiment, fall, expected):
     """0.6 falls to 0.06: the mean is at half with 12 low steps of 20 (0.6 - 0.54 x 12 / 20 = 0.276), off policy with 3 low batches of 5."""
     write(tmp_path, "minirl" if experiment is ON else "clip", 0, experiment, fall=fall)
@@ -135,6 +139,17 @@ def test_verdicts_follow_the_intervals():
     ]
     assert by_collapse((2, 2), (0, 2)) == "cannot be told"
     assert by_collapse((3, 3), (1, 3)) == "cannot be told"
+    assert [stable(found) for found in ((0, 3), (1, 3), (3, 3), (0, 2))] == [
+        "same",
+        "cannot be told",
+        "opposite",
+        "cannot be told",
+    ]
+    assert [similar(made(*ends)) for ends in ((-0.04, 0.04), (0.06, 0.1), (-0.04, 0.06))] == [
+        "same",
+        "opposite",
+        "cannot be told",
+    ]
 
 
 def test_a_bank_like_the_papers_gives_the_papers_verdicts(bank):
@@ -151,9 +166,11 @@ def test_a_bank_like_the_papers_gives_the_papers_verdicts(bank):
         "same",
         "same",
         "same",
-        "cannot be told",
+        "no claim",
+        "same",
         "same",
     ]
+    assert "x 0.50 (0.50 to 0.50)" in off[6].seen
     assert "3 of 3 collapse" in off[1].seen
     assert "+0.560 (+0.560 to +0.560)" in off[4].seen  # 0.62 less a tenth of 0.6
 
