@@ -11,6 +11,7 @@ from reproduce.minirl.verdicts import Verdict, both, by_collapse, by_sign, no_ga
 
 __all__ = ["Claim", "off_policy", "on_policy", "score", "shown"]
 
+SIGNED = "+.3f"
 LEAST_LOG = 0.1  # of a ratio: a smaller one counts as none
 
 
@@ -22,11 +23,14 @@ class Claim(NamedTuple):
     verdict: Verdict
 
 
-def shown(found: Interval, signed: bool = False) -> str:
-    """`-0.031 (-0.072 to 0.010)`."""
+def shown(found: Interval, form: str = ".3f") -> str:
+    """Mean and interval.
+
+    >>> shown(Interval(-0.031, -0.072, 0.01, 3), "+.3f"), shown(Interval(0.00123, None, None, 2), ".2g")
+    ('-0.031 (-0.072 to +0.010)', '0.0012 (n=2, no interval)')
+    """
     if math.isnan(found.mean):
-        return "no runs"
-    form = "+.3f" if signed else ".3f"
+        return "-"
     if found.low is None or found.high is None:
         return f"{found.mean:{form}} (n={found.n}, no interval)"
     return f"{found.mean:{form}} ({found.low:{form}} to {found.high:{form}})"
@@ -77,16 +81,16 @@ def on_policy(runs: Sequence[Outcome]) -> list[Claim]:
     return [
         Claim("MiniRL is the best and most stable arm",
               f"score {shown(spread([score(run) for run in runs if run.arm == 'minirl']))}; {lost(runs, 'minirl')}; the others less MiniRL: "
-              + "; ".join(f"{arm} {shown(found, True)}" for arm, found in differences.items()), best),
+              + "; ".join(f"{arm} {shown(found, SIGNED)}" for arm, found in differences.items()), best),
         Claim("without the IS weight: fast collapse with a sharp drop of entropy",
-              f"{lost(runs, 'no_is')}; score against MiniRL {shown(differences['no_is'], True)}; late entropy {entropy}",
+              f"{lost(runs, 'no_is')}; score against MiniRL {shown(differences['no_is'], SIGNED)}; late entropy {entropy}",
               by_collapse(no_is, base)),
         Claim("with length normalisation: stable",
               lost(runs, "length_norm"), stable(collapses(runs, "length_norm"))),
         Claim("with length normalisation: lower score",
-              f"score against MiniRL {shown(differences['length_norm'], True)}", by_sign(differences["length_norm"], -1)),
+              f"score against MiniRL {shown(differences['length_norm'], SIGNED)}", by_sign(differences["length_norm"], -1)),
         Claim("with R3: lower mismatch KL", f"late KL {kl_text}", by_sign(kl, -1, margin=LEAST_LOG)),
-        Claim("with R3: no gain", f"score against MiniRL {shown(differences['r3'], True)}; {lost(runs, 'r3')}", no_gain(differences["r3"])),
+        Claim("with R3: no gain", f"score against MiniRL {shown(differences['r3'], SIGNED)}; {lost(runs, 'r3')}", no_gain(differences["r3"])),
     ]  # fmt: skip
 
 
@@ -98,7 +102,7 @@ def off_policy(runs: Sequence[Outcome], on: Sequence[Outcome] = ()) -> list[Clai
     }
     r3 = paired(runs, "clip_r3", "clip_r2", score)
     rows = [
-        Claim(f"{words}: early collapse", f"{lost(runs, arm)}; score against clip and R3 {shown(against[arm], True)}",
+        Claim(f"{words}: early collapse", f"{lost(runs, arm)}; score against clip and R3 {shown(against[arm], SIGNED)}",
               by_collapse(collapses(runs, arm), recipe))
         for arm, words in (("no_clip", "no clip, no replay"), ("r2_no_clip", "no clip, R2"))
     ]  # fmt: skip
@@ -113,14 +117,14 @@ def off_policy(runs: Sequence[Outcome], on: Sequence[Outcome] = ()) -> list[Clai
         Claim("clip and R3 is stable", lost(runs, "clip_r3"), stable(recipe)),
         *rows,
         Claim("clip and R2: unstable in the end", lost(runs, "clip_r2"), by_collapse(collapses(runs, "clip_r2"), recipe)),
-        Claim("clip: R3 scores above R2", f"R3 less R2 {shown(r3, True)}", by_sign(r3, 1)),
+        Claim("clip: R3 scores above R2", f"R3 less R2 {shown(r3, SIGNED)}", by_sign(r3, 1)),
         Claim("clip, no replay: not among the arms of the paper's text",
-              f"{lost(runs, 'clip')}; score against clip and R3 {shown(against['clip'], True)}", "no claim"),
+              f"{lost(runs, 'clip')}; score against clip and R3 {shown(against['clip'], SIGNED)}", "no claim"),
         Claim("R2 shrinks the staleness, R3 the mismatch too",
               f"against clip alone: late p99 of the staleness with R2 {stale_text}, KL(mu, pi_old) with R3 {kl_text}",
               both(by_sign(stale, -1, margin=LEAST_LOG), by_sign(kl, -1, margin=LEAST_LOG))),
         Claim("stabilised runs reach a similar peak on and off policy",
-              f"best held-out score: clip and R3, N = 4, {shown(peaks[0])}; MiniRL, N = 1, {shown(peaks[1])}; difference {shown(gap, True)}",
+              f"best held-out score: clip and R3, N = 4, {shown(peaks[0])}; MiniRL, N = 1, {shown(peaks[1])}; difference {shown(gap, SIGNED)}",
               similar(gap)),
     ]  # fmt: skip
 

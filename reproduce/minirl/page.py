@@ -81,7 +81,7 @@ def _arms(experiment: Experiment, runs: Sequence[Outcome]) -> str:
         mine = [run for run in runs if run.arm == name]
         if arm.scan or not mine:
             continue
-        cells = [shown(spread([own.late(key) for own in mine])) for key in LATE]
+        cells = [shown(spread([own.late(key) for own in mine]), ".2g") for key in LATE]
         number, every = collapses(runs, name)
         scores = [
             shown(spread([of(own) for own in mine]))
