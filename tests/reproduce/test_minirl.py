@@ -17,7 +17,7 @@ from reproduce.minirl.reading import Interval, load_runs, paired, spread
 from reproduce.minirl.start import supervise
 from reproduce.minirl.task import BASE, HELD_OUT, correct, dataset, demonstration, digits_of, make_tokenizer
 from reproduce.minirl.train import run_one, trainer_of
-from reproduce.minirl.verdicts import by_collapse, by_sign, no_gain
+from reproduce.minirl.verdicts import by_collapse, by_sign, no_gain, similar, stable
 from reproduce.pilot.marks import unfinished_file
 from scipy.stats import t
 
@@ -191,7 +191,7 @@ def test_a_bank_without_effects_gives_none(tmp_path):
     assert [claim.verdict for claim in on_policy([])] == ["cannot be told"] * 6
 
 
-def test_the_page_is_written_between_its_marks_alone(bank, tmp_path):
+def test_the_page_is_written_between_its_marks_alone(bank, tmp_path, monkeypatch):
     page = tmp_path / "papers.md"
     for experiment in EXPERIMENTS.values():
         figures = write_page(experiment, bank, page)
@@ -199,6 +199,7 @@ def test_the_page_is_written_between_its_marks_alone(bank, tmp_path):
         assert (tmp_path / "papers" / f"{experiment.name}.png").stat().st_size > 5_000
     assert figures["clip_r3_score"] == pytest.approx(0.624)
     assert figures["no_clip_num_collapsed"] == 3
+    monkeypatch.setattr("reproduce.minirl.page.draw", lambda *args: None)  # seconds each
     begin, end = marks_of(ON)
     own = page.read_text().replace(begin, f"my words\n{begin}") + "\n## PPO-EWMA\n\nother words\n"
     page.write_text(own)
