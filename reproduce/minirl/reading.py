@@ -18,7 +18,7 @@ from trimtab.detect.student import t_quantile
 __all__ = ["Interval", "Outcome", "collapses", "load_runs", "paired", "spread"]
 
 LATE = 0.25  # of a run's steps
-WINDOW = 20  # steps of the mean that says whether the reward fell
+WINDOW = 10  # steps of the mean that says whether the reward fell
 LEAST = 3  # seeds of an interval
 
 
