@@ -89,8 +89,11 @@ def page_of(bank: Path, asked: Path | None) -> Path:
 
 def _finish(experiment: Experiment, bank: Path, page: Path, failed: list[str], as_json: bool) -> int:
     figures = write_page(experiment, bank, page)
-    for key, value in figures.items():
+    told = {key: value for key, value in figures.items() if value is not None}
+    for key, value in told.items():
         print(f"{key:44s} {value}")
+    if len(told) < len(figures):
+        print(f"{len(figures) - len(told)} further figures need more runs, or longer ones, than there are")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     if as_json:
