@@ -15,7 +15,7 @@ from reproduce.minirl.arms import Experiment
 from reproduce.minirl.bank import check_bank, read_result, run_folders, state_of
 from trimtab.detect.student import t_quantile
 
-__all__ = ["Interval", "Outcome", "collapses", "load_runs", "paired", "spread"]
+__all__ = ["WINDOW", "Interval", "Outcome", "collapses", "load_runs", "paired", "spread"]
 
 LATE = 0.25  # of a run's steps
 WINDOW = 10  # steps of the mean that says whether the reward fell
