@@ -13,9 +13,10 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
+from reproduce.charts import band, save
 from reproduce.invariance.arms import ARMS, BATCH, CHECKPOINT, FACTORS
 from reproduce.invariance.merit import curves, noise_range, spreads
-from reproduce.pilot.figures import COLOURS, band, save
+from reproduce.pilot.figures import COLOURS
 
 __all__ = ["CAPTION", "draw"]
 

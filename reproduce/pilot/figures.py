@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 
+from reproduce.charts import band, on_grid, save
 from reproduce.pilot.reading import Outcome
 from trimtab.report.payload import build_payload
 
@@ -160,38 +157,12 @@ def _series(run: Outcome, key: str, name: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array([r.step for r in found], float), np.array([r.value for r in found], float)
 
 
-def band(
-    ax: Any,
-    lines: Sequence[tuple[np.ndarray, np.ndarray]],
-    colour: Any,
-    label: str,
-    seeds: bool = False,
-) -> None:
-    """Over the steps that all seeds have; with `seeds` a thin line each, in place of a band too wide to see them in."""
-    lines = [line for line in lines if line[0].size > 1]
-    if not lines:
-        return
-    grid, values = _on_grid(lines)
-    low, high = values.min(axis=0), values.max(axis=0)
-    if seeds:
-        for x, y in lines:
-            ax.plot(x, y, color=colour, lw=0.6, alpha=0.5)
-    else:
-        ax.fill_between(grid, low, high, color=colour, alpha=0.18, lw=0)
-    ax.plot(grid, np.median(values, axis=0), color=colour, lw=1.4, label=label)
-
-
-def _on_grid(lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    grid = np.linspace(max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines), 60)
-    return grid, np.array([np.interp(grid, x, y) for x, y in lines])
-
-
 def _wide(lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> bool:
     """Would a band hide the seeds: is the largest more than `WIDE` times the least in a quarter of the run?"""
     lines = [line for line in lines if line[0].size > 1]
     if not lines:
         return False
-    values = _on_grid(lines)[1]
+    values = on_grid(lines)[1]
     return bool(np.mean(values.max(axis=0) > WIDE * values.min(axis=0)) > 0.25)
 
 
@@ -202,13 +173,3 @@ def _legend(fig: Any, panels: Sequence[tuple[Any, list[Outcome]]]) -> None:
         fig.legend(
             handles.values(), handles.keys(), frameon=False, ncols=len(handles), loc="outside lower center"
         )
-
-
-def save(fig: Any, path: Path, ylabel: str = "") -> None:
-    for ax in fig.axes:
-        ax.spines[["top", "right"]].set_visible(False)
-        if ylabel and ax.get_subplotspec().is_first_col():
-            ax.set_ylabel(ylabel)
-    fig.set_layout_engine("constrained")
-    fig.savefig(path, dpi=100, metadata={"Software": None})
-    plt.close(fig)

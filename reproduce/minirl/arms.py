@@ -1,0 +1,75 @@
+"""The arms of both experiments: what each changes against MiniRL as the paper gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["EXPERIMENTS", "OFF", "ON", "Arm", "Experiment"]
+
+SEEDS = 3
+SCAN_SEED = 100  # of the scan of learning rates; no arm is judged on it
+
+
+@dataclass(frozen=True)
+class Arm:
+    """`config` overrides MiniRLConfig fields. `seeds`: those that are recorded. A `scan` arm chose the rate and is not judged."""
+
+    name: str
+    what: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    seeds: tuple[int, ...] = tuple(range(SEEDS))
+    scan: bool = False
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """`updates`: optimizer steps on each batch of rollouts, the paper's N, each on a mini-batch of the same size. `rate`: of Adam."""
+
+    name: str
+    title: str
+    updates: int
+    rate: float
+    steps: int
+    arms: Mapping[str, Arm]
+
+    @property
+    def script(self) -> str:
+        """Without its folder."""
+        return f"minirl_{self.name}.py"
+
+
+def _named(*arms: Arm) -> dict[str, Arm]:
+    return {arm.name: arm for arm in arms}
+
+
+def _scan(base: Mapping[str, Any], *rates: float) -> list[Arm]:
+    return [
+        Arm(f"scan_{rate:g}", f"scan: learning rate {rate:g}", {**base, "learning_rate": rate}, (SCAN_SEED,), scan=True)
+        for rate in rates
+    ]  # fmt: skip
+
+
+NO_CLIP = {"clip": False}
+ON = Experiment(
+    "on_policy", "MiniRL, on policy", updates=1, rate=1e-3, steps=48,
+    arms=_named(
+        Arm("minirl", "MiniRL as the paper gives it"),
+        Arm("no_is", "without the weight pi_theta/mu", {"importance": False}),
+        Arm("length_norm", "each response divided by its tokens", {"length_norm": True}),
+        Arm("r3", "with the sampler's experts replayed (R3)", {"routing_replay": "R3"}),
+        *_scan({}, 1e-3, 2e-3),
+    ),
+)  # fmt: skip
+OFF = Experiment(
+    "off_policy", "MiniRL, off policy", updates=4, rate=1e-3, steps=48,
+    arms=_named(
+        Arm("no_clip", "no clip, no replay", NO_CLIP),
+        Arm("r2_no_clip", "no clip, pi_old's experts replayed (R2)", {**NO_CLIP, "routing_replay": "R2"}),
+        Arm("clip_r2", "clip and R2", {"routing_replay": "R2"}),
+        Arm("clip_r3", "clip and the sampler's experts (R3)", {"routing_replay": "R3"}),
+        Arm("clip", "clip, no replay (an arm the paper's text does not show)"),
+    ),
+)  # fmt: skip
+EXPERIMENTS = {experiment.name: experiment for experiment in (ON, OFF)}

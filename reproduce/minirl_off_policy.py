@@ -1,0 +1,36 @@
+"""MiniRL with four updates a batch (2512.01374, Figure 3): clipping and Routing Replay R2 and R3, each with and without the other.
+
+    python reproduce/minirl_off_policy.py [--seeds N] [--arms NAME ...] [--steps N] [--bank DIR] [--page FILE] [--jobs N] [--scan] [--quick] [--json]
+
+The bare command trains nothing: every run it would record is in reproduce/minirl/bank, and it writes its part of docs/papers.md and
+its figure from them. Resumable: a run that reached its end is not repeated. One folder a run, in
+<bank>/off_policy/<arm>-s<seed>; the watch's own run folder is in it (`trimtab report <folder>/watch`) and is not in the repository.
+A run that was stopped (Ctrl-C too) begins anew; a folder that is damaged, or that this script did not leave, is an error (exit 2) and is neither
+trained over nor removed. `--quick` checks that everything runs and claims nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import TracebackType
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+
+def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Ctrl-C is one line while the libraries load, too, which takes seconds."""
+    if issubclass(kind, KeyboardInterrupt):
+        print("minirl_off_policy: interrupted; what is finished is kept", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+if __name__ == "__main__":
+    sys.excepthook = _hook
+
+from reproduce.minirl.arms import OFF  # noqa: E402
+from reproduce.minirl.command import main  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(main(OFF, __doc__))
