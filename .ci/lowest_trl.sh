@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The adapter's contract on the lowest supported TRL (pyproject.toml), in an environment of its own.
+# The adapter's contract on the lowest supported TRL (pyproject.toml), in an environment of its own. With `install` only the
+# packages of others are put there, so that it can be done beside other work.
 set -euo pipefail
 venv=.venv-lowest-trl
-if [ ! -f "$venv/.ready" ] || [ .ci/lowest_trl.sh -nt "$venv/.ready" ]; then
+if [ ! -f "$venv/.others" ] || [ .ci/lowest_trl.sh -nt "$venv/.others" ]; then
   rm -rf "$venv"
   python3 -m venv "$venv"
   "$venv/bin/python" -m pip install --quiet --upgrade pip
@@ -10,6 +11,10 @@ if [ ! -f "$venv/.ready" ] || [ .ci/lowest_trl.sh -nt "$venv/.ready" ]; then
   "$venv/bin/python" -m pip install --quiet \
     trl==1.2.0 transformers==5.2.0 accelerate==1.15.0 datasets==4.7.0 peft==0.21.2 jmespath==1.1.0 \
     'pytest>=8.2' 'pytest-xdist>=3.6'
+  touch "$venv/.others"
+fi
+if [ "${1:-}" = install ]; then exit 0; fi
+if [ ! -f "$venv/.ready" ] || [ "$venv/.others" -nt "$venv/.ready" ]; then
   "$venv/bin/python" -m pip install --quiet --editable .
   touch "$venv/.ready"
 fi
