@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["EXPERIMENTS", "OFF", "ON", "Arm", "Experiment"]
 
-SEEDS = 3
+SEEDS = 5
 SCAN_SEED = 100  # of the scan of learning rates; no arm is judged on it
 
 
