@@ -111,7 +111,7 @@ def _parser(experiment: Experiment, text: str) -> argparse.ArgumentParser:
     judged = [name for name, arm in experiment.arms.items() if not arm.scan]
     add = parser.add_argument
     add("--seeds", type=_positive, metavar="N", help="seeds 0 to N-1 of each arm are trained where they are missing; by default those "
-        "the repository's bank holds (3), so that nothing is missing there")  # fmt: skip
+        "the repository's bank holds, so that nothing is missing there")  # fmt: skip
     add("--arms", nargs="+", choices=sorted(judged), default=judged, metavar="NAME", help="train what is missing of these arms alone "
         "(by default of all; the page always covers every run of the bank): " + ", ".join(judged))  # fmt: skip
     add("--steps", type=_positive, metavar="N", help=f"optimizer steps of the runs that are trained; by default {experiment.steps}; a "
