@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import trimtab.objectives as objectives
 from trimtab.objectives import routing_replay
-from trimtab.training import MiniRLConfig
 
 PAGE = (Path(__file__).parents[2] / "docs" / "objectives.md").read_text(encoding="utf-8")
 
@@ -31,13 +29,16 @@ WORDS = {
 def test_every_function_of_the_page_exists_and_every_function_is_on_the_page() -> None:
     public = set(objectives.__all__) | set(routing_replay.__all__)
     assert not {name for name in public - UNLISTED if not re.search(rf"\b{name}\b", PAGE)}
-    tables = "\n".join(line for line in PAGE.splitlines() if line.startswith("|"))
+    functions = PAGE.split("\n## The trainer\n")[
+        0
+    ]  # below, tables name fields of the configuration and keys of verl
+    tables = "\n".join(line for line in functions.splitlines() if line.startswith("|"))
     named = {
         name
         for cell in re.findall(r"`([^`]*)`", tables)
         for name in re.findall(r"^([a-z_0-9]{4,})(?:\(|$)", cell)
     }
-    assert named - WORDS - {field.name for field in fields(MiniRLConfig)} <= public
+    assert named - WORDS <= public
     assert len(named) > 25
 
 

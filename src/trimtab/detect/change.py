@@ -47,7 +47,7 @@ class Change(Scanner):
     >>> d = Change(sign=1, arl=1e5)
     >>> fired = [d.update(t, (t % 3) / 10 + (2.0 if t >= 60 else 0.0)).fired for t in range(80)]
     >>> fired.index(True)
-    64
+    65
     """
 
     arl: float = field(default_factory=lambda: bound("arl"))

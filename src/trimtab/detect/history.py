@@ -68,7 +68,7 @@ class History:
 def moved(before: list[float], after: list[float]) -> float:
     """The mean of `after` against `before`, in normal deviates robust to autocorrelation; nan for too few values.
 
-    >>> moved([0.0, 1.0] * 8, [5.0, 6.0, 5.0, 6.0]) > 4
+    >>> moved([0.0, 1.0] * 32, [5.0, 6.0, 5.0, 6.0]) > 4
     True
     """
     m, n = len(before), len(after)
