@@ -19,7 +19,7 @@ demo: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m trimtab.training.demo
 
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --durations=10 --durations-min=5
 
 lint: setup
 	$(BIN)/ruff check .
