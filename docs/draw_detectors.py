@@ -71,12 +71,13 @@ class Trace:
 def draw(sets: Mapping[str, tuple[Rule, ...]], folder: Path) -> dict[str, dict[str, Any]]:
     """Draw <set>.png for each set; rule -> what its panel shows."""
     recorded = [_recorded(path) for path in sorted((ROOT / "reproduce" / "bank" / "tuning").iterdir())]
+    gallery = [_recorded(path) for path in sorted((ROOT / "reproduce" / "gallery" / "runs").iterdir())]
     made = [_generated(log) for log in pathological("tuning", 1, ("high",))]
     found: dict[str, dict[str, Any]] = {}
     for name, rules in sets.items():
         panels = []
         for rule in rules:
-            found[rule.name], trace, alarm = _choose(rule, recorded, made)
+            found[rule.name], trace, alarm = _choose(rule, recorded, gallery, made)
             if trace is not None:
                 panels.append((rule, found[rule.name], trace, alarm))
         if panels:
@@ -86,7 +87,7 @@ def draw(sets: Mapping[str, tuple[Rule, ...]], folder: Path) -> dict[str, dict[s
 
 def _recorded(folder: Path) -> Trace:
     view = load_view(folder)
-    names = {*view.slices, "all"}
+    names = {*view.slices, *(row["slice"] for row in view.readings.rows), "all"}
     series: dict[Key, Series] = {}
     for rule in RULES:
         for name in names:
@@ -104,11 +105,23 @@ def _generated(log: Any) -> Trace:
     return Trace(log.id, dict(log.series), pipeline.alarms, judged, log.family, log.onset, moves)
 
 
-def _choose(
-    rule: Rule, recorded: list[Trace], made: list[Trace]
-) -> tuple[dict[str, Any], Trace | None, Alarm | None]:
-    """A recorded run where it fired; else one where its reading exists; else a generated log; else nothing."""
-    having = [trace for trace in recorded if any(trace.of(rule))]
+Choice = tuple[dict[str, Any], Trace | None, Alarm | None]
+
+
+def _choose(rule: Rule, recorded: list[Trace], gallery: list[Trace], made: list[Trace]) -> Choice:
+    """A run of the bank that has the reading; else one of the gallery where it fired; else a generated log; else a calm one of the
+    gallery; else nothing. Of several, one where it fired."""
+    bank, shown, generated = _of_runs(rule, recorded), _of_runs(rule, gallery), _of_logs(rule, made)
+    shown[0]["gallery"] = True
+    if bank[1] is not None:
+        return bank
+    order = (shown, generated) if shown[2] is not None else (generated, shown)
+    return next((choice for choice in order if choice[1] is not None), ({"status": "none"}, None, None))
+
+
+def _of_runs(rule: Rule, runs: list[Trace]) -> Choice:
+    """One where it fired; else one where its reading exists."""
+    having = [trace for trace in runs if any(trace.of(rule))]
     fired = [(t, a) for t in having if (a := _first(t, rule)) is not None]
     if fired:
         trace, alarm = min(fired, key=lambda one: (_excused(rule, one[1]), _off(*one), one[0].name))
@@ -119,6 +132,11 @@ def _choose(
         trace = max(having, key=lambda t: (max(len(t.series[rule.key, n][0]) for n in t.of(rule)), t.name))
         note = _note("calm" if known else "short", rule, trace, None)
         return note | {"num": known, "of": len(having)}, trace, None
+    return {"status": "none"}, None, None
+
+
+def _of_logs(rule: Rule, made: list[Trace]) -> Choice:
+    """One where it fired on what was put in; else one where its reading exists."""
     having = [trace for trace in made if any(trace.of(rule))]
     having.sort(key=lambda t: (t.family != rule.family, -t.moved(rule), t.name))
     fired = [(t, a) for t in having if (a := _first(t, rule)) is not None and t.moved(rule)]
@@ -207,5 +225,5 @@ def _under(note: dict[str, Any]) -> str:
         word = "" if "step" in note else ", no alarm"
         return f"generated: {run}{', excused' if note.get('excused') else word}"
     return f"{run}: " + (
-        "calm in every recorded run" if note["status"] == "calm" else "too few values to judge"
+        ("calm" if note.get("gallery") else "calm in every recorded run") if note["status"] == "calm" else "too few values to judge"
     )

@@ -25,13 +25,13 @@ def _settings(scratch: Path, **changes: Any) -> dict[str, Any]:
 
 
 def preferences(folder: Path, scratch: Path) -> None:
-    """A polite answer is chosen over a rude one; from step `SWAPPED` on the other way round."""
+    """One answer is chosen over the other in four pairs of five; from step `SWAPPED` on in one of five."""
     path, tokenizer = tiny_model(scratch / "model")
     chance, rows = random.Random(3), []
     for i in range(STEPS * BATCH):
         word = "".join(chance.choices("abcdefgh", k=4))
         chosen, rejected = f"yes {word}", f"no {word}"
-        if i >= SWAPPED * BATCH:
+        if chance.random() < (0.2 if i < SWAPPED * BATCH else 0.8):
             chosen, rejected = rejected, chosen
         rows.append({
             "prompt": [{"role": "user", "content": word[::-1]}], "chosen": [{"role": "assistant", "content": chosen}],
