@@ -31,6 +31,9 @@ __all__ = ["draw"]
 
 ROOT = Path(__file__).resolve().parents[1]
 LINE, ALARM, SHADE = "#4c6a92", "#c0504d", "#f0d9c8"
+SCRIPTED = {"gallery-tools"}
+"""Runs of the gallery whose policy writes what a script says: they show what the script is about."""
+
 Key = tuple[str, str]
 Series = tuple[list[int], list[float]]
 
@@ -109,18 +112,25 @@ Choice = tuple[dict[str, Any], Trace | None, Alarm | None]
 
 
 def _choose(rule: Rule, recorded: list[Trace], gallery: list[Trace], made: list[Trace]) -> Choice:
-    """A run of the bank that has the reading; else one of the gallery where it fired; else a generated log; else a calm one of the
-    gallery; else nothing. Of several, one where it fired."""
-    bank, shown, generated = _of_runs(rule, recorded), _of_runs(rule, gallery), _of_logs(rule, made)
-    shown[0]["gallery"] = True
+    """A run of the bank that has the reading; else what fired: a run of the gallery, a generated log, a run with a scripted policy;
+    else one that did not: a generated log, a run of the gallery; else nothing."""
+    bank = _of_runs(rule, recorded)
     if bank[1] is not None:
         return bank
-    order = (shown, generated) if shown[2] is not None else (generated, shown)
-    return next((choice for choice in order if choice[1] is not None), ({"status": "none"}, None, None))
+    own, generated = (
+        _of_runs(rule, [t for t in gallery if t.name not in SCRIPTED], varied=True),
+        _of_logs(rule, made),
+    )
+    shown = _of_runs(rule, gallery, varied=True)
+    for choice in (own, shown):
+        choice[0]["gallery"] = True
+    order = [choice for choice in (own, generated, shown) if choice[2] is not None]
+    known = [choice for choice in (generated, shown) if choice[1] is not None]
+    return next(iter([*order, *known]), ({"status": "none"}, None, None))
 
 
-def _of_runs(rule: Rule, runs: list[Trace]) -> Choice:
-    """One where it fired; else one where its reading exists."""
+def _of_runs(rule: Rule, runs: list[Trace], varied: bool = False) -> Choice:
+    """One where it fired; else the longest of those where its reading exists, or the one of most values unlike each other."""
     having = [trace for trace in runs if any(trace.of(rule))]
     fired = [(t, a) for t in having if (a := _first(t, rule)) is not None]
     if fired:
@@ -129,10 +139,21 @@ def _of_runs(rule: Rule, runs: list[Trace]) -> Choice:
         return note | {"num": len(fired), "of": len(having)}, trace, alarm
     if having:
         known = sum(rule.name in trace.judged for trace in having)
-        trace = max(having, key=lambda t: (max(len(t.series[rule.key, n][0]) for n in t.of(rule)), t.name))
+        of = _num_unlike if varied else _num_values
+        trace = max(having, key=lambda t: (max(of(t, rule, n) for n in t.of(rule)), t.name))
         note = _note("calm" if known else "short", rule, trace, None)
+        if varied:
+            note["slice"] = max(trace.of(rule), key=lambda n: of(trace, rule, n))
         return note | {"num": known, "of": len(having)}, trace, None
     return {"status": "none"}, None, None
+
+
+def _num_values(trace: Trace, rule: Rule, name: str) -> int:
+    return len(trace.series[rule.key, name][0])
+
+
+def _num_unlike(trace: Trace, rule: Rule, name: str) -> int:
+    return len(set(trace.series[rule.key, name][1]))
 
 
 def _of_logs(rule: Rule, made: list[Trace]) -> Choice:
@@ -166,7 +187,7 @@ def _off(trace: Trace, alarm: Alarm) -> float:
 
 
 def _note(status: str, rule: Rule, trace: Trace, alarm: Alarm | None) -> dict[str, Any]:
-    where = alarm.slice if alarm else max(trace.of(rule), key=lambda n: len(trace.series[rule.key, n][0]))
+    where = alarm.slice if alarm else max(trace.of(rule), key=lambda n: _num_values(trace, rule, n))
     note: dict[str, Any] = {
         "status": status,
         "run": trace.name,
@@ -225,5 +246,7 @@ def _under(note: dict[str, Any]) -> str:
         word = "" if "step" in note else ", no alarm"
         return f"generated: {run}{', excused' if note.get('excused') else word}"
     return f"{run}: " + (
-        ("calm" if note.get("gallery") else "calm in every recorded run") if note["status"] == "calm" else "too few values to judge"
+        ("calm" if note.get("gallery") else "calm in every recorded run")
+        if note["status"] == "calm"
+        else "too few values to judge"
     )

@@ -199,7 +199,9 @@ def trace_words(trace: dict[str, Any], why: str = "") -> str:
 
 def _gallery_words(trace: dict[str, Any]) -> str:
     if trace["status"] == "fired":
-        return f"{'excused ' if trace['excused'] else ''}alarm at step {trace['step']}, since {trace['since']}"
+        return (
+            f"{'excused ' if trace['excused'] else ''}alarm at step {trace['step']}, since {trace['since']}"
+        )
     return "no alarm" if trace["status"] == "calm" else "too few values to be judged"
 
 

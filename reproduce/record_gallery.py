@@ -18,7 +18,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from reproduce.pilot.slim import slim
-
 from trimtab.runs.seal import seal
 from trimtab.training.child import child_environment
 
@@ -46,7 +45,9 @@ def record(name: str, folder: Path) -> None:
 
 def main() -> int:
     """Exit status 1 when a run failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=RUNS)
     parser.add_argument("--only", choices=MADE_BY, nargs="+", default=list(MADE_BY))
     parser.add_argument("--one", choices=MADE_BY, help=argparse.SUPPRESS)

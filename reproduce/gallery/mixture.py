@@ -38,7 +38,7 @@ class Routes:
         for prompt, completion, routes in zip(
             found["prompt_ids"], found["completion_ids"], found.pop("routes"), strict=True
         ):
-            self.sampled[*prompt, *completion] = len(prompt), torch.as_tensor(routes)
+            self.sampled[(*prompt, *completion)] = len(prompt), torch.as_tensor(routes)
         return found
 
     def attach(self, trainer: Any, run: Any) -> None:
@@ -77,7 +77,7 @@ class Routes:
         for row in range(rows):
             prompt = inputs["prompt_ids"][row][inputs["prompt_mask"][row].bool()].tolist()
             completion = inputs["completion_ids"][row][inputs["completion_mask"][row].bool()].tolist()
-            start, routes = self.sampled[*prompt, *completion]
+            start, routes = self.sampled[(*prompt, *completion)]
             after = routes[start:]
             theirs[row, : len(after)] = after.to(theirs.dtype)
         return own.numpy(), theirs.numpy()

@@ -47,11 +47,13 @@ def preferences(folder: Path, scratch: Path) -> None:
 
 
 def supervised(folder: Path, scratch: Path) -> None:
-    """Sixteen rows of random letters are learnt by heart; other such rows are held out and evaluated every four steps."""
+    """Sixteen rows of random letters are learnt by heart; other such rows are held out and evaluated every five steps."""
     path, tokenizer = tiny_model(scratch / "model")
     chance = random.Random(5)
     rows = [{"text": "".join(chance.choices("abcdefgh", k=24))} for _ in range(32)]
-    config = SFTConfig(**_settings(scratch, learning_rate=1e-2, eval_strategy="steps", eval_steps=4))
+    config = SFTConfig(
+        **_settings(scratch, max_steps=240, learning_rate=3e-3, eval_strategy="steps", eval_steps=5)
+    )
     trainer = SFTTrainer(
         path, args=config, train_dataset=Dataset.from_list(rows[:16]), eval_dataset=Dataset.from_list(rows[16:]),
         processing_class=tokenizer,

@@ -26,7 +26,9 @@ def slim(folder: Path, also: tuple[str, ...] = ()) -> None:
     for path in sorted(folder.glob("states.*.jsonl*")):
         _rewrite(path, lambda row: {**row, "states": pack_states(unpack_states(row["states"], DISJOINT))})
     for path in sorted(folder.glob("readings.*.jsonl*")):
-        _rewrite(path, lambda row: row if row["slice"] in MAIN_SLICES or row["slice"].startswith(also) else None)
+        _rewrite(
+            path, lambda row: row if row["slice"] in MAIN_SLICES or row["slice"].startswith(also) else None
+        )
 
 
 def _rewrite(path: Path, kept: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
