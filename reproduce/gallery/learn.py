@@ -15,7 +15,7 @@ __all__ = ["learn"]
 
 STEPS, WIDTH = 160, 16
 SOLVED = 0.3
-"""Total reward at which a rollout counts as solved: one digit in five tokens, say, which the untrained model hardly ever writes."""
+"""Total reward at which a rollout counts as solved, which the untrained model hardly ever reaches."""
 
 
 def digits(completions: list[str], **_: Any) -> list[float]:
@@ -24,7 +24,7 @@ def digits(completions: list[str], **_: Any) -> list[float]:
 
 
 def letters(completions: list[str], **_: Any) -> list[float]:
-    """A part of little weight that is in the way of the first: letters of ASCII a token."""
+    """A part of little weight: letters of ASCII a token. Markup like `<tool_response>` is one token of twelve, and the policy finds that."""
     return [sum(map(str.isalpha, filter(str.isascii, text))) / WIDTH for text in completions]
 
 
