@@ -31,6 +31,9 @@ __all__ = ["draw"]
 
 ROOT = Path(__file__).resolve().parents[1]
 LINE, ALARM, SHADE = "#4c6a92", "#c0504d", "#f0d9c8"
+SCRIPTED = {"gallery-tools"}
+"""Runs of the gallery whose policy writes what a script says: they show what the script is about."""
+
 Key = tuple[str, str]
 Series = tuple[list[int], list[float]]
 
@@ -71,12 +74,13 @@ class Trace:
 def draw(sets: Mapping[str, tuple[Rule, ...]], folder: Path) -> dict[str, dict[str, Any]]:
     """Draw <set>.png for each set; rule -> what its panel shows."""
     recorded = [_recorded(path) for path in sorted((ROOT / "reproduce" / "bank" / "tuning").iterdir())]
+    gallery = [_recorded(path) for path in sorted((ROOT / "reproduce" / "gallery" / "runs").iterdir())]
     made = [_generated(log) for log in pathological("tuning", 1, ("high",))]
     found: dict[str, dict[str, Any]] = {}
     for name, rules in sets.items():
         panels = []
         for rule in rules:
-            found[rule.name], trace, alarm = _choose(rule, recorded, made)
+            found[rule.name], trace, alarm = _choose(rule, recorded, gallery, made)
             if trace is not None:
                 panels.append((rule, found[rule.name], trace, alarm))
         if panels:
@@ -86,7 +90,7 @@ def draw(sets: Mapping[str, tuple[Rule, ...]], folder: Path) -> dict[str, dict[s
 
 def _recorded(folder: Path) -> Trace:
     view = load_view(folder)
-    names = {*view.slices, "all"}
+    names = {*view.slices, *(row["slice"] for row in view.readings.rows), "all"}
     series: dict[Key, Series] = {}
     for rule in RULES:
         for name in names:
@@ -104,11 +108,30 @@ def _generated(log: Any) -> Trace:
     return Trace(log.id, dict(log.series), pipeline.alarms, judged, log.family, log.onset, moves)
 
 
-def _choose(
-    rule: Rule, recorded: list[Trace], made: list[Trace]
-) -> tuple[dict[str, Any], Trace | None, Alarm | None]:
-    """A recorded run where it fired; else one where its reading exists; else a generated log; else nothing."""
-    having = [trace for trace in recorded if any(trace.of(rule))]
+Choice = tuple[dict[str, Any], Trace | None, Alarm | None]
+
+
+def _choose(rule: Rule, recorded: list[Trace], gallery: list[Trace], made: list[Trace]) -> Choice:
+    """A run of the bank that has the reading; else what fired: a run of the gallery, a generated log, a run with a scripted policy;
+    else one that did not: a generated log, a run of the gallery; else nothing."""
+    bank = _of_runs(rule, recorded)
+    if bank[1] is not None:
+        return bank
+    own, generated = (
+        _of_runs(rule, [t for t in gallery if t.name not in SCRIPTED], varied=True),
+        _of_logs(rule, made),
+    )
+    shown = _of_runs(rule, gallery, varied=True)
+    for choice in (own, shown):
+        choice[0]["gallery"] = True
+    order = [choice for choice in (own, generated, shown) if choice[2] is not None]
+    known = [choice for choice in (generated, shown) if choice[1] is not None]
+    return next(iter([*order, *known]), ({"status": "none"}, None, None))
+
+
+def _of_runs(rule: Rule, runs: list[Trace], varied: bool = False) -> Choice:
+    """One where it fired; else the longest of those where its reading exists, or the one of most values unlike each other."""
+    having = [trace for trace in runs if any(trace.of(rule))]
     fired = [(t, a) for t in having if (a := _first(t, rule)) is not None]
     if fired:
         trace, alarm = min(fired, key=lambda one: (_excused(rule, one[1]), _off(*one), one[0].name))
@@ -116,9 +139,25 @@ def _choose(
         return note | {"num": len(fired), "of": len(having)}, trace, alarm
     if having:
         known = sum(rule.name in trace.judged for trace in having)
-        trace = max(having, key=lambda t: (max(len(t.series[rule.key, n][0]) for n in t.of(rule)), t.name))
+        of = _num_unlike if varied else _num_values
+        trace = max(having, key=lambda t: (max(of(t, rule, n) for n in t.of(rule)), t.name))
         note = _note("calm" if known else "short", rule, trace, None)
+        if varied:
+            note["slice"] = max(trace.of(rule), key=lambda n: of(trace, rule, n))
         return note | {"num": known, "of": len(having)}, trace, None
+    return {"status": "none"}, None, None
+
+
+def _num_values(trace: Trace, rule: Rule, name: str) -> int:
+    return len(trace.series[rule.key, name][0])
+
+
+def _num_unlike(trace: Trace, rule: Rule, name: str) -> int:
+    return len(set(trace.series[rule.key, name][1]))
+
+
+def _of_logs(rule: Rule, made: list[Trace]) -> Choice:
+    """One where it fired on what was put in; else one where its reading exists."""
     having = [trace for trace in made if any(trace.of(rule))]
     having.sort(key=lambda t: (t.family != rule.family, -t.moved(rule), t.name))
     fired = [(t, a) for t in having if (a := _first(t, rule)) is not None and t.moved(rule)]
@@ -148,7 +187,7 @@ def _off(trace: Trace, alarm: Alarm) -> float:
 
 
 def _note(status: str, rule: Rule, trace: Trace, alarm: Alarm | None) -> dict[str, Any]:
-    where = alarm.slice if alarm else max(trace.of(rule), key=lambda n: len(trace.series[rule.key, n][0]))
+    where = alarm.slice if alarm else max(trace.of(rule), key=lambda n: _num_values(trace, rule, n))
     note: dict[str, Any] = {
         "status": status,
         "run": trace.name,
@@ -207,5 +246,7 @@ def _under(note: dict[str, Any]) -> str:
         word = "" if "step" in note else ", no alarm"
         return f"generated: {run}{', excused' if note.get('excused') else word}"
     return f"{run}: " + (
-        "calm in every recorded run" if note["status"] == "calm" else "too few values to judge"
+        ("calm" if note.get("gallery") else "calm in every recorded run")
+        if note["status"] == "calm"
+        else "too few values to judge"
     )

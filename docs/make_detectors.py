@@ -49,6 +49,17 @@ SETS: dict[str, tuple[str, tuple[Rule, ...]]] = {
 assert sum((rules for _, rules in SETS.values()), ()) == RULES
 
 
+_NO_RANKS = (
+    "trimtab does not compare ranks yet, so no watched run has this reading; a trainer that passes `{}` to `flush`, or a metric log that "
+    "is mapped to it (`--map`), is judged"
+)
+WITHOUT = {
+    "straggler": _NO_RANKS.format("slowest_rank_ratio"),
+    "memory_imbalance": _NO_RANKS.format("memory_ratio"),
+}
+"""Rule -> why there is no trace of it."""
+
+
 def page(text: str) -> str:
     """The page's text with everything below BEGIN renewed."""
     traces = json.loads(TRACES.read_text(encoding="utf-8"))
@@ -61,7 +72,10 @@ def page(text: str) -> str:
         "values of its series (for a slice ending in `*`, of each slice's). Two more rules watch the step stream "
         f"and are exact, so they need no budget: {_stream()}.", "",
         "The pictures show one trace a rule: the reading in its own unit ([metrics](metrics.md)) over the steps. Red line: the step of the alarm. Shaded: the evidence, from `since` to the alarm. Dotted (in generated "
-        "logs): the step at which the trouble was put in. Runs are recorded ones of `reproduce/bank/tuning` unless the title says `generated`. "
+        "logs): the step at which the trouble was put in. Runs are recorded ones of `reproduce/bank/tuning` unless the title says `generated`; those named `gallery-` were made "
+        "for readings that no run of the bank has (`reproduce/record_gallery.py`: real trainers and tiny untrained models; what the policy of "
+        "`gallery-tools` writes is scripted, and so are its tool's failures, and `gallery-dpo` swaps most of its labels half way; "
+        "`gallery-learn` logs `kl_max` and gives `Run.gradients` itself, `gallery-moe` both engines' experts: the watch of TRL has none of the three). "
         "Titles say so when an alarm was excused (information only), and when a rule stayed calm.",
     ]  # fmt: skip
     for name, (title, rules) in SETS.items():
@@ -99,7 +113,7 @@ def _entry(rule: Rule, trace: dict[str, Any]) -> str:
     parts += [f"*First:* {_stop(rule.advice)}", f"*Do not trust it:* {_stop(rule.not_when)}"]
     if rule.excuses:
         parts.append(f"*Excused while* {'; or while '.join(map(excuse_words, rule.excuses))}.")
-    parts += [f"*Source:* {rule.reference}.", f"*Trace:* {trace_words(trace)}."]
+    parts += [f"*Source:* {rule.reference}.", f"*Trace:* {trace_words(trace, WITHOUT.get(rule.name, ''))}."]
     return " ".join(parts)
 
 
@@ -161,12 +175,14 @@ def excuse_words(excuse: Excuse) -> str:
     return words
 
 
-def trace_words(trace: dict[str, Any]) -> str:
-    """What the rule's panel shows."""
+def trace_words(trace: dict[str, Any], why: str = "") -> str:
+    """What the rule's panel shows, or `why` there is none."""
     status, run, where = trace["status"], trace.get("run", ""), trace.get("slice", "all")
     place = f"`{run}`" + (f", `{where}`" if trace.get("many") else "")
     if status == "none":
-        return "no trace on record"
+        return f"none: {why}" if why else "no trace on record"
+    if trace.get("gallery"):
+        return f"{place}, a run made for this page: {_gallery_words(trace)}"
     if status == "calm":
         return f"calm in every recorded run; {trace['num']} of {trace['of']} had values enough to be judged (shown: {place})"
     if status == "short":
@@ -180,6 +196,14 @@ def trace_words(trace: dict[str, Any]) -> str:
         return f"generated log {place}, trouble from step {trace['onset']}: {fired}"
     runs = f"; it spoke in {trace['num']} of the {trace['of']} recorded runs that have the reading"
     return f"{place}, {'excused ' if trace['excused'] else ''}alarm {fired}{runs}"
+
+
+def _gallery_words(trace: dict[str, Any]) -> str:
+    if trace["status"] == "fired":
+        return (
+            f"{'excused ' if trace['excused'] else ''}alarm at step {trace['step']}, since {trace['since']}"
+        )
+    return "no alarm" if trace["status"] == "calm" else "too few values to be judged"
 
 
 def _stop(text: str) -> str:

@@ -20,12 +20,15 @@ DISJOINT = ("text", "post_tool")
 MAIN_SLICES = ("all", *DISJOINT)
 
 
-def slim(folder: Path) -> None:
-    """Rewrite the files of a finished run, plain or sealed: states of `DISJOINT`, readings of `MAIN_SLICES`."""
+def slim(folder: Path, also: tuple[str, ...] = ()) -> None:
+    """Rewrite the files of a finished run, plain or sealed: states of `DISJOINT`, readings of `MAIN_SLICES` and of slices that begin
+    with one of `also`."""
     for path in sorted(folder.glob("states.*.jsonl*")):
         _rewrite(path, lambda row: {**row, "states": pack_states(unpack_states(row["states"], DISJOINT))})
     for path in sorted(folder.glob("readings.*.jsonl*")):
-        _rewrite(path, lambda row: row if row["slice"] in MAIN_SLICES else None)
+        _rewrite(
+            path, lambda row: row if row["slice"] in MAIN_SLICES or row["slice"].startswith(also) else None
+        )
 
 
 def _rewrite(path: Path, kept: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:

@@ -1,0 +1,77 @@
+"""Record the small runs behind pictures of docs/detectors.md that no run of the bank could give: `python reproduce/record_gallery.py`.
+
+Each is a real TRL or MiniRL trainer of a tiny untrained model, watched as a user would, in a process of its own and on one thread; all
+take a few minutes. `--only NAME` records one. A run that is there is not made again; remove its folder first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from reproduce.pilot.slim import slim
+from trimtab.runs.seal import seal
+from trimtab.training.child import child_environment
+
+RUNS = Path(__file__).with_name("gallery") / "runs"
+MADE_BY = {
+    "gallery-learn": "learn:learn",
+    "gallery-tools": "tools:tools",
+    "gallery-moe": "mixture:mixture",
+    "gallery-dpo": "pairs:preferences",
+    "gallery-sft": "pairs:supervised",
+}
+"""Run -> the function of reproduce.gallery that trains it."""
+
+
+def record(name: str, folder: Path) -> None:
+    """Train, then keep what the rules read."""
+    module, _, function = MADE_BY[name].partition(":")
+    with tempfile.TemporaryDirectory() as scratch:
+        getattr(importlib.import_module(f"reproduce.gallery.{module}"), function)(folder, Path(scratch))
+    slim(folder, ("reward/", "tool/", "file/"))
+    for path in folder.glob("exemplars.*"):
+        path.unlink()
+    seal(folder)
+
+
+def main() -> int:
+    """Exit status 1 when a run failed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=RUNS)
+    parser.add_argument("--only", choices=MADE_BY, nargs="+", default=list(MADE_BY))
+    parser.add_argument("--one", choices=MADE_BY, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        record(options.one, options.out / options.one)
+        return 0
+    failed = 0
+    for name in options.only:
+        folder, start = options.out / name, time.time()
+        if folder.exists():
+            print(f"{name}: is there", flush=True)
+            continue
+        command = [sys.executable, str(Path(__file__)), "--one", name, "--out", str(options.out)]
+        with tempfile.TemporaryFile() as log:
+            code = subprocess.run(command, env=child_environment(), stdout=log, stderr=log).returncode
+            log.seek(0)
+            said = log.read().decode(errors="replace")[-2000:] if code else "done"
+        if code:
+            shutil.rmtree(folder, ignore_errors=True)
+            failed += 1
+        print(f"{name}: {said}, {time.time() - start:.0f} s", flush=True)
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
