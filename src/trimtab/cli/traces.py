@@ -1,43 +1,24 @@
-"""The command line. Each command calls one public function; bad input is one line on stderr and exit code 2."""
+"""`trimtab traces`: agent logs, from logs to diagnosis to training data."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import math
-import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from trimtab._version import __version__
-from trimtab.errors import MetricLogError, TraceError, TrimtabError
+from trimtab.cli.text import pairs, plain
+from trimtab.errors import MetricLogError, TraceError
 from trimtab.report.inert import inert
 
-if TYPE_CHECKING:
-    from trimtab.detect.rule import Rule
-
-__all__ = ["app", "main"]
-
-app = typer.Typer(
-    name="trimtab",
-    help="Watch RL runs of tool-using agents: tails by slice, alarms with a stated false-alarm rate, one offline report.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+__all__ = ["traces_app"]
 
 traces_app = typer.Typer(
     help="Agent logs: from logs to diagnosis to training data (docs/traces.md).", no_args_is_help=True
 )
-app.add_typer(traces_app, name="traces")
-
-RunFolders = Annotated[list[Path], typer.Argument(help="One or more run folders.", show_default=False)]
-
 
 Logs = Annotated[
     list[str], typer.Argument(help="Files, folders or globs; - is standard input.", show_default=False)
@@ -51,130 +32,6 @@ ErrorPatterns = Annotated[
     typer.Option("--error-pattern", help="A regular expression of results that report an error; repeatable."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first malformed line, exit code 2.")]
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(__version__)
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
-    ] = False,
-) -> None:
-    del version
-
-
-@app.command()
-def diagnose(
-    path: Annotated[
-        Path, typer.Argument(help="Run folder, or any trainer's metrics log.", show_default=False)
-    ],
-    framework: Annotated[
-        str | None, typer.Option(help="Whose keys the log has; found by its keys otherwise.")
-    ] = None,
-    format: Annotated[
-        str | None, typer.Option(help="The log's format; found by its content otherwise.")
-    ] = None,
-    mapping: Annotated[
-        list[str] | None, typer.Option("--map", help="ours=theirs: read our metric off this key; repeatable.")
-    ] = None,
-    rules: Annotated[
-        Path | None, typer.Option(help="YAML file of rules to judge by as well (docs/user-rules.md).")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
-) -> None:
-    """Verdict, alarms and what was not observed, of a run folder or of another trainer's metrics log (docs/metric-logs.md).
-
-    Exit code: 0 healthy, 1 alarms or unhealthy, 2 bad input, blind or not judged yet.
-    """
-    extra: tuple[Rule, ...] = ()
-    if rules is not None:
-        from trimtab.detect.user_rules import load_rules
-
-        extra = load_rules(rules)
-    if (path / "run.json").is_file() and framework is None and format is None and not mapping:
-        from trimtab.report.diagnosis import diagnosis, diagnosis_lines
-        from trimtab.report.view import load_view
-
-        found = diagnosis(load_view(path, extra))
-        lines = diagnosis_lines
-    else:
-        from trimtab.report.log_diagnosis import diagnose_log, log_diagnosis, log_diagnosis_lines
-
-        found = log_diagnosis(diagnose_log(path, framework, format, _pairs(mapping or ()), extra))
-        lines = log_diagnosis_lines
-    print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(lines(found)))
-    raise typer.Exit(found["exit_code"])
-
-
-def _pairs(texts: Iterable[str]) -> dict[str, str]:
-    """`ours=theirs` texts as a mapping; MetricLogError for one without both."""
-    found: dict[str, str] = {}
-    for text in texts:
-        ours, _, theirs = text.partition("=")
-        if not ours or not theirs:
-            raise MetricLogError(
-                f"--map {text!r} is not of the form ours=theirs, as in --map reward=my/score"
-            )
-        found[ours.strip()] = theirs.strip()
-    return found
-
-
-@app.command()
-def report(
-    runs: RunFolders,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The HTML file to write.")] = Path(
-        "report.html"
-    ),
-    title: Annotated[str, typer.Option(help="Title of the page.")] = "trimtab report",
-) -> None:
-    """Write one offline HTML page about one run, or comparing several."""
-    from trimtab.report.html import write_html
-    from trimtab.report.payload import build_payload
-    from trimtab.report.view import load_view
-
-    try:
-        write_html(build_payload([load_view(run) for run in runs], title), output)
-    except OSError as error:
-        raise TrimtabError(f"{output} cannot be written: {error.strerror or error}") from error
-    print(f"wrote {output}")
-
-
-@app.command()
-def watch(
-    runs: RunFolders,
-    interval: Annotated[float, typer.Option(help="Seconds between looks.", min=0.1)] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print the view once and leave.")] = False,
-) -> None:
-    """Follow one or more runs live in the terminal; Ctrl-C leaves."""
-    from rich.console import Console
-
-    from trimtab.report.live import live_state
-    from trimtab.report.terminal import follow, render
-    from trimtab.report.view import load_view
-
-    views = [load_view(run) for run in runs]
-
-    def load() -> list[dict[str, object]]:
-        for view in views:
-            view.refresh()
-        return [live_state(view) for view in views]
-
-    if once:
-        Console().print(render(load()))
-        return
-    with contextlib.suppress(KeyboardInterrupt):
-        follow(load, interval, lambda: False)
-
-
-@app.command()
-def version() -> None:
-    """Print the version."""
-    print(__version__)
 
 
 @traces_app.command("diagnose")
@@ -234,7 +91,7 @@ def diagnose_logs(
     found = trace_diagnosis(judged)
     if html is not None:
         _write_traces(judged, html, format, _fields(mapping))
-    print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(trace_diagnosis_lines(found)))
+    print(json.dumps(plain(found), allow_nan=False) if as_json else "\n".join(trace_diagnosis_lines(found)))
     raise typer.Exit(found["exit_code"])
 
 
@@ -265,7 +122,7 @@ def compare_logs(
         found = compare_traces(
             [a], [b], format, _fields(mapping), strict, solved_at, engine, progress, error_pattern or ()
         )
-    print(json.dumps(_plain(found), allow_nan=False) if as_json else "\n".join(compare_lines(found)))
+    print(json.dumps(plain(found), allow_nan=False) if as_json else "\n".join(compare_lines(found)))
     raise typer.Exit(found["exit_code"])
 
 
@@ -328,7 +185,7 @@ def export_logs(
             print(f"warning: {inert(warning)}", file=sys.stderr)
     text = card_text(made.card)
     print(
-        json.dumps(_plain(made.card), allow_nan=False)
+        json.dumps(plain(made.card), allow_nan=False)
         if as_json
         else f"wrote {output}\n\n{inert(text, lines=True)}"
     )
@@ -393,7 +250,7 @@ def _follow(
         states = follow_traces(path, format, mapping, strict, declared, every, error_patterns=error_patterns)
         for state in states:
             last = state.found
-            text = [json.dumps(_plain(trace_diagnosis(last)), allow_nan=False)] if as_json else state.lines()
+            text = [json.dumps(plain(trace_diagnosis(last)), allow_nan=False)] if as_json else state.lines()
             print("\n".join(text), flush=True)
     except KeyboardInterrupt:
         seen = (
@@ -434,55 +291,6 @@ def _write_traces(judged: Any, output: Path, format: str | None, mapping: dict[s
 
 def _fields(texts: list[str] | None) -> dict[str, str]:
     try:
-        return _pairs(texts or ())
+        return pairs(texts or ())
     except MetricLogError as error:
         raise TraceError(f"{str(error).partition(',')[0]}, as in --map messages=data.turns") from error
-
-
-def _plain(value: Any) -> Any:
-    """Strict JSON: what is not finite becomes null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _plainly(arguments: list[str]) -> None:
-    """`diagnose PATH [--json]`, the usual call, leaves here: building typer's parsers takes longer than to read most logs."""
-    if (
-        len(arguments) < 2
-        or arguments[0] != "diagnose"
-        or arguments[1][:1] in ("", "-")
-        or arguments[2:] not in ([], ["--json"])
-    ):
-        return
-    try:
-        diagnose(Path(arguments[1]), as_json=len(arguments) == 3)
-    except typer.Exit as left:
-        sys.exit(left.exit_code)
-
-
-def main() -> None:
-    """Entry point: TrimtabError becomes one line and exit code 2."""
-    try:
-        _plainly(sys.argv[1:])
-        app()
-    except TrimtabError as error:
-        print(f"trimtab: {inert(str(error))}", file=sys.stderr)
-        sys.exit(2)
-    except BrokenPipeError:
-        sys.exit(0)
-    except Exception as error:  # never a traceback, and never exit code 1, which says "alarms"
-        if os.environ.get("TRIMTAB_TRACEBACK"):
-            raise
-        print(
-            f"trimtab: cannot go on: {inert(f'{type(error).__name__}: {error}')}; a damaged run folder or a bug of ours "
-            "(TRIMTAB_TRACEBACK=1 shows where)",
-            file=sys.stderr,
-        )
-        sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,183 @@
+"""The command line. Each command calls one public function; bad input is one line on stderr and exit code 2."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trimtab._version import __version__
+from trimtab.cli.text import pairs, plain
+from trimtab.cli.traces import traces_app
+from trimtab.errors import TrimtabError
+from trimtab.report.inert import inert
+
+if TYPE_CHECKING:
+    from trimtab.detect.rule import Rule
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="trimtab",
+    help="Watch RL runs of tool-using agents: tails by slice, alarms with a stated false-alarm rate, one offline report.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+app.add_typer(traces_app, name="traces")
+
+RunFolders = Annotated[list[Path], typer.Argument(help="One or more run folders.", show_default=False)]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    del version
+
+
+@app.command()
+def diagnose(
+    path: Annotated[
+        Path, typer.Argument(help="Run folder, or any trainer's metrics log.", show_default=False)
+    ],
+    framework: Annotated[
+        str | None, typer.Option(help="Whose keys the log has; found by its keys otherwise.")
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option(help="The log's format; found by its content otherwise.")
+    ] = None,
+    mapping: Annotated[
+        list[str] | None, typer.Option("--map", help="ours=theirs: read our metric off this key; repeatable.")
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option(help="YAML file of rules to judge by as well (docs/user-rules.md).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+) -> None:
+    """Verdict, alarms and what was not observed, of a run folder or of another trainer's metrics log (docs/metric-logs.md).
+
+    Exit code: 0 healthy, 1 alarms or unhealthy, 2 bad input, blind or not judged yet.
+    """
+    extra: tuple[Rule, ...] = ()
+    if rules is not None:
+        from trimtab.detect.user_rules import load_rules
+
+        extra = load_rules(rules)
+    if (path / "run.json").is_file() and framework is None and format is None and not mapping:
+        from trimtab.report.diagnosis import diagnosis, diagnosis_lines
+        from trimtab.report.view import load_view
+
+        found = diagnosis(load_view(path, extra))
+        lines = diagnosis_lines
+    else:
+        from trimtab.report.log_diagnosis import diagnose_log, log_diagnosis, log_diagnosis_lines
+
+        found = log_diagnosis(diagnose_log(path, framework, format, pairs(mapping or ()), extra))
+        lines = log_diagnosis_lines
+    print(json.dumps(plain(found), allow_nan=False) if as_json else "\n".join(lines(found)))
+    raise typer.Exit(found["exit_code"])
+
+
+@app.command()
+def report(
+    runs: RunFolders,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The HTML file to write.")] = Path(
+        "report.html"
+    ),
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "trimtab report",
+) -> None:
+    """Write one offline HTML page about one run, or comparing several."""
+    from trimtab.report.html import write_html
+    from trimtab.report.payload import build_payload
+    from trimtab.report.view import load_view
+
+    try:
+        write_html(build_payload([load_view(run) for run in runs], title), output)
+    except OSError as error:
+        raise TrimtabError(f"{output} cannot be written: {error.strerror or error}") from error
+    print(f"wrote {output}")
+
+
+@app.command()
+def watch(
+    runs: RunFolders,
+    interval: Annotated[float, typer.Option(help="Seconds between looks.", min=0.1)] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print the view once and leave.")] = False,
+) -> None:
+    """Follow one or more runs live in the terminal; Ctrl-C leaves."""
+    from rich.console import Console
+
+    from trimtab.report.live import live_state
+    from trimtab.report.terminal import follow, render
+    from trimtab.report.view import load_view
+
+    views = [load_view(run) for run in runs]
+
+    def load() -> list[dict[str, object]]:
+        for view in views:
+            view.refresh()
+        return [live_state(view) for view in views]
+
+    if once:
+        Console().print(render(load()))
+        return
+    with contextlib.suppress(KeyboardInterrupt):
+        follow(load, interval, lambda: False)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    print(__version__)
+
+
+def _plainly(arguments: list[str]) -> None:
+    """`diagnose PATH [--json]`, the usual call, leaves here: building typer's parsers takes longer than to read most logs."""
+    if (
+        len(arguments) < 2
+        or arguments[0] != "diagnose"
+        or arguments[1][:1] in ("", "-")
+        or arguments[2:] not in ([], ["--json"])
+    ):
+        return
+    try:
+        diagnose(Path(arguments[1]), as_json=len(arguments) == 3)
+    except typer.Exit as left:
+        sys.exit(left.exit_code)
+
+
+def main() -> None:
+    """Entry point: TrimtabError becomes one line and exit code 2."""
+    try:
+        _plainly(sys.argv[1:])
+        app()
+    except TrimtabError as error:
+        print(f"trimtab: {inert(str(error))}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.exit(0)
+    except Exception as error:  # never a traceback, and never exit code 1, which says "alarms"
+        if os.environ.get("TRIMTAB_TRACEBACK"):
+            raise
+        print(
+            f"trimtab: cannot go on: {inert(f'{type(error).__name__}: {error}')}; a damaged run folder or a bug of ours "
+            "(TRIMTAB_TRACEBACK=1 shows where)",
+            file=sys.stderr,
+        )
+        sys.exit(2)

@@ -1,0 +1,33 @@
+"""What all commands share: options of the form NAME=VALUE, and JSON without NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from trimtab.errors import MetricLogError
+
+__all__ = ["pairs", "plain"]
+
+
+def pairs(texts: Iterable[str]) -> dict[str, str]:
+    """`ours=theirs` texts as a mapping; MetricLogError for one without both."""
+    found: dict[str, str] = {}
+    for text in texts:
+        ours, _, theirs = text.partition("=")
+        if not ours or not theirs:
+            raise MetricLogError(
+                f"--map {text!r} is not of the form ours=theirs, as in --map reward=my/score"
+            )
+        found[ours.strip()] = theirs.strip()
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Strict JSON: what is not finite becomes null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
