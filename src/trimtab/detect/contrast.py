@@ -2,7 +2,7 @@
 
 The scatter is that of the m reference values about their own line. Their lag-1 correlation, corrected for small-sample bias (Kendall
 1954), raised by one to three standard errors, and by the decay from lag 1 to lag 4 where that is slower, gives the variance of both means as
-those of an AR(1) process. It is never taken below 0.7 (1 - m/256): few values cannot tell a slow wander under noise from a level.
+those of an AR(1) process. It is never taken below `unseen_memory` (1 - m / `memory_values`) of the catalog: few values cannot tell a slow wander under noise from a level.
     var(mean of n) = s^2/n [(1 + phi)/(1 - phi) - 2 phi (1 - phi^n) / (n (1 - phi)^2)].
 The ratio is read as Student's t with as many degrees of freedom as the reference holds independent values, and turned into a normal
 deviate (Wallace 1959). The same lines serve one look (floats) and all looks of a series (arrays).
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from trimtab.catalog import bound
 
 __all__ = ["ARRAYS", "FLOATS", "Contrast", "Sums", "contrast"]
 
@@ -79,8 +81,7 @@ class ARRAYS:
 
 
 _TINY = 1e-300
-_UNSEEN, _ENOUGH = 0.7, 256.0
-"""Lag-1 correlation reckoned with when no value is seen yet, falling to none at so many values (house default, tuning half)."""
+_UNSEEN, _ENOUGH = bound("unseen_memory"), bound("memory_values")
 
 
 def contrast(w: Sums, on: Any, sign: int = 0, lenient: bool = False) -> Contrast:
