@@ -14,7 +14,6 @@ from trimtab.traces.read import read_episodes
 from trimtab.traces.reading import ReadReport
 
 TAU = Path(__file__).parents[3] / "shared" / "data" / "tau-bench" / "gpt-4o-airline.json"
-TAU = TAU if TAU.exists() else Path("/work/shared/data/tau-bench/gpt-4o-airline.json")
 
 
 def _calls(messages):
