@@ -74,7 +74,7 @@ def page(text: str) -> str:
         "The pictures show one trace a rule: the reading in its own unit ([metrics](metrics.md)) over the steps. Red line: the step of the alarm. Shaded: the evidence, from `since` to the alarm. Dotted (in generated "
         "logs): the step at which the trouble was put in. Runs are recorded ones of `reproduce/bank/tuning` unless the title says `generated`; those named `gallery-` were made "
         "for readings that no run of the bank has (`reproduce/record_gallery.py`: real trainers and tiny untrained models; what the policy of "
-        "`gallery-tools` writes is scripted, and so are its tool's failures, and `gallery-dpo` swaps most of its labels half way; "
+        "`gallery-tools` writes is scripted, and so are its tool's failures, and `gallery-dpo` swaps most of its labels on the way; "
         "`gallery-learn` logs `kl_max` and gives `Run.gradients` itself, `gallery-moe` both engines' experts: the watch of TRL has none of the three). "
         "Titles say so when an alarm was excused (information only), and when a rule stayed calm.",
     ]  # fmt: skip
