@@ -97,7 +97,7 @@ def _table(rules: tuple[Rule, ...], budgets: dict[str, float]) -> list[str]:
     lines = ["| rule | reading | slice | detector | severity | one in |", "|---|---|---|---|---|---|"]
     for rule in rules:
         kind = rule.severity + (", may be hidden" if rule.kind == "tail" and rule.severity != "info" else "")
-        scale = "log of " if rule.transform == "log" else ""
+        scale = ("log of " + (f"{rule.floor:g} + " if rule.floor else "")) if rule.transform == "log" else ""
         lines.append(
             f"| `{rule.name}` | {scale}`{rule.key}` | `{rule.slice}` | {detector(rule)} | {kind} | {rate(rule, budgets[rule.name])} |"
         )
@@ -153,7 +153,8 @@ def detector(rule: Rule) -> str:
     if isinstance(one, Jump):
         return f"jump by {one.factor:g}x the range of a plateau of {one.plateau} values"
     if isinstance(one, FromBest):
-        return f"{'below' if one.sign < 0 else 'above'} the best three in a row, at least {one.min_frac:.3g} of it"
+        least = f"{one.min_effect:g}" if one.min_effect else f"{one.min_frac:.3g} of it"
+        return f"{'below' if one.sign < 0 else 'above'} the best three in a row, at least {least}"
     if isinstance(one, Trend):
         return f"trend {'up' if one.sign > 0 else 'down'} over {one.window} values, Mann-Kendall"
     if isinstance(one, Plateau):
