@@ -6,6 +6,7 @@ B sequences, T tokens of one of them, V words. Errors that llama.cpp logs are ke
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ Piece = tuple[int, list[int], int]
 
 
 class Loaded:
-    """A GGUF file in llama.cpp's memory; `words` is the vocabulary it must have. `close` gives the memory back."""
+    """A GGUF file in llama.cpp's memory; `words` is the vocabulary it must have. `close()` gives the memory back."""
 
     def __init__(self, path: Path, words: int) -> None:
         self.library, self.words = library(), words
@@ -40,16 +41,12 @@ class Loaded:
         self.model = self.library.llama_model_load_from_file(str(path).encode(), settings)
         if not self.model:
             raise ObjectiveError(f"llama.cpp could not load {path}{_said()}")
+        self.close = weakref.finalize(self, self.library.llama_model_free, self.model)
         found = self.library.llama_vocab_n_tokens(self.library.llama_model_get_vocab(self.model))
         if found != words:
             raise ObjectiveError(
                 f"llama.cpp reads {found} words in {path}, not {words}{_MISFIT if found < 1 else ''}"
             )
-
-    def close(self) -> None:
-        if self.model:
-            self.library.llama_model_free(self.model)
-        self.model = None
 
 
 class Context:
@@ -119,7 +116,7 @@ def library() -> Any:
         from llama_cpp import llama_cpp
     except (ImportError, OSError, RuntimeError) as missing:
         raise UnsupportedError(
-            "LlamaCppEngine needs llama.cpp: pip install 'trimtab[llama]' (it compiles for minutes; docs/objectives.md has the flags) "
+            "LlamaCppEngine needs llama.cpp: pip install 'trimtab[llama]' (compiles; docs/objectives.md says how to be quick) "
             f"({type(missing).__name__}: {missing})"
         ) from missing
     if not _HELD:
