@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("trl", reason="needs the trl extra")
-
 
 @pytest.fixture
 def engine_of():

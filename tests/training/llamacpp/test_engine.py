@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+
+pytest.importorskip("trl", reason="needs the trl extra")
 import torch
 
 from tests.training.llamacpp.support import KINDS, loaded, owner, read_back, tiny, torch_logits

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
+
+pytest.importorskip("trl", reason="needs the trl extra")
 import torch
 
 from tests.training.llamacpp.support import KINDS, loaded, read_back, tiny

@@ -6,6 +6,8 @@ import math
 from types import SimpleNamespace
 
 import pytest
+
+pytest.importorskip("trl", reason="needs the trl extra")
 import torch
 
 from tests.training.llamacpp.support import loaded, tiny

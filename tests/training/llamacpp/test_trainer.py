@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+
+pytest.importorskip("trl", reason="needs the trl extra")
 import torch
 
 from tests.adapters.tiny_trl import chat_rows
