@@ -16,8 +16,9 @@ if [ ! -f "$venv/.ready" ] || [ .ci/llama.sh -nt "$venv/.ready" ]; then
   tar -xzf "$venv/llama_cpp_python-$version.tar.gz" -C "$venv"
   source="$venv/llama_cpp_python-$version" build="$venv/build"
   "$venv/bin/cmake" -G Ninja -DCMAKE_MAKE_PROGRAM="$PWD/$venv/bin/ninja" -S "$source/vendor/llama.cpp" -B "$build" \
-    -DBUILD_SHARED_LIBS=ON -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE='-O2 -DNDEBUG' -DGGML_OPENMP=OFF -DGGML_LLAMAFILE=OFF \
-    -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_COMMON=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TOOLS=OFF \
+    -DBUILD_SHARED_LIBS=ON -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE='-O2 -DNDEBUG' \
+    -DCMAKE_INSTALL_RPATH='$ORIGIN' -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON -DGGML_OPENMP=OFF -DGGML_LLAMAFILE=OFF -DLLAMA_OPENSSL=OFF \
+    -DLLAMA_BUILD_COMMON=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TOOLS=OFF \
     -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF >"$venv/build.log"
   "$venv/bin/cmake" --build "$build" --target llama >>"$venv/build.log"
   CMAKE_ARGS='-DLLAMA_BUILD=OFF -DLLAVA_BUILD=OFF' "${pip[@]}" install --quiet "$source"
