@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Optional: llama.cpp as the second engine, in an environment of its own (1.8 GB). Not part of .ci/run.
-# llama-cpp-python has no wheel on PyPI, and its own build compiles five times what the engine calls: here the library alone is
+# Optional: llama.cpp as the second engine, in an environment of its own (1.6 GB). Not part of .ci/run.
+# llama-cpp-python has no wheel on PyPI, and its own build also compiles what nothing here calls: the library alone is
 # compiled, for the CPU, from the sources in its sdist, and put beside its bindings. Needs a C++ compiler.
 set -euo pipefail
 cd "$(dirname "$0")/.."
