@@ -208,6 +208,46 @@ def test_one_wild_value_is_no_change_but_a_spike() -> None:
     assert alarms(Spike(arl=1e4), x) == [200]
 
 
+def test_a_collapse_is_one_excursion_however_long_it_lasts() -> None:
+    """From the alarm on the best level stays what it was; the collapse itself is no scatter. It ends when the level is back, or is the series' own."""
+    rng = np.random.default_rng(5)
+    x = 0.5 + 0.03 * rng.normal(size=400)
+    fallen, back = (
+        np.where(np.arange(400) < 60, x, 0.0),
+        np.where((np.arange(400) < 60) | (np.arange(400) > 90), x, 0.0),
+    )
+    for values, ends in ((fallen, 60 + 100), (back, 91)):
+        detector = Excursion(sign=-1, factor=0.5, arl=1e6, confirm=5)
+        edges = [
+            (t, d)
+            for t, d in ((t, detector.update(t, float(v))) for t, v in enumerate(values))
+            if d.fired or d.cleared
+        ]
+        assert [d.fired for _, d in edges] == [True, False]
+        assert 60 <= edges[0][0] <= 70
+        assert ends <= edges[1][0] <= ends + 12
+
+
+def test_a_slow_collapse_is_seen_although_it_scatters() -> None:
+    """Blocks beyond the factor say nothing of the scatter of the calm ones."""
+    found = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        share = 0.45 - 0.43 * np.clip((np.arange(180) - 40) / 30, 0.0, 1.0)
+        found += bool(
+            alarms(
+                Excursion(sign=-1, factor=0.5, arl=1e7, memory=400, confirm=5), rng.binomial(64, share) / 64
+            )
+        )
+    assert found >= 7
+
+
+def test_a_warm_up_is_not_looked_at() -> None:
+    x = np.r_[np.zeros(20), np.full(40, 1.0), np.full(40, 20.0)]
+    assert alarms(Excursion(sign=1, factor=10.0, memory=30, warmup=20, arl=1e5), x)[0] // 10 == 6
+    assert alarms(Excursion(sign=1, factor=10.0, memory=30, arl=1e5), x)[0] // 10 == 2
+
+
 def test_the_textbook_run_length_of_a_cusum() -> None:
     """Independent normal values against a known baseline: Siegmund's threshold gives about the run length asked for."""
     rng, lengths = np.random.default_rng(6), []

@@ -29,6 +29,8 @@ class Excursion(Scanner):
     The distance must also exceed the budget's normal deviate times the scatter of a block, taken from the differences of blocks
     one, four and twelve apart, and of neighbouring values while blocks are few (the largest of the robust deviations: slow wander counts, a steady trend does not),
     and for `sign` +1 the value must exceed `floor`. Values are on their own positive scale, not logarithms.
+    A block beyond the factor tells nothing of the scatter. From an alarm on, best and limit stay what they were then: it ends when the level is back, or
+    after `memory` values, when the level reached is the series' own. The first `warmup` values are not looked at.
 
     >>> d = Excursion(sign=-1, factor=0.5)
     >>> [d.update(t, 0.8 + (t % 2) / 20 - (0.7 if t >= 20 else 0.0)).fired for t in range(30)].index(True)
@@ -36,7 +38,7 @@ class Excursion(Scanner):
     """
 
     carried: ClassVar[tuple[str, ...]] = (
-        "num_skipped", "recent", "moves", "blocks", "count", "limit", "best", "scatter", "edge",
+        "num_skipped", "recent", "moves", "blocks", "count", "limit", "best", "scatter", "edge", "held", "skipped",
     )  # fmt: skip
     sign: int
     factor: float
@@ -45,6 +47,7 @@ class Excursion(Scanner):
     floor: float = -math.inf
     arl: float = field(default_factory=lambda: bound("arl"))
     confirm: int = 3
+    warmup: int = 0
     num_skipped: int = 0
     recent: list[float] = field(default_factory=list)
     moves: list[float] = field(default_factory=list)  # |differences| of the first hundred neighbours
@@ -53,6 +56,8 @@ class Excursion(Scanner):
     limit: float = math.nan
     best: float = math.nan
     scatter: float = 0.0
+    held: tuple[float, float, int] = (math.nan, math.nan, 0)  # limit, best and count of the last alarm
+    skipped: int = 0  # of the warm-up
     edge: Hysteresis = field(init=False)
 
     def __post_init__(self) -> None:
@@ -65,6 +70,9 @@ class Excursion(Scanner):
         if not math.isfinite(value):
             self.num_skipped += 1
             return Decision(bool(self.blocks), self.edge.active, since=self.edge.since)
+        if self.skipped < self.warmup:
+            self.skipped += 1
+            return Decision(False)
         if self.recent and len(self.moves) < 100:
             self.moves.append(abs(value - self.recent[-1]))
         self.recent = [*self.recent, value][-self.window :]
@@ -75,17 +83,23 @@ class Excursion(Scanner):
         decision = Decision(False)
         if self.blocks:
             above = self.sign * (now - self.limit) > 0
-            best = self.best
-            back = self.sign * (now - best) < bound("clear_frac") * self.sign * (self.limit - best)
-            decision = self.edge.update(step, above, back, self.limit)
+            limit, best, since = self.held
+            back = self.sign * (now - best) < bound("clear_frac") * self.sign * (limit - best)
+            back |= self.count - since >= self.memory
+            decision = self.edge.update(step, above, back, limit if self.edge.active else self.limit)
+            if decision.fired:
+                self.held = self.limit, self.best, self.count
         if self.count % self.window == 0:
+            beyond = bool(self.blocks) and self.sign * (now - self.best * self.factor) > 0
             self.blocks = [*self.blocks, now][-max(1, self.memory // self.window) :]
-            self._move()
+            self._move(beyond)
         return decision
 
     def scan(self, steps: Int, values: Float) -> Edges:
         """`update` for a whole series at once."""
         places, w = self.finite(values), self.window
+        self.skipped = min(self.warmup, places.size)
+        places = places[self.warmup :]
         x = values[places]
         self.count, self.recent = x.size, x[-w:].tolist()
         self.moves = np.abs(np.diff(x[:101])).tolist()
@@ -96,9 +110,24 @@ class Excursion(Scanner):
         block = np.arange(w, x.size) // w - 1  # the last one complete before each value
         limit, best, later = limits[block], bests[block], middles[1:]
         above = self.sign * (later - limit) > 0
-        back = self.sign * (later - best) < bound("clear_frac") * self.sign * (limit - best)
-        edges = self.edge.scan(steps[places[w:]], above, back, limit)
-        return [(int(places[w + i]), decision) for i, decision in edges]
+        edges, start, at = [], 0, steps[places[w:]]
+        while start < later.size:
+            held = limit[start:]
+            back = np.zeros(later.size - start, bool)
+            if self.edge.active:
+                line, calm, since = self.held
+                back = self.sign * (later[start:] - calm) < bound("clear_frac") * self.sign * (line - calm)
+                back |= np.arange(start, later.size) + w + 1 - since >= self.memory
+                held = np.full(back.size, line)
+            found = self.edge.scan(at[start:], above[start:], back, held, 1)
+            if not found:
+                break
+            i, decision = start + found[0][0], found[0][1]
+            if decision.fired:
+                self.held = float(limit[i]), float(best[i]), i + w + 1
+            edges.append((int(places[w + i]), decision))
+            start = i + 1
+        return edges
 
     @property
     def now(self) -> Decision:
@@ -113,6 +142,7 @@ class Excursion(Scanner):
         bests = least.reduce(np.lib.stride_tricks.sliding_window_view(padded, kept), axis=1)
         held = np.minimum(np.arange(1, blocks.size + 1), kept)
         reach = np.array([self._z + math.sqrt(2.0 * math.log(n + 1.0)) for n in range(1, kept + 1)])[held - 1]
+        self._beyond = np.append(False, self.sign * (blocks[1:] - bests[:-1] * self.factor) > 0)
         scatter = self._scatters(blocks, kept)
         limits = bests + self.sign * reach * scatter, bests * self.factor
         limit = np.maximum(np.maximum(*limits), self.floor) if self.sign > 0 else np.minimum(*limits)
@@ -123,7 +153,7 @@ class Excursion(Scanner):
     def _scatters(self, blocks: Float, kept: int) -> Float:
         """The scatter in force after each block."""
         done = np.arange(1, blocks.size + 1)
-        due = done[(done < 16) | (done % 4 == 0)]
+        due = done[((done < 16) | (done % 4 == 0)) & ~self._beyond]
         found = np.zeros(due.size)
         for i, k in enumerate(due[due < kept].tolist()):
             found[i] = max(_scatter(blocks[:k].tolist(), lag) for lag in (1, 4, 12))
@@ -143,11 +173,11 @@ class Excursion(Scanner):
         """Robust deviation of one value from the differences of neighbours."""
         return 1.4826 * median(moves) / math.sqrt(2.0)
 
-    def _move(self) -> None:
-        """The limit the next block is held to."""
+    def _move(self, beyond: bool) -> None:
+        """The limit the next block is held to, after one that lay within the factor or not."""
         best = self.best = min(self.blocks) if self.sign > 0 else max(self.blocks)
         done = self.count // self.window
-        if done < 16 or done % 4 == 0:  # it moves slowly once there are many
+        if not beyond and (done < 16 or done % 4 == 0):  # it moves slowly once there are many
             single = self._single(self.moves) if len(self.blocks) < 8 else 0.0
             self.scatter = max(single, *(_scatter(self.blocks, lag) for lag in (1, 4, 12)))
         reach = self._z + math.sqrt(
