@@ -10,9 +10,10 @@ import sys
 import numpy as np
 import pytest
 
+from trimtab import open_run
 from trimtab.cli import main
 from trimtab.measure.from_log import presence_of_log, series_of_log
-from trimtab.report.log_diagnosis import diagnose_log
+from trimtab.report.log_diagnosis import diagnose_log, log_diagnosis, log_diagnosis_lines
 from trimtab.runs.metric_logs import read_metric_log
 
 
@@ -178,6 +179,7 @@ def test_ten_thousand_steps_take_little_memory(tmp_path):
     code = """
 import sys
 from pathlib import Path
+from trimtab import open_run
 from trimtab.cli import main
 try:
     main()
@@ -236,3 +238,52 @@ def test_overfitting_after_a_learning_curve_is_told_and_the_gap_is_derived(tmp_p
     losses, held = series["aggregate/loss", "all"][1], series["aggregate/held_out_loss", "all"][1]
     assert steps[5] == 100
     assert gap[5] == pytest.approx(held[5] - losses[81:101].mean())
+
+
+def test_a_log_that_hardly_any_rule_could_judge_is_not_called_healthy(tmp_path):
+    """Step times alone, or ten rows of everything: calm, and no news of health."""
+    rng = np.random.default_rng(2)
+    times = [{"step": t, "step_time": 20.0 + float(rng.normal())} for t in range(100)]
+    short = [
+        {"step": t, "reward": 0.5 + 0.02 * float(rng.normal()), "kl": 0.01 + 0.001 * float(rng.random()), "entropy": 0.9 + 0.01 * float(rng.normal()),
+         "grad_norm": 0.4 + 0.02 * float(rng.normal())}
+        for t in range(10)
+    ]  # fmt: skip
+    for rows in (times, short):
+        path = tmp_path / "log.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        verdict = diagnose_log(path).verdict
+        assert (verdict.word, verdict.exit_code) == ("not judged yet", 2), verdict.reason
+
+
+def test_a_reward_function_that_judged_nothing_is_no_broken_number(tmp_path):
+    """TRL logs NaN for a function that returned None for all completions; the reward itself must be a number."""
+    rng = np.random.default_rng(3)
+    found = {}
+    for key in ("rewards/math/mean", "reward"):
+        rows = []
+        for t in range(120):
+            row = {"step": t, "reward": 0.5, "kl": 0.01, "rewards/math/mean": 0.4, "rewards/code/mean": 0.6}
+            row = {k: v if k == "step" else v * (1 + 0.05 * float(rng.normal())) for k, v in row.items()}
+            rows.append(row | ({key: math.nan} if t % 5 == 4 else {}))
+        path = tmp_path / "log.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        with open_run(tmp_path / key.replace("/", "_")) as run:
+            for row in rows:
+                run.flush(row["step"], {k: v for k, v in row.items() if k != "step"})
+        found[key] = [{a.rule for a in alarms} for alarms in (diagnose_log(path).alarms, run.alarms)]
+    assert all("nonfinite" not in rules for rules in found["rewards/math/mean"])
+    assert all("nonfinite" in rules for rules in found["reward"])
+
+
+def test_what_cleared_means_is_said_where_something_did(tmp_path, capsys, monkeypatch):
+    rng = np.random.default_rng(4)
+    path = tmp_path / "log.jsonl"
+    rows = [
+        {"step": t, "grad_norm": float(np.exp(0.1 * rng.normal())) * (20.0 if t == 150 else 1.0)}
+        for t in range(200)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = "\n".join(log_diagnosis_lines(log_diagnosis(diagnose_log(path))))
+    assert text.count("cleared: back within its bound, or by then the level was the run's own") == 1
+    assert "grad_norm_spike" in text

@@ -114,15 +114,21 @@ def averages_words(alarm: Alarm) -> str:
 
 
 def agreeing(serious: list[Alarm]) -> list[Alarm]:
-    """The first alarms above info that stood at the same time and are too many for chance, newest first; none where there are no such."""
+    """The first alarms above info that stood at the same time and are too many for chance, newest first; none where there are no such.
+
+    Rules on one reading are one voice, and an alarm raised long before says nothing of now.
+    """
     for alarm in sorted(serious, key=lambda a: a.step):
         if alarm.rule == "nonfinite":  # exact: it needs no second voice
             return [alarm]
         standing = [
-            a for a in serious if a.step <= alarm.step and (a.cleared is None or a.cleared >= alarm.step)
+            a
+            for a in serious
+            if alarm.step - bound("agree_steps") <= a.step <= alarm.step
+            and (a.cleared is None or a.cleared >= alarm.step)
         ]
         needed = "unhealthy_critical" if any(a.severity == "critical" for a in standing) else "unhealthy"
-        if len({a.rule for a in standing}) >= bound(needed):
+        if len({(a.readings[0].key if a.readings else a.rule, a.slice) for a in standing}) >= bound(needed):
             return sorted(standing, key=lambda a: -a.step)
     return []
 
@@ -157,6 +163,12 @@ def _waiting(evidence: Evidence) -> str:
         return "no step has been flushed"
     if evidence.num_windows == 0:
         return f"no slice has reached {evidence.min_tokens:,} tokens from {evidence.min_trajectories} trajectories"
+    few = len(evidence.judged) < max(bound("judged_rules"), 1.0 + len(evidence.pending) / 2)
+    if evidence.metrics_only and evidence.aggregate_ready and few:
+        return (
+            f"only {len(evidence.judged)} rules could judge ({', '.join(evidence.judged)}), {len(evidence.pending)} still collect their baselines; "
+            "give more steps, and reward, KL, entropy and the gradient's norm"
+        )
     if evidence.metrics_only and not evidence.aggregate_ready:
         known = ", ".join(f"{rule} {count}" for rule, count in sorted(evidence.pending.items()))
         return f"every rule is still collecting its baseline (values so far: {known or 'none'})"

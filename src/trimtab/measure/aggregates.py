@@ -13,7 +13,7 @@ from trimtab.measure.state import SliceState
 from trimtab.measure.value import Value
 from trimtab.runs.metric_logs import aliases
 
-__all__ = ["AGGREGATES", "TRAINER_KEYS", "aggregates", "as_numbers", "trainer_aggregates"]
+__all__ = ["AGGREGATES", "TRAINER_KEYS", "aggregates", "as_numbers", "may_be_missing", "trainer_aggregates"]
 
 AGGREGATES = ("reward", "kl", "entropy", "grad_norm", "loss", "length")
 """Names of the aggregates, in the order views show them."""
@@ -60,6 +60,17 @@ def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
         except (TypeError, ValueError, RuntimeError):
             continue
     return found
+
+
+def may_be_missing(name: str) -> bool:
+    """Is a NaN under this name a value that was not there? TRL logs one for a reward function that judged no completion of a step.
+
+    >>> may_be_missing("rewards/math/mean"), may_be_missing("reward_part:math"), may_be_missing("reward"), may_be_missing("rewards/chosen")
+    (True, True, False, False)
+    """
+    parts = name.split("/")
+    of_trl = len(parts) >= 3 and parts[0] == "rewards" and parts[-1] in ("mean", "std")
+    return of_trl or name.startswith("reward_part:")
 
 
 def trainer_aggregates(metrics: Mapping[str, float]) -> dict[str, float]:

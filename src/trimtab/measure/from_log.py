@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from trimtab.measure.aggregates import may_be_missing
 from trimtab.runs.metric_logs import MetricLog
 
 __all__ = ["Presence", "presence_of_log", "series_of_log"]
@@ -36,7 +37,11 @@ def presence_of_log(log: MetricLog) -> Presence:
         for name, (places, _) in log.columns.items()
         if places.size >= _CADENCE and not name.startswith("held_out")
     }
-    bad = {f"metrics/{name}": places[~np.isfinite(values)] for name, (places, values) in log.columns.items()}
+    bad = {
+        f"metrics/{name}": places[~np.isfinite(values)]
+        for name, (places, values) in log.columns.items()
+        if not may_be_missing(name)
+    }
     return Presence(log.steps, arrived, {column: places for column, places in bad.items() if places.size})
 
 

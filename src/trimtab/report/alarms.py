@@ -11,7 +11,7 @@ from trimtab.detect.rules import RULES, STREAM_RULES
 from trimtab.detect.verdict import averages_words
 from trimtab.records import Alarm
 
-__all__ = ["alarm_lines", "alarm_payload"]
+__all__ = ["alarm_payload", "alarms_lines"]
 
 
 def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, Any]:
@@ -23,6 +23,8 @@ def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, An
     if alarm.readings:
         reading = alarm.readings[0]
         what += f": {reading.value:.3g}, bound {alarm.bound:.3g}"
+        if reading.reason.startswith("level over"):
+            what += f" ({reading.reason}, wild values drawn in)"
         if math.isfinite(reading.low):
             what += f" (95 % interval {reading.low:.3g} to {reading.high:.3g}, {reading.n_tokens} tokens)"
     return {
@@ -32,8 +34,15 @@ def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, An
     }  # fmt: skip
 
 
-def alarm_lines(alarm: dict[str, Any]) -> list[str]:
-    """One alarm (`alarm_payload`) for a person, an empty line before it; not yet made safe to print."""
+def alarms_lines(alarms: list[dict[str, Any]]) -> list[str]:
+    """The alarms (`alarm_payload`) for a person, an empty line before each; not yet made safe to print."""
+    lines = [line for alarm in alarms for line in _lines(alarm)]
+    if any(alarm["cleared"] is not None for alarm in alarms):
+        lines += ["", "  cleared: back within its bound, or by then the level was the run's own"]
+    return lines
+
+
+def _lines(alarm: dict[str, Any]) -> list[str]:
     state = f"cleared at step {alarm['cleared']}" if alarm["cleared"] is not None else "active"
     hidden = [f"    note   {alarm['averages']}"] if alarm["hidden"] else []
     return [

@@ -6,7 +6,7 @@ import math
 import time
 from typing import Any
 
-from trimtab.report.alarms import alarm_lines, alarm_payload
+from trimtab.report.alarms import alarm_payload, alarms_lines
 from trimtab.report.exemplars import exemplar_table
 from trimtab.report.inert import inert
 from trimtab.report.tools_table import tools_table
@@ -91,7 +91,7 @@ def diagnosis_lines(found: dict[str, Any]) -> list[str]:
         f"  {where}, {found['ranks']} rank(s), {found['sessions']} session(s)"
         + (f", last written {_age(found['written_s_ago'])} ago" if found["num_steps"] else ""),
     ]
-    lines += [line for alarm in found["alarms"] for line in alarm_lines(alarm)]
+    lines += alarms_lines(found["alarms"])
     lines += ["", "  slice                  tokens  trajectories  p95 |drift|  p99 |drift| (95 % interval)"]
     lines += [_slice_line(row, found["min_tokens"], found["min_trajectories"]) for row in found["slices"]]
     lines += [f"  not observed: {what}: {why}" for what, why in sorted(found["not_observed"].items())]

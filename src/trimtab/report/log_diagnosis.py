@@ -15,7 +15,7 @@ from trimtab.detect.rules import RULES
 from trimtab.detect.verdict import Evidence, Verdict, judge
 from trimtab.measure.from_log import presence_of_log, series_of_log
 from trimtab.records import Alarm
-from trimtab.report.alarms import alarm_lines, alarm_payload
+from trimtab.report.alarms import alarm_payload, alarms_lines
 from trimtab.report.inert import inert
 from trimtab.runs.metric_logs import MetricLog, read_metric_log
 
@@ -132,7 +132,7 @@ def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
         f"  {found['reason']}",
         f"  {where}, {found['num_steps']} rows, format {found['format']}, framework {found['framework_why']}",
         f"  tails {found['tails']}",
-        *(line for alarm in found["alarms"] for line in alarm_lines(alarm)),
+        *alarms_lines(found["alarms"]),
         "",
         f"  judged   {', '.join(found['judged']) or 'no rule'}",
     ]

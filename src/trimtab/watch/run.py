@@ -16,7 +16,7 @@ from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rule import Rule
 from trimtab.detect.rules import RULES
 from trimtab.errors import RunError
-from trimtab.measure.aggregates import TRAINER_KEYS, as_numbers
+from trimtab.measure.aggregates import TRAINER_KEYS, as_numbers, may_be_missing
 from trimtab.measure.declared import Declared
 from trimtab.measure.distinguish import Distinguish
 from trimtab.measure.episodes import Episodes
@@ -230,7 +230,7 @@ class Run:
         numbers = aggregates.add(step, metrics)
         absent = self._absent(numbers) | absent
         for name, value in (metrics | numbers).items():
-            if not np.isfinite(value):
+            if not np.isfinite(value) and not may_be_missing(name):
                 self._intake.nonfinite[f"metrics/{name}"] = 1
         num_tokens, num_new = self._intake.total()
         readings = self._measuring.step(step, num_tokens) + self._step_readings
