@@ -20,6 +20,7 @@ from trimtab.detect.plateau import Plateau
 from trimtab.detect.rule import split
 from trimtab.detect.rules import RULES
 from trimtab.detect.spike import Jump, Spike
+from trimtab.detect.standstill import Standstill
 from trimtab.detect.threshold import Threshold
 from trimtab.detect.trend import Trend
 from trimtab.detect.trend_break import TrendBreak
@@ -50,6 +51,8 @@ def _sick(rng: np.random.Generator, rule) -> np.ndarray:
         return (
             np.where(late, 0.0, 0.0) + x + np.minimum(np.arange(STEPS) / (ONSET - detector.window + 60), 1.0)
         )
+    if isinstance(detector, Standstill):
+        return np.where(late, 0.0, x)
     if isinstance(detector, FromBest):
         return x + np.where(late, detector.sign * 0.5, 0.0)
     if isinstance(detector, Trend):
@@ -72,7 +75,9 @@ def test_every_rule_fires_on_what_it_is_for_and_not_before(rule) -> None:
     mine = [alarm for alarm in pipeline.alarms if alarm.rule == rule.name]
     assert mine, "never fired"
     assert (
-        ONSET <= mine[0].step <= ONSET + (105 if rule.name == "reward_part_idle" else 60)
+        ONSET
+        <= mine[0].step
+        <= ONSET + (105 if rule.name in ("reward_part_idle", "reward_stands_still") else 60)
     )  # it waits for a hundred values
     assert mine[0].slice == where
 
@@ -101,6 +106,35 @@ def test_the_floor_of_a_logarithm_is_taken_off_again() -> None:
     assert rule.raw(rule.value(0.25)) == pytest.approx(0.25)
     assert rule.values(np.array([0.0, 0.3])).tolist() == [rule.value(0.0), rule.value(0.3)]
     assert math.isnan(rule.value(-0.5))
+
+
+def test_a_norm_of_zero_is_no_gradient_and_no_calm_past_of_a_surge() -> None:
+    rng = np.random.default_rng(10)
+    late = np.where(np.arange(300) < 100, 0.0, np.exp(0.2 * rng.normal(size=300)))
+    pipeline = Pipeline()
+    pipeline.on_log({("aggregate/grad_norm", "all"): (list(range(300)), late.tolist())})
+    assert [a.rule for a in pipeline.alarms if a.severity != "info"] == ["gradient_none"]
+    surge = next(rule for rule in RULES if rule.name == "grad_norm_surge")
+    assert math.isnan(surge.value(0.0))
+    assert np.isnan(surge.values(np.array([0.0, 2.0]))).tolist() == [True, False]
+
+
+def test_a_growth_within_the_bend_of_the_first_steps_is_told() -> None:
+    """KL rises as a power of the step, then a hundredfold within twenty; while the reward rises with it, that is information."""
+    rng = np.random.default_rng(11)
+    t = np.arange(200)
+    kl = 0.0005 * (1 + t) ** 0.6 * np.exp(0.1 * rng.normal(size=200)) * 100 ** np.clip((t - 60) / 20, 0, 1)
+    for rise, severity in ((0.0, "warning"), (0.4, "info")):
+        reward = 0.4 + rise * np.clip((t - 55) / 30, 0, 1) + 0.02 * rng.normal(size=200)
+        pipeline = Pipeline()
+        pipeline.on_log(
+            {(f"aggregate/{k}", "all"): (t.tolist(), v.tolist()) for k, v in (("kl", kl), ("reward", reward))}
+        )
+        first = next(a for a in pipeline.alarms if a.rule == "kl_leap")
+        assert (first.severity, 65 <= first.step <= 85) == (severity, True)
+    calm = Pipeline()
+    calm.on_log({("aggregate/kl", "all"): (t.tolist(), (0.0005 * (1 + t) ** 0.6).tolist())})
+    assert not calm.alarms
 
 
 def test_tools_are_judged_and_not_the_values_of_their_arguments() -> None:

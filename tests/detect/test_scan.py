@@ -17,6 +17,7 @@ from trimtab.detect.medians import row_medians
 from trimtab.detect.plateau import Plateau
 from trimtab.detect.presence import Nonfinite, Silence
 from trimtab.detect.spike import Spike
+from trimtab.detect.standstill import Standstill
 from trimtab.detect.threshold import Threshold
 from trimtab.detect.trend_break import TrendBreak
 
@@ -28,6 +29,7 @@ SCANNERS = {
     "growth down": lambda: SustainedGrowth(arl=50.0, sign=-1, baseline=5, confirm=1, min_effect=0.3),
     "excursion": lambda: Excursion(sign=-1, factor=0.5, arl=50.0),
     "excursion up": lambda: Excursion(sign=1, factor=1.5, memory=400, floor=0.1, arl=50.0),
+    "excursion after a warm-up": lambda: Excursion(sign=1, factor=3.0, memory=30, warmup=20, arl=50.0),
     "excursion with few blocks": lambda: Excursion(sign=1, factor=1.2, window=4, memory=9, arl=20.0),
     "trend break": lambda: TrendBreak(arl=50.0, min_frac=0.1),
     "trend break down": lambda: TrendBreak(arl=50.0, sign=-1, confirm=1),
@@ -37,6 +39,7 @@ SCANNERS = {
     "spike with a ratio": lambda: Spike(arl=1e6, ratio=4.0),
     "from best": lambda: FromBest(sign=-1, arl=50.0),
     "plateau": lambda: Plateau(window=48),
+    "standstill": lambda: Standstill(values=12),
     "jump": lambda: Jump(plateau=20, window=5, factor=1.0),
     "jump down": lambda: Jump(sign=-1, plateau=31, window=4, factor=0.5),
 }

@@ -37,14 +37,14 @@ class History:
         kept = np.isfinite(values)
         self.steps, self.values = steps[kept].tolist(), values[kept].tolist()
 
-    def moved(self, since: int, now: int) -> float:
-        """How far the values of steps since..now (at least the last 32; of a sparse series three and those of four times that span) lie
+    def moved(self, since: int, now: int, recent: int = _RECENT) -> float:
+        """How far the values of steps since..now (at least the last `recent`; of a sparse series three and those of four times that span) lie
         from the 64 before, in normal deviates, signed.
 
         nan without enough of them.
         """
         end = bisect_right(self.steps, now)
-        start = min(bisect_left(self.steps, since), max(0, end - _RECENT))
+        start = min(bisect_left(self.steps, since), max(0, end - recent))
         start = max(start, end - _LONGEST)
         span = max(
             _RECENT, 4 * (now - since + 1)

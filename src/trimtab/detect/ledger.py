@@ -85,7 +85,7 @@ class Ledger:
             history = self.histories[(excuse.key, excuse.slice)]
             if excuse.settled and history.settled(step):
                 return f"{excuse.key} has risen and stands at its best"
-            deviate = history.moved(since, step)
+            deviate = history.moved(since, step, excuse.recent)
             if excuse.sign * deviate > excuse.least:
                 return f"{excuse.key} {'rose' if excuse.sign > 0 else 'fell'} with it"
             if excuse.absent and math.isnan(deviate):

@@ -44,6 +44,7 @@ class Excuse:
     """An alarm is information only while this other reading moves too: `sign` +1 up, -1 down, since the alarm's evidence began.
 
     `settled`: it also holds while that reading stands at its best after a rise. `slow`: only evidence that took at least so many steps is excused. `least` is the movement in normal deviates that counts; `absent` says whether an alarm is excused where the reading is not there.
+    `recent`: the fewest of its last values that are compared with those before them; for fast alarms fewer.
     """
 
     key: str
@@ -53,6 +54,7 @@ class Excuse:
     absent: bool = False
     slow: int = 0
     settled: bool = False
+    recent: int = 32
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class Rule:
 
     `transform` is applied before the detector sees the value, a log after adding `floor`: more than 0 for a reading that may be 0. `kind` "tail" rules may be hidden; "aggregate" rules are the ones
     that would have told a dashboard's reader. `family` is the diagnosis it speaks for, `also` those it may as well be. `weight` is its share of the run's
-    false-alarm budget. A reading known to rest on fewer than `least` tokens or calls is left out. `what` one line, `why` it matters, `advice` what to do first, `unless` in words when not to
+    false-alarm budget. A reading known to rest on fewer than `least` tokens or calls is left out, and
+    with `positive` one of 0 or less. `what` one line, `why` it matters, `advice` what to do first, `unless` in words when not to
     trust it.
     """
 
@@ -83,18 +86,19 @@ class Rule:
     also: tuple[str, ...] = ()
     floor: float = 0.0
     least: int = 0
+    positive: bool = False
 
     def value(self, raw: float) -> float:
         """The value the detector sees; a log of zero or less is nan, which detectors count and skip."""
         if self.transform == "identity":
-            return raw
+            return math.nan if self.positive and raw <= 0 else raw
         raised = raw + self.floor
         return math.log(raised) if raised > 0 else math.nan
 
     def values(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """`value` for a whole series."""
         if self.transform == "identity":
-            return raw
+            return np.where(raw > 0, raw, math.nan) if self.positive else raw
         with np.errstate(divide="ignore", invalid="ignore"):
             raised = raw + self.floor
             return np.where(raised > 0, np.log(raised), math.nan)
@@ -163,10 +167,11 @@ def excursion(
     floor: float = -math.inf,
     memory: int = int(bound("memory")),
     confirm: int = 3,
+    warmup: int = 0,
 ) -> Make:
     """An `Excursion`."""
     return lambda arl: Excursion(
-        sign=sign, factor=factor, floor=floor, memory=memory, arl=arl, confirm=confirm
+        sign=sign, factor=factor, floor=floor, memory=memory, arl=arl, confirm=confirm, warmup=warmup
     )
 
 

@@ -11,6 +11,7 @@ __all__ = ["POLICY"]
 
 _LEARNS = Excuse("aggregate/reward", 1)
 _LEARNT = Excuse("aggregate/reward", 1, settled=True)
+_RISES = Excuse("aggregate/reward", 1, recent=16)
 _RAGEN = "RAGEN, arXiv 2504.20073"
 
 POLICY: tuple[Rule, ...] = (
@@ -28,6 +29,14 @@ POLICY: tuple[Rule, ...] = (
         "The fast form of kl_break: ten values of past are enough for a movement this large.",
         "Raise the KL coefficient or lower the learning rate; check which slice carries it.",
         "The first steps of a run, whose KL begins at zero.", "house default", excuses=(_LEARNS,), weight=5.0,
+    ),
+    Rule(
+        "kl_leap", "aggregate/kl", "all", "aggregate", "kl", "identity",
+        excursion(1, bound("kl_leap"), memory=int(bound("kl_leap_memory")), warmup=int(bound("kl_leap_warmup"))), "warning",
+        "mean KL to the reference grew tenfold within thirty steps",
+        "The bend of a run's first steps hides such a growth from kl_break.",
+        "Raise the KL coefficient or lower the learning rate; check which slice carries it.",
+        "A run that has just begun to learn: then the reward rises too, and this is information.", "house default", excuses=(_RISES,),
     ),
     Rule(
         "kl_break", "aggregate/kl", "all", "aggregate", "kl", "log",
@@ -62,16 +71,16 @@ POLICY: tuple[Rule, ...] = (
     ),
     Rule(
         "entropy_floor", "aggregate/entropy", "all", "aggregate", "entropy", "identity", excursion(-1, bound("quarter"), memory=MEMORY),
-        "info", "mean entropy fell under a quarter of what it was",
+        "warning", "mean entropy fell under a quarter of what it was",
         "A policy of one answer has nothing left to explore with.",
         "Look at the outputs; raise the entropy bonus, or go back to before `since`.",
-        "Tasks with one right answer that the policy has learnt.", _RAGEN, excuses=(_LEARNS,),
+        "Tasks with one right answer that the policy has learnt.", _RAGEN, excuses=(_LEARNT,),
     ),
     Rule(
         "entropy_collapse", "aggregate/entropy", "all", "aggregate", "entropy", "identity", change(-1, lenient=True, min_frac=bound("entropy_frac")), "warning",
         "mean entropy falls faster than its own trend", "A sudden fall is the start of a collapse to few answers.",
         "Look at entropy by slice, and at the outputs themselves.",
-        "A fall while the reward rises is learning, and only information.", _RAGEN, excuses=(_LEARNS,),
+        "A fall while the reward rises is learning, and only information.", _RAGEN, excuses=(_LEARNS, Excuse("aggregate/reward", 1, slow=64, settled=True)),
     ),
     Rule(
         "entropy_explosion", "aggregate/entropy", "all", "aggregate", "entropy", "identity", change(1), "warning",
@@ -95,7 +104,7 @@ POLICY: tuple[Rule, ...] = (
         "grad_norm_surge", "aggregate/grad_norm", "all", "aggregate", "gradient", "identity", excursion(1, bound("grad_surge")), "critical",
         "the gradient norm grew eightfold", "Updates are exploding; a collapse by too large steps looks like this.",
         "Check gradient clipping and the learning rate; look at the share of |A w| held by one trajectory.",
-        "The first steps after a restart without optimizer state.", "richardli.xyz/rl-collapse, case 1",
+        "The first steps after a restart without optimizer state.", "richardli.xyz/rl-collapse, case 1", positive=True,
     ),
     Rule(
         "grad_norm_growth", "aggregate/grad_norm", "all", "aggregate", "gradient", "log", change(1), "warning",
@@ -108,7 +117,14 @@ POLICY: tuple[Rule, ...] = (
         lambda arl: Spike(arl=arl, ratio=bound("spike_ratio")), "warning",
         "one step's gradient norm is wilder than anything the run has shown, or twentyfold",
         "One batch can undo many.", "Look at that step's exemplars; clip gradients; skip such steps.",
-        "Fewer than forty steps of past.", "verl#747",
+        "Fewer than forty steps of past.", "verl#747", positive=True,
+    ),
+    Rule(
+        "gradient_none", "aggregate/grad_norm", "all", "aggregate", "gradient", "identity",
+        beyond("gradient_floor", -1, confirm=LONG), "warning", "there is no gradient at all",
+        "Nothing is being learnt: groups without variance, everything clipped or masked, or frozen parameters.",
+        "Check zero-variance groups, the loss mask and what the optimizer holds.", "Warm-up with a learning rate of 0 does not stop gradients.",
+        "house default", weight=0.5,
     ),
     Rule(
         "gradient_vanishing", "aggregate/grad_norm", "all", "aggregate", "gradient", "log", change(-1, lenient=True), "warning",

@@ -7,10 +7,11 @@ from trimtab.detect.from_best import FromBest
 from trimtab.detect.plateau import Plateau
 from trimtab.detect.rule import LONG, MEMORY, Excuse, Rule, beyond, change, excursion, rare_change
 from trimtab.detect.spike import Jump
+from trimtab.detect.standstill import Standstill
 
 __all__ = ["REWARD"]
 
-_LEARNS = Excuse("aggregate/reward", 1)
+_LEARNS = Excuse("aggregate/reward", 1, settled=True)
 _ROLL = "Check tool failures first, then reward parts; go back to before `since` when the tools are healthy."
 
 REWARD: tuple[Rule, ...] = (
@@ -61,6 +62,12 @@ REWARD: tuple[Rule, ...] = (
         "Nothing is learnt from a part that is never earned; the others are then all there is.",
         "Easier tasks, a denser reward, or drop the part.", "Penalties, and bonuses that are meant to be rare.",
         "rldoctor reward_composition", weight=0.5,
+    ),
+    Rule(
+        "reward_stands_still", "aggregate/reward", "all", "aggregate", "plateau", "identity", lambda _: Standstill(), "warning",
+        "the reward has been the same number for a hundred steps", "All is solved, nothing is, or the reward is broken: no batch differs from another.",
+        "Read outputs and their rewards; check that the reward can be earned, and lost.", "A reward that is logged rarely and repeated in between.",
+        "house default", weight=0.5,
     ),
     Rule(
         "reward_plateau", "aggregate/reward", "all", "aggregate", "plateau", "identity", lambda _: Plateau(), "info",

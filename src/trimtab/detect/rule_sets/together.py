@@ -7,6 +7,7 @@ from trimtab.detect.rule import Excuse, Rule, change
 __all__ = ["TOGETHER"]
 
 _LEARNS = (Excuse("aggregate/reward", 1),)
+_LEARNT = (Excuse("aggregate/reward", 1, settled=True),)
 _SLOWLY = (Excuse("aggregate/reward", 1, slow=64),)
 _WHAT: dict[str, tuple[str, str, str, tuple[Excuse, ...]]] = {
     # family: (diagnosis, what moves, what to do first, excuses)
@@ -14,7 +15,7 @@ _WHAT: dict[str, tuple[str, str, str, tuple[Excuse, ...]]] = {
     "support": ("support", "post-tool tail and unsupported tokens rise together", "Constrain the tools' outputs; see support_falling.", _SLOWLY),
     "mismatch": ("mismatch", "the engines' disagreement rises on several measures at once", "Compare the engines; see mismatch_surge.", _SLOWLY),
     "staleness": ("staleness", "age of tokens, policy movement and clipping rise together", "Fewer updates a batch, a smaller learning rate.", ()),
-    "groups": ("groups", "groups lose their spread on several measures at once", "Filter for prompts with variance; see groups_without_gradient.", _LEARNS),
+    "groups": ("groups", "groups lose their spread on several measures at once", "Filter for prompts with variance; see groups_without_gradient.", _LEARNT),
     "outcome": ("reward", "the reward falls while gradients grow", "Check tools first; go back to before `since`.", ()),
     "likelihood": ("likelihood", "correct responses grow less likely while the reward falls", "See correct_likelihood_falling.", ()),
     "gradient": ("gradient", "the gradient grows and rests on fewer trajectories", "Clip gradients; look at the exemplars.", ()),
@@ -24,7 +25,7 @@ _WHAT: dict[str, tuple[str, str, str, tuple[Excuse, ...]]] = {
     "text": ("length", "responses grow longer, are cut, repeat, and are paid for it", "Read the longest outputs; see length_growth.", _LEARNS),
     "hacking": ("hacking", "reward rises together with its coupling to length", "Read the best-rewarded outputs; see reward_jump.", (Excuse("aggregate/held_out_reward", 1, least=0.5, absent=True),)),
     "template": ("template", "outputs depend less on inputs while rewards grow alike", "See template_collapse.", _LEARNS),
-    "entropy": ("entropy", "entropy falls and rewards within groups grow alike", "See entropy_collapse.", _LEARNS),
+    "entropy": ("entropy", "entropy falls and rewards within groups grow alike", "See entropy_collapse.", _LEARNT),
     "looping": ("repetition", "entropy falls and text repeats", "Read the outputs; see repetition.", _LEARNS),
     "value": ("value", "the value model gets worse on both measures", "Lower its learning rate; check the reward's scale.", ()),
     "preference": ("preference", "margin and chosen likelihood fall together", "See margin_collapse.", ()),
