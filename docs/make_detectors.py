@@ -29,6 +29,7 @@ from trimtab.detect.rule_sets.tails import TAILS
 from trimtab.detect.rule_sets.together import TOGETHER
 from trimtab.detect.rules import RULES, STREAM_RULES
 from trimtab.detect.spike import Jump, Spike
+from trimtab.detect.standstill import Standstill
 from trimtab.detect.threshold import Threshold
 from trimtab.detect.trend import Trend
 from trimtab.detect.trend_break import TrendBreak
@@ -135,11 +136,13 @@ def detector(rule: Rule) -> str:
                 f", at least {math.exp(one.min_effect):.3g}x" if log else f", at least {one.min_effect:g}"
             )
         words += f", at least {one.min_frac:.3g} of the level" if one.min_frac else ""
+        words += f", against the last {one.memory} values" if one.memory < 256 else ""
         if one.scales != SCALES:
             words += f", windows of {one.scales[0]} to {one.scales[-1]} values"
         return words
     if isinstance(one, Excursion):
         words = f"excursion {'above' if one.sign > 0 else 'below'} {one.factor:g}x the best of {one.memory} values"
+        words += f", after {one.warmup} values" if one.warmup else ""
         return words + (f", past {one.floor:g}" if math.isfinite(one.floor) else "")
     if isinstance(one, SustainedGrowth):
         return f"growth over the first {one.baseline} values, at least {math.exp(one.min_effect):.3g}x"
@@ -157,6 +160,8 @@ def detector(rule: Rule) -> str:
         return f"{'below' if one.sign < 0 else 'above'} the best three in a row, at least {least}"
     if isinstance(one, Trend):
         return f"trend {'up' if one.sign > 0 else 'down'} over {one.window} values, Mann-Kendall"
+    if isinstance(one, Standstill):
+        return f"{one.values} values in a row that are the same number"
     if isinstance(one, Plateau):
         return f"plateau: {one.window} values that can have risen by {one.gain:g} of the best {one.window} at most"
     raise TypeError(f"{rule.name}: no words for {type(one).__name__}")
