@@ -29,7 +29,7 @@ class Excursion(Scanner):
     The distance must also exceed the budget's normal deviate times the scatter of a block, taken from the differences of blocks
     one, four and twelve apart, and of neighbouring values while blocks are few (the largest of the robust deviations: slow wander counts, a steady trend does not),
     and for `sign` +1 the value must exceed `floor`. Values are on their own positive scale, not logarithms.
-    A block beyond the factor tells nothing of the scatter. From an alarm on, best and limit stay what they were then: it ends when the level is back, or
+    A block beyond the factor makes the scatter no larger. From an alarm on, best and limit stay what they were then: it ends when the level is back, or
     after `memory` values, when the level reached is the series' own. The first `warmup` values are not looked at.
 
     >>> d = Excursion(sign=-1, factor=0.5)
@@ -142,18 +142,18 @@ class Excursion(Scanner):
         bests = least.reduce(np.lib.stride_tricks.sliding_window_view(padded, kept), axis=1)
         held = np.minimum(np.arange(1, blocks.size + 1), kept)
         reach = np.array([self._z + math.sqrt(2.0 * math.log(n + 1.0)) for n in range(1, kept + 1)])[held - 1]
-        self._beyond = np.append(False, self.sign * (blocks[1:] - bests[:-1] * self.factor) > 0)
-        scatter = self._scatters(blocks, kept)
+        beyond = np.append(False, self.sign * (blocks[1:] - bests[:-1] * self.factor) > 0)
+        scatter = self._scatters(blocks, kept, beyond)
         limits = bests + self.sign * reach * scatter, bests * self.factor
         limit = np.maximum(np.maximum(*limits), self.floor) if self.sign > 0 else np.minimum(*limits)
         self.blocks = blocks[-kept:].tolist()
         self.limit, self.best, self.scatter = float(limit[-1]), float(bests[-1]), float(scatter[-1])
         return np.asarray(limit), np.asarray(bests)
 
-    def _scatters(self, blocks: Float, kept: int) -> Float:
+    def _scatters(self, blocks: Float, kept: int, beyond: npt.NDArray[np.bool_]) -> Float:
         """The scatter in force after each block."""
         done = np.arange(1, blocks.size + 1)
-        due = done[((done < 16) | (done % 4 == 0)) & ~self._beyond]
+        due = done[(done < 16) | (done % 4 == 0)]
         found = np.zeros(due.size)
         for i, k in enumerate(due[due < kept].tolist()):
             found[i] = max(_scatter(blocks[:k].tolist(), lag) for lag in (1, 4, 12))
@@ -167,7 +167,10 @@ class Excursion(Scanner):
         few = due[np.minimum(due, kept) < 8]
         for i, k in enumerate(few.tolist()):
             found[i] = max(found[i], self._single(self.moves[: k * self.window - 1]))
-        return np.asarray(found[np.searchsorted(due, done, side="right") - 1])
+        held = found.tolist()
+        for i in np.flatnonzero(beyond[due - 1]).tolist():
+            held[i] = min(held[i], held[i - 1])
+        return np.array(held)[np.searchsorted(due, done, side="right") - 1]
 
     def _single(self, moves: list[float]) -> float:
         """Robust deviation of one value from the differences of neighbours."""
@@ -177,9 +180,10 @@ class Excursion(Scanner):
         """The limit the next block is held to, after one that lay within the factor or not."""
         best = self.best = min(self.blocks) if self.sign > 0 else max(self.blocks)
         done = self.count // self.window
-        if not beyond and (done < 16 or done % 4 == 0):  # it moves slowly once there are many
+        if done < 16 or done % 4 == 0:  # it moves slowly once there are many
             single = self._single(self.moves) if len(self.blocks) < 8 else 0.0
-            self.scatter = max(single, *(_scatter(self.blocks, lag) for lag in (1, 4, 12)))
+            scatter = max(single, *(_scatter(self.blocks, lag) for lag in (1, 4, 12)))
+            self.scatter = min(scatter, self.scatter) if beyond else scatter
         reach = self._z + math.sqrt(
             2.0 * math.log(len(self.blocks) + 1.0)
         )  # the calmest of so many is extreme itself
