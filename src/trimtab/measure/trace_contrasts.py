@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.catalog import bound
+from trimtab.stats.dot import dot
 from trimtab.traces.table import TraceTable
 
 __all__ = ["Contrast", "contrasts", "difference", "features", "within_difference"]
@@ -126,7 +127,7 @@ def difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, float, in
     influence = np.where(is_a, (x - mean_a) / is_a.sum(), -(x - mean_b) / (~is_a).sum())
     sums = np.bincount(clusters, influence)
     g = int((np.bincount(clusters) > 0).sum())
-    se = math.sqrt(g / (g - 1) * float(sums @ sums)) if g > 1 else math.nan
+    se = math.sqrt(g / (g - 1) * dot(sums, sums)) if g > 1 else math.nan
     return float(mean_a - mean_b), se, g
 
 
@@ -141,11 +142,11 @@ def within_difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, fl
     share = np.bincount(clusters, is_a) / np.maximum(sizes, 1)
     mixed = (share > 0) & (share < 1)
     z = is_a - share[clusters]
-    total = float(z @ z)
+    total = dot(z, z)
     g = int(mixed.sum())
     if g < 2 or total <= 0:
         return math.nan, math.nan, g
     y = x - (np.bincount(clusters, x) / np.maximum(sizes, 1))[clusters]
-    slope = float(z @ y) / total
+    slope = dot(z, y) / total
     scores = np.bincount(clusters, z * (y - slope * z))[mixed]
-    return slope, math.sqrt(g / (g - 1) * float(scores @ scores)) / total, g
+    return slope, math.sqrt(g / (g - 1) * dot(scores, scores)) / total, g
