@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from trimtab.traces.columns_count import Counted, Job, connection, count_shard
 from trimtab.traces.columns_loose import Loose
+from trimtab.traces.columns_native import scanner
 from trimtab.traces.columns_order import together
 from trimtab.traces.columns_part import part_of
 from trimtab.traces.columns_rows import ids_of
@@ -80,7 +81,7 @@ class _File:
         self, path: str, report: ReadReport, mapper: Mapper, numbers: Iterator[int], folder: Path
     ) -> None:
         self._path, self._report, self._mapper, self._numbers = path, report, mapper, numbers
-        self._folder = folder
+        self._folder, self._compiled = folder, scanner() is not None
         self._numeric_time, self._tools = _sample(path)
         self._counted, self._loose = ColumnTable(), Loose(folder)
 
@@ -99,7 +100,7 @@ class _File:
     def _read(self, report: ReadReport, never: Array) -> None:
         lines_before, known = LinesBefore(), dict.fromkeys(self._tools)
         jobs = (
-            Job(shard._replace(number=next(self._numbers)), tuple(known), self._numeric_time, never)
+            Job(shard._replace(number=next(self._numbers)), tuple(known), self._numeric_time, never, self._compiled)
             for shard in shards_of(self._path, report)
         )
         for found in self._mapper(jobs):

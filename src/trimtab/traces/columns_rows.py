@@ -22,7 +22,7 @@ from trimtab.traces.columns_shards import Shard, lines_of
 from trimtab.traces.columns_sql import BAD, MAX_BYTES, NEW_TOOL, ids_query, rows_query
 from trimtab.traces.json_records import BadJson, parse_json
 
-__all__ = ["Columns", "Rows", "ids_of", "read_rows"]
+__all__ = ["Columns", "Rows", "ids_of", "read_rows", "reason_of"]
 
 _MEMORY_MB = 200  # DuckDB's own limit, and four times the longest line
 Array = npt.NDArray[Any]
@@ -105,7 +105,7 @@ def _second_look(shard: Shard, bad: Array | None) -> tuple[dict[int, tuple[int, 
     for row, (line, failure) in enumerate(lines_of(shard)):
         text = line.text
         if failure or bad is None or bad[row]:
-            why = failure or _reason(line.text, line.ended)
+            why = failure or reason_of(line.text, line.ended)
             if why:
                 problems[row], text = (line.number, why), b"0"
             else:
@@ -117,7 +117,7 @@ def _second_look(shard: Shard, bad: Array | None) -> tuple[dict[int, tuple[int, 
     return problems, shard._replace(data=b"\n".join(lines)) if mended else None
 
 
-def _reason(text: bytes, ended: bool) -> str:
+def reason_of(text: bytes, ended: bool) -> str:
     """Why a line is malformed, in the words of the readers; empty when it is a step after all."""
     try:
         value = parse_json(text)
