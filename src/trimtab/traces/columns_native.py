@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,9 @@ _STARTS = (
 """First three letters of what `tool_errors.ERROR_START` finds at the start of a text; a test holds the two together."""
 
 _SECONDS = 120  # for the compiler
+_LINE_BYTES = 300  # a guess, from which the room for rows grows
+_NO_ROWS = np.empty(0, ROW)
+_local = threading.local()
 
 
 class Scanner:
@@ -51,17 +55,20 @@ class Scanner:
         library = ctypes.CDLL(str(path))
         pointer, size = ctypes.c_void_p, ctypes.c_int64
         self._scan, self._bytes, self._json = library.scan, library.hash_bytes, library.hash_json
-        self._scan.argtypes, self._scan.restype = [pointer, size, pointer, ctypes.c_char_p], size
+        self._scan.argtypes, self._scan.restype = [pointer, size, pointer, size, ctypes.c_char_p], size
         self._bytes.argtypes, self._bytes.restype = [ctypes.c_char_p, size, ctypes.c_uint64], ctypes.c_uint64
         self._json.argtypes, self._json.restype = [ctypes.c_char_p, size], ctypes.c_uint64
 
-    def scan(self, data: npt.NDArray[np.uint8], lines: int) -> npt.NDArray[Any]:
-        """(R,) of ROW: the lines of the data (contiguous) that are not blank; `lines`: at least their number."""
-        rows = np.empty(lines, ROW)
-        count = self._scan(data.ctypes.data, data.size, rows.ctypes.data, _STARTS)
-        if count < 0:
-            raise MemoryError("no memory for a line of the log")
-        return rows[:count]
+    def scan(self, data: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+        """(R,) of ROW: the lines of the data (contiguous) that are not blank; good until the thread's next call."""
+        while True:
+            rows: npt.NDArray[Any] = getattr(_local, "rows", _NO_ROWS)
+            count = self._scan(data.ctypes.data, data.size, rows.ctypes.data, rows.size, _STARTS)
+            if count >= 0:
+                return rows[:count]
+            if count == -1:
+                raise MemoryError("no memory for a line of the log")
+            _local.rows = np.empty(max(2 * rows.size, data.size // _LINE_BYTES + 64), ROW)
 
     def name_key(self, name: str) -> int:
         """As `eh` and `tool_hash`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,20 +43,22 @@ class _Line(NamedTuple):
 def scan_rows(scanner: Scanner, shard: Shard, tools: tuple[str, ...]) -> Rows:
     """The steps of a shard, as `columns_rows.read_rows` gives them; hashes are the scanner's own. TraceError where it cannot be read."""
     if shard.num_bytes > _MOST:
-        data, lines = np.zeros(0, np.uint8), [_Line(row, line.number, line.text, line.ended, failure) for row, (line, failure) in enumerate(lines_of(shard))]  # fmt: skip
-        rows = np.zeros(len(lines), ROW)
-        rows["kind"] = REFUSED
+        text = _Text(b"", np.zeros(0, ROW))
+        lines = [_Line(row, line.number, line.text, line.ended, failure) for row, (line, failure) in enumerate(lines_of(shard))]  # fmt: skip
+        text.rows = np.zeros(len(lines), ROW)
+        text.rows["kind"] = REFUSED
     else:
-        data = _bytes_of(shard)
-        rows = scanner.scan(data, int(np.count_nonzero(data == ord("\n"))) + 1)
-        lines = list(_refused(data, rows))
+        data, size = _bytes_of(shard)
+        text = _Text(data, scanner.scan(np.frombuffer(data, np.uint8, size)))
+        lines = list(_refused(np.frombuffer(data, np.uint8, size), text.rows))
+    rows = text.rows
     c: Columns = {name: np.ascontiguousarray(rows[name]) for name in _NUMBERS}
     c |= {name: np.full(rows.size, None, object) for name in _TEXTS}
     c |= {"told": rows["told"] != 0, "odd_reward": np.zeros(rows.size, bool), "row": np.arange(rows.size)}
     known, errors = dict(zip(tools, range(len(tools)), strict=True)), dict[str, int]()
-    c["tool"] = _tools(scanner, data, rows, known)
-    c["err"] = _errors(data, rows, errors)
-    _fill_texts(data, rows, c)
+    c["tool"] = _tools(scanner, text, known)
+    c["err"] = _errors(text, errors)
+    _fill_texts(text, c)
     problems = _read(scanner, lines, c, known, errors)
     if problems:
         kept = np.flatnonzero(c["kind"] != BAD)
@@ -63,13 +66,27 @@ def scan_rows(scanner: Scanner, shard: Shard, tools: tuple[str, ...]) -> Rows:
     return Rows(c, list(known), list(errors), rows.size, problems)
 
 
-def _bytes_of(shard: Shard) -> Bytes:
-    """Its text, in memory of the thread which the next shard takes again."""
+@dataclass
+class _Text:
+    """A shard's bytes and what the reader found in them."""
+
+    data: bytes | bytearray
+    rows: Array
+
+    def spans(self, places: Array, name: str) -> list[bytes | bytearray]:
+        """What a field says, in the rows at these places."""
+        at = self.rows["line"][places] + self.rows[f"{name}_at"][places]
+        end, data = at + self.rows[f"{name}_len"][places], self.data
+        return [data[a:b] for a, b in zip(at.tolist(), end.tolist(), strict=True)]
+
+
+def _bytes_of(shard: Shard) -> tuple[bytes | bytearray, int]:
+    """Its text, in memory of the thread which the next shard takes again, and how many bytes of that it is."""
     if shard.data is not None:
-        return np.frombuffer(shard.data, np.uint8)
-    room: Bytes | None = getattr(_local, "room", None)
-    if room is None or room.size < shard.num_bytes:
-        room = _local.room = np.empty(shard.num_bytes + 2**16, np.uint8)
+        return shard.data, len(shard.data)
+    room: bytearray = getattr(_local, "room", bytearray())
+    if len(room) < shard.num_bytes:
+        room = _local.room = bytearray(shard.num_bytes + 2**16)
     at, view = 0, memoryview(room)[: shard.num_bytes]
     try:
         with open(shard.path, "rb", buffering=0) as file:
@@ -78,10 +95,11 @@ def _bytes_of(shard: Shard) -> Bytes:
                 at += got
     except OSError as error:
         raise TraceError(f"{shard.path} cannot be read: {error.strerror or error}") from error
-    return room[:at]
+    return room, at
 
 
 def _refused(data: Bytes, rows: Array) -> Iterator[_Line]:
+    """The lines that Python must read."""
     places = np.flatnonzero(rows["kind"] == REFUSED)
     breaks = np.flatnonzero(data == ord("\n")) if places.size else places
     for row in places.tolist():
@@ -108,50 +126,50 @@ def _read(scanner: Scanner, lines: list[_Line], c: Columns, tools: dict[str, int
     return problems
 
 
-def _tools(scanner: Scanner, data: Bytes, rows: Array, known: dict[str, int]) -> Array:
+def _tools(scanner: Scanner, text: _Text, known: dict[str, int]) -> Array:
     """(R,) codes; names not known yet are added."""
-    hashes, codes = rows["tool_hash"], np.full(rows.size, -1, np.int32)
+    rows, hashes = text.rows, np.ascontiguousarray(text.rows["tool_hash"])
+    codes = np.full(rows.size, -1, np.int32)
     keys = np.array([scanner.name_key(name) for name in known], np.uint64)
     if keys.size:
         order = np.argsort(keys)
         place = np.minimum(np.searchsorted(keys[order], hashes), keys.size - 1)
         codes = np.where(keys[order][place] == hashes, order[place], -1).astype(np.int32)
-    new = np.flatnonzero((codes < 0) & (rows["tool_at"] >= 0) & (hashes != 0) & (rows["kind"] != REFUSED))
+    new = np.flatnonzero((codes < 0) & (hashes != 0) & (rows["kind"] != REFUSED))
     if new.size:
         _, first, inverse = np.unique(hashes[new], return_index=True, return_inverse=True)
-        names = (_span(data, rows, int(row), "tool").decode() for row in new[first])
+        names = [name.decode() for name in text.spans(new[first], "tool")]
         codes[new] = np.array([known.setdefault(name, len(known)) for name in names], np.int32)[inverse]
     return codes
 
 
-def _errors(data: Bytes, rows: Array, errors: dict[str, int]) -> Array:
+def _errors(text: _Text, errors: dict[str, int]) -> Array:
     """(R,) codes of what the log calls errors, and of results that start as one."""
-    codes, seen = np.full(rows.size, -1, np.int32), dict[tuple[bytes, bool], int]()
-    for row in np.flatnonzero((rows["err_at"] >= 0) & (rows["kind"] != REFUSED)).tolist():
-        key = (_span(data, rows, row, "err"), bool(rows["told"][row]))
+    rows, seen = text.rows, dict[tuple[bytes, bool], int]()
+    codes, places = np.full(rows.size, -1, np.int32), np.flatnonzero((rows["err_at"] >= 0) & (rows["kind"] != REFUSED))  # fmt: skip
+    found = []
+    for span, told in zip(text.spans(places, "err"), rows["told"][places].tolist(), strict=True):
+        key = bytes(span), bool(told)
         if key not in seen:
-            text, told = str(_text_of(b'"' + key[0] + b'"')), key[1]
-            is_one = told or starts_as_error(text)
-            seen[key] = errors.setdefault(text[:_HEAD], len(errors)) if is_one else -1
-        codes[row] = seen[key]
+            said = str(_text_of(b'"' + key[0] + b'"'))
+            is_one = told or starts_as_error(said)
+            seen[key] = errors.setdefault(said[:_HEAD], len(errors)) if is_one else -1
+        found.append(seen[key])
+    codes[places] = found
     return codes
 
 
-def _fill_texts(data: Bytes, rows: Array, c: Columns) -> None:
+def _fill_texts(text: _Text, c: Columns) -> None:
     """Names where an episode first comes, and what ends say."""
-    read = rows["kind"] != REFUSED
-    heads = np.flatnonzero(np.r_[True, c["eh"][1:] != c["eh"][:-1]] & read) if rows.size else []
-    _, first = np.unique(c["eh"][heads], return_index=True)
-    for row in np.asarray(heads)[first].tolist():
-        c["name"][row] = _span(data, rows, row, "id").decode()
+    rows = text.rows
+    new = np.ones(rows.size, bool)
+    new[1:] = c["eh"][1:] != c["eh"][:-1]
+    heads = np.flatnonzero(new & (rows["kind"] != REFUSED))
+    heads = heads[np.unique(c["eh"][heads], return_index=True)[1]]
+    c["name"][heads] = [name.decode() for name in text.spans(heads, "id")]
     at_end = np.flatnonzero(rows["kind"] == END)
     for name in ("task", "group", "stop"):
-        for row in at_end[rows[f"{name}_at"][at_end] >= 0].tolist():
-            c[name][row] = _span(data, rows, row, name).decode()
+        said = at_end[rows[f"{name}_at"][at_end] >= 0]
+        c[name][said] = [one.decode() for one in text.spans(said, name)]
     tasks, groups = c["task"][at_end], c["group"][at_end]
     c["task"][at_end] = np.where(tasks == None, groups, tasks)  # noqa: E711
-
-
-def _span(data: Bytes, rows: Array, row: int, name: str) -> bytes:
-    at = int(rows["line"][row]) + int(rows[f"{name}_at"][row])
-    return data[at : at + int(rows[f"{name}_len"][row])].tobytes()

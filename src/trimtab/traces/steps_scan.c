@@ -415,8 +415,9 @@ static int line_of(const uint8_t *p, const uint8_t *end, Row *r, uint8_t *scratc
     return row(f, meta, p, r, scratch, words);
 }
 
-/* Rows of the lines of data (n) that are not blank; their number, or -1 where memory is short. `words`: three letters each. */
-int64_t scan(const uint8_t *data, int64_t n, Row *rows, const char *words) {
+/* Rows of the lines of data (n) that are not blank; their number, -1 where memory is short, -2 where there are more than `most`.
+ * `words`: three letters each. */
+int64_t scan(const uint8_t *data, int64_t n, Row *rows, int64_t most, const char *words) {
     const uint8_t *p = data, *end = data + n;
     int64_t count = 0;
     size_t room = 0;
@@ -433,6 +434,7 @@ int64_t scan(const uint8_t *data, int64_t n, Row *rows, const char *words) {
                 room = 2 * size + 65536;
                 if (!(scratch = malloc(room))) return -1;
             }
+            if (count == most) { free(scratch); return -2; }
             Row *r = rows + count++;
             memset(r, 0, sizeof *r);
             r->step = r->time = r->latency = r->tokens = r->reward = r->total = NAN;
