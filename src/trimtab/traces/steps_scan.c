@@ -17,6 +17,7 @@ enum { NONE, NUL, FALSE_, TRUE_, NUMBER, TEXT, OBJECT, ARRAY };
 enum { STEP, TYPE, TOOL, ARGS, TASK, ERR, GROUP, RES, TOKENS, REWARD, CONTENT, SUCCESS, TASK_ID, META, GROUP_ID, TIME, LATENCY, PROMPT_ID,
        ID, DURATION, STOP, TOTAL, TERMINATION, FIELDS };
 #define DEPTH 64
+#define KEYS 32
 
 typedef struct { int32_t at, len; } Span;
 typedef struct {
@@ -29,7 +30,8 @@ typedef struct {
 } Row;
 
 typedef struct { const uint8_t *s, *e; uint8_t kind, escaped; } Val; /* of a text the bytes between its quotes */
-typedef struct { const uint8_t *p, *end; } Scan;
+typedef struct { uint8_t name[16]; int len, field; } Key; /* with the quote behind it; len 0: none yet */
+typedef struct { const uint8_t *p, *end; Key *keys; } Scan; /* keys (KEYS): those of the line before, which this one likely has again */
 
 #define LONGEST 18
 static const char *NAMES[FIELDS] = { /* of the enum's fields, by length */
@@ -161,18 +163,43 @@ static int field_of(const uint8_t *p, size_t n) {
     return -1;
 }
 
-static int members(Scan *s, int depth, Val *into) { /* after `{`; into (FIELDS) gets those we know, where it is not null */
+static int same_key(const uint8_t *p, const Key *k) {
+#ifdef __SSE2__
+    __m128i x = _mm_loadu_si128((const __m128i *)p), y = _mm_loadu_si128((const __m128i *)k->name);
+    unsigned mask = (1u << k->len) - 1;
+    return ((unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, y)) & mask) == mask;
+#else
+    return !memcmp(p, k->name, (size_t)k->len);
+#endif
+}
+
+static int key_of(Scan *s, int at, int *field) { /* a key of the step itself; field -1: none of ours */
+    Key *k = at < KEYS ? s->keys + at : 0;
+    Val key;
+    if (k && k->len && s->end - s->p > 16 && same_key(s->p + 1, k)) {
+        s->p += 1 + k->len;
+        *field = k->field;
+        return 1;
+    }
+    if (!text(s, &key) || key.escaped) return 0;
+    size_t n = (size_t)(key.e - key.s);
+    *field = field_of(key.s, n);
+    if (k && n && n < 16) { memcpy(k->name, key.s, n + 1); k->len = (int)n + 1; k->field = *field; }
+    return 1;
+}
+
+static int members(Scan *s, int depth, Val *into) { /* after `{`; into (FIELDS) gets those we know */
     space(s);
     if (s->p < s->end && *s->p == '}') { s->p++; return 1; }
-    for (;;) {
-        Val key, v, *to = &v;
+    for (int at = 0;; at++) {
+        Val v, *to = &v;
         space(s);
-        if (s->p >= s->end || *s->p != '"' || !text(s, &key)) return 0;
+        if (s->p >= s->end || *s->p != '"') return 0;
         if (into) {
-            if (key.escaped) return 0;
-            int i = key.e > key.s ? field_of(key.s, (size_t)(key.e - key.s)) : -1;
-            if (i >= 0) { to = into + i; if (to->kind != NONE) return 0; } /* twice the same */
-        }
+            int field;
+            if (!key_of(s, at, &field)) return 0;
+            if (field >= 0) { to = into + field; if (to->kind != NONE) return 0; } /* twice the same */
+        } else if (!text(s, &v)) return 0;
         space(s);
         if (s->p >= s->end || *s->p++ != ':') return 0;
         if (!value(s, to, depth, 0)) return 0;
@@ -401,15 +428,16 @@ static int row(const Val *f, const Val *meta, const uint8_t *line, Row *r, uint8
     return r->kind == END ? ends(f, meta, line, r) : 1;
 }
 
-static int line_of(const uint8_t *p, const uint8_t *end, Row *r, uint8_t *scratch, const char *words) {
+static int line_of(const uint8_t *p, const uint8_t *end, Row *r, Key *keys, uint8_t *scratch, const char *words) {
     Val f[FIELDS], meta[FIELDS], whole;
     for (int i = 0; i < FIELDS; i++) f[i].kind = meta[i].kind = NONE;
-    Scan s = {p, end};
+    Scan s = {p, end, keys};
     if (!value(&s, &whole, 0, f) || whole.kind != OBJECT) return 0;
     space(&s);
     if (s.p != end) return 0;
     if (f[META].kind == OBJECT && f[TYPE].kind == TEXT && f[TYPE].e - f[TYPE].s == 11) { /* an end's, perhaps */
-        Scan inner = {f[META].s, f[META].e};
+        Key none[KEYS] = {{{0}, 0, 0}};
+        Scan inner = {f[META].s, f[META].e, none};
         if (!value(&inner, &whole, 1, meta)) return 0;
     }
     return row(f, meta, p, r, scratch, words);
@@ -422,6 +450,7 @@ int64_t scan(const uint8_t *data, int64_t n, Row *rows, int64_t most, const char
     int64_t count = 0;
     size_t room = 0;
     uint8_t *scratch = 0;
+    Key keys[KEYS] = {{{0}, 0, 0}};
     while (p < end) {
         const uint8_t *stop = memchr(p, '\n', (size_t)(end - p)), *next, *last;
         if (!stop) stop = end;
@@ -442,7 +471,7 @@ int64_t scan(const uint8_t *data, int64_t n, Row *rows, int64_t most, const char
             r->id.at = r->tool.at = r->err.at = r->task.at = r->group.at = r->stop.at = -1;
             r->line = p - data;
             r->len = (int32_t)size;
-            if (!line_of(p, last, r, scratch, words)) r->kind = REFUSED;
+            if (!line_of(p, last, r, keys, scratch, words)) r->kind = REFUSED;
         }
         p = next;
     }
