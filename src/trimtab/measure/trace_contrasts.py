@@ -88,9 +88,10 @@ def contrasts(
     _, clusters = np.unique(np.where(table.task >= 0, table.task, own), return_inverse=True)
     found: list[Contrast] = []
     seen: set[bytes] = set()
+    either = a | b
     for name, yes_no, values in features(table, outcome):
-        keep = (a | b) & np.isfinite(values)
-        x, is_a, tasks = values[keep], a[keep], clusters[keep]
+        keep = either & np.isfinite(values)
+        x, is_a, tasks = (values, a, clusters) if keep.all() else (values[keep], a[keep], clusters[keep])
         counts = [int(is_a.sum()), int((~is_a).sum())]
         if yes_no:
             counts += [int((x > 0).sum()), int((x == 0).sum())]

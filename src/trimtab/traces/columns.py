@@ -100,7 +100,13 @@ class _File:
     def _read(self, report: ReadReport, never: Array) -> None:
         lines_before, known = LinesBefore(), dict.fromkeys(self._tools)
         jobs = (
-            Job(shard._replace(number=next(self._numbers)), tuple(known), self._numeric_time, never, self._compiled)
+            Job(
+                shard._replace(number=next(self._numbers)),
+                tuple(known),
+                self._numeric_time,
+                never,
+                self._compiled,
+            )
             for shard in shards_of(self._path, report)
         )
         for found in self._mapper(jobs):

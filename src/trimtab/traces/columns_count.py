@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 
@@ -19,6 +18,9 @@ from trimtab.traces.columns_rows import Columns, Rows, read_rows
 from trimtab.traces.columns_scan import scan_rows
 from trimtab.traces.columns_shards import Shard
 from trimtab.traces.columns_table import ColumnTable
+
+if TYPE_CHECKING:
+    import duckdb
 
 __all__ = ["Counted", "Job", "connection", "count_shard"]
 
@@ -69,12 +71,16 @@ def count_shard(job: Job) -> Counted:
 def _compiled(job: Job) -> Rows:
     reader = scanner()
     if reader is None:
-        raise TraceError(f"a worker has no C compiler to make the step reader with; set {SWITCH}=0 where trimtab is started")
+        raise TraceError(
+            f"a worker has no C compiler to make the step reader with; set {SWITCH}=0 where trimtab is started"
+        )
     return scan_rows(reader, job.shard, job.tools)
 
 
 def connection() -> duckdb.DuckDBPyConnection:
-    """A DuckDB of the calling thread's own."""
+    """A DuckDB of the calling thread's own; the compiled reader does without, and without the time to load it."""
+    import duckdb
+
     if not hasattr(_local, "con"):
         _local.con = duckdb.connect(":memory:")
         _local.con.execute("set threads = 1; set timezone = 'UTC'")

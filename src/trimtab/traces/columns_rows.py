@@ -11,9 +11,8 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +20,9 @@ from trimtab.traces.columns_pipe import as_path
 from trimtab.traces.columns_shards import Shard, lines_of
 from trimtab.traces.columns_sql import BAD, MAX_BYTES, NEW_TOOL, ids_query, rows_query
 from trimtab.traces.json_records import BadJson, parse_json
+
+if TYPE_CHECKING:
+    import duckdb
 
 __all__ = ["Columns", "Rows", "ids_of", "read_rows", "reason_of"]
 
@@ -63,6 +65,8 @@ def read_rows(con: duckdb.DuckDBPyConnection, shard: Shard, tools: Sequence[str]
 
 def _run(con: duckdb.DuckDBPyConnection, shard: Shard, query: Callable[[int], str]) -> Columns | None:
     """The query's columns; None where a line is longer than DuckDB is asked to read. Long ones are tried only when there is one."""
+    import duckdb
+
     for size in MAX_BYTES:
         con.execute(f"set memory_limit = '{_MEMORY_MB + 4 * size // 2**20}MB'")
         try:

@@ -324,7 +324,13 @@ static int numeric(const Val *v, double *out) { /* nan where there is none; 0: n
     if (!known(v)) return 1;
     if (v->kind != NUMBER) return 0;
     *out = number_of(v);
-    return isfinite(*out);
+    return isfinite(*out) != 0;
+}
+
+static int whole(const Val *v, double *out) { /* nan for a fraction, and from 2^53 on */
+    if (!numeric(v, out)) return 0;
+    if (!(*out == floor(*out) && fabs(*out) < 9007199254740992.0)) *out = NAN;
+    return 1;
 }
 
 static int label(const Val *v, const uint8_t *line, Span *out) { /* a name or a whole number as it stands; none where null */
@@ -389,9 +395,7 @@ static int ends(const Val *f, const Val *meta, const uint8_t *line, Row *r) {
     const Val *s = f + SUCCESS;
     if (known(s) && s->kind != TRUE_ && s->kind != FALSE_) return 0;
     r->success = s->kind == TRUE_ ? 1 : s->kind == FALSE_ ? 0 : -1;
-    if (!numeric(f + REWARD, &r->reward) || !numeric(f + TOTAL, &r->total)) return 0;
-    if (r->total != floor(r->total)) r->total = NAN;
-    return 1;
+    return numeric(f + REWARD, &r->reward) && whole(f + TOTAL, &r->total);
 }
 
 static int result(const Val *f, const uint8_t *line, Row *r, uint8_t *scratch, const char *words) {
@@ -420,8 +424,7 @@ static int row(const Val *f, const Val *meta, const uint8_t *line, Row *r, uint8
     if (r->kind == REFUSED || r->kind == PARSE_ERROR) return 0;
     r->eh = hash_bytes(line + r->id.at, r->id.len, 0);
     if (r->tool.len) r->tool_hash = hash_bytes(line + r->tool.at, r->tool.len, 0);
-    if (!numeric(f + STEP, &r->step) || !numeric(f + TOKENS, &r->tokens)) return 0;
-    if (r->step != floor(r->step)) return 0;
+    if (!whole(f + STEP, &r->step) || !whole(f + TOKENS, &r->tokens)) return 0;
     if (f[TIME].kind == TEXT ? !iso(f + TIME, &r->time) : !numeric(f + TIME, &r->time)) return 0;
     if (r->kind == CALL) r->h = known(f + ARGS) ? hash_value(f + ARGS, scratch) : hash_bytes(line, 0, 1);
     if (r->kind == RESULT) return result(f, line, r, scratch, words);
