@@ -19,13 +19,15 @@ from trimtab.traces import columns_native
 from trimtab.traces.columns import tabulate_steps
 from trimtab.traces.columns_count import Job, count_shard
 from trimtab.traces.columns_native import REFUSED, Scanner, scanner
-from trimtab.traces.columns_refused import fields_of
+from trimtab.traces.columns_part import _seconds
+from trimtab.traces.columns_refused import _or_nan, fields_of
 from trimtab.traces.columns_scan import scan_rows
 from trimtab.traces.columns_shards import Shard
 from trimtab.traces.columns_sql import BAD, END, PARSE_ERROR
 from trimtab.traces.json_records import parse_json
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.tool_errors import ERROR_START, starts_as_error
+from trimtab.traces.values import as_time
 
 NUMBERS = ("step", "ts", "latency", "tokens", "reward", "total")
 
@@ -51,6 +53,9 @@ def check(reader: Scanner, line: bytes) -> bool:
     for name in ("kind", "eh"):
         assert row[name] == found[name], (name, line)
     assert row["tool_hash"] == (reader.name_key(found["tool"]) if found["tool"] else 0)
+    np.testing.assert_equal(
+        _seconds(np.array([row["ts"]]))[0], _or_nan(as_time(parse_json(line).get("timestamp")))
+    )
     for name in NUMBERS:
         np.testing.assert_equal(float(row[name]), float(found.get(name, np.nan)), err_msg=f"{name} {line!r}")
     if "h" in found:

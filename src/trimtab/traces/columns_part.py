@@ -100,11 +100,12 @@ def _last(hit: Array, ep: Array, n: int) -> Array:
 
 def _seconds(ts: Array) -> Array:
     """Times as `values.as_time` has them; nan unknown."""
-    for size in (1e18, 1e15, 1e12):  # nano, micro, milli
-        large = np.abs(ts) >= size
-        if large.any():
-            ts = np.where(large, ts / (size / 1e9), ts)
-    finite = np.isfinite(ts)
+    finite, large = np.isfinite(ts), np.abs(ts)
+    if (large >= 1e12).any():
+        for size in (1e12, 1e15, 1e18):  # milli, micro, nano
+            ts = np.where(
+                (large >= size) & (large < size * 1e3 if size < 1e18 else True), ts / (size / 1e9), ts
+            )
     return ts if finite.all() else np.where(finite, ts, np.nan)
 
 

@@ -25,7 +25,7 @@ def fields_of(scanner: Scanner, value: Json) -> dict[str, Any]:
         kind = VOID
     found: dict[str, Any] = {
         "eh": scanner.name_key(name), "name": name, "kind": kind, "tool": as_label(value.get("tool")) or "",
-        "step": _or_nan(as_int(value.get("step"))), "ts": _or_nan(as_time(value.get("timestamp"))),
+        "step": _or_nan(as_int(value.get("step"))), "ts": _time(value.get("timestamp")),
         "tokens": _or_nan(as_int(value.get("tokens"))),
     }  # fmt: skip
     if kind == CALL:
@@ -69,6 +69,12 @@ def _end(value: Json) -> dict[str, Any]:
         "success": -1 if success is None else int(success), "total": _or_nan(as_int(value.get("total_tokens"))),
         "task": task, "group": group, "stop": as_label(first_of(merged, "stop_reason", "termination_reason")),
     }  # fmt: skip
+
+
+def _time(value: Any) -> float:
+    """As the log has it, milliseconds too; what a text says in seconds."""
+    number = as_number(value)
+    return _or_nan(as_time(value) if number is None else number)
 
 
 def _or_nan(number: float | None) -> float:
