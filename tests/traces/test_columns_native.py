@@ -122,6 +122,13 @@ CLEAN = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("bad", [b"\xc1\x80", b"\xe0\x80\x80", b"\xe0\x9f\xbf", b"\xed\xbf\xbf", b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\x80", b"\xc3", b"\xe2\x82"])  # fmt: skip
+def test_text_that_is_not_utf8_is_refused(reader, bad):
+    line = b'{"episode_id": "a", "type": "x", "o": "%s"}'
+    assert scanned(reader, line % bad)["kind"].tolist() == [REFUSED]
+    assert check(reader, line % "\x80\u07ff\u0800\ud7ff\uffff\U00010000\U0010ffff".encode())
+
+
 @pytest.mark.parametrize(
     "bad",
     [b"{oops", b"[1]", b'"x"', b"null", b"1", b'{"episode_id": "z"}', b'{"type": "x"}', b'{"episode_id": "a", "type": "x"} x', b'{"episode_id": "a", "type": "x",}',
