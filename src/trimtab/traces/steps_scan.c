@@ -31,7 +31,8 @@ typedef struct {
 
 typedef struct { const uint8_t *s, *e; uint8_t kind, escaped; } Val; /* of a text the bytes between its quotes */
 typedef struct { uint8_t name[16]; int len, field; } Key; /* with the quote behind it; len 0: none yet */
-typedef struct { const uint8_t *p, *end; Key *keys; } Scan; /* keys (KEYS): those of the line before, which this one likely has again */
+typedef struct { const uint8_t *p, *end; Key *keys; int odd; } Scan;
+/* keys (KEYS): those of the line before, which this one likely has again; odd: a nested number that Python would write otherwise */
 
 #define LONGEST 18
 static const char *NAMES[FIELDS] = { /* of the enum's fields, by length */
@@ -134,23 +135,30 @@ static int digits(Scan *s) {
     return s->p > from;
 }
 
-static int number(Scan *s, Val *v) {
+static int number(Scan *s, Val *v, int nested) {
+    int odd = 0;
     v->kind = NUMBER; v->s = s->p;
     if (*s->p == '-') s->p++;
     const uint8_t *first = s->p;
     if (!digits(s) || (*first == '0' && s->p - first > 1)) return 0;
-    if (s->p < s->end && *s->p == '.') { s->p++; if (!digits(s)) return 0; }
+    if (s->p < s->end && *s->p == '.') {
+        s->p++;
+        if (!digits(s)) return 0;
+        odd = (s->p[-1] == '0' && s->p[-2] != '.') || s->p - first > 19; /* no float needs more */
+    }
     if (s->p < s->end && (*s->p | 32) == 'e') {
         s->p++;
+        odd = 1;
         if (s->p < s->end && (*s->p == '+' || *s->p == '-')) s->p++;
         if (!digits(s)) return 0;
     }
     v->e = s->p;
+    s->odd |= nested & (odd | (first > v->s && s->p - first == 1 && *first == '0'));
     return 1;
 }
 
-static int literal(Scan *s, Val *v, const char *said, size_t n, uint8_t kind) {
-    if ((size_t)(s->end - s->p) < n || memcmp(s->p, said, n)) return 0;
+static inline __attribute__((always_inline)) int literal(Scan *s, Val *v, const char *said, size_t n, uint8_t kind) {
+    if ((size_t)(s->end - s->p) < n || memcmp(s->p, said, n)) return 0; /* inline, so that n is known */
     v->kind = kind; v->s = s->p; s->p += n; v->e = s->p;
     return 1;
 }
@@ -238,7 +246,7 @@ static int value(Scan *s, Val *v, int depth, Val *into) {
         v->kind = ARRAY; v->e = s->p;
         return 1;
     }
-    default: return *s->p == '-' || (*s->p >= '0' && *s->p <= '9') ? number(s, v) : 0;
+    default: return *s->p == '-' || (*s->p >= '0' && *s->p <= '9') ? number(s, v, depth > 1) : 0;
     }
 }
 
@@ -342,12 +350,7 @@ static int label(const Val *v, const uint8_t *line, Span *out) { /* a name or a 
     return 1;
 }
 
-static int starts_with(const uint8_t *p, const uint8_t *e, const char *words) { /* of the first three letters, case aside */
-    char three[3] = {0, 0, 0};
-    for (int i = 0; i < 3 && p + i < e; i++) three[i] = (char)(p[i] | 32);
-    for (; *words; words += 3) if (!memcmp(words, three, 3)) return 1;
-    return 0;
-}
+static int three(const uint8_t *p) { return (p[0] & 31) << 10 | (p[1] & 31) << 5 | (p[2] & 31); } /* case aside; others may share it */
 
 static int ends_in(const uint8_t *from, const uint8_t *p, const char *word, long n) { /* the letters up to p */
     if (p - from + 1 < n) return 0;
@@ -355,11 +358,11 @@ static int ends_in(const uint8_t *from, const uint8_t *p, const char *word, long
     return 1;
 }
 
-static int may_be_error(const Val *v, const char *words) { /* never 0 where tool_errors.ERROR_START finds one; see its STARTS_WITH */
+static int may_be_error(const Val *v, const uint8_t *starts) { /* never 0 where tool_errors.ERROR_START finds one; see its STARTS_WITH */
     const uint8_t *p = v->s, *e = v->e;
     while (p < e && (*p <= 32 || *p == '[' || *p == '(' || *p == '<' || *p == '*' || *p > 127)) p++;
     if (p >= e) return 0;
-    if (*p == '\\' || *p == ':' || (*p >= '0' && *p <= '9') || starts_with(p, e, words)) return 1;
+    if (*p == '\\' || *p == ':' || (*p >= '0' && *p <= '9') || (e - p > 2 && starts[three(p)])) return 1;
     for (const uint8_t *from = p; p < e; p++) { /* the first word: is it a class of errors, or does a colon follow? */
         int c = *p | 32;
         if ((c >= 'a' && c <= 'z') || (*p >= '0' && *p <= '9') || *p == '_' || *p == '.' || *p == '/' || *p == '-') {
@@ -398,7 +401,7 @@ static int ends(const Val *f, const Val *meta, const uint8_t *line, Row *r) {
     return numeric(f + REWARD, &r->reward) && whole(f + TOTAL, &r->total);
 }
 
-static int result(const Val *f, const uint8_t *line, Row *r, uint8_t *scratch, const char *words) {
+static int result(const Val *f, const uint8_t *line, Row *r, uint8_t *scratch, const uint8_t *starts) {
     const Val *v = known(f + RES) ? f + RES : f + CONTENT, *err = f + ERR;
     if (!known(v)) r->h = hash_bytes(line, 0, 1);
     else if (v->kind == TEXT) r->h = hash_text(v, scratch);
@@ -407,12 +410,12 @@ static int result(const Val *f, const uint8_t *line, Row *r, uint8_t *scratch, c
     if (err->kind == TEXT && err->e > err->s) {
         r->told = 1; r->err.at = (int32_t)(err->s - line); r->err.len = (int32_t)(err->e - err->s);
     } else if (known(err) && err->kind != FALSE_ && err->kind != TEXT) return 0;
-    else if (v->kind == TEXT && may_be_error(v, words)) { r->err.at = (int32_t)(v->s - line); r->err.len = (int32_t)(v->e - v->s); }
+    else if (v->kind == TEXT && may_be_error(v, starts)) { r->err.at = (int32_t)(v->s - line); r->err.len = (int32_t)(v->e - v->s); }
     const Val *l = known(f + LATENCY) ? f + LATENCY : f + DURATION;
     return numeric(l, &r->latency);
 }
 
-static int row(const Val *f, const Val *meta, const uint8_t *line, Row *r, uint8_t *scratch, const char *words) {
+static int row(const Val *f, const Val *meta, const uint8_t *line, Row *r, uint8_t *scratch, const uint8_t *starts) {
     static const struct { const char *name; size_t len; int kind; } KINDS[] = {
         {"tool_call", 9, CALL}, {"tool_result", 11, RESULT}, {"tool_parse_error", 16, PARSE_ERROR}, {"assistant_message", 17, MESSAGE}, {"episode_end", 11, END}};
     const Val *type = f + TYPE;
@@ -427,23 +430,26 @@ static int row(const Val *f, const Val *meta, const uint8_t *line, Row *r, uint8
     if (!whole(f + STEP, &r->step) || !whole(f + TOKENS, &r->tokens)) return 0;
     if (f[TIME].kind == TEXT ? !iso(f + TIME, &r->time) : !numeric(f + TIME, &r->time)) return 0;
     if (r->kind == CALL) r->h = known(f + ARGS) ? hash_value(f + ARGS, scratch) : hash_bytes(line, 0, 1);
-    if (r->kind == RESULT) return result(f, line, r, scratch, words);
+    if (r->kind == RESULT) return result(f, line, r, scratch, starts);
     return r->kind == END ? ends(f, meta, line, r) : 1;
 }
 
-static int line_of(const uint8_t *p, const uint8_t *end, Row *r, Key *keys, uint8_t *scratch, const char *words) {
+static int line_of(const uint8_t *p, const uint8_t *end, Row *r, Key *keys, uint8_t *scratch, const uint8_t *starts) {
     Val f[FIELDS], meta[FIELDS], whole;
     for (int i = 0; i < FIELDS; i++) f[i].kind = meta[i].kind = NONE;
-    Scan s = {p, end, keys};
+    Scan s = {p, end, keys, 0};
     if (!value(&s, &whole, 0, f) || whole.kind != OBJECT) return 0;
     space(&s);
     if (s.p != end) return 0;
     if (f[META].kind == OBJECT && f[TYPE].kind == TEXT && f[TYPE].e - f[TYPE].s == 11) { /* an end's, perhaps */
         Key none[KEYS] = {{{0}, 0, 0}};
-        Scan inner = {f[META].s, f[META].e, none};
+        Scan inner = {f[META].s, f[META].e, none, 0};
         if (!value(&inner, &whole, 1, meta)) return 0;
     }
-    return row(f, meta, p, r, scratch, words);
+    if (f[TYPE].kind != TEXT) return 0;
+    const Val *hashed = f + (f[TYPE].e - f[TYPE].s == 9 ? ARGS : known(f + RES) ? RES : CONTENT);
+    if (hashed->kind == NUMBER || (s.odd && hashed->kind >= OBJECT)) return 0; /* what Python writes otherwise has another key */
+    return row(f, meta, p, r, scratch, starts);
 }
 
 /* Rows of the lines of data (n) that are not blank; their number, -1 where memory is short, -2 where there are more than `most`.
@@ -453,7 +459,9 @@ int64_t scan(const uint8_t *data, int64_t n, Row *rows, int64_t most, const char
     int64_t count = 0;
     size_t room = 0;
     uint8_t *scratch = 0;
+    uint8_t starts[1 << 15] = {0};
     Key keys[KEYS] = {{{0}, 0, 0}};
+    for (; *words; words += 3) starts[three((const uint8_t *)words)] = 1;
     while (p < end) {
         const uint8_t *stop = memchr(p, '\n', (size_t)(end - p)), *next, *last;
         if (!stop) stop = end;
@@ -474,7 +482,7 @@ int64_t scan(const uint8_t *data, int64_t n, Row *rows, int64_t most, const char
             r->id.at = r->tool.at = r->err.at = r->task.at = r->group.at = r->stop.at = -1;
             r->line = p - data;
             r->len = (int32_t)size;
-            if (!line_of(p, last, r, keys, scratch, words)) r->kind = REFUSED;
+            if (!line_of(p, last, r, keys, scratch, starts)) r->kind = REFUSED;
         }
         p = next;
     }
