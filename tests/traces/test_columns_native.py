@@ -57,7 +57,9 @@ def check(reader: Scanner, line: bytes) -> bool:
         _seconds(np.array([row["ts"]]))[0], _or_nan(as_time(parse_json(line).get("timestamp")))
     )
     for name in NUMBERS:
-        np.testing.assert_equal(float(row[name]), float(found.get(name, np.nan)), err_msg=f"{name} {line!r}")
+        np.testing.assert_equal(
+            float(row[name]) + 0.0, float(found.get(name, np.nan)) + 0.0, err_msg=f"{name} {line!r}"
+        )
     if "h" in found:
         assert row["h"] == found["h"], line
     assert bool(row["told"]) == found.get("told", False)
