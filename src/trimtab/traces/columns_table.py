@@ -145,12 +145,12 @@ class ColumnTable:
             wide[name] = wide[name][order]
         self.taken("eh")
         ints: dict[str, Any] = {
-            name: self.taken(name)[order].astype(np.int64)
+            name: self.taken(name)[order].astype(np.int32)
             for name in (*COUNTS, *_INTS)
             if name not in _NOT_SEEN
         }
         floats: dict[str, Any] = {name: self.taken(name)[order].astype(np.float64) for name in _FLOATS}
-        ints |= {name: np.zeros(n, np.int64) for name in _NOT_SEEN}
+        ints |= {name: np.zeros(n, np.int32) for name in _NOT_SEEN}
         for name in ("success", "truncated"):
             ints[name] = ints[name].astype(np.int8)
         return TraceTable(
