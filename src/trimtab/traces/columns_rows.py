@@ -1,4 +1,4 @@
-"""A shard of step JSONL to narrow columns by DuckDB: the only pass over the bytes.
+"""A shard of step JSONL to narrow columns by DuckDB, where the compiled reader (`columns_scan`) cannot be made: the only pass over the bytes.
 
 What is read off a line here is what `traces.steps` reads off it; a test holds the two together. Texts are hashed where they lie;
 only errors, names and what ends an episode come out as text. A line DuckDB reads as nothing is looked at again by `parse_json`:
