@@ -1,6 +1,6 @@
 """The compiled reader of step lines: `steps_scan.c`, built once by the machine's C compiler and kept in the user's cache.
 
-Nothing depends on it: without a compiler, or with TRIMTAB_COMPILE=0, DuckDB reads the same columns at a third of the speed.
+Nothing depends on it: without a compiler, or with TRIMTAB_COMPILE=0, DuckDB reads the same columns at less than half of the speed.
 """
 
 from __future__ import annotations

@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from trimtab.traces.columns_pipe import as_path
 from trimtab.traces.columns_shards import Shard, lines_of
-from trimtab.traces.columns_sql import BAD, MAX_BYTES, NEW_TOOL, ids_query, rows_query
+from trimtab.traces.columns_sql import BAD, MAX_BYTES, NEW_TOOL, RESULT, ids_query, rows_query
 from trimtab.traces.json_records import BadJson, parse_json
+from trimtab.traces.tool_errors import starts_as_error
 
 if TYPE_CHECKING:
     import duckdb
@@ -98,7 +99,8 @@ def _coded(columns: Columns, tools: list[str], lines: int, problems: list[tuple[
     texts, errors = columns["err"], dict[str, int]()
     columns["err"] = np.full(texts.size, -1, np.int32)
     for row in np.flatnonzero(texts != None).tolist():  # noqa: E711
-        columns["err"][row] = errors.setdefault(texts[row], len(errors))
+        if columns["told"][row] or columns["kind"][row] != RESULT or starts_as_error(texts[row]):
+            columns["err"][row] = errors.setdefault(texts[row], len(errors))
     return Rows(columns, list(known), list(errors), lines, problems)
 
 
