@@ -67,14 +67,14 @@ def page(text: str) -> str:
     lines = [
         BEGIN, "", "## The rules", "",
         f"{len(RULES)} rules on readings share a budget of one false alarm in {bound('budget'):,.0f} steps. That is what their detectors are set by, for series that behave as "
-        "they assume; on healthy logs with autocorrelation, bursts and bends about fourteen times as many were measured (the table above). "
+        "they assume; on healthy logs with autocorrelation, bursts and bends thirteen to sixteen times as many were measured (the table above). "
         "\"One in\" is each rule's share of the budget, in "
         "values of its series (for a slice ending in `*`, of each slice's). Two more rules watch the step stream "
         f"and are exact, so they need no budget: {_stream()}.", "",
         "The pictures show one trace a rule: the reading in its own unit ([metrics](metrics.md)) over the steps. Red line: the step of the alarm. Shaded: the evidence, from `since` to the alarm. Dotted (in generated "
         "logs): the step at which the trouble was put in. Runs are recorded ones of `reproduce/bank/tuning` unless the title says `generated`; those named `gallery-` were made "
         "for readings that no run of the bank has (`reproduce/record_gallery.py`: real trainers and tiny untrained models; what the policy of "
-        "`gallery-tools` writes is scripted, and so are its tool's failures, and `gallery-dpo` swaps most of its labels half way; "
+        "`gallery-tools` writes is scripted, and so are its tool's failures, and `gallery-dpo` swaps most of its labels on the way; "
         "`gallery-learn` logs `kl_max` and gives `Run.gradients` itself, `gallery-moe` both engines' experts: the watch of TRL has none of the three). "
         "Titles say so when an alarm was excused (information only), and when a rule stayed calm.",
     ]  # fmt: skip
@@ -97,7 +97,7 @@ def _table(rules: tuple[Rule, ...], budgets: dict[str, float]) -> list[str]:
     lines = ["| rule | reading | slice | detector | severity | one in |", "|---|---|---|---|---|---|"]
     for rule in rules:
         kind = rule.severity + (", may be hidden" if rule.kind == "tail" and rule.severity != "info" else "")
-        scale = "log of " if rule.transform == "log" else ""
+        scale = ("log of " + (f"{rule.floor:g} + " if rule.floor else "")) if rule.transform == "log" else ""
         lines.append(
             f"| `{rule.name}` | {scale}`{rule.key}` | `{rule.slice}` | {detector(rule)} | {kind} | {rate(rule, budgets[rule.name])} |"
         )
@@ -153,7 +153,8 @@ def detector(rule: Rule) -> str:
     if isinstance(one, Jump):
         return f"jump by {one.factor:g}x the range of a plateau of {one.plateau} values"
     if isinstance(one, FromBest):
-        return f"{'below' if one.sign < 0 else 'above'} the best three in a row, at least {one.min_frac:.3g} of it"
+        least = f"{one.min_effect:g}" if one.min_effect else f"{one.min_frac:.3g} of it"
+        return f"{'below' if one.sign < 0 else 'above'} the best three in a row, at least {least}"
     if isinstance(one, Trend):
         return f"trend {'up' if one.sign > 0 else 'down'} over {one.window} values, Mann-Kendall"
     if isinstance(one, Plateau):

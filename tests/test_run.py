@@ -298,3 +298,25 @@ def test_a_nan_of_a_name_nobody_knows_alarms_too(tmp_path, name):
             assert [(a.rule, a.slice) for a in fired] == (
                 [("nonfinite", f"metrics/{name}")] if step == 5 else []
             )
+
+
+def test_an_alarm_that_goes_on_is_recorded_once_and_shown_as_open(tmp_path):
+    """Cleared when the short windows have got used to it, opened again by the longer ones: the file says both, the reader the last."""
+    rng = np.random.default_rng(9)
+    values = 0.05 * np.exp(0.25 * rng.normal(size=300))
+    values[200:] *= 2.0
+    with trimtab.open_run(tmp_path / "run") as run:
+        for step, value in enumerate(values.tolist()):
+            run.flush(step, {"grad_norm": value})
+        live = [alarm for alarm in run.alarms if alarm.rule == "grad_norm_growth"]
+    rows = [
+        json.loads(line)
+        for path in (tmp_path / "run").glob("alarms.*")
+        for line in path.read_text().splitlines()
+    ]
+    mine = [row for row in rows if row["rule"] == "grad_norm_growth"]
+    assert [row["event"] for row in mine][:3] == ["fired", "cleared", "reopened"]
+    assert {row["fired"] for row in mine} == {live[0].step}
+    assert [(a.step, a.cleared) for a in live] == [
+        (a.step, a.cleared) for a in load_view(tmp_path / "run").alarms if a.rule == "grad_norm_growth"
+    ]

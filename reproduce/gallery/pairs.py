@@ -1,4 +1,4 @@
-"""DPO whose labels are swapped half way, and supervised training of a few rows with evaluation: both through TRL."""
+"""DPO whose labels are swapped on the way, and supervised training of a few rows with evaluation: both through TRL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trimtab.adapters.trl import watch
 
 __all__ = ["preferences", "supervised"]
 
-STEPS, BATCH, SWAPPED = 120, 8, 60
+STEPS, BATCH, SWAPPED = 240, 8, 140
 
 
 def _settings(scratch: Path, **changes: Any) -> dict[str, Any]:

@@ -14,10 +14,11 @@ from trimtab.adapters.trl import watch
 
 __all__ = ["tools"]
 
-STEPS = 160
-BROKEN = 80  # from this step on `search` fails three times in four
-LEFT = 50  # from this step on notes.md is no longer read
-RAMBLES = 100  # from this step on, last turns are cut off more and more often
+STEPS = 320
+LEFT = 110  # from this step on notes.md is no longer read
+BROKEN = 160  # from this step on `search` fails three times in four
+UNUSED = 200  # from this step on `calculate` is no longer called
+RAMBLES = 240  # from this step on, last turns are cut off more and more often
 
 
 def right(completions: list[Any], **_: Any) -> list[float]:
@@ -31,7 +32,7 @@ def short(completions: list[Any], **_: Any) -> list[float]:
 
 
 def tools(folder: Path, scratch: Path) -> None:
-    """A tool breaks, a file is forgotten, turns begin to be cut: each at a step of its own."""
+    """A tool breaks, one is given up, a file is forgotten, turns begin to be cut: each at a step of its own."""
     path, tokenizer = tiny_model(scratch / "model")
     chance = random.Random(7)
     box: dict[str, Any] = {}
@@ -63,9 +64,22 @@ def tools(folder: Path, scratch: Path) -> None:
         """
         return f"text of {path}"
 
+    def calculate(expression: str) -> str:
+        """Calculate.
+
+        Args:
+            expression: what
+
+        Returns:
+            its value
+        """
+        return f"{expression} is 4"
+
     def turn(row: int, results: int) -> str:
         del row
         if results == 0 or (results == 1 and chance.random() < 0.3):
+            if now() < UNUSED and chance.random() < 0.2:
+                return tool_call("calculate", expression="2 + 2")
             if chance.random() < 0.5:
                 return tool_call("search", query=f"q{chance.randrange(9)}")
             files = ["main.py", "notes.md"] if now() < LEFT else ["main.py"]
@@ -78,11 +92,11 @@ def tools(folder: Path, scratch: Path) -> None:
     trainer = GRPOTrainer(
         scripted(LlamaForCausalLM.from_pretrained(path), tokenizer, turn), [right, short],
         args=grpo_config(scratch, max_completion_length=600, max_steps=STEPS, learning_rate=1e-4), train_dataset=chat_rows(),
-        processing_class=tokenizer, tools=[search, read_file],
+        processing_class=tokenizer, tools=[search, read_file, calculate],
     )  # fmt: skip
     box["trainer"] = trainer
     run = watch(
-        trainer, folder, reference="off", probes="off", required_tools=["search", "read_file"], key_arguments={"read_file": "path"},
+        trainer, folder, reference="off", probes="off", required_tools=["search", "read_file", "calculate"], key_arguments={"read_file": "path"},
         required_files=["main.py", "notes.md"], solved_at=1.2, state_every=STEPS, min_tokens=20, min_trajectories=2, strict=True,
     )  # fmt: skip
     trainer.train()

@@ -149,6 +149,57 @@ def test_a_fall_after_a_rise_is_a_fall_once_the_bend_is_behind() -> None:
     assert 150 <= early[0] <= 160
 
 
+@pytest.mark.parametrize("level", [0.0, 0.85, -3.0])
+def test_a_level_that_was_flat_moves_and_is_seen_at_once(level) -> None:
+    """There is no scatter to measure it by: nine values of a new level are enough, whatever the size."""
+    for after in (level + 0.1, level + 1e-3):
+        x = np.r_[np.full(120, level), np.full(60, after)]
+        assert 120 + 8 <= alarms(Change(arl=1e6), x)[0] + 1 <= 120 + 10
+        assert alarms(Change(arl=1e6, sign=0), x)
+        assert not alarms(Change(arl=1e6, sign=-1), x)
+    assert not alarms(Change(arl=1e6, min_effect=0.2), np.r_[np.full(120, level), np.full(60, level + 0.1)])
+
+
+def test_rounding_about_a_constant_is_no_change() -> None:
+    x = np.r_[np.full(120, 0.3), np.full(80, np.float64(np.float32(0.3)))]
+    assert x[0] != x[-1]
+    assert not alarms(Change(arl=1e3, sign=0), x)
+
+
+@pytest.mark.parametrize("rare", [0.003, 0.03, 0.1, 0.3])
+def test_rare_events_after_a_past_with_few_are_no_change(rare) -> None:
+    """A share that is mostly 0: 60 series of 1,000 values, a budget of one alarm in 10,000: at most 6."""
+    rng = np.random.default_rng(12)
+    count = 0
+    for _ in range(60):
+        x = np.where(rng.random(1000) < rare, rng.exponential(0.1, 1000), 0.0)
+        count += sum(d.fired for _, d in Change(arl=10_000.0).scan(np.arange(1000), x))
+    assert count <= 6
+
+
+def test_events_that_were_rare_and_grow_frequent_are_a_change() -> None:
+    rng = np.random.default_rng(13)
+    late = []
+    for _ in range(20):
+        frequent = np.where(np.arange(500) < 200, 0.03, 0.6)
+        x = np.where(rng.random(500) < frequent, 0.1, 0.0)
+        fired = [t for t in alarms(Change(arl=1e5), x) if t >= 200]
+        late.append(fired[0] - 200 if fired else 999)
+    assert np.median(late) <= 60
+    assert max(late) < 999
+
+
+def test_a_wild_first_value_does_not_hide_a_later_change() -> None:
+    """The first limits hold for the values they rest on as well."""
+    rng = np.random.default_rng(14)
+    x = 1.0 + 0.02 * rng.normal(size=200) - 0.1 * (np.arange(200) >= 120)
+    x[0] = -40.0
+    detector = Change(arl=1e5, sign=-1)
+    fired = alarms(detector, x)
+    assert 120 <= fired[0] <= 140
+    assert detector.num_drawn >= 1
+
+
 def test_one_wild_value_is_no_change_but_a_spike() -> None:
     rng = np.random.default_rng(4)
     x = rng.normal(size=300)

@@ -40,6 +40,15 @@ def test_false_alarms_of_independent_evaluations_are_as_stated():
     assert count <= 30
 
 
+def test_the_smallest_distance_is_kept_in_the_values_unit():
+    gap = [0.02 * t for t in range(40)]  # a gap that widens slowly from nothing
+    small, large = (
+        FromBest(sign=1, min_effect=least, arl=1e3).scan(np.arange(40), np.array(gap)) for least in (0.1, 5.0)
+    )
+    assert [i for i, d in small if d.fired] == [9]
+    assert large == []
+
+
 def test_edges():
     assert fired([])[0] == fired([0.5] * 50)[0] == fired([0.5, 0.1])[0] == []
     steps, detector = fired([np.nan, np.inf] * 5 + [0.7] * 30 + [0.1] * 5)

@@ -77,6 +77,43 @@ def test_every_rule_fires_on_what_it_is_for_and_not_before(rule) -> None:
     assert mine[0].slice == where
 
 
+SHARES = [rule for rule in RULES if rule.floor > 0]
+
+
+@pytest.mark.parametrize("rule", SHARES, ids=lambda rule: rule.name)
+def test_a_rule_on_a_share_sees_it_leave_zero(rule) -> None:
+    """A share of exactly 0 has no logarithm; it is a level all the same, the best there is."""
+    level = 0.1 if rule.detector(1e5).sign > 0 else 0.0
+    values = np.where(np.arange(STEPS) < ONSET, 0.1 - level, level).tolist()
+    whole, stream = Pipeline(), Pipeline()
+    whole.on_log({(rule.key, rule.slice): (list(range(STEPS)), values)})
+    for step, value in enumerate(values):
+        stream.on_readings([Reading(rule.key, step, Window(step, step), rule.slice, value, 1000, 50)])
+    for pipeline in (whole, stream):
+        first = next(alarm for alarm in pipeline.alarms if alarm.rule == rule.name)
+        assert ONSET <= first.step <= ONSET + 10
+        assert -1e-9 <= first.bound <= 0.1
+
+
+def test_the_floor_of_a_logarithm_is_taken_off_again() -> None:
+    rule = next(rule for rule in SHARES if rule.name == "truncation")
+    assert rule.value(0.0) == math.log(bound("share_floor"))
+    assert rule.raw(rule.value(0.25)) == pytest.approx(0.25)
+    assert rule.values(np.array([0.0, 0.3])).tolist() == [rule.value(0.0), rule.value(0.3)]
+    assert math.isnan(rule.value(-0.5))
+
+
+def test_tools_are_judged_and_not_the_values_of_their_arguments() -> None:
+    """A file that one task named and no other will is not abandoned; a required one is."""
+    pipeline = Pipeline()
+    for where in ("tool/read_file", "tool/read_file/path=a.py", "file/a.py"):
+        pipeline.on_readings([Reading("tools/steps_since_call", 200, Window(191, 200), where, 150.0, 10, 5)])
+    assert {(a.rule, a.slice) for a in pipeline.alarms} == {
+        ("tool_abandoned", "tool/read_file"),
+        ("file_abandoned", "file/a.py"),
+    }
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_joint_rule_fires_when_its_members_move_together(family) -> None:
     rng = np.random.default_rng(4)
@@ -166,6 +203,33 @@ def test_an_excused_alarm_is_information_until_the_excuse_lapses() -> None:
     assert mine[0].severity == "info"
     assert "aggregate/reward rose with it" in mine[0].why
     assert any(alarm.severity == "warning" for alarm in mine[1:]), "the reward stood still from step 250 on"
+
+
+def test_one_movement_is_one_alarm_however_often_its_detector_looks() -> None:
+    """Absorbed into the past of the short windows, then seen by the long ones: it goes on and is not told twice. A later one is."""
+    rng = np.random.default_rng(9)
+    x = 0.05 * np.exp(0.25 * rng.normal(size=700))
+    x[200:] *= 2.0
+    x[480:] *= 4.0
+    truncation = next(rule for rule in RULES if rule.name == "truncation")
+    edges = truncation.detector(split(RULES, bound("budget"))["truncation"]).scan(
+        np.arange(700), truncation.values(x)
+    )
+    assert sum(d.fired for _, d in edges) > 2, "the detector itself starts again"
+    whole, stream = Pipeline(), Pipeline()
+    whole.on_log({("aggregate/truncated_frac", "all"): (list(range(700)), x.tolist())})
+    open_at = []
+    for step, value in enumerate(x.tolist()):
+        stream.on_readings(
+            [Reading("aggregate/truncated_frac", step, Window(step, step), "all", value, 0, 0)]
+        )
+        if any(a.rule == "truncation" and a.cleared is None for a in stream.alarms):
+            open_at.append(step)
+    for pipeline in (whole, stream):
+        mine = [a for a in pipeline.alarms if a.rule == "truncation"]
+        assert [a.step // 10 for a in mine] == [20, 48]
+    first = [step for step in open_at if step < 480]
+    assert len(first) < first[-1] - first[0] + 1, "it cleared and was opened again"
 
 
 def test_rules_have_words_and_bounds_have_sources() -> None:

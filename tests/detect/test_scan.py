@@ -56,6 +56,8 @@ def series() -> dict[str, np.ndarray]:
         "heavy tails": rng.standard_t(1.0, size=900), "huge": 1e12 * rng.standard_t(0.7, size=900),
         "trend": 0.1 * np.arange(900.0) + noise, "rounded": np.round(steps, 1) + 0.0, "counts": rng.poisson(0.3, 900) * 1.0,
         "constant": np.full(300, 0.1), "zero": np.zeros(300), "zero, then one": np.r_[np.zeros(150), 5.0, np.zeros(150)],
+        "rare": np.where(rng.random(900) < 0.05, rng.exponential(size=900), 0.0), "flat, then rough": np.r_[np.full(130, 0.7), 1.0 + 0.1 * noise[:200]],
+        "mostly one value": np.where(rng.random(600) < 0.3, noise[:600], 2.0), "a wild first value": np.r_[1e6, noise[:120], 3.0 + noise[:60]],
         "all missing": np.full(50, math.nan), "missing at the end": np.r_[noise[:60], math.nan],
         "empty": np.zeros(0), "one": np.ones(1), "falling": np.r_[np.linspace(3, 0, 200), noise[:100] * 0.1],
         "rise from the first value": np.r_[np.linspace(0, 9, 40), np.full(60, 9.0), np.zeros(60), noise[:100]],

@@ -368,7 +368,8 @@ def test_cross_scores_reach_the_run_and_bad_rows_are_counted(tmp_path):
     (reading,) = view.series("distinguish/retrieval_accuracy", "all")
     assert (reading.value, reading.n_tokens, reading.reason) == (1.0, 2, "chance 0.333, 3 prompts")
     assert reading.excluded == {"distinguish: score not finite": 1}
-    assert view.readings.slices == set()  # nothing closed a window: still "not judged yet"
+    assert view.readings.slices == {"all"}  # a trainer's averages of one step: nothing is judged yet
+    assert not view.pipeline.judged()
     assert "cross_scores" not in view.not_observed
     assert "Run.gradients" in view.not_observed["gradient"]
 

@@ -111,6 +111,16 @@ def test_rare_and_abandoned_tools():
     assert table["all", "tools/neglected"].reason == "search: abandoned since step 14; docs: 1 of 3001 calls"
 
 
+def test_a_name_nobody_declared_is_not_abandoned_before_it_was_in_use():
+    """A slip of the policy's, called once, is no tool it gave up."""
+    health, last = ToolHealth(Declared(required_tools=["docs"])), []
+    for step in range(30):
+        calls = [ToolCall("search")] + ([ToolCall("serach")] if step == 3 else [])
+        last = health.close(step, calls, 1) or last
+    since = {r.slice: r.value for r in last if r.key == "tools/steps_since_call"}
+    assert since == {"tool/docs": 30, "tool/search": 0}
+
+
 def test_tables_are_bounded(rng):
     health = ToolHealth(Declared(key_arguments={"read_file": "path"}))
     for step in range(10):

@@ -21,7 +21,7 @@ HELD = {
         "clip_saturation", "kl_max_break", "template_collapse_text", "gradient_snr_low", "reward_part_jump", "reward_part_idle",
         "too_hard", "retokenisation",
     ),
-    "gallery-tools": ("reward_part_falls", "tool_failures_by_tool", "tool_abandoned", "void_turns"),
+    "gallery-tools": ("reward_part_falls", "tool_failures_by_tool", "tool_abandoned", "file_abandoned", "void_turns"),
     "gallery-moe": ("routing_disagreement",),
     "gallery-dpo": ("accuracy_falling",),
     "gallery-sft": ("gap_growing",),
@@ -59,14 +59,29 @@ def test_the_reading_is_there(views, run, name):
 
 def test_what_was_put_into_the_scripted_runs_is_what_the_readings_say(views):
     tools = series(views["gallery-tools"], RULE["tool_failures_by_tool"])
-    assert max(tools["tool/search"][:7]) == 0  # breaks at step 80, windows of ten steps
-    assert min(tools["tool/search"][8:]) > 0.5
+    assert max(tools["tool/search"][:15]) == 0  # breaks at step 160, windows of ten steps
+    assert min(tools["tool/search"][16:]) > 0.5
     assert max(tools["tool/read_file"]) == 0
-    assert series(views["gallery-tools"], RULE["tool_abandoned"])["tool/read_file/path=notes.md"][-1] > 100
+    assert series(views["gallery-tools"], RULE["tool_abandoned"])["tool/calculate"][-1] > 100
+    assert series(views["gallery-tools"], RULE["file_abandoned"])["file/notes.md"][-1] > 100
     right = series(views["gallery-dpo"], RULE["accuracy_falling"])["all"]
-    assert np.mean(right[1:60]) > 0.7  # labels are swapped at step 60
-    assert np.mean(right[60:]) < 0.3
+    assert np.mean(right[1:140]) > 0.7  # labels are swapped at step 140
+    assert np.mean(right[140:]) < 0.3
     assert set(series(views["gallery-learn"], RULE["reward_part_idle"])["reward/answer"]) == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("run", "name", "where", "begins"),
+    [
+        ("gallery-tools", "tool_failures", "all", 160), ("gallery-tools", "tool_failures_by_tool", "tool/search", 160),
+        ("gallery-tools", "void_turns", "all", 240), ("gallery-tools", "tool_abandoned", "tool/calculate", 300),
+        ("gallery-tools", "file_abandoned", "file/notes.md", 210), ("gallery-dpo", "accuracy_falling", "all", 140),
+        ("gallery-sft", "gap_growing", "all", 10),
+    ],
+)  # fmt: skip
+def test_what_was_put_in_is_told_soon_after_and_not_before(views, run, name, where, begins):
+    told = [alarm.step for alarm in views[run].pipeline.alarms if (alarm.rule, alarm.slice) == (name, where)]
+    assert begins <= told[0] <= begins + (80 if name == "gap_growing" else 30)
 
 
 @pytest.mark.parametrize(

@@ -73,13 +73,10 @@ def test_mu_is_that_of_the_rounded_weights_of_each_step(model, tmp_path):
     assert trainer.state.log_history[0]["routing/changed_frac"] > 0.02  # and so is that of the routes
 
 
-@pytest.mark.parametrize("name", ["gguf", "llama.cpp", "llama_cpp"])
-def test_llama_cpp_is_refused_by_name_at_construction(name):
+def test_other_formats_are_refused_at_construction():
     with pytest.raises(
-        UnsupportedError, match=r"llama\.cpp is not offered as a second engine .* rollout_func of your own"
+        UnsupportedError, match=r"bf16, fp8 or int8, not in 'fp4'; GGUF formats are LlamaCppEngine's"
     ):
-        RoundedEngine(name, max_new_tokens=4)
-    with pytest.raises(UnsupportedError, match="bf16, fp8 or int8, not in 'fp4'"):
         RoundedEngine("fp4", max_new_tokens=4)
 
 
@@ -125,11 +122,6 @@ def test_it_samples_as_the_trainer_is_told_to_from_a_conversation(tmp_path):
 
 def by_length_of_chat(completions, **_):
     return [float(len(turns[0]["content"]) % 3) for turns in completions]
-
-
-def test_an_unknown_format_is_refused_at_construction():
-    with pytest.raises(UnsupportedError, match="fp16"):
-        RoundedEngine("fp16", max_new_tokens=4)
 
 
 def test_an_adapter_is_refused(model, tmp_path):

@@ -106,6 +106,7 @@ BOUNDS: dict[str, Bound] = {
     "tool_rare_frac": Bound(
         0.01, "share of the window's calls", "a required tool below it is called rarely", HOUSE
     ),
+    "tool_known_calls": Bound(10.0, "calls", "before them a name nobody declared may be a slip of the policy's: it cannot be abandoned", HOUSE),
     "tool_abandoned_steps": Bound(20.0, "steps", "two windows of tool readings without a call", HOUSE),
     "clip": Bound(0.2, "1", "PPO's clip range", "arXiv 1707.06347"),
     "mismatch_small": Bound(
@@ -167,7 +168,18 @@ BOUNDS: dict[str, Bound] = {
     "loss_frac": Bound(0.02, "share of the best level", "smallest rise of a held-out loss from its best worth a look", HOUSE),
     "held_out_loss_frac": Bound(0.005, "share of the level", "smallest rise of a held-out loss worth a look", HOUSE),
     "throughput_change": Bound(0.03, "log of a ratio", "3 %: below it machines wander", HOUSE),
-    "tool_failure_change": Bound(0.05, "share of calls", "smallest rise of one tool's failures worth a look", HOUSE),
+    "tool_failure_change": Bound(0.1, "share of calls", "smallest rise of one tool's failures over its best windows worth a look", HOUSE),
+    "tool_window_calls": Bound(8.0, "calls", "a share of fewer calls is hardly one", HOUSE),
+    "share_floor": Bound(0.02, "share", "added before the log of a share that may be 0: below it shares are compared by difference", HOUSE),
+    "share_change": Bound(0.07, "log of a ratio", "smallest rise of such a share worth a look: from none to 0.15 %, from 10 to 10.9 %", HOUSE),
+    "clip_floor": Bound(0.001, "share of tokens", "the same floor for tokens clipped or without support", HOUSE),
+    "gradient_floor": Bound(1e-6, "the gradient's norm", "a norm of 0, a batch without gradient, is that small", HOUSE),
+    "void_turn_change": Bound(0.02, "share of turns", "smallest rise of void turns worth a look", HOUSE),
+    "token_share_change": Bound(0.005, "share of tokens", "smallest rise of retokenised or re-routed tokens worth a look", HOUSE),
+    "group_share_change": Bound(0.01, "share of groups", "smallest rise of groups without gradient worth a look", HOUSE),
+    "spread_frac": Bound(0.02, "share of the level", "smallest fall of the rewards' spread worth a look", HOUSE),
+    "accuracy_change": Bound(0.02, "share of pairs", "smallest fall of the accuracy worth a look", HOUSE),
+    "gap_change": Bound(0.3, "nats", "smallest widening of the gap to the held-out loss worth a look", HOUSE),
     "reward_jump": Bound(0.1, "share of the level", "smallest break of the reward's trend worth a look", HOUSE),
     "surge": Bound(4.0, "ratio", "growth within a hundred windows that no healthy run of the pilot showed", HOUSE),
     "drift_floor": Bound(

@@ -4,7 +4,8 @@ At step t and scale n the mean of the last n values is compared with the up to `
 scale fires above the normal deviate of level max(1, n/25) / (K arl), K scales: neighbouring looks of a long window are nearly
 the same look. Both halves of the window must share the movement, so that one wild value is no change; values are drawn in
 to four robust deviations (1.4826 MAD of the last 100) of the median first, so that wild values do not inflate the scatter
-either; `num_drawn` counts them. Alarms of stationary AR(1) series with phi up to 0.8 and light or heavy tails stay below one
+either; `num_drawn` counts them. Where more than half of those values are one and the same there is no MAD: then the reach is four mean
+absolute deviations (times 1.2533), and never short of the median of the newest five, so that a level that was flat may move. Alarms of stationary AR(1) series with phi up to 0.8 and light or heavy tails stay below one
 in `arl` values (docs/detectors.md says what is not covered).
 """
 
@@ -19,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.catalog import bound
-from trimtab.detect.change_scan import drawn_in, edges_of
+from trimtab.detect.change_scan import NEWEST, drawn_in, edges_of
 from trimtab.detect.contrast import FLOATS, Contrast, contrast
 from trimtab.detect.detector import Decision, Edges
 from trimtab.detect.looks import LENIENT, cumulated, deviates, first_look, gather, stride
@@ -31,7 +32,8 @@ Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
 
 SCALES = (8, 16, 32, 64, 128, 256)
-_EVERY, _LOOK, _LIMIT = 25, 100, 4.0  # how often the limits move, values they rest on, robust deviations
+_EVERY, _LOOK, _LIMIT = 25, 100, 4.0  # how often the limits move, values they rest on, deviations
+_ROUNDING = 1e-6  # of the level: what single precision may make of a constant is no movement
 # Values held before the older half is let go: halves are multiples of _EVERY and of every stride.
 _ROOM = 2_400
 
@@ -92,10 +94,15 @@ class Change(Scanner):
             self._stays = stays
         if len(self.raw) % _EVERY == 0:
             self._limits = self._limit(self.raw[-_LOOK:])
+            if len(self.raw) == _EVERY and self.is_late:
+                self._draw_first()
         self.raw.append(value)
         self.steps.append(step)
-        middle, width = self._limits
-        taken = min(max(value, middle - width), middle + width)
+        low, high, flat = self._limits
+        if flat:
+            newest = median(self.raw[-NEWEST:])
+            low, high = min(low, newest), max(high, newest)
+        taken = min(max(value, low), high)
         self.num_drawn += taken != value
         self._push(taken)
         return self._look(len(self.raw)) if self.is_ready else Decision(False)
@@ -156,16 +163,33 @@ class Change(Scanner):
         at = len(raw) - len(raw) % _EVERY
         self._limits = self._limit(raw[max(0, at - _LOOK) : at])
 
-    def _limit(self, past: list[float]) -> tuple[float, float]:
-        """Median of the past values and how far from it a value is taken as it is; everything passes while there are few."""
-        if len(past) < _EVERY:
-            return 0.0, math.inf
-        middle = median(past)
-        return middle, float(self.reach(middle, median([abs(x - middle) for x in past]), FLOATS))
+    @property
+    def is_late(self) -> bool:
+        """Does the first look come after the first limits? Then they hold for the values they rest on too."""
+        return self.min_reference + self.scales[0] > _EVERY
 
-    def reach(self, middle: Any, spread: Any, on: Any) -> Any:
-        """Four robust deviations, and room for a movement of the smallest size that counts."""
-        least = on.maximum(_LIMIT * 1.4826 * spread, 2.0 * self.min_effect)
+    def _draw_first(self) -> None:
+        low, high, _ = self._limits
+        drawn = [min(max(x, low), high) for x in self.raw]
+        self.num_drawn += sum(x != y for x, y in zip(drawn, self.raw, strict=True))
+        limits = self._limits
+        self._start(drawn, self.raw, drawn[0])
+        self._limits = limits
+
+    def _limit(self, past: list[float]) -> tuple[float, float, bool]:
+        """The least and the largest value taken as it is, all while there are few; were most values one and the same?"""
+        if len(past) < _EVERY:
+            return -math.inf, math.inf, False
+        middle = median(past)
+        away = [abs(x - middle) for x in past]
+        spread = median(away)
+        reach = float(self.reach(middle, spread, math.fsum(away) / len(away), FLOATS))
+        return middle - reach, middle + reach, spread == 0.0
+
+    def reach(self, middle: Any, spread: Any, mean: Any, on: Any) -> Any:
+        """Four deviations, by the median or, where it is 0, the mean of the absolute ones; and room for the smallest movement that counts."""
+        deviation = on.where(spread > 0.0, 1.4826 * spread, 1.2533 * mean)
+        least = on.maximum(_LIMIT * deviation, 2.0 * self.min_effect)
         return on.maximum(least, 2.0 * self.min_frac * abs(middle))
 
     def _push(self, value: float) -> None:
@@ -219,7 +243,7 @@ class Change(Scanner):
     def judge(self, found: Contrast, z: Any, base: float, on: Any) -> tuple[Any, Any]:
         """Does this look break the bound `z`, in deviates; does it keep an alarm up?"""
         smallest = on.maximum(self.min_effect, self.min_sd * found.scatter)
-        smallest = on.maximum(smallest, self.min_frac * abs(found.level + base))
+        smallest = on.maximum(smallest, max(self.min_frac, _ROUNDING) * abs(found.level + base))
         side = on.where(found.shift < 0, -1.0, 1.0) if self.sign == 0 else self.sign
         score, shift, half = side * found.score, side * found.shift, bound("clear_frac")
         return (score > z) & (shift > smallest), (score > half * z) & (shift > half * smallest)

@@ -20,11 +20,14 @@ from trimtab.detect.medians import row_medians
 if TYPE_CHECKING:
     from trimtab.detect.change import Change
 
-__all__ = ["drawn_in", "edges_of"]
+__all__ = ["NEWEST", "drawn_in", "edges_of"]
 
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
+
+NEWEST = 5
+"""Values whose median may leave a flat past at once."""
 
 _ROUNDING = 1e-9  # what the first test gives away, so that rounding loses no look
 _CHUNK = 128  # looks at first for the end of an alarm; doubled while it goes on
@@ -37,18 +40,31 @@ def drawn_in(detector: Change, values: Float, every: int, look: int) -> Float:
         return np.array(values)
     early = [values[:start] for start in starts[starts < look].tolist()]
     full = starts[starts >= look]
-    middles = [row_medians(past[None, :]) for past in early]
-    spreads = [row_medians(np.abs(past - m)[None, :]) for past, m in zip(early, middles, strict=True)]
+    parts = [_deviations(past[None, :]) for past in early]
     if full.size:
-        blocks = np.lib.stride_tricks.sliding_window_view(values, look)[full - look]
-        middles.append(row_medians(blocks))
-        spreads.append(row_medians(np.abs(blocks - middles[-1][:, None])))
-    middle, spread = np.concatenate(middles), np.concatenate(spreads)
-    reach = detector.reach(middle, spread, ARRAYS)
+        parts.append(_deviations(np.lib.stride_tricks.sliding_window_view(values, look)[full - look]))
+    middle, spread, mean = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    reach = detector.reach(middle, spread, mean, ARRAYS)
     block = np.arange(every, values.size) // every - 1
+    low, high, later = (middle - reach)[block], (middle + reach)[block], values[every:]
+    flat = np.flatnonzero((spread == 0.0)[block])
+    if flat.size:
+        newest = row_medians(
+            np.lib.stride_tricks.sliding_window_view(values, NEWEST)[flat + every - NEWEST + 1]
+        )
+        low[flat], high[flat] = np.minimum(low[flat], newest), np.maximum(high[flat], newest)
     out: Float = values.copy()
-    out[every:] = np.minimum(np.maximum(values[every:], (middle - reach)[block]), (middle + reach)[block])
+    out[every:] = np.minimum(np.maximum(later, low), high)
+    if detector.is_late:
+        out[:every] = np.minimum(np.maximum(values[:every], middle[0] - reach[0]), middle[0] + reach[0])
     return out
+
+
+def _deviations(rows: Float) -> tuple[Float, Float, Float]:
+    """Median of each row; median and mean of the absolute deviations from it."""
+    middle = row_medians(rows)
+    away = np.abs(rows - middle[:, None])
+    return middle, row_medians(away), away.mean(axis=1)
 
 
 def edges_of(detector: Change, steps: Int, drawn: Float) -> Edges:

@@ -3,6 +3,8 @@
 The scatter is that of the m reference values about their own line. Their lag-1 correlation, corrected for small-sample bias (Kendall
 1954), raised by one to three standard errors, and by the decay from lag 1 to lag 4 where that is slower, gives the variance of both means as
 those of an AR(1) process. It is never taken below `unseen_memory` (1 - m / `memory_values`) of the catalog: few values cannot tell a slow wander under noise from a level.
+The test window's own scatter counts where it is larger: the variance of its mean is at least s_w^2/n, so that a few wild values, or the first
+ones after a past without any, are no change of level.
     var(mean of n) = s^2/n [(1 + phi)/(1 - phi) - 2 phi (1 - phi^n) / (n (1 - phi)^2)].
 The ratio is read as Student's t with as many degrees of freedom as the reference holds independent values, and turned into a normal
 deviate (Wallace 1959). The same lines serve one look (floats) and all looks of a series (arrays).
@@ -27,7 +29,7 @@ class Sums:
 
     Reference of `m` values, first at time `first`: `x`, `x2`, `tx` and the lagged products `lag1`, `lag4`; its first and last
     value `x_first`, `x_last`; `ends`: its first four and last four values added. Test window of `n`: `early` of `n_early` and `late`.
-    `x_half`, `tx_half`: the sums of the reference's later m - m//2 values.
+    `test_x2`: its squares. `x_half`, `tx_half`: the sums of the reference's later m - m//2 values.
     """
 
     m: Any
@@ -44,6 +46,7 @@ class Sums:
     early: Any
     late: Any
     n_early: Any
+    test_x2: Any = 0.0
     x_half: Any = 0.0
     tx_half: Any = 0.0
 
@@ -112,7 +115,10 @@ def contrast(w: Sums, on: Any, sign: int = 0, lenient: bool = False) -> Contrast
         use = (steeper != 0) & (sign * (later + steeper - level - ahead) > 0)
         level = on.where(use, later + steeper, level + ahead)
         error = error + on.where(use, more + of_later, extra)
-    shift = (w.early + w.late) / n - level
+    test = w.early + w.late
+    within = (w.test_x2 - test * test / n) / (n - 1.0)
+    error = on.maximum(error, within / n)
+    shift = test / n - level
     early, late = w.early / w.n_early - level, w.late / (n - w.n_early) - level
     side = on.where(shift < 0, -1.0, 1.0)
     shared = on.minimum(early * side, late * side) >= 0.3 * side * shift

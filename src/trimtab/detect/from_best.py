@@ -25,8 +25,8 @@ class FromBest(Scanner):
     """Fires when the median of the last three values lies worse than the best such median, twice in a row.
 
     `sign` -1: the best is the highest, and a fall is looked for; +1: the lowest, and a rise. The distance must exceed the
-    deviate of level 1/`arl`, plus that of a best among n medians, sqrt(2 ln n), times the scatter of a value; and `min_frac` of
-    the best's size. The scatter is the largest of the robust deviations of second differences one and two values apart
+    deviate of level 1/`arl`, plus that of a best among n medians, sqrt(2 ln n), times the scatter of a value; `min_frac` of
+    the best's size; and `min_effect`, in the values' unit. The scatter is the largest of the robust deviations of second differences one and two values apart
     (over the last 64 values), so a curve that rises or bends adds none to it. For series whose values are measured
     independently of each other, as evaluations are; strong autocorrelation makes it alarm more often.
 
@@ -40,6 +40,7 @@ class FromBest(Scanner):
     sign: int
     arl: float = field(default_factory=lambda: bound("arl"))
     min_frac: float = 0.0
+    min_effect: float = 0.0
     warmup: int = 8
     memory: int = 64
     num_skipped: int = 0
@@ -65,7 +66,7 @@ class FromBest(Scanner):
         decision = Decision(False)
         if self.count >= self.warmup:
             reach = self._z + math.sqrt(2.0 * math.log(self.count))
-            least = max(reach * _scatter(self.values[:-2]), self.min_frac * abs(self.best))
+            least = max(reach * _scatter(self.values[:-2]), self.min_frac * abs(self.best), self.min_effect)
             limit = self.best + self.sign * least
             worse = self.sign * (level - self.best)
             decision = self.edge.update(step, worse > least, worse < bound("clear_frac") * least, limit)

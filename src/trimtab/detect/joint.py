@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trimtab.catalog import bound
+
 __all__ = ["FAMILIES", "Joint", "Member"]
 
 Float = npt.NDArray[np.float64]
@@ -28,28 +30,36 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Member:
-    """A reading that moves up (+1) or down (-1) in this trouble; `log`: on a logarithmic scale."""
+    """A reading that moves up (+1) or down (-1) in this trouble; `log`: on a logarithmic scale, `floor` added first."""
 
     key: Key
     sign: int
     log: bool = False
+    floor: float = 0.0
 
     def value(self, raw: float) -> float:
         """Signed and scaled; nan where it cannot be."""
         if self.log:
-            raw = math.log(raw) if raw > 0 else math.nan
+            raised = raw + self.floor
+            raw = math.log(raised) if raised > 0 else math.nan
         return self.sign * raw
 
     def values(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """The same for an array."""
         if self.log:
             with np.errstate(divide="ignore", invalid="ignore"):
-                raw = np.where(raw > 0, np.log(raw), math.nan)
+                raised = raw + self.floor
+                raw = np.where(raised > 0, np.log(raised), math.nan)
         return np.asarray(self.sign * raw)
 
 
 def _up(name: str, log: bool = False) -> Member:
     return Member((f"aggregate/{name}", "all"), 1, log)
+
+
+def _share(name: str, floor: str = "share_floor") -> Member:
+    """A share that may be 0, which rises."""
+    return Member((f"aggregate/{name}", "all"), 1, True, bound(floor))
 
 
 def _down(name: str, log: bool = False) -> Member:
@@ -63,7 +73,7 @@ FAMILIES: dict[str, tuple[Member, ...]] = {
     ),
     "support": (
         Member(("tail_ratio/p95", "post_tool"), 1, True),
-        Member(("ref_logprob/below_5_frac", "post_tool"), 1, True),
+        Member(("ref_logprob/below_5_frac", "post_tool"), 1, True, bound("clip_floor")),
     ),
     "mismatch": (
         Member(("mismatch/p99", "all"), 1, True),
@@ -72,19 +82,19 @@ FAMILIES: dict[str, tuple[Member, ...]] = {
         _up("mismatch_kl", True),
         _up("mismatch_abs", True),
     ),
-    "staleness": (_up("staleness_lag"), _up("policy_kl", True), _up("clip_high_frac", True), _up("clip_low_frac", True)),
+    "staleness": (_up("staleness_lag"), _up("policy_kl", True), _share("clip_high_frac", "clip_floor"), _share("clip_low_frac", "clip_floor")),
     "groups": (_up("zero_std_frac"), _down("reward_std"), _down("advantage_std")),
     "outcome": (_down("reward"), _up("grad_norm", True)),
     "likelihood": (_down("correct_logp"), _down("reward")),
     "gradient": (_up("grad_norm", True), Member(("weight_mass/top_trajectory_frac", "all"), 1, True)),
     "vanishing": (_down("grad_norm", True), _down("advantage_std")),
-    "tools": (_up("tool_failure_frac", True), _up("tool_latency_s", True), _down("reward")),
-    "tool_use": (_down("tool_calls"), _up("no_call_frac", True), _down("length")),
-    "text": (_up("length"), _up("truncated_frac", True), _up("reward_length_corr"), _up("repetition_frac", True)),
+    "tools": (_share("tool_failure_frac"), _up("tool_latency_s", True), _down("reward")),
+    "tool_use": (_down("tool_calls"), _share("no_call_frac"), _down("length")),
+    "text": (_up("length"), _share("truncated_frac"), _up("reward_length_corr"), _share("repetition_frac")),
     "hacking": (_up("reward"), _up("reward_length_corr")),
     "template": (_down("template_mi"), _down("reward_std")),
     "entropy": (_down("entropy"), _down("reward_std"), _up("zero_std_frac")),
-    "looping": (_down("entropy"), _up("repetition_frac", True)),
+    "looping": (_down("entropy"), _share("repetition_frac")),
     "value": (_up("value_loss", True), _down("value_explained_variance")),
     "preference": (_down("margin"), _down("chosen_logp")),
     "throughput": (_down("tokens_per_s", True), _up("step_s", True), _up("tool_latency_s", True)),

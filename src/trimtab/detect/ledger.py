@@ -1,4 +1,4 @@
-"""The alarms of a run: what is raised, excused while another reading explains it, raised in full after all, and cleared."""
+"""The alarms of a run: what is raised, excused while another reading explains it, raised in full after all, cleared and opened again."""
 
 from __future__ import annotations
 
@@ -55,6 +55,8 @@ class Ledger:
             self.excused[place] = _Excused(decision, reading, reading.step)
         else:
             self.aggregate_fired |= rule.kind == "aggregate" and rule.severity != "info"
+        if self._open_again(rule, reading.slice, decision.since, "info" if excuse else rule.severity):
+            return []
         alarm = self._alarm(rule, reading, decision, excuse)
         self.alarms.append(alarm)
         return [alarm]
@@ -130,6 +132,17 @@ class Ledger:
         )  # fmt: skip
         self.alarms.append(alarm)
         return [alarm]
+
+    def _open_again(self, rule: Rule, where: str, since: int, severity: str) -> bool:
+        """Evidence that reaches back to the last alarm of this rule is the same movement, seen over a longer window: that alarm goes on."""
+        for i in range(len(self.alarms) - 1, -1, -1):
+            last = self.alarms[i]
+            if (last.rule, last.slice) == (rule.name, where):
+                same = last.cleared is not None and since <= last.step and severity == last.severity
+                if same:
+                    self.alarms[i] = replace(last, cleared=None)
+                return same
+        return False
 
     def _clear(self, name: str, where: str, step: int) -> None:
         for i in range(len(self.alarms) - 1, -1, -1):

@@ -67,6 +67,6 @@ def gather(sums: Any, x: Any, end: Any, n: Any, s: Any) -> Sums:
         m=m, n=n, first=s, x=total[r] - total[s], x2=sums[1][r] - sums[1][s], tx=sums[2][r] - sums[2][s],
         lag1=sums[3][r] - sums[3][s + 1], lag4=sums[4][r] - sums[4][s + 4], x_first=x[s], x_last=x[r - 1],
         ends=total[s + 4] - total[s] + total[r] - total[r - 4], early=total[end - half] - total[r],
-        late=total[end] - total[end - half], n_early=n - half,
+        late=total[end] - total[end - half], n_early=n - half, test_x2=sums[1][end] - sums[1][r],
         x_half=total[r] - total[middle], tx_half=sums[2][r] - sums[2][middle],
     )  # fmt: skip

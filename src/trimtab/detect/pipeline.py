@@ -95,7 +95,9 @@ class Pipeline:
             if reading.status != "ok":
                 continue
             pairs += [
-                (rule, reading) for rule in self.by_key.get(reading.key, ()) if rule.covers(reading.slice)
+                (rule, reading)
+                for rule in self.by_key.get(reading.key, ())
+                if rule.covers(reading.slice) and not 0 < reading.n_tokens < rule.least
             ]
             history = self.ledger.histories.get((reading.key, reading.slice))
             if history is not None:

@@ -28,6 +28,7 @@ __all__ = [
     "change",
     "excursion",
     "rare_change",
+    "share_change",
     "split",
 ]
 
@@ -58,9 +59,9 @@ class Excuse:
 class Rule:
     """A detector on one reading of one slice; a slice ending in "*" means every slice that begins so, each with its own detector.
 
-    `transform` is applied before the detector sees the value. `kind` "tail" rules may be hidden; "aggregate" rules are the ones
+    `transform` is applied before the detector sees the value, a log after adding `floor`: more than 0 for a reading that may be 0. `kind` "tail" rules may be hidden; "aggregate" rules are the ones
     that would have told a dashboard's reader. `family` is the diagnosis it speaks for, `also` those it may as well be. `weight` is its share of the run's
-    false-alarm budget. `what` one line, `why` it matters, `advice` what to do first, `unless` in words when not to
+    false-alarm budget. A reading known to rest on fewer than `least` tokens or calls is left out. `what` one line, `why` it matters, `advice` what to do first, `unless` in words when not to
     trust it.
     """
 
@@ -80,26 +81,32 @@ class Rule:
     excuses: tuple[Excuse, ...] = ()
     weight: float = 1.0
     also: tuple[str, ...] = ()
+    floor: float = 0.0
+    least: int = 0
 
     def value(self, raw: float) -> float:
         """The value the detector sees; a log of zero or less is nan, which detectors count and skip."""
         if self.transform == "identity":
             return raw
-        return math.log(raw) if raw > 0 else math.nan
+        raised = raw + self.floor
+        return math.log(raised) if raised > 0 else math.nan
 
     def values(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """`value` for a whole series."""
         if self.transform == "identity":
             return raw
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(raw > 0, np.log(raw), math.nan)
+            raised = raw + self.floor
+            return np.where(raised > 0, np.log(raised), math.nan)
 
     def raw(self, value: float) -> float:
         """The reading's own unit back from the detector's."""
-        return math.exp(min(value, 700.0)) if self.transform == "log" else value
+        return math.exp(min(value, 700.0)) - self.floor if self.transform == "log" else value
 
     def covers(self, name: str) -> bool:
-        """Does the rule speak about slice `name`?"""
+        """Does the rule speak about slice `name`? "tool/*" is every tool, not every value of their arguments."""
+        if self.slice == "tool/*" and "=" in name:
+            return False
         return name == self.slice or (self.slice.endswith("*") and name.startswith(self.slice[:-1]))
 
 
@@ -135,6 +142,11 @@ def split(rules: tuple[Rule, ...], total: float) -> dict[str, float]:
 def change(sign: int, *, lenient: bool = False, min_effect: float = 0.0, min_frac: float = 0.0) -> Make:
     """A `Change` of a series with a value a step."""
     return lambda arl: Change(arl=arl, sign=sign, lenient=lenient, min_effect=min_effect, min_frac=min_frac)
+
+
+def share_change(sign: int) -> Make:
+    """A `Change` of the log of a share that may be 0, its `floor` added."""
+    return change(sign, min_effect=bound("share_change"))
 
 
 def rare_change(sign: int, *, min_effect: float = 0.0, min_frac: float = 0.0) -> Make:

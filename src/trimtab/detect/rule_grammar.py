@@ -15,7 +15,7 @@ from trimtab.detect.rule_options import DETECTORS, Kind
 __all__ = ["MAX_WEIGHT", "FileRule", "rules_of"]
 
 _FIELDS = (
-    "name", "metric", "slice", "detector", "with", "transform", "severity", "weight", "what", "why", "advice", "reference",
+    "name", "metric", "slice", "detector", "with", "transform", "floor", "severity", "weight", "what", "why", "advice", "reference",
     "excused_by",
 )  # fmt: skip
 _SIGNS = {"up": 1, "down": -1, "either": 0}
@@ -78,6 +78,12 @@ def _rule(item: At, reference: str) -> FileRule:
     transform = choice(item, "transform", ("identity", "log"), "identity")
     if transform == "log" and not kind.log:
         raise item.value["transform"].error("transform", f"{item.value['detector'].value} works on the reading's own scale; use identity")  # fmt: skip
+    floor = item.value.get("floor")
+    if floor is not None and not (is_number(floor.value) and floor.value >= 0.0 and transform == "log"):
+        raise floor.error(
+            "floor",
+            f"{floor.value!r:.40} cannot be added before a log; give a number of at least 0, with `transform: log`",
+        )
     plain = item.plain()
     plain["reference"] = words["reference"] or reference
     return FileRule(
@@ -87,7 +93,7 @@ def _rule(item: At, reference: str) -> FileRule:
         what=words["what"] or name, why=words["why"] or f"A rule of the user's own on {key}.",
         advice=words["advice"] or "The rule says nothing about what to do: look at this reading around `since`.", not_when="",
         reference=plain["reference"], excuses=_excuses(item), weight=1.0 if weight is None else float(weight.value),
-        plain=plain,
+        floor=0.0 if floor is None else float(floor.value), plain=plain,
     )  # fmt: skip
 
 

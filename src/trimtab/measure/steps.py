@@ -13,7 +13,7 @@ from trimtab.records import LOGPROB_COLUMNS, Reading, TokenBatch, Window
 __all__ = ["STEP_WINDOW", "StepAggregates", "observed_columns"]
 
 STEP_WINDOW = 10
-"""Steps of an aggregate window where no tokens are observed (house default)."""
+"""Steps of a window of readings on tools (house default)."""
 
 _OWN = "the trainer's own, mean over the window's steps"
 _MAX_STEPS = 4_096  # a window longer than this averages its last steps only
@@ -52,10 +52,17 @@ class StepAggregates:
         return found
 
     def without_tokens(self) -> list[Reading]:
-        """Aggregate readings of a trainer that brings no tokens: a window is then `STEP_WINDOW` steps."""
-        if len(self.steps) < STEP_WINDOW:
+        """Aggregate readings of a trainer that brings no tokens: each step's own, and every `STEP_WINDOW` steps what rests on their means."""
+        if not self.steps:
             return []
-        return self.apply([], Window(self.steps[0][0], self.steps[-1][0]))
+        step, found = self.steps[-1]
+        readings = [_own(name, [found], Window(step, step), 0) for name in sorted(found)]
+        if len(self.steps) < STEP_WINDOW:
+            return readings
+        inside, window = [one for _, one in self.steps], Window(self.steps[0][0], step)
+        self.steps = []
+        means = {name: _own(name, inside, window, 0).value for found in inside for name in found}
+        return readings + self._derived(means, len(inside), window, 0)
 
     def apply(self, readings: list[Reading], window: Window) -> list[Reading]:
         """Replace or add `aggregate/*` readings of the window by the trainer's mean over its steps; drops those steps.
@@ -70,23 +77,35 @@ class StepAggregates:
             reading for reading in readings if reading.slice != "all"
         ]  # parts of the reward share a key
         for name in sorted({name for found in inside for name in found}):
-            values = [found[name] for found in inside if name in found]
-            finite = [value for value in values if math.isfinite(value)]
-            mean = math.fsum(finite) / len(finite) if finite else math.nan
-            skipped = {"not finite": len(values) - len(finite)} if len(finite) < len(values) else {}
-            table[f"aggregate/{name}"] = Reading(
-                f"aggregate/{name}", window.last, window, "all", mean, len(finite), trajectories,
-                reference=_OWN, excluded=skipped,
-            )  # fmt: skip
+            table[f"aggregate/{name}"] = _own(name, inside, window, trajectories)
         means = {name: table[f"aggregate/{name}"].value for found in inside for name in found}
+        table |= {one.key: one for one in self._derived(means, len(inside), window, trajectories)}
+        return [*table.values(), *others]
+
+    def _derived(
+        self, means: Mapping[str, float], num_steps: int, window: Window, trajectories: int
+    ) -> list[Reading]:
+        """What rests on several aggregates' means."""
+        readings = []
         for key, value in derived(means, self.chance).items():
             missing = (
                 ""
                 if math.isfinite(value)
                 else "the trainer's loss has no known value at chance, or is not finite"
             )
-            table[key] = Reading(
-                key, window.last, window, "all", value, len(inside), trajectories, reference=_OWN,
+            readings.append(Reading(
+                key, window.last, window, "all", value, num_steps, trajectories, reference=_OWN,
                 status="not observed" if missing else "ok", reason=missing,
-            )  # fmt: skip
-        return [*table.values(), *others]
+            ))  # fmt: skip
+        return readings
+
+
+def _own(name: str, inside: list[dict[str, float]], window: Window, trajectories: int) -> Reading:
+    """The mean of one of the trainer's aggregates over the steps that have it."""
+    values = [found[name] for found in inside if name in found]
+    finite = [value for value in values if math.isfinite(value)]
+    mean = math.fsum(finite) / len(finite) if finite else math.nan
+    skipped = {"not finite": len(values) - len(finite)} if len(finite) < len(values) else {}
+    return Reading(
+        f"aggregate/{name}", window.last, window, "all", mean, len(finite), trajectories, reference=_OWN, excluded=skipped,
+    )  # fmt: skip

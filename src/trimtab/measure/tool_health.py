@@ -103,7 +103,8 @@ class ToolHealth:
         for name, use in self.tools.items():
             for key, value, n in use.values(total, self.episodes):
                 yield reading(key, f"tool/{name}", value, n)
-            yield reading("tools/steps_since_call", f"tool/{name}", self._since(use, step), use.calls)
+            if name in self.declared.required_tools or use.total >= bound("tool_known_calls"):
+                yield reading("tools/steps_since_call", f"tool/{name}", self._since(use, step), use.calls)
             for kind, count in use.failures.items():
                 yield reading("tools/failures", f"tool/{name}/error={kind}", count, use.calls)
         for where, seen in self._shown():

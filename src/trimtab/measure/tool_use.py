@@ -23,14 +23,16 @@ _WORD = re.compile(r"[A-Za-z_][\w.]*")
 
 @dataclass
 class UseCount:
-    """Calls in the open window, and the last step with one (-1: never)."""
+    """Calls in the open window and in the run, and the last step with one (-1: never)."""
 
     calls: int = 0
+    total: int = 0
     last_step: int = -1
 
     def add(self, step: int) -> None:
         """One call at `step`."""
         self.calls += 1
+        self.total += 1
         self.last_step = max(step, self.last_step)
 
 
@@ -79,7 +81,7 @@ class ToolUse(UseCount):
 
     def renew(self) -> ToolUse:
         """The next window of the same tool."""
-        return ToolUse(last_step=self.last_step)
+        return ToolUse(total=self.total, last_step=self.last_step)
 
 
 def error_kind(error: str) -> str:

@@ -332,5 +332,5 @@ def _recorded_alarms(rows: list[Row]) -> list[Alarm]:
             continue
         for i, alarm in enumerate(alarms):
             if (alarm.rule, alarm.slice, alarm.step) == (row["rule"], row["slice"], row["fired"]):
-                alarms[i] = replace(alarm, cleared=int(row["step"]))
+                alarms[i] = replace(alarm, cleared=None if row["event"] == "reopened" else int(row["step"]))
     return alarms

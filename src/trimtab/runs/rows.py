@@ -83,7 +83,7 @@ def readings_from_row(row: Row, keys: Iterable[str] | None = None) -> Iterator[R
 
 
 def alarm_row(alarm: Alarm, event: str, step: int) -> Row:
-    """A row for an alarm that `event` ("fired" or "cleared") at `step`."""
+    """A row for an alarm that `event` ("fired", "cleared" or "reopened") at `step`."""
     evidence = [
         {"key": r.key, "value": r.value, "low": r.low, "high": r.high, "n_tokens": r.n_tokens, "n_trajectories": r.n_trajectories,
          "first": r.window.first, "last": r.window.last}

@@ -15,11 +15,10 @@ from trimtab.errors import ObjectiveError, UnsupportedError
 from trimtab.objectives import RoutingReplay
 from trimtab.training.minirl.sampled import OwnRollout
 
-__all__ = ["RoundedEngine", "rounded"]
+__all__ = ["RoundedEngine", "prompt_tokens", "rounded"]
 
 Format = Literal["float32", "bf16", "fp8", "int8"]
 _FORMATS = ("float32", "bf16", "fp8", "int8")
-_LLAMA_CPP = ("gguf", "llama.cpp", "llama_cpp")
 _FP8_MOST = 448.0  # the largest float8_e4m3fn
 
 
@@ -51,8 +50,8 @@ class RoundedEngine:
     The copy is made at the first call and takes the trainer's weights whenever an optimizer step has passed. `compute`: dtype of
     the copy's arithmetic. Prompts are text or messages. temperature, top_p, top_k, min_p and repetition_penalty are those of
     trainer.args, and mu is the distribution they leave. Its result has `routes` for a mixture of experts that
-    routing replay knows. Raises UnsupportedError at construction for other formats, llama.cpp's by name, and at the first rollout for
-    an adapter (merge it first), ObjectiveError for a `temperature` that is not the trainer's.
+    routing replay knows. Raises UnsupportedError at construction for other formats, and at the first rollout for an adapter (merge it
+    first), ObjectiveError for a `temperature` that is not the trainer's.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class RoundedEngine:
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         self.synchronise(trainer)
         tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-        ids = [_tokens(prompt, tokenizer, trainer) for prompt in prompts]
+        ids = [prompt_tokens(prompt, tokenizer, trainer) for prompt in prompts]
         width = max(map(len, ids))
         padded = torch.tensor([[tokenizer.pad_token_id] * (width - len(row)) + row for row in ids])
         attended = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in ids])
@@ -129,15 +128,13 @@ class RoundedEngine:
 
 
 def _refusal(weights: str) -> str:
-    if weights.lower() in _LLAMA_CPP:
-        return (
-            f"{weights!r}: llama.cpp is not offered as a second engine (docs/objectives.md says why); round to bf16, fp8 or int8, or sample in "
-            "llama.cpp in a rollout_func of your own that returns its `logprobs`"
-        )
-    return f"weights are kept in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}, not in {weights!r}"
+    return (
+        f"weights are kept in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}, not in {weights!r}; GGUF formats are LlamaCppEngine's "
+        "(trimtab.training.llamacpp)"
+    )
 
 
-def _tokens(prompt: Any, tokenizer: Any, trainer: Any) -> list[int]:
+def prompt_tokens(prompt: Any, tokenizer: Any, trainer: Any) -> list[int]:
     """Of a text, or of a conversation through the chat template as TRL applies it."""
     if isinstance(prompt, str):
         return list(tokenizer(prompt)["input_ids"])

@@ -263,7 +263,7 @@ class Run:
         self.latest["trimtab/num_alarms"] = float(len(self.pipeline.alarms))
         self.writer.write("readings", reading_rows(readings))
         changes = [
-            alarm_row(new, "cleared", step)
+            alarm_row(new, "reopened" if new.cleared is None else "cleared", step)
             for old, new in zip(known, self.pipeline.alarms, strict=False)
             if old != new
         ]

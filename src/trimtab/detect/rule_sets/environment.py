@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from trimtab.catalog import bound
+from trimtab.detect.from_best import FromBest
 from trimtab.detect.growth import SustainedGrowth
-from trimtab.detect.rule import LONG, MEMORY, Excuse, Rule, beyond, change, excursion
+from trimtab.detect.rule import (
+    LONG,
+    MEMORY,
+    Excuse,
+    Rule,
+    beyond,
+    change,
+    excursion,
+    share_change,
+)
 
 __all__ = ["ENVIRONMENT"]
 
@@ -35,9 +45,9 @@ ENVIRONMENT: tuple[Rule, ...] = (
         "A fall while the reward rises is often efficiency, and only information.", "house default", excuses=(_LEARNS,),
     ),
     Rule(
-        "truncation", "aggregate/truncated_frac", "all", "aggregate", "truncation", "log", change(1), "warning",
+        "truncation", "aggregate/truncated_frac", "all", "aggregate", "truncation", "log", share_change(1), "warning",
         "more responses are cut at the limit", "A cut response gets a reward it did not earn, or loses one it would have.",
-        "Raise the limit, shape overlong rewards (DAPO) or mask cut responses.", "A limit that was lowered.", _DAPO,
+        "Raise the limit, shape overlong rewards (DAPO) or mask cut responses.", "A limit that was lowered.", _DAPO, floor=bound("share_floor"),
     ),
     Rule(
         "truncation_high", "aggregate/truncated_frac", "all", "aggregate", "truncation", "identity",
@@ -47,15 +57,15 @@ ENVIRONMENT: tuple[Rule, ...] = (
         weight=0.5,
     ),
     Rule(
-        "repetition", "aggregate/repetition_frac", "all", "aggregate", "repetition", "log", change(1), "warning",
+        "repetition", "aggregate/repetition_frac", "all", "aggregate", "repetition", "log", share_change(1), "warning",
         "outputs repeat themselves more", "Loops of text are how many collapses look from outside.",
-        "Read the outputs; check sampling temperature and the length reward.", "Tasks that ask for repetition.", "rlprobe repetition_spiral",
+        "Read the outputs; check sampling temperature and the length reward.", "Tasks that ask for repetition.", "rlprobe repetition_spiral", floor=bound("share_floor"),
     ),
     Rule(
-        "tool_failures", "aggregate/tool_failure_frac", "all", "aggregate", "tools", "log", change(1), "critical",
+        "tool_failures", "aggregate/tool_failure_frac", "all", "aggregate", "tools", "log", share_change(1), "critical",
         "more tool calls fail", "A failing tool teaches the policy that the right call is wrong.",
         "Look at the error kinds a tool; mask faulted episodes, group baseline included; test the tools under load.",
-        "A tool whose failures are part of the task.", "verl-omni#366, NeMo Gym#3351",
+        "A tool whose failures are part of the task.", "verl-omni#366, NeMo Gym#3351", floor=bound("share_floor"),
     ),
     Rule(
         "tool_failures_high", "aggregate/tool_failure_frac", "all", "aggregate", "tools", "identity",
@@ -65,9 +75,10 @@ ENVIRONMENT: tuple[Rule, ...] = (
         "post-training-toolkit (its bound, 0.2)", weight=0.5,
     ),
     Rule(
-        "tool_failures_by_tool", "tools/failure_frac", "tool/*", "aggregate", "tools", "identity", change(1, min_effect=bound("tool_failure_change")),
-        "warning", "one tool fails more than it did", "One dying tool hides in the average of all.",
-        "Look at its error kinds and its latency.", "A tool called a few times a window.", "verl#2188", weight=2.0,
+        "tool_failures_by_tool", "tools/failure_frac", "tool/*", "aggregate", "tools", "identity",
+        lambda arl: FromBest(arl=min(arl, bound("arl_evaluations")), sign=1, min_effect=bound("tool_failure_change")), "warning", "one tool fails more than it did", "One dying tool hides in the average of all.",
+        "Look at its error kinds and its latency.", "A tool called a few times a window: windows of fewer than eight calls are left out.", "verl#2188", weight=2.0,
+        least=int(bound("tool_window_calls")),
     ),
     Rule(
         "tool_latency", "aggregate/tool_latency_s", "all", "aggregate", "tools", "log", change(1), "warning",
@@ -86,25 +97,32 @@ ENVIRONMENT: tuple[Rule, ...] = (
         "Check failures and latency first; go back to before `since`.", "Tasks that stopped needing tools.", "agent-lightning#489",
     ),
     Rule(
-        "no_call_growth", "aggregate/no_call_frac", "all", "aggregate", "tools", "log", change(1), "warning",
+        "no_call_growth", "aggregate/no_call_frac", "all", "aggregate", "tools", "log", share_change(1), "warning",
         "more responses call no tool at all", "Tool use that dies out does not come back by itself.",
         "Check failures and latency first; reward a needed call.",
-        "A rise while the reward rises is often efficiency, and only information.", "NeMo Gym PR#1304", excuses=(_SLOWLY,),
+        "A rise while the reward rises is often efficiency, and only information.", "NeMo Gym PR#1304", excuses=(_SLOWLY,), floor=bound("share_floor"),
     ),
     Rule(
         "tool_abandoned", "tools/steps_since_call", "tool/*", "aggregate", "tools", "identity",
-        beyond("abandoned_steps", 1, confirm=1), "warning", "a required tool or file has not been used for long",
+        beyond("abandoned_steps", 1, confirm=1), "warning", "a tool has not been used for long",
         "What is never used is not trained on, and what it would have found is not known.",
-        "Check that tasks need it, that it works, and that the policy knows of it.", "Tools that were not declared as required.",
+        "Check that tasks need it, that it works, and that the policy knows of it.", "Tools that no task needs any more.",
         "house default", weight=0.5,
     ),
     Rule(
-        "void_turns", "aggregate/void_turn_frac", "all", "aggregate", "tools", "identity", change(1), "warning",
+        "file_abandoned", "tools/steps_since_call", "file/*", "aggregate", "tools", "identity",
+        beyond("abandoned_steps", 1, confirm=1), "warning", "a required file has not been named in a call for long",
+        "What is never read is not learnt from, and what it would have told is not known.",
+        "Check that tasks need it, that it is there, and that the policy knows of it.", "Tasks that stopped needing the file.",
+        "house default", weight=0.5,
+    ),
+    Rule(
+        "void_turns", "aggregate/void_turn_frac", "all", "aggregate", "tools", "identity", change(1, min_effect=bound("void_turn_change")), "warning",
         "more turns hold neither a complete call nor an answer", "Void turns are where low-probability tokens compound.",
         "Drop such trajectories (SimpleTIR).", "A turn limit that was lowered.", "SimpleTIR, arXiv 2509.02479",
     ),
     Rule(
-        "retokenisation", "retokenise/token_frac", "all", "tail", "mismatch", "identity", change(1), "warning",
+        "retokenisation", "retokenise/token_frac", "all", "tail", "mismatch", "identity", change(1, min_effect=bound("token_share_change")), "warning",
         "more tokens change when the text is encoded again", "Log-probabilities of other tokens than the sampled ones are noise.",
         "Train on the sampled ids; do not decode and encode between turns.", "None known.", "TRL#5224, verl#3960",
     ),

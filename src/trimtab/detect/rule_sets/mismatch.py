@@ -88,13 +88,13 @@ MISMATCH: tuple[Rule, ...] = (
         change(1, min_effect=bound("aggregate_growth")), "warning",
         "more tokens are clipped at the upper side", "Clipped tokens carry no gradient: exploration's side of the range is used up.",
         "A smaller learning rate, fewer epochs; or a wider upper range (DAPO).",
-        "A change of the clip range.", "DAPO, arXiv 2503.14476",
+        "A change of the clip range.", "DAPO, arXiv 2503.14476", floor=bound("clip_floor"),
     ),
     Rule(
         "clip_low_growth", "aggregate/clip_low_frac", "all", "aggregate", "clip", "log",
         change(1, min_effect=bound("aggregate_growth")), "warning",
         "more tokens are clipped at the lower side", "The policy pushes tokens away faster than the range allows.",
-        "A smaller learning rate, fewer epochs.", "A change of the clip range.", "PPO, arXiv 1707.06347",
+        "A smaller learning rate, fewer epochs.", "A change of the clip range.", "PPO, arXiv 1707.06347", floor=bound("clip_floor"),
     ),
     Rule(
         "clip_saturation", "aggregate/clip_frac", "all", "aggregate", "clip", "identity", beyond("clip_frac", 1), "warning",

@@ -114,7 +114,7 @@ POLICY: tuple[Rule, ...] = (
         "gradient_vanishing", "aggregate/grad_norm", "all", "aggregate", "gradient", "log", change(-1, lenient=True), "warning",
         "the gradient norm falls away", "No gradient, no learning: groups without variance, saturated rewards, all clipped.",
         "Check zero-variance groups and the clip fraction.",
-        "A fall while the reward rises is convergence, and only information.", "house default", excuses=(_LEARNT,),
+        "A fall while the reward rises is convergence, and only information.", "house default", excuses=(_LEARNT,), floor=bound("gradient_floor"),
     ),
     Rule(
         "gradient_snr_low", "gradient/snr", "all", "tail", "gradient", "log", change(-1), "warning",
@@ -132,7 +132,7 @@ POLICY: tuple[Rule, ...] = (
         "Lower the value model's learning rate; check the reward's scale.", "A reward whose scale changed.", "house default",
     ),
     Rule(
-        "routing_disagreement", "routing/any_layer_changed_frac", "all", "tail", "mismatch", "identity", change(1), "warning",
+        "routing_disagreement", "routing/any_layer_changed_frac", "all", "tail", "mismatch", "identity", change(1, min_effect=bound("token_share_change")), "warning",
         "more tokens take other experts in the trainer than they took when sampled",
         "Routing flips make ratios volatile; collapses of mixture-of-experts runs begin so.",
         "Replay routes (R2 or R3).", "Dense models.", "arXiv 2510.11370 (R3)",

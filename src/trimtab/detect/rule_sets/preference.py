@@ -23,7 +23,7 @@ PREFERENCE: tuple[Rule, ...] = (
         "A slow fall at a steady pace is usual in DPO and expected here.", "arXiv 2402.13228 (DPOP)",
     ),
     Rule(
-        "accuracy_falling", "aggregate/preference_accuracy", "all", "aggregate", "preference", "identity", change(-1), "warning",
+        "accuracy_falling", "aggregate/preference_accuracy", "all", "aggregate", "preference", "identity", change(-1, min_effect=bound("accuracy_change")), "warning",
         "fewer pairs are ranked right", "The policy unlearns the preference.", "Check for swapped labels and for the data's order.",
         "Data that became harder.", _DPO,
     ),
@@ -39,8 +39,9 @@ PREFERENCE: tuple[Rule, ...] = (
         "Stop earlier, fewer epochs, more data.", "A held-out set that changed.", "house default",
     ),
     Rule(
-        "gap_growing", "supervised/gap", "all", "aggregate", "gap", "identity", rare_change(1), "warning",
-        "the gap between held-out and training loss widens", "Overfitting: what is learnt no longer carries over.",
+        "gap_growing", "supervised/gap", "all", "aggregate", "gap", "identity",
+        lambda arl: FromBest(arl=min(arl, bound("arl_evaluations")), sign=1, min_effect=bound("gap_change")), "warning",
+        "the gap between held-out and training loss widened from its least", "Overfitting: what is learnt no longer carries over.",
         "Stop earlier, fewer epochs, more data.", "A held-out set that changed.", "house default",
     ),
 )  # fmt: skip

@@ -91,14 +91,14 @@ REWARD: tuple[Rule, ...] = (
         "Tasks where longer answers are truly better.", "post-training-toolkit (its bound, 0.6)", weight=0.5,
     ),
     Rule(
-        "reward_spread_falling", "aggregate/reward_std", "all", "aggregate", "groups", "identity", change(-1, lenient=True),
-        "warning", "rewards within a group grow alike", "Spread within groups falls before the mean does, then entropy, then gradients.",
+        "reward_spread_falling", "aggregate/reward_std", "all", "aggregate", "groups", "identity",
+        change(-1, lenient=True, min_frac=bound("spread_frac")), "warning", "rewards within a group grow alike", "Spread within groups falls before the mean does, then entropy, then gradients.",
         "Filter for prompts with variance; check the reward's resolution.",
         "A fall while the reward rises is learning, and only information.", "RAGEN, arXiv 2504.20073", excuses=(_LEARNS,),
     ),
     Rule(
         "groups_without_gradient", "aggregate/zero_std_frac", "all", "aggregate", "groups", "identity",
-        change(1, lenient=True), "warning", "more groups give no gradient", "Groups of equal rewards teach nothing.",
+        change(1, lenient=True, min_effect=bound("group_share_change")), "warning", "more groups give no gradient", "Groups of equal rewards teach nothing.",
         "Dynamic sampling (DAPO): draw prompts until groups vary.",
         "A rise while the reward rises is learning, and only information.", "DAPO, arXiv 2503.14476", excuses=(_LEARNS,),
     ),

@@ -66,7 +66,7 @@ TAILS: tuple[Rule, ...] = (
         "support_falling", "ref_logprob/below_5_frac", "post_tool", "tail", "support", "log", change(1, lenient=True), "warning",
         "more tokens after a tool result are ones the reference gives less than one chance in 148",
         "Falling reference support is the mechanism by which tool outputs destabilise: E[w^2] grows with it.",
-        _CONSTRAIN, "A policy that was meant to leave its reference.", _POST, excuses=(_SLOWLY,),
+        _CONSTRAIN, "A policy that was meant to leave its reference.", _POST, excuses=(_SLOWLY,), floor=bound("clip_floor"),
     ),
     Rule(
         "weight_concentration", "weight_mass/top_trajectory_frac", "all", "tail", "concentration", "log", change(1),
