@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.traces.make import steps, write_lines
-from trimtab.traces import columns, columns_shards
+from trimtab.traces import columns_shards
 from trimtab.traces.columns import tabulate_steps
 from trimtab.traces.read import iter_episodes
 from trimtab.traces.reading import ReadReport
@@ -20,16 +20,6 @@ from trimtab.traces.table import COUNTS, TraceTable
 from trimtab.traces.tabulate import tabulate
 
 ERRORS = ["TimeoutError: 5 s", "HTTP 503", "Error: no row 7", "unknown tool x", "ValueError: bad", ""]
-
-
-@pytest.fixture(autouse=True, params=["compiled", "duckdb"])
-def reader(request, monkeypatch) -> str:
-    """Which reader makes the columns; both must."""
-    if request.param == "duckdb":
-        monkeypatch.setattr(columns, "scanner", lambda: None)
-    elif columns.scanner() is None:
-        pytest.skip("there is no C compiler here")
-    return request.param
 
 
 def both(path: Path) -> tuple[TraceTable, TraceTable, ReadReport, ReadReport]:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from tests.traces.make import steps, write_lines
-from tests.traces.test_columns import random_log, reader, same
+from tests.traces.test_columns import random_log, same
 from trimtab.errors import TraceError
-from trimtab.traces import columns_loose, columns_rows, columns_scan, columns_shards
+from trimtab.traces import columns_loose, columns_rows, columns_shards
 from trimtab.traces.columns import tabulate_steps
 from trimtab.traces.columns_count import Job, count_shard
 from trimtab.traces.columns_pipe import as_path
@@ -23,8 +23,6 @@ from trimtab.traces.columns_shards import LinesBefore, lines_of, shards_of
 from trimtab.traces.engine import table_of
 from trimtab.traces.lines import iter_lines
 from trimtab.traces.reading import ReadReport
-
-__all__ = ["reader"]  # a fixture for all tests here
 
 TEXTS = {
     "plain": b'{"a": 1}\n\n{"b": 2}\n  \n{"c": "%s"}\n{"d": 4}' % (b"x" * 90),
@@ -90,7 +88,6 @@ def test_lines_longer_than_duckdb_is_asked_to_read(tmp_path, monkeypatch):
     long = [{"episode_id": "a", "type": "user_message", "step": -1, "content": "x" * 35_000_000}]
     path = write_lines(tmp_path / "log.jsonl", [*long, *steps("a"), *steps("b")])
     same(path)
-    monkeypatch.setattr(columns_scan, "_MOST", 10**6)
     monkeypatch.setattr(columns_rows, "MAX_BYTES", columns_rows.MAX_BYTES[:1])
     monkeypatch.setattr(columns_shards, "MAX_LINE_BYTES", 100_000)
     report = ReadReport()

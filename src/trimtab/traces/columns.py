@@ -6,7 +6,6 @@ Same table as `tabulate` makes of the same lines, but for what it does not keep:
 from __future__ import annotations
 
 import itertools
-import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +18,6 @@ import numpy.typing as npt
 
 from trimtab.traces.columns_count import Counted, Job, connection, count_shard
 from trimtab.traces.columns_loose import Loose
-from trimtab.traces.columns_native import scanner
 from trimtab.traces.columns_order import together
 from trimtab.traces.columns_part import part_of
 from trimtab.traces.columns_rows import ids_of
@@ -38,7 +36,6 @@ Mapper = Callable[[Iterable[Job]], Iterator[Counted]]
 """Jobs to what `count_shard` makes of them, in their order, a few at a time."""
 
 _SAMPLE = 500  # lines looked at for the form of times and the names of tools
-_SWITCH_S = 0.0002  # a thread that comes back from a column's sum waits so long for the other's; Python's own 5 ms are fifty sums
 _NONE: Array = np.zeros(0, np.uint64)
 
 
@@ -46,19 +43,14 @@ def thread_map(threads: int = 2) -> Mapper:
     """Jobs over threads of this process; one more than that many are held."""
 
     def mapped(jobs: Iterable[Job]) -> Iterator[Counted]:
-        before = sys.getswitchinterval()
-        sys.setswitchinterval(_SWITCH_S)
-        try:
-            with ThreadPoolExecutor(threads) as pool:
-                waiting: deque[Any] = deque()
-                for job in jobs:
-                    waiting.append(pool.submit(count_shard, job))
-                    if len(waiting) > threads:
-                        yield waiting.popleft().result()
-                while waiting:
+        with ThreadPoolExecutor(threads) as pool:
+            waiting: deque[Any] = deque()
+            for job in jobs:
+                waiting.append(pool.submit(count_shard, job))
+                if len(waiting) > threads:
                     yield waiting.popleft().result()
-        finally:
-            sys.setswitchinterval(before)
+            while waiting:
+                yield waiting.popleft().result()
 
     return mapped
 
@@ -88,7 +80,7 @@ class _File:
         self, path: str, report: ReadReport, mapper: Mapper, numbers: Iterator[int], folder: Path
     ) -> None:
         self._path, self._report, self._mapper, self._numbers = path, report, mapper, numbers
-        self._folder, self._compiled = folder, scanner() is not None
+        self._folder = folder
         self._numeric_time, self._tools = _sample(path)
         self._counted, self._loose = ColumnTable(), Loose(folder)
 
@@ -107,13 +99,7 @@ class _File:
     def _read(self, report: ReadReport, never: Array) -> None:
         lines_before, known = LinesBefore(), dict.fromkeys(self._tools)
         jobs = (
-            Job(
-                shard._replace(number=next(self._numbers)),
-                tuple(known),
-                self._numeric_time,
-                never,
-                self._compiled,
-            )
+            Job(shard._replace(number=next(self._numbers)), tuple(known), self._numeric_time, never)
             for shard in shards_of(self._path, report)
         )
         for found in self._mapper(jobs):

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.errors import TraceError
 from trimtab.traces.columns_loose import split
-from trimtab.traces.columns_native import SWITCH, scanner
 from trimtab.traces.columns_order import together
 from trimtab.traces.columns_part import part_of
-from trimtab.traces.columns_rows import Columns, Rows, read_rows
-from trimtab.traces.columns_scan import scan_rows
+from trimtab.traces.columns_rows import Columns, read_rows
 from trimtab.traces.columns_shards import Shard
 from trimtab.traces.columns_table import ColumnTable
 
@@ -29,14 +26,12 @@ _local = threading.local()
 
 
 class Job(NamedTuple):
-    """`tools`: names known so far. `never`: hashes of episodes that other shards have lines of. `compiled`: read by the compiled reader?
-    All of a file's shards are, or none: their hashes differ."""
+    """`tools`: names known so far. `never`: hashes of episodes that other shards have lines of."""
 
     shard: Shard
     tools: tuple[str, ...]
     numeric_time: bool
     never: npt.NDArray[np.uint64]
-    compiled: bool = False
 
 
 @dataclass
@@ -55,7 +50,7 @@ class Counted:
 
 def count_shard(job: Job) -> Counted:
     """Read a shard and count its episodes."""
-    rows = _compiled(job) if job.compiled else read_rows(connection(), job.shard, job.tools, job.numeric_time)
+    rows = read_rows(connection(), job.shard, job.tools, job.numeric_time)
     rows.columns["row"] += job.shard.number << _ROW_BITS
     here, ep, loose = split(*together(rows.columns), job.never)
     table = ColumnTable()
@@ -68,18 +63,9 @@ def count_shard(job: Job) -> Counted:
     return Counted(shard, table, loose, rows.tools, rows.errors, rows.num_lines, rows.problems)
 
 
-def _compiled(job: Job) -> Rows:
-    reader = scanner()
-    if reader is None:
-        raise TraceError(
-            f"a worker has no C compiler to make the step reader with; set {SWITCH}=0 where trimtab is started"
-        )
-    return scan_rows(reader, job.shard, job.tools)
-
-
 def connection() -> duckdb.DuckDBPyConnection:
-    """A DuckDB of the calling thread's own; the compiled reader does without, and without the time to load it."""
-    import duckdb
+    """A DuckDB of the calling thread's own."""
+    import duckdb  # a tenth of a second, which other logs need not wait for
 
     if not hasattr(_local, "con"):
         _local.con = duckdb.connect(":memory:")

@@ -1,4 +1,4 @@
-"""A shard of step JSONL to narrow columns by DuckDB, where the compiled reader (`columns_scan`) cannot be made: the only pass over the bytes.
+"""A shard of step JSONL to narrow columns by DuckDB: the only pass over the bytes.
 
 What is read off a line here is what `traces.steps` reads off it; a test holds the two together. Texts are hashed where they lie;
 only errors, names and what ends an episode come out as text. A line DuckDB reads as nothing is looked at again by `parse_json`:
@@ -25,7 +25,7 @@ from trimtab.traces.tool_errors import starts_as_error
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["Columns", "Rows", "ids_of", "read_rows", "reason_of"]
+__all__ = ["Columns", "Rows", "ids_of", "read_rows"]
 
 _MEMORY_MB = 200  # DuckDB's own limit, and four times the longest line
 Array = npt.NDArray[Any]
@@ -111,7 +111,7 @@ def _second_look(shard: Shard, bad: Array | None) -> tuple[dict[int, tuple[int, 
     for row, (line, failure) in enumerate(lines_of(shard)):
         text = line.text
         if failure or bad is None or bad[row]:
-            why = failure or reason_of(line.text, line.ended)
+            why = failure or _reason(line.text, line.ended)
             if why:
                 problems[row], text = (line.number, why), b"0"
             else:
@@ -123,7 +123,7 @@ def _second_look(shard: Shard, bad: Array | None) -> tuple[dict[int, tuple[int, 
     return problems, shard._replace(data=b"\n".join(lines)) if mended else None
 
 
-def reason_of(text: bytes, ended: bool) -> str:
+def _reason(text: bytes, ended: bool) -> str:
     """Why a line is malformed, in the words of the readers; empty when it is a step after all."""
     try:
         value = parse_json(text)

@@ -12,11 +12,9 @@ __all__ = [
     "BAD",
     "CALL",
     "END",
-    "KINDS",
     "MAX_BYTES",
     "MESSAGE",
     "NEW_TOOL",
-    "OTHER",
     "PARSE_ERROR",
     "RESULT",
     "VOID",
@@ -34,7 +32,7 @@ NEW_TOOL = -2
 MAX_BYTES = (16 * 2**20, 64 * 2**20, 256 * 2**20)
 """The longest line, tried in turn; DuckDB holds twice as much."""
 
-KINDS = {
+_CODES = {
     "tool_call": CALL,
     "tool_result": RESULT,
     "tool_parse_error": PARSE_ERROR,
@@ -59,7 +57,7 @@ select
     coalesce(step, 'nan') as step,
     (case when episode_id is null or type is null then {BAD}
           when type = 'assistant_message' and (content is null or (not {_INK} and regexp_full_match(content, '{_BLANK}'))) then {VOID}
-          else case type {" ".join(f"when '{name}' then {code}" for name, code in KINDS.items())} else {OTHER} end
+          else case type {" ".join(f"when '{name}' then {code}" for name, code in _CODES.items())} else {OTHER} end
      end)::tinyint as kind,
     (case coalesce(tool, '') when '' then -1 $cases else {NEW_TOOL} end)::integer as tool,
     case when (case coalesce(tool, '') when '' then -1 $cases else {NEW_TOOL} end) = {NEW_TOOL} then tool end as new_tool,

@@ -1,4 +1,4 @@
-"""Which engine makes the table: the readers, or columns for large files of step JSONL?"""
+"""Which engine makes the table: the readers, or DuckDB's columns for large files of step JSONL?"""
 
 from __future__ import annotations
 
