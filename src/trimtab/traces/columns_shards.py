@@ -17,7 +17,7 @@ from trimtab.traces.reading import ReadReport
 
 __all__ = ["SHARD_BYTES", "LinesBefore", "Shard", "lines_of", "shards_of"]
 
-SHARD_BYTES = 16 * 2**20
+SHARD_BYTES = 32 * 2**20
 """Bytes of a piece, and what it takes to its line's end; about twice that is held while it is worked on."""
 
 _PIECE = 2**20
