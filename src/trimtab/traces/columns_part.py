@@ -101,11 +101,8 @@ def _last(hit: Array, ep: Array, n: int) -> Array:
 def _seconds(ts: Array) -> Array:
     """Times as `values.as_time` has them; nan unknown."""
     finite, large = np.isfinite(ts), np.abs(ts)
-    if (large >= 1e12).any():
-        for size in (1e12, 1e15, 1e18):  # milli, micro, nano
-            ts = np.where(
-                (large >= size) & (large < size * 1e3 if size < 1e18 else True), ts / (size / 1e9), ts
-            )
+    if (large >= 1e12).any():  # nano, micro, milli
+        ts = ts / np.select([large >= 1e18, large >= 1e15, large >= 1e12], [1e9, 1e6, 1e3], 1.0)
     return ts if finite.all() else np.where(finite, ts, np.nan)
 
 
