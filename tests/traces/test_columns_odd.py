@@ -86,6 +86,8 @@ def test_results_are_errors_where_python_says_so(texts, ascii_only):
         " " * 9 + "Error: x",
         " " * 10 + "Error: x",
         "bash: " + "x" * 201 + ": ",
+        "\x0bError: x",
+        "error\x0b:",
         "tool fail",
         "Error rate: 0 %",
     ]

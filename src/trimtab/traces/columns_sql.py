@@ -48,8 +48,11 @@ _MAX_KNOWN = 64  # names compared in SQL; the rest come out as text
 _BLANK = r"[\x09-\x0d\x1c-\x1f\x{85}\p{Z}]*"  # what Python's strip takes off
 _INK = "ascii(content) between 33 and 126"  # most text starts so, and needs no pattern
 
-_MAYBE_ERROR = re.sub(r"\{[01],\d+\}", "*", ERROR_START)
-"""All of ERROR_START's and a few more, which are looked at again: RE2 takes 37 ms a statement to unroll the counted repeats."""
+_MAYBE_ERROR = re.sub(
+    r"\{[01],\d+\}", "*", ERROR_START.replace(r"[\s", r"[\v\t\n\f\r ").replace(r"\s", r"[\s\v]")
+)
+"""All of ERROR_START's and a few more, which are looked at again: RE2 takes 37 ms a statement to unroll the counted repeats. Its blanks
+lack the vertical tab that Python's have."""
 
 _SELECT = Template(rf"""
 select
