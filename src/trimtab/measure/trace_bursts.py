@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.measure.trace_maker import Maker, Measured
+from trimtab.stats.dot import dot
 from trimtab.traces.table import Evidence, TraceTable
 
 __all__ = ["bursts", "in_order", "permutation_p", "running_at_once", "worst_window"]
@@ -162,7 +163,7 @@ def _load(maker: Maker, table: TraceTable, case: _Case, level: float, rng: np.ra
     load = case.at_once
     assert load is not None
     away = load - load.mean()
-    p = permutation_p(case.failed, case.tasks, lambda failed: float(failed @ away), rng)
+    p = permutation_p(case.failed, case.tasks, lambda failed: dot(failed, away), rng)
     busy = load > np.median(load) if (load > np.median(load)).any() else load >= np.median(load)
     high, low = case.failed[busy].mean(), case.failed[~busy].mean()
     excess = float(high - low) if p <= level else 0.0

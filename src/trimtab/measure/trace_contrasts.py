@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trimtab.catalog import bound
+from trimtab.stats.dot import dot
 from trimtab.traces.table import TraceTable
 
 __all__ = ["Contrast", "contrasts", "difference", "features", "within_difference"]
@@ -87,9 +89,10 @@ def contrasts(
     _, clusters = np.unique(np.where(table.task >= 0, table.task, own), return_inverse=True)
     found: list[Contrast] = []
     seen: set[bytes] = set()
+    either = a | b
     for name, yes_no, values in features(table, outcome):
-        keep = (a | b) & np.isfinite(values)
-        x, is_a, tasks = values[keep], a[keep], clusters[keep]
+        keep = either & np.isfinite(values)
+        x, is_a, tasks = (values, a, clusters) if keep.all() else (values[keep], a[keep], clusters[keep])
         counts = [int(is_a.sum()), int((~is_a).sum())]
         if yes_no:
             counts += [int((x > 0).sum()), int((x == 0).sum())]
@@ -97,7 +100,7 @@ def contrasts(
             min(counts) < least
             or np.count_nonzero(np.bincount(tasks)) < least
             or x.min() == x.max()
-            or (same := x.tobytes()) in seen
+            or (same := blake2b(np.ascontiguousarray(x).data, digest_size=16).digest()) in seen
         ):
             continue
         seen.add(same)
@@ -126,7 +129,7 @@ def difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, float, in
     influence = np.where(is_a, (x - mean_a) / is_a.sum(), -(x - mean_b) / (~is_a).sum())
     sums = np.bincount(clusters, influence)
     g = int((np.bincount(clusters) > 0).sum())
-    se = math.sqrt(g / (g - 1) * float(sums @ sums)) if g > 1 else math.nan
+    se = math.sqrt(g / (g - 1) * dot(sums, sums)) if g > 1 else math.nan
     return float(mean_a - mean_b), se, g
 
 
@@ -141,11 +144,11 @@ def within_difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, fl
     share = np.bincount(clusters, is_a) / np.maximum(sizes, 1)
     mixed = (share > 0) & (share < 1)
     z = is_a - share[clusters]
-    total = float(z @ z)
+    total = dot(z, z)
     g = int(mixed.sum())
     if g < 2 or total <= 0:
         return math.nan, math.nan, g
     y = x - (np.bincount(clusters, x) / np.maximum(sizes, 1))[clusters]
-    slope = float(z @ y) / total
+    slope = dot(z, y) / total
     scores = np.bincount(clusters, z * (y - slope * z))[mixed]
-    return slope, math.sqrt(g / (g - 1) * float(scores @ scores)) / total, g
+    return slope, math.sqrt(g / (g - 1) * dot(scores, scores)) / total, g

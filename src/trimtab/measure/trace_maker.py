@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.records import Reading, Window
+from trimtab.stats.dot import dot
 from trimtab.stats.shares import effective_trials, share_interval
 from trimtab.traces.table import Evidence, TraceTable
 
@@ -60,7 +61,7 @@ class Maker:
         n, k = float(c.sum()), float(f.sum())
         if not n:
             return self.value(key, math.nan, 0, reason=reason or "nothing to judge it by")
-        independent = effective_trials(n, k, c.size, float(f @ f), float(f @ c), float(c @ c))
+        independent = effective_trials(n, k, c.size, dot(f, f), dot(f, c), dot(c, c))
         ends = share_interval(k / n, independent)
         return self.value(
             key, k / n, int(n), ends=ends, evidence=evidence, text=f"{k:,.0f} of {n:,.0f} {what}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -82,15 +83,23 @@ def diagnose_table(
             else ""
         )
         raise TraceError(f"{', '.join(paths)}: no episode ({report.num_malformed} malformed lines{where})")
-    measured = trace_readings(table, report, declared)
-    findings = trace_findings(measured)
     solved, source = table.solved(declared.solved_at)
-    separates = judge_contrasts(contrasts(table, solved == 0, solved == 1)) if source else []
+    with ThreadPoolExecutor(2) as pool:  # none of them writes to the table
+        read = pool.submit(trace_readings, table, report, declared)
+        apart = pool.submit(_separates, table, solved) if source else None
+        drift = _drift(table, solved if source else None)
+        by_outcome = list(outcomes(table, solved))
+        measured, separates = read.result(), apart.result() if apart else []
+    findings = trace_findings(measured)
     verdict = trace_verdict(findings, measured, table.num_episodes)
     return TraceDiagnosis(
-        paths, report, table, measured, findings, verdict, separates, list(outcomes(table, solved)), solved, source,
-        time.perf_counter() - start, _drift(table, solved if source else None),
+        paths, report, table, measured, findings, verdict, separates, by_outcome, solved, source,
+        time.perf_counter() - start, drift,
     )  # fmt: skip
+
+
+def _separates(table: TraceTable, solved: Any) -> list[JudgedContrast]:
+    return judge_contrasts(contrasts(table, solved == 0, solved == 1))
 
 
 def _drift(table: TraceTable, solved: Any) -> list[tuple[Drift, list[JudgedContrast]]]:

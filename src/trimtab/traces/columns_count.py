@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +15,9 @@ from trimtab.traces.columns_part import part_of
 from trimtab.traces.columns_rows import Columns, read_rows
 from trimtab.traces.columns_shards import Shard
 from trimtab.traces.columns_table import ColumnTable
+
+if TYPE_CHECKING:
+    import duckdb
 
 __all__ = ["Counted", "Job", "connection", "count_shard"]
 
@@ -63,6 +65,8 @@ def count_shard(job: Job) -> Counted:
 
 def connection() -> duckdb.DuckDBPyConnection:
     """A DuckDB of the calling thread's own."""
+    import duckdb  # a tenth of a second, which other logs need not wait for
+
     if not hasattr(_local, "con"):
         _local.con = duckdb.connect(":memory:")
         _local.con.execute("set threads = 1; set timezone = 'UTC'")

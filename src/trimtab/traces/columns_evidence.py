@@ -83,4 +83,6 @@ class Places:
 
 
 def _first(places: Array, calls: Calls) -> Array:
-    return places[np.argsort(calls.row[places], kind="stable")][:_LOOKED_AT]
+    """The first place in each of the first few episodes."""
+    looked = places[np.argsort(calls.row[places], kind="stable")][:_LOOKED_AT]
+    return looked[np.sort(np.unique(calls.episode[looked], return_index=True)[1])][:MAX_EVIDENCE]

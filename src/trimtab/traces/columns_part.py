@@ -100,11 +100,9 @@ def _last(hit: Array, ep: Array, n: int) -> Array:
 
 def _seconds(ts: Array) -> Array:
     """Times as `values.as_time` has them; nan unknown."""
-    for size in (1e18, 1e15, 1e12):  # nano, micro, milli
-        large = np.abs(ts) >= size
-        if large.any():
-            ts = np.where(large, ts / (size / 1e9), ts)
-    finite = np.isfinite(ts)
+    finite, large = np.isfinite(ts), np.abs(ts)
+    if (large >= 1e12).any():  # nano, micro, milli
+        ts = ts / np.select([large >= 1e18, large >= 1e15, large >= 1e12], [1e9, 1e6, 1e3], 1.0)
     return ts if finite.all() else np.where(finite, ts, np.nan)
 
 

@@ -11,16 +11,19 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 
 from trimtab.traces.columns_pipe import as_path
 from trimtab.traces.columns_shards import Shard, lines_of
-from trimtab.traces.columns_sql import BAD, MAX_BYTES, NEW_TOOL, ids_query, rows_query
+from trimtab.traces.columns_sql import BAD, MAX_BYTES, NEW_TOOL, RESULT, ids_query, rows_query
 from trimtab.traces.json_records import BadJson, parse_json
+from trimtab.traces.tool_errors import starts_as_error
+
+if TYPE_CHECKING:
+    import duckdb
 
 __all__ = ["Columns", "Rows", "ids_of", "read_rows"]
 
@@ -63,6 +66,8 @@ def read_rows(con: duckdb.DuckDBPyConnection, shard: Shard, tools: Sequence[str]
 
 def _run(con: duckdb.DuckDBPyConnection, shard: Shard, query: Callable[[int], str]) -> Columns | None:
     """The query's columns; None where a line is longer than DuckDB is asked to read. Long ones are tried only when there is one."""
+    import duckdb
+
     for size in MAX_BYTES:
         con.execute(f"set memory_limit = '{_MEMORY_MB + 4 * size // 2**20}MB'")
         try:
@@ -94,7 +99,8 @@ def _coded(columns: Columns, tools: list[str], lines: int, problems: list[tuple[
     texts, errors = columns["err"], dict[str, int]()
     columns["err"] = np.full(texts.size, -1, np.int32)
     for row in np.flatnonzero(texts != None).tolist():  # noqa: E711
-        columns["err"][row] = errors.setdefault(texts[row], len(errors))
+        if columns["told"][row] or columns["kind"][row] != RESULT or starts_as_error(texts[row]):
+            columns["err"][row] = errors.setdefault(texts[row], len(errors))
     return Rows(columns, list(known), list(errors), lines, problems)
 
 

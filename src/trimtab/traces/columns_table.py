@@ -56,7 +56,7 @@ class ColumnTable:
             "repeats": part.repeats, "loop_calls": loops, "wrong": part.wrong[0], "wrong_turn": part.wrong[1], "wrong_step": part.wrong[2],
         }  # fmt: skip
         columns |= self._ends(part) | {"first_error": self._first_errors(part, [e.kind for e in said], n)}
-        columns = {name: column.astype(np.int32) for name, column in columns.items()}
+        columns = {name: _narrow(column) for name, column in columns.items()}
         total = part.ends["total"]
         columns |= {
             "reward": part.ends["reward"], "tokens": np.where(np.isfinite(total), total, part.tokens), "duration_s": part.duration_s,
@@ -106,7 +106,7 @@ class ColumnTable:
         """Add another table's episodes behind these. The other is used up."""
         for name, codes in other.codes.items():
             moved = np.array([*(self.codes[name].of(text) for text in codes), -1])
-            other.columns[name] = [moved[column].astype(np.int32) for column in other.columns.get(name, [])]
+            other.columns[name] = [_narrow(moved[column]) for column in other.columns.get(name, [])]
         places = self.tools.merge(other.tools)
         for name in ("used", "erred"):
             other.columns[name] = [self._placed(column, places) for column in other.columns.get(name, [])]
@@ -145,12 +145,12 @@ class ColumnTable:
             wide[name] = wide[name][order]
         self.taken("eh")
         ints: dict[str, Any] = {
-            name: self.taken(name)[order].astype(np.int64)
+            name: self.taken(name)[order].astype(np.int32)
             for name in (*COUNTS, *_INTS)
             if name not in _NOT_SEEN
         }
         floats: dict[str, Any] = {name: self.taken(name)[order].astype(np.float64) for name in _FLOATS}
-        ints |= {name: np.zeros(n, np.int64) for name in _NOT_SEEN}
+        ints |= {name: np.zeros(n, np.int32) for name in _NOT_SEEN}
         for name in ("success", "truncated"):
             ints[name] = ints[name].astype(np.int8)
         return TraceTable(
@@ -159,6 +159,12 @@ class ColumnTable:
             first_errors=list(self.codes["first_error"]), tools=self.tools.finished(wide["used"]), tool_names=self.tools.names, **wide,
             nan_rewards=self.nan_rewards, sources=[""] * n, evidence=self.evidence.listed(), told_by_log=self.told_by_log, engine="columns",
         )  # fmt: skip
+
+
+def _narrow(column: Array) -> Array:
+    """Whole numbers in one byte each where that holds them: most counts of an episode are small."""
+    small = not column.size or (column.min() >= -128 and column.max() < 128)
+    return column.astype(np.int8 if small else np.int32)
 
 
 def _coded(codes: Codes, texts: list[str | None]) -> Array:

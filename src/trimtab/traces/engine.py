@@ -56,7 +56,7 @@ def table_of(
         found = ReadReport(progress=report.progress)
         with ray_map(ray) if ray is not None else nullcontext() as mapper:
             table = tabulate_steps(files, found, mapper)
-        if len(set(table.ids)) == len(table.ids):
+        if len(files) == 1 or len(set(table.ids)) == len(table.ids):
             report.__dict__.update(found.__dict__ | {"notes": report.notes + found.notes})
             return table
         if engine == "columns":

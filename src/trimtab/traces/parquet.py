@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
-
 from trimtab.errors import TraceError
 from trimtab.traces.files import STDIN
 from trimtab.traces.reading import ReadReport, Record
@@ -26,6 +24,8 @@ def is_parquet(path: str) -> bool:
 
 def parquet_records(path: str, report: ReadReport) -> Iterator[Record]:
     """A record a row, in the file's order; `line` is the row's number. TraceError for a file that cannot be read."""
+    import duckdb  # a tenth of a second, which other logs need not wait for
+
     with duckdb.connect(":memory:") as con:
         try:
             rows = con.execute("select * from read_parquet(?)", [path])

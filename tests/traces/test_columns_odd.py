@@ -1,0 +1,97 @@
+"""Step lines no tidy writer writes: DuckDB's columns hold what the readers read off them, or the line is counted as malformed."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.traces.make import steps, write_lines
+from tests.traces.test_columns import same
+from trimtab.traces.columns import tabulate_steps
+from trimtab.traces.columns_count import connection
+from trimtab.traces.columns_part import _seconds
+from trimtab.traces.columns_rows import Rows, read_rows
+from trimtab.traces.columns_shards import Shard
+from trimtab.traces.reading import ReadReport
+from trimtab.traces.tool_errors import ERROR_START, starts_as_error
+from trimtab.traces.values import as_time
+
+
+def read(*lines: bytes, numeric_time: bool = True) -> Rows:
+    return read_rows(connection(), Shard("", 0, 0, 0, b"\n".join(lines)), (), numeric_time)
+
+
+@pytest.mark.parametrize("text", ["0", "-0", "0.1", "1700000000.1234567", "9007199254740993", "1e22", "1E-7", "123456789012345678901234567890", "2.2250738585072014e-308", "0.30000000000000004"])  # fmt: skip
+def test_numbers_are_rounded_as_python_rounds_them(text):
+    line = '{"episode_id": "a", "type": "tool_result", "tokens": %s, "timestamp": %s, "latency_s": %s}'
+    columns = read((line % (text, text, text)).encode()).columns
+    for name in ("tokens", "ts", "latency"):
+        assert columns[name].tolist() == [float(text)], name
+
+
+@pytest.mark.parametrize("time", [0, -1, 1e12, 999_999_999_999, 1e15, 1.7e15, 1e18, 1.7e18, 1e21, 1e24, -1e21, 1e300, None])  # fmt: skip
+@pytest.mark.parametrize("numeric_time", [True, False])
+def test_a_time_is_scaled_once_however_large_it_is(time, numeric_time):
+    line = json.dumps({"episode_id": "a", "type": "x", "timestamp": time}).encode()
+    wanted = as_time(time)
+    found = _seconds(read(line, numeric_time=numeric_time).columns["ts"])
+    np.testing.assert_equal(found, [np.nan if wanted is None else wanted])
+
+
+@pytest.mark.parametrize("bad", [b"\xc1\x80", b"\xe0\x80\x80", b"\xe0\x9f\xbf", b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\x80", b"\xc3", b"\xe2\x82"])  # fmt: skip
+def test_text_that_is_not_utf8_is_malformed_here_as_there(tmp_path, bad):
+    good = "\x80\u07ff\u0800\ud7ff\uffff\U00010000\U0010ffff".encode()
+    line = b'{"episode_id": "a", "type": "tool_call", "tool": "t", "step": 50, "args": "%s"}'
+    path = write_lines(tmp_path / "log.jsonl", steps("a"))
+    path.write_bytes(path.read_bytes() + line % bad + b"\n" + line % good + b"\n")
+    assert same(path).counts["calls"].tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [b'{"episode_id": "a", "type": "x"} x', b'{"episode_id": "a", "type": "x", "step": 01}',
+     b'{"episode_id": "a", "type": "x", "step": 1.}', b'{"episode_id": "a", "type": "x", "o": NaN}', b'{"episode_id": "a", "type": "x", "o": "\x01"}',
+     b'{"episode_id": "a", "type": "x", "o": "\\x"}', b'{"episode_id": "a", "type": "x", "o": "\\ud800"}', b'{"episode_id": "\\u0061", "type": "x"}',
+     b'{"episode_id": "a", "type": "x", "o": ' + b"[" * 99 + b"]" * 99 + b"}", b'{"episode_id": "a", "type": "x", "step": true}'],
+)  # fmt: skip
+def test_lines_at_the_edge_of_json_are_read_or_not_as_there(tmp_path, odd):
+    path = write_lines(tmp_path / "log.jsonl", steps("a"))
+    path.write_bytes(path.read_bytes() + odd + b"\n")
+    same(path)
+
+
+@pytest.mark.parametrize(
+    ("odd", "ids"),
+    [(b'{"episode_id": "a", "type": "x",}', []), (b'{"episode_id": "b", "episode_id": "a", "type": "x"}', ["b"]),
+     (b'{"episode_id": {"a": 1}, "type": "x"}', ['{"a":1}']), (b'{"episode_id": "a", "type": "x", "o": "\xed\xa0\x80"}', [])],
+)  # fmt: skip
+def test_what_duckdb_reads_otherwise_is_no_more_than_the_manual_says(tmp_path, odd, ids):
+    """A comma before a bracket and a surrogate in UTF-8 are read; of a field given twice the first counts; objects have no blanks."""
+    path = write_lines(tmp_path / "log.jsonl", steps("a"))
+    path.write_bytes(path.read_bytes() + odd + b"\n")
+    report = ReadReport()
+    assert tabulate_steps([str(path)], report).ids == ["a", *ids]
+    assert report.num_malformed == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.from_regex(ERROR_START, fullmatch=False), min_size=1, max_size=20), st.booleans())
+def test_results_are_errors_where_python_says_so(texts, ascii_only):
+    texts = [
+        *texts,
+        " " * 9 + "Error: x",
+        " " * 10 + "Error: x",
+        "bash: " + "x" * 201 + ": ",
+        "\x0bError: x",
+        "error\x0b:",
+        "tool fail",
+        "Error rate: 0 %",
+    ]
+    rows = [{"episode_id": "a", "type": "tool_result", "result": text} for text in texts]
+    lines = [json.dumps(row, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass") for row in rows]
+    found = read(*lines)
+    assert [code >= 0 for code in found.columns["err"]] == [starts_as_error(text) for text in texts]
