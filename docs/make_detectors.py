@@ -68,7 +68,7 @@ def page(text: str) -> str:
     lines = [
         BEGIN, "", "## The rules", "",
         f"{len(RULES)} rules on readings share a budget of one false alarm in {bound('budget'):,.0f} steps. That is what their detectors are set by, for series that behave as "
-        "they assume; on healthy logs with autocorrelation, bursts and bends thirteen to sixteen times as many were measured (the table above). "
+        "they assume; on healthy logs with autocorrelation, bursts and bends twelve to sixteen times as many were measured (the table above). "
         "\"One in\" is each rule's share of the budget, in "
         "values of its series (for a slice ending in `*`, of each slice's). Two more rules watch the step stream "
         f"and are exact, so they need no budget: {_stream()}.", "",

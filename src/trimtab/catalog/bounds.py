@@ -155,6 +155,7 @@ BOUNDS: dict[str, Bound] = {
     "long_memory": Bound(400.0, "values", "the same where the fall may be slow", HOUSE),
     "reward_half": Bound(0.5, "share of the best level", "the pilot's definition of a collapse", "docs/evidence.md"),
     "quarter": Bound(0.25, "share of the best level", "entropy or tool calls that are nearly gone", HOUSE),
+    "entropy_tenth": Bound(0.1, "share of the best level", "a healthy pilot run falls under a quarter while it learns", HOUSE),
     "spread_fifth": Bound(0.2, "share of the best level", "advantages whose spread learning does not explain", HOUSE),
     "grad_surge": Bound(8.0, "ratio", "eightfold within a hundred steps: no healthy pilot run", HOUSE),
     "mismatch_surge": Bound(10.0, "ratio", "tenfold within a hundred steps", "richardli.xyz/rl-collapse"),

@@ -71,7 +71,14 @@ POLICY: tuple[Rule, ...] = (
     ),
     Rule(
         "entropy_floor", "aggregate/entropy", "all", "aggregate", "entropy", "identity", excursion(-1, bound("quarter"), memory=MEMORY),
-        "warning", "mean entropy fell under a quarter of what it was",
+        "info", "mean entropy fell under a quarter of what it was",
+        "A policy of one answer has nothing left to explore with.",
+        "Look at the outputs; raise the entropy bonus, or go back to before `since`.",
+        "Tasks with one right answer that the policy has learnt.", _RAGEN, excuses=(_LEARNT,),
+    ),
+    Rule(
+        "entropy_gone", "aggregate/entropy", "all", "aggregate", "entropy", "identity", excursion(-1, bound("entropy_tenth"), memory=MEMORY),
+        "warning", "mean entropy fell under a tenth of what it was",
         "A policy of one answer has nothing left to explore with.",
         "Look at the outputs; raise the entropy bonus, or go back to before `since`.",
         "Tasks with one right answer that the policy has learnt.", _RAGEN, excuses=(_LEARNT,),
