@@ -170,7 +170,9 @@ def test_losses_add_up_between_two_logs(tiny, tmp_path):
     assert [m["eval_loss"] for m in steps if "eval_loss" in m] == pytest.approx(held_out[:2])
     gap = values(tmp_path / "run", "supervised/gap")
     assert gap == pytest.approx([np.mean(held_out[:2]) - losses[:10].mean()], abs=1e-6)
-    assert len(values(tmp_path / "run", "aggregate/token_accuracy")) == 12  # no tokens are watched: a reading a step
+    assert (
+        len(values(tmp_path / "run", "aggregate/token_accuracy")) == 12
+    )  # no tokens are watched: a reading a step
 
 
 def test_kto_tells_its_balance(tiny, tmp_path):
