@@ -49,7 +49,7 @@ class Change(Scanner):
     >>> d = Change(sign=1, arl=1e5)
     >>> fired = [d.update(t, (t % 3) / 10 + (2.0 if t >= 60 else 0.0)).fired for t in range(80)]
     >>> fired.index(True)
-    65
+    66
     """
 
     arl: float = field(default_factory=lambda: bound("arl"))

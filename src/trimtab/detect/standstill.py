@@ -30,9 +30,10 @@ class Standstill(Scanner):
     [False, False, False, False, True]
     """
 
-    carried: ClassVar[tuple[str, ...]] = ("num_skipped", "last", "edge")
+    carried: ClassVar[tuple[str, ...]] = ("num_skipped", "count", "last", "edge")
     values: int = field(default_factory=lambda: int(bound("idle_steps")))
     num_skipped: int = 0
+    count: int = 0
     last: float = math.nan
     edge: Hysteresis = field(init=False)
 
@@ -45,8 +46,11 @@ class Standstill(Scanner):
         if not math.isfinite(value):
             self.num_skipped += 1
             return self.now
-        same, first, self.last = value == self.last, math.isnan(self.last), value
-        return self.now if first else self.edge.update(step, same, not same, value)
+        same, self.last, self.count = value == self.last, value, self.count + 1
+        if self.count == 1:
+            return self.now
+        found = self.edge.update(step, same, not same, value)
+        return found if found.fired or found.cleared else self.now
 
     def scan(self, steps: Int, values: Float) -> Edges:
         """`update` for a whole series at once."""
@@ -54,7 +58,7 @@ class Standstill(Scanner):
         if not places.size:
             return []
         x = values[places]
-        self.last = float(x[-1])
+        self.last, self.count = float(x[-1]), x.size
         same = x[1:] == x[:-1]
         return [
             (int(places[i + 1]), found) for i, found in self.edge.scan(steps[places[1:]], same, ~same, x[1:])
@@ -62,5 +66,5 @@ class Standstill(Scanner):
 
     @property
     def now(self) -> Decision:
-        """A single change is enough to say that it moves: ready from the second value on."""
-        return Decision(not math.isnan(self.last), self.edge.active, since=self.edge.since)
+        """Ready once it could have fired."""
+        return Decision(self.count >= self.values, self.edge.active, since=self.edge.since)

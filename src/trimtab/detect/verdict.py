@@ -163,7 +163,7 @@ def _waiting(evidence: Evidence) -> str:
         return "no step has been flushed"
     if evidence.num_windows == 0:
         return f"no slice has reached {evidence.min_tokens:,} tokens from {evidence.min_trajectories} trajectories"
-    few = len(evidence.judged) < max(bound("judged_rules"), 1.0 + len(evidence.pending) / 2)
+    few = len(evidence.judged) < max(bound("judged_rules"), len(evidence.pending))
     if evidence.metrics_only and evidence.aggregate_ready and few:
         return (
             f"only {len(evidence.judged)} rules could judge ({', '.join(evidence.judged)}), {len(evidence.pending)} still collect their baselines; "
