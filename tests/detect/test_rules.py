@@ -215,6 +215,18 @@ def test_a_log_and_a_stream_give_the_same_alarms() -> None:
     assert len(whole.alarms) > 20
 
 
+def test_readings_that_rest_on_too_little_are_counted() -> None:
+    """A tool's failures of fewer than eight calls are no share; the rule says how many windows it left out."""
+    pipeline = Pipeline()
+    for step in range(30):
+        calls = 3 if step % 5 == 0 else 40
+        pipeline.on_readings(
+            [Reading("tools/failure_frac", step, Window(step, step), "tool/sql", 0.1, calls, 5)]
+        )
+    assert pipeline.left_out() == {"tool_failures_by_tool": 6}
+    assert pipeline.seen["tool_failures_by_tool", "tool/sql"] == 24
+
+
 def test_the_budget_is_split_over_rules_and_slices() -> None:
     budgets = split(RULES, bound("budget"))
     spent = sum((17.0 if rule.slice.endswith("*") else 1.0) / budgets[rule.name] for rule in RULES)

@@ -171,6 +171,8 @@ def test_a_rule_of_a_file_fires_live_and_every_view_shows_its_words(tmp_path) ->
     shown = next(a for a in diagnosis(view)["alarms"] if a["rule"] == "lr_high")
     assert shown["what"].startswith("the learning rate is far too high: 0.01")
     assert shown["reference"] == "user rule, rules.yaml"
+    said = diagnosis(view)
+    assert (said["left_out"], said["drawn_in"]) == ({}, {})
     run = build_payload([view])["runs"][0]
     assert ["user rules", "lr_high"] in run["facts"]
     assert any(a["rule"] == "lr_high" and "far too high" in a["what"] for a in run["alarms"])

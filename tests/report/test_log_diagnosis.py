@@ -173,6 +173,37 @@ def test_wild_values_that_were_drawn_in_are_counted(tmp_path, capsys, monkeypatc
     assert "reward_drop 2" in next(line for line in out.splitlines() if line.startswith("  drawn in"))
 
 
+def test_values_a_rule_does_not_take_are_counted(tmp_path, capsys, monkeypatch):
+    """KL of exactly 0 has no logarithm: kl_break leaves three out; kl_surge takes it as it is, but not the NaN."""
+    path = write(
+        tmp_path / "m.jsonl",
+        kl=lambda step: 0.0 if step in (1, 2, 50) else math.nan if step == 70 else 0.02 + step % 3 / 100,
+    )
+    _, out, _ = run(capsys, monkeypatch, path, "--json")
+    left = json.loads(out)["left_out"]
+    assert (left["kl_break"], left["kl_surge"]) == (4, 1)
+    assert set(left) <= {"kl_break", "kl_surge", "kl_jump", "kl_leap", "kl_climb", "kl_high"}
+    _, out, _ = run(capsys, monkeypatch, path)
+    line = next(line for line in out.splitlines() if line.startswith("  left out values"))
+    assert "kl_break 4" in line
+    _, out, _ = run(capsys, monkeypatch, write(tmp_path / "calm.jsonl"))
+    assert "left out values" not in out
+
+
+def test_a_reward_part_that_is_missing_now_and_then_is_counted(tmp_path):
+    """TRL writes NaN for a reward function that returned None: no alarm, but no silence either."""
+    path = write(
+        tmp_path / "m.jsonl",
+        **{
+            "rewards/a/mean": lambda step: math.nan if step % 10 == 0 else 0.5,
+            "rewards/b/mean": lambda step: 0.2 + step % 3 / 100,
+        },
+    )
+    found = diagnose_log(path)
+    assert "nonfinite" not in {alarm.rule for alarm in found.alarms}
+    assert found.left_out == dict.fromkeys(("reward_part_falls", "reward_part_jump", "reward_part_idle"), 12)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_ten_thousand_steps_take_little_memory(tmp_path):
     path = write(tmp_path / "m.jsonl", n=10_000, **{f"x/{i}": lambda step: 0.12345678 for i in range(19)})

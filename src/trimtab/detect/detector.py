@@ -40,7 +40,9 @@ class Decision:
 
 
 class Detector(Protocol):
-    """A stream of (step, value, standard error of the value or nan) -> decisions."""
+    """A stream of (step, value, standard error of the value or nan) -> decisions. `num_skipped`: values that were not finite."""
+
+    num_skipped: int
 
     def update(self, step: int, value: float, se: float = math.nan) -> Decision: ...
     def state(self) -> dict[str, Any]: ...

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from trimtab.catalog import bound
 from trimtab.detect.contrast import FLOATS, Sums, contrast
 
 __all__ = ["History", "moved"]
 
 _KEEP = 1_000
-_RECENT, _LONGEST, _BEFORE, _BLOCK = 32, 64, 64, 10
+_LONGEST, _BEFORE, _BLOCK = 64, 64, 10
+_RECENT = int(bound("excuse_recent"))
 
 
 @dataclass
@@ -62,7 +64,8 @@ class History:
             return False
         means = [math.fsum(held[i : i + _BLOCK]) / _BLOCK for i in range(0, len(held) - _BLOCK + 1, _BLOCK)]
         recent = math.fsum(held[-_BLOCK:]) / _BLOCK
-        return recent > 0 and recent >= 0.95 * max(means) and recent >= 1.2 * means[0]
+        near, rise = bound("settled_near"), bound("settled_rise")
+        return recent > 0 and recent >= near * max(means) and recent >= rise * means[0]
 
 
 def moved(before: list[float], after: list[float]) -> float:

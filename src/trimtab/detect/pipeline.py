@@ -45,6 +45,7 @@ class Pipeline:
         self.seen: Counter[Place] = Counter()
         self.ledger = Ledger(self.rules, self._heard)
         self._whole = False
+        self._too_few = Counter[str]()
         self.joints = {family: Joint(members) for family, members in FAMILIES.items()}
         self.nonfinite = Nonfinite()
         self.silence = Silence()
@@ -94,11 +95,13 @@ class Pipeline:
         for reading in [*closed, *self._joint(closed)]:
             if reading.status != "ok":
                 continue
-            pairs += [
-                (rule, reading)
-                for rule in self.by_key.get(reading.key, ())
-                if rule.covers(reading.slice) and not 0 < reading.n_tokens < rule.least
-            ]
+            for rule in self.by_key.get(reading.key, ()):
+                if not rule.covers(reading.slice):
+                    continue
+                if 0 < reading.n_tokens < rule.least:
+                    self._too_few[rule.name] += 1
+                else:
+                    pairs.append((rule, reading))
             history = self.ledger.histories.get((reading.key, reading.slice))
             if history is not None:
                 history.add(reading.step, reading.value)
@@ -179,6 +182,14 @@ class Pipeline:
         for family, joint in self.joints.items():
             counts[f"joint/{family}"] = joint.num_drawn
         return {name: count for name, count in counts.items() if count}
+
+    def left_out(self) -> dict[str, int]:
+        """Rules that left values out -> how many: no number, 0 or less where the rule takes a logarithm or only what is positive, or
+        resting on fewer tokens or calls than the rule asks."""
+        counts = self._too_few.copy()
+        for (name, _), detector in self.detectors.items():
+            counts[name] += detector.num_skipped
+        return {rule.name: counts[rule.name] for rule in self.rules if counts[rule.name]}
 
     def _heard(self) -> tuple[int, int] | None:
         """Aggregate rules above info that are ready to speak, and those that have values; None over a whole log, whose end is known at once."""

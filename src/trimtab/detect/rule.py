@@ -54,7 +54,7 @@ class Excuse:
     absent: bool = False
     slow: int = 0
     settled: bool = False
-    recent: int = 32
+    recent: int = int(bound("excuse_recent"))
 
 
 @dataclass(frozen=True)

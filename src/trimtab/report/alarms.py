@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trimtab.detect.rule import Rule
@@ -11,7 +11,7 @@ from trimtab.detect.rules import RULES, STREAM_RULES
 from trimtab.detect.verdict import averages_words
 from trimtab.records import Alarm
 
-__all__ = ["alarm_payload", "alarms_lines"]
+__all__ = ["alarm_payload", "alarms_lines", "taken_lines"]
 
 
 def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, Any]:
@@ -23,8 +23,8 @@ def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, An
     if alarm.readings:
         reading = alarm.readings[0]
         what += f": {reading.value:.3g}, bound {alarm.bound:.3g}"
-        if reading.reason.startswith("level over"):
-            what += f" ({reading.reason}, wild values drawn in)"
+        if reading.reason:
+            what += f" ({reading.reason})"
         if math.isfinite(reading.low):
             what += f" (95 % interval {reading.low:.3g} to {reading.high:.3g}, {reading.n_tokens} tokens)"
     return {
@@ -40,6 +40,22 @@ def alarms_lines(alarms: list[dict[str, Any]]) -> list[str]:
     if any(alarm["cleared"] is not None for alarm in alarms):
         lines += ["", "  cleared: back within its bound, or by then the level was the run's own"]
     return lines
+
+
+def taken_lines(found: Mapping[str, Any]) -> list[str]:
+    """What the rules did not take as it was, of a diagnosis with `drawn_in` and `left_out`."""
+    said = (
+        ("drawn_in", "drawn in wild values, to four deviations"),
+        (
+            "left_out",
+            "left out values that are no number, not positive where they must be, or rest on too little",
+        ),
+    )
+    return [
+        f"  {what}: {', '.join(f'{rule} {count}' for rule, count in found[name].items())}"
+        for name, what in said
+        if found[name]
+    ]
 
 
 def _lines(alarm: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ import math
 import time
 from typing import Any
 
-from trimtab.report.alarms import alarm_payload, alarms_lines
+from trimtab.report.alarms import alarm_payload, alarms_lines, taken_lines
 from trimtab.report.exemplars import exemplar_table
 from trimtab.report.inert import inert
 from trimtab.report.tools_table import tools_table
@@ -40,6 +40,8 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "alarms": [alarm_payload(alarm, view.user_rules) for alarm in view.alarms],
         "judged": list(view.evidence.judged),
         "not_run": view.rules_without_input,
+        "drawn_in": view.pipeline.drawn_in(),
+        "left_out": view.pipeline.left_out(),
         "not_observed": view.not_observed,
         "min_tokens": view.min_tokens,
         "min_trajectories": view.min_trajectories,
@@ -97,6 +99,7 @@ def diagnosis_lines(found: dict[str, Any]) -> list[str]:
     lines += [f"  not observed: {what}: {why}" for what, why in sorted(found["not_observed"].items())]
     lines.append(f"  judged   {', '.join(found['judged']) or 'no rule'}")
     lines += [f"  not run  {rule}: {why}" for rule, why in found["not_run"].items()]
+    lines += taken_lines(found)
     if found["num_failures"]:
         lines.append(f"  MONITOR FAILURES: {found['num_failures']}, last: {found['last_failure']}")
     for count, what in (

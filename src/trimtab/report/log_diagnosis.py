@@ -15,7 +15,7 @@ from trimtab.detect.rules import RULES
 from trimtab.detect.verdict import Evidence, Verdict, judge
 from trimtab.measure.from_log import presence_of_log, series_of_log
 from trimtab.records import Alarm
-from trimtab.report.alarms import alarm_payload, alarms_lines
+from trimtab.report.alarms import alarm_payload, alarms_lines, taken_lines
 from trimtab.report.inert import inert
 from trimtab.runs.metric_logs import MetricLog, read_metric_log
 
@@ -25,7 +25,8 @@ __all__ = ["LogDiagnosis", "diagnose_log", "log_diagnosis", "log_diagnosis_lines
 @dataclass(frozen=True)
 class LogDiagnosis:
     """`not_run`: rule -> the input it lacks, in words. `judged`: rules whose baseline the log completed.
-    `drawn_in`: rule -> how many wild values its detector drew in to four deviations before it judged."""
+    `drawn_in`: rule -> how many wild values its detector drew in to four deviations before it judged.
+    `left_out`: rule -> how many values it did not take (`Pipeline.left_out`)."""
 
     log: MetricLog
     verdict: Verdict
@@ -34,6 +35,7 @@ class LogDiagnosis:
     pending: dict[str, int]
     not_run: dict[str, str]
     drawn_in: dict[str, int]
+    left_out: dict[str, int]
     user_rules: tuple[Rule, ...] = ()
 
 
@@ -66,6 +68,7 @@ def diagnose_log(
         pending,
         lacking,
         pipeline.drawn_in(),
+        pipeline.left_out(),
         tuple(rules),
     )
 
@@ -111,6 +114,7 @@ def log_diagnosis(found: LogDiagnosis) -> dict[str, Any]:
         "not_run": found.not_run,
         "excluded": log.excluded,
         "drawn_in": found.drawn_in,
+        "left_out": found.left_out,
         "notes": list(log.notes),
     }
 
@@ -148,8 +152,6 @@ def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
             f"  unmapped {', '.join(found['unmapped'][:12])}{f' and {rest} more' if rest > 0 else ''}"
         )
     lines += [f"  left out {count} {reason}" for reason, count in found["excluded"].items()]
-    if found["drawn_in"]:
-        drawn = ", ".join(f"{rule} {count}" for rule, count in found["drawn_in"].items())
-        lines.append(f"  drawn in wild values, to four deviations: {drawn}")
+    lines += taken_lines(found)
     lines += [f"  note     {note}" for note in found["notes"]]
     return [inert(line) for line in lines]

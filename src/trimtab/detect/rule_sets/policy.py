@@ -11,7 +11,7 @@ __all__ = ["POLICY"]
 
 _LEARNS = Excuse("aggregate/reward", 1)
 _LEARNT = Excuse("aggregate/reward", 1, settled=True)
-_RISES = Excuse("aggregate/reward", 1, recent=16)
+_RISES = Excuse("aggregate/reward", 1, recent=int(bound("excuse_recent_fast")))
 _RAGEN = "RAGEN, arXiv 2504.20073"
 
 POLICY: tuple[Rule, ...] = (
