@@ -13,24 +13,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import TracebackType
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-
-def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Ctrl-C is one line while the libraries load, too, which takes seconds."""
-    if issubclass(kind, KeyboardInterrupt):
-        print("minirl_on_policy: interrupted; what is finished is kept", file=sys.stderr)
-    else:
-        sys.__excepthook__(kind, error, trace)
-
+from reproduce.interrupt import say_interrupted
 
 if __name__ == "__main__":
-    sys.excepthook = _hook
+    say_interrupted("minirl_on_policy")
 
-from reproduce.minirl.arms import ON  # noqa: E402
-from reproduce.minirl.command import main  # noqa: E402
+from reproduce.minirl.arms import ON
+from reproduce.minirl.command import main
 
 if __name__ == "__main__":
     sys.exit(main(ON, __doc__))

@@ -19,30 +19,21 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-INTERRUPTED = "ppo_ewma: interrupted; what is finished is kept, the same command goes on from there"
-
-
-def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Ctrl-C is one line while the libraries load, too, which takes seconds."""
-    if issubclass(kind, KeyboardInterrupt):
-        print(INTERRUPTED, file=sys.stderr)
-    else:
-        sys.__excepthook__(kind, error, trace)
-
+from reproduce.interrupt import said, say_interrupted
 
 if __name__ == "__main__":
-    sys.excepthook = _hook
+    say_interrupted("ppo_ewma")
     # one thread: at these sizes a second one costs more than it does; the model and the data are in the package
     os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
     os.environ.update(TRL_EXPERIMENTAL_SILENCE="1", HF_HUB_DISABLE_PROGRESS_BARS="1")
 
-from reproduce.invariance.arms import ARMS, CHECKPOINT, EPISODES, SEEDS, Cell, cells_of, check_episodes  # noqa: E402
-from reproduce.invariance.store import check_bank, finished  # noqa: E402
-from trimtab.errors import RunError, TrimtabError  # noqa: E402
+from reproduce.invariance.arms import ARMS, CHECKPOINT, EPISODES, SEEDS, Cell, cells_of, check_episodes
+from reproduce.invariance.store import check_bank, finished
+from reproduce.options import positive
+from trimtab.errors import RunError, TrimtabError
 
 ROOT = Path(__file__).parents[1]
 BANK, PAGE = ROOT / "reproduce" / "invariance" / "runs", ROOT / "docs" / "papers.md"
@@ -63,7 +54,7 @@ def main() -> int:
         print(f"ppo_ewma: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(INTERRUPTED, file=sys.stderr)
+        print(said("ppo_ewma"), file=sys.stderr)
         return 130
 
 
@@ -135,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add(
         "--seeds",
-        type=_positive,
+        type=positive,
         default=SEEDS,
         metavar="N",
         help=f"seeds 0 to N-1 of each arm (by default {SEEDS}, which are recorded)",
@@ -150,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--episodes",
-        type=_positive,
+        type=positive,
         default=EPISODES,
         metavar="N",
         help=f"length of the runs that are trained, a multiple of {CHECKPOINT} (by default {EPISODES}); a recorded run of another length is an error",
@@ -175,16 +166,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--json", action="store_true", help="the last line is one JSON object of figures")
     return parser  # fmt: skip
-
-
-def _positive(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
 
 
 if __name__ == "__main__":

@@ -20,28 +20,19 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-INTERRUPTED = "tail_emergence: interrupted; what is finished is kept, the same command goes on from there"
-
-
-def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Ctrl-C is one line while the libraries load, too, which takes seconds."""
-    if issubclass(kind, KeyboardInterrupt):
-        print(INTERRUPTED, file=sys.stderr)
-    else:
-        sys.__excepthook__(kind, error, trace)
-
+from reproduce.interrupt import said, say_interrupted
 
 if __name__ == "__main__":
-    sys.excepthook = _hook
+    say_interrupted("tail_emergence")
 
-from reproduce.pilot.arms import PILOT  # noqa: E402
-from reproduce.pilot.batch import train_all, wanted  # noqa: E402
-from reproduce.pilot.marks import folder_of  # noqa: E402
-from trimtab.errors import RunError, TrimtabError  # noqa: E402
+from reproduce.options import positive
+from reproduce.pilot.arms import PILOT
+from reproduce.pilot.batch import train_all, wanted
+from reproduce.pilot.marks import folder_of
+from trimtab.errors import RunError, TrimtabError
 
 ROOT = Path(__file__).parents[1]
 BANK, PAGE = ROOT / "reproduce" / "bank", ROOT / "docs" / "evidence.md"
@@ -57,7 +48,7 @@ def main() -> int:
         print(f"tail_emergence: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(INTERRUPTED, file=sys.stderr)
+        print(said("tail_emergence"), file=sys.stderr)
         return 130
 
 
@@ -101,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--seeds",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="seeds 0 to N-1 of each arm are trained where they are missing; by default as many as the repository's bank "
         "holds of the arm (3; 5 and 7 of the hot arms), so that nothing is missing there",
@@ -117,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--steps",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="length of the runs that are trained; by default each arm's own (140, the warm arms 200); a recorded run that is shorter "
         "is an error",
@@ -137,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--jobs",
-        type=_positive,
+        type=positive,
         default=os.cpu_count() or 1,
         metavar="N",
         help="runs trained at a time, one process and one thread each (by default one a core)",
@@ -151,16 +142,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--one", choices=sorted(PILOT), help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     return parser
-
-
-def _positive(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
 
 
 def finish(bank: Path, page: Path, failed: list[str], as_json: bool) -> int:

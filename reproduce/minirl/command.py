@@ -11,9 +11,11 @@ import traceback
 from pathlib import Path
 
 from reproduce.children import TOLD
+from reproduce.interrupt import said
 from reproduce.minirl.arms import Experiment
 from reproduce.minirl.batch import train_all, wanted
 from reproduce.minirl.page import check_page, write_page
+from reproduce.options import positive
 from trimtab.errors import RunError, TrimtabError
 
 __all__ = ["BANK", "PAGE", "main", "page_of"]
@@ -34,10 +36,7 @@ def main(experiment: Experiment, text: str, arguments: list[str] | None = None) 
         print(f"{name}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(
-            f"{name}: interrupted; what is finished is kept, the same command goes on from there",
-            file=sys.stderr,
-        )
+        print(said(name), file=sys.stderr)
         return 130
 
 
@@ -110,11 +109,11 @@ def _parser(experiment: Experiment, text: str) -> argparse.ArgumentParser:
     )
     judged = [name for name, arm in experiment.arms.items() if not arm.scan]
     add = parser.add_argument
-    add("--seeds", type=_positive, metavar="N", help="seeds 0 to N-1 of each arm are trained where they are missing; by default those "
+    add("--seeds", type=positive, metavar="N", help="seeds 0 to N-1 of each arm are trained where they are missing; by default those "
         "the repository's bank holds, so that nothing is missing there")  # fmt: skip
     add("--arms", nargs="+", choices=sorted(judged), default=judged, metavar="NAME", help="train what is missing of these arms alone "
         "(by default of all; the page always covers every run of the bank): " + ", ".join(judged))  # fmt: skip
-    add("--steps", type=_positive, metavar="N", help=f"optimizer steps of the runs that are trained; by default {experiment.steps}; a "
+    add("--steps", type=positive, metavar="N", help=f"optimizer steps of the runs that are trained; by default {experiment.steps}; a "
         "recorded run that is shorter is an error")  # fmt: skip
     add(
         "--bank",
@@ -127,7 +126,7 @@ def _parser(experiment: Experiment, text: str) -> argparse.ArgumentParser:
         "figures in the folder of the same name")  # fmt: skip
     add(
         "--jobs",
-        type=_positive,
+        type=positive,
         default=1,
         metavar="N",
         help="processes that train at a time, one thread each (by default one)",
@@ -137,15 +136,5 @@ def _parser(experiment: Experiment, text: str) -> argparse.ArgumentParser:
         "temporary folder; the other options but --jobs and --json are not looked at")  # fmt: skip
     add("--json", action="store_true", help="the last line is one JSON object of figures")
     add("--train", nargs="+", metavar="ARM:SEED", help=argparse.SUPPRESS)
-    add("--supervised", type=_positive, default=SUPERVISED, help=argparse.SUPPRESS)
+    add("--supervised", type=positive, default=SUPERVISED, help=argparse.SUPPRESS)
     return parser
-
-
-def _positive(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
