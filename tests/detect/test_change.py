@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from trimtab.detect.contrast import ARRAYS, FLOATS, Sums, contrast
 from trimtab.detect.cusum import Cusum, PageHinkley, siegmund
 from trimtab.detect.e_process import EProcess, bet
 from trimtab.detect.excursion import Excursion
+from trimtab.detect.from_best import FromBest
 from trimtab.detect.history import History, moved
 from trimtab.detect.joint import Joint, Member
 from trimtab.detect.spike import Jump, Spike
@@ -353,3 +355,31 @@ def test_a_log_and_a_stream_agree_on_what_is_settled_beyond_what_the_stream_hold
             assert stream.settled(t) == log.settled(t), t
     assert log.settled(700)
     assert not log.settled(2999)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Excursion(sign=1, factor=3.0, arl=1e5),
+        lambda: FromBest(sign=1, arl=1e3),
+        lambda: Change(sign=1, arl=1e5),
+    ],
+    ids=["excursion", "from best", "change"],
+)
+def test_the_value_that_is_told_lies_beyond_the_bound_that_is_told(make):
+    """The last value alone may lie inside: what broke the bound is a median or a mean."""
+    told = inside = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x = rng.lognormal(0.0, 0.3, 200) * (1.0 + np.clip(np.arange(200) - 120.0, 0.0, None) / 8.0)
+        scanned = make().scan(np.arange(200), x)
+        stream = make()
+        streamed = [(t, d) for t, v in enumerate(x.tolist()) if (d := stream.update(t, v)).fired]
+        assert [(t, d) for t, d in scanned if d.fired] == [
+            (t, replace(d, bound=pytest.approx(d.bound), fitted=pytest.approx(d.fitted))) for t, d in streamed
+        ]
+        for t, decision in streamed:
+            assert decision.fitted > decision.bound
+            told, inside = told + 1, inside + bool(x[t] <= decision.bound)
+    assert told >= 20
+    assert inside >= 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist, median
 from typing import ClassVar
 
@@ -89,6 +89,7 @@ class Excursion(Scanner):
             decision = self.edge.update(step, above, back, limit if self.edge.active else self.limit)
             if decision.fired:
                 self.held = self.limit, self.best, self.count
+                decision = replace(decision, fitted=now)
         if self.count % self.window == 0:
             beyond = bool(self.blocks) and self.sign * (now - self.best * self.factor) > 0
             self.blocks = [*self.blocks, now][-max(1, self.memory // self.window) :]
@@ -125,6 +126,7 @@ class Excursion(Scanner):
             i, decision = start + found[0][0], found[0][1]
             if decision.fired:
                 self.held = float(limit[i]), float(best[i]), i + w + 1
+                decision = replace(decision, fitted=float(later[i]))
             edges.append((int(places[w + i]), decision))
             start = i + 1
         return edges

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist, median
 from typing import ClassVar
 
@@ -70,6 +70,7 @@ class FromBest(Scanner):
             limit = self.best + self.sign * least
             worse = self.sign * (level - self.best)
             decision = self.edge.update(step, worse > least, worse < bound("clear_frac") * least, limit)
+            decision = replace(decision, fitted=level) if decision.fired else decision
         better = math.isnan(self.best) or self.sign * (level - self.best) < 0
         self.best = level if better else self.best
         return decision

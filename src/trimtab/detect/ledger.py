@@ -101,7 +101,7 @@ class Ledger:
         ):  # a level over several values: the last one alone may lie under the bound
             evidence = replace(
                 evidence, value=rule.raw(decision.fitted), low=math.nan, high=math.nan,
-                reason=f"level fitted over steps {decision.since} to {reading.step}",
+                reason=f"level over steps {decision.since} to {reading.step}",
             )  # fmt: skip
         return Alarm(
             rule=rule.name,
