@@ -18,6 +18,7 @@ from trimtab.detect.excursion import Excursion
 from trimtab.detect.from_best import FromBest
 from trimtab.detect.growth import SustainedGrowth
 from trimtab.detect.joint import FAMILIES
+from trimtab.detect.leap import Leap
 from trimtab.detect.plateau import Plateau
 from trimtab.detect.rule import Excuse, Rule, split
 from trimtab.detect.rule_sets.environment import ENVIRONMENT
@@ -144,6 +145,9 @@ def detector(rule: Rule) -> str:
         words = f"excursion {'above' if one.sign > 0 else 'below'} {one.factor:g}x the best of {one.memory} values"
         words += f", after {one.warmup} values" if one.warmup else ""
         return words + (f", past {one.floor:g}" if math.isfinite(one.floor) else "")
+    if isinstance(one, Leap):
+        least = f"{math.exp(one.min_effect):.3g}x" if one.min_effect else f"{one.min_frac:.3g} of the level"
+        return f"leap {'up' if one.sign > 0 else 'down'} between neighbouring {one.window} values, at least {least}"
     if isinstance(one, SustainedGrowth):
         return f"growth over the first {one.baseline} values, at least {math.exp(one.min_effect):.3g}x"
     if isinstance(one, Threshold):

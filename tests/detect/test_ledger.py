@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from trimtab.detect.detector import Decision
 from trimtab.detect.ledger import Ledger
+from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rules import RULES
 from trimtab.records import Reading, Window
 
@@ -30,3 +32,40 @@ def test_after_a_rule_on_averages_nothing_is_hidden():
     ledger = Ledger(RULES, lambda: (9, 39))
     assert fire(ledger, KL).heard is None
     assert not fire(ledger, RULE).hidden
+
+
+def series(**changes):
+    """A flat run of reward, gradients, tool failures; `changes`: name -> factor from step 200 of 400 on."""
+    rng = np.random.default_rng(4)
+    late = np.arange(400) >= 200
+    names = {"reward": 0.5, "grad_norm": 1.0, "tool_failure_frac": 0.1, "tool_latency_s": 2.0}
+    return {
+        (f"aggregate/{name}", "all"): (
+            np.arange(400),
+            level * np.exp(0.05 * rng.normal(size=400)) * np.where(late, changes.get(name, 1.0), 1.0),
+        )
+        for name, level in names.items()
+    }
+
+
+def test_a_joint_alarm_of_one_reading_alone_is_information_and_says_so():
+    pipeline = Pipeline()
+    pipeline.on_log(series(reward=0.6))
+    joint = [a for a in pipeline.alarms if a.rule in ("outcome_together", "tools_together")]
+    assert joint
+    assert {a.severity for a in joint} == {"info"}
+    assert all(a.why.startswith("aggregate/reward down alone moved, so this is information") for a in joint)
+    assert any(a.rule == "reward_drop" and a.severity == "warning" for a in pipeline.alarms)
+
+
+def test_a_joint_alarm_names_what_moved():
+    whole, stream = Pipeline(), Pipeline()
+    log = series(reward=0.93, grad_norm=1.08)
+    whole.on_log(log)
+    for step in range(400):
+        stream.on_readings(
+            [Reading(key, step, Window(step, step), "all", float(v[step]), 0, 0) for (key, _), (_, v) in log.items()]
+        )  # fmt: skip
+    for pipeline in (whole, stream):
+        (alarm,) = (a for a in pipeline.alarms if a.rule == "outcome_together" and a.severity == "warning")
+        assert alarm.readings[0].reason.endswith(": aggregate/reward down, aggregate/grad_norm up")

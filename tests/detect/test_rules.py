@@ -15,6 +15,7 @@ from trimtab.detect.excursion import Excursion
 from trimtab.detect.from_best import FromBest
 from trimtab.detect.growth import SustainedGrowth
 from trimtab.detect.joint import FAMILIES
+from trimtab.detect.leap import Leap
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.plateau import Plateau
 from trimtab.detect.rule import split
@@ -43,6 +44,8 @@ def _sick(rng: np.random.Generator, rule) -> np.ndarray:
     if isinstance(detector, Excursion):
         level = max(detector.floor, 1.0) if detector.sign > 0 else 1.0
         return level * x * np.where(late, detector.factor ** (2.0 if detector.sign > 0 else 3.0), 1.0)
+    if isinstance(detector, Leap):
+        return x * np.where(late, 100.0**detector.sign, 1.0)
     if isinstance(detector, Spike):
         return np.where(np.arange(STEPS) == ONSET, 1e9, x)
     if isinstance(detector, Jump):

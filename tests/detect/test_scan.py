@@ -13,6 +13,7 @@ from trimtab.detect.from_best import FromBest
 from trimtab.detect.growth import SustainedGrowth
 from trimtab.detect.joint import Joint, Member
 from trimtab.detect.jump import Jump
+from trimtab.detect.leap import Leap
 from trimtab.detect.medians import row_medians
 from trimtab.detect.plateau import Plateau
 from trimtab.detect.presence import Nonfinite, Silence
@@ -40,6 +41,8 @@ SCANNERS = {
     "from best": lambda: FromBest(sign=-1, arl=50.0),
     "plateau": lambda: Plateau(window=48),
     "standstill": lambda: Standstill(values=12),
+    "leap": lambda: Leap(sign=-1, min_frac=0.3, arl=50.0),
+    "leap up": lambda: Leap(sign=1, min_effect=0.4, window=4, memory=60, hold=30, confirm=1, arl=200.0),
     "jump": lambda: Jump(plateau=20, window=5, factor=1.0),
     "jump down": lambda: Jump(sign=-1, plateau=31, window=4, factor=0.5),
 }

@@ -141,6 +141,18 @@ BOUNDS: dict[str, Bound] = {
     "spike_ratio": Bound(20.0, "times the median", "whatever the run has thrown before, one step of twenty medians is worth a look", HOUSE),
     "length_growth": Bound(math.log(2.0), "log of a ratio", "responses twice as long as at the start", HOUSE),
     "reward_part_idle": Bound(0.05, "1", "a part of the reward that is earned less than once in twenty", HOUSE),
+    "arl_leap": Bound(
+        300_000.0, "values between false alarms",
+        "a leap must also be gross (half the reward, threefold entropy), which a healthy series of so many values does once at most: on 600 "
+        "generated healthy logs, 450,000 values, the reward's rule spoke once", HOUSE,
+    ),
+    "leap_reward": Bound(0.5, "share of the level before", "half of the reward from one handful of values to the next", HOUSE),
+    "leap_kl": Bound(math.log(4.0), "log of a ratio", "KL to the reference fourfold from one handful of values to the next", HOUSE),
+    "leap_entropy": Bound(math.log(2.0), "log of a ratio", "entropy doubled from one handful of values to the next", HOUSE),
+    "leap_entropy_down": Bound(math.log(3.0), "log of a ratio", "a third of the entropy; learning halves it over tens of steps", HOUSE),
+    "leap_gradient": Bound(math.log(8.0), "log of a ratio", "an eighth of the gradient norm from one handful of values to the next", HOUSE),
+    "joint_member": Bound(1.5, "normal deviates", "a member that moved less has not moved: one in fifteen by chance", HOUSE),
+    "joint_recent": Bound(8.0, "values", "the fewest of a member's last values that are held against those before: the shortest window of the joint rules", HOUSE),
     "arl_evaluations": Bound(
         5_000.0, "evaluations between false alarms",
         "evaluations are so few that one in 5,000 of them is one in 50,000 steps and more; measured on healthy generated logs (tuning half): "

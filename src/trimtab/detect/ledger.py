@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from trimtab.catalog import bound
 from trimtab.detect.detector import Decision
 from trimtab.detect.history import History
 from trimtab.detect.rule import Rule
@@ -38,7 +39,12 @@ class Ledger:
 
     def __init__(self, rules: Iterable[Rule], heard: Callable[[], tuple[int, int] | None]) -> None:
         self.heard = heard
-        self.histories = {(e.key, e.slice): History() for rule in rules for e in rule.excuses}
+        asked = [
+            place
+            for rule in rules
+            for place in (*((e.key, e.slice) for e in rule.excuses), *(m.key for m in rule.members))
+        ]
+        self.histories = {place: History() for place in asked}
         self.excused: dict[Place, _Excused] = {}
         self.alarms: list[Alarm] = []
         self.aggregate_fired = False
@@ -79,6 +85,8 @@ class Ledger:
 
     def _excuse(self, rule: Rule, since: int, step: int) -> str:
         """The reading that moves along and explains the alarm, in words; empty when none does."""
+        if rule.members and len(moved := self._moved(rule, since, step)) < 2:
+            return f"{moved[0] if moved else 'no reading'} alone moved"
         for excuse in rule.excuses:
             if step - since + 1 < excuse.slow:
                 continue
@@ -92,6 +100,15 @@ class Ledger:
                 return f"there is too little of {excuse.key} to compare with"
         return ""
 
+    def _moved(self, rule: Rule, since: int, step: int) -> list[str]:
+        """Members of a joint reading that moved since then the way the rule fears, in words."""
+        found = []
+        for member in rule.members:
+            deviate = self.histories[member.key].moved(since, step, int(bound("joint_recent")))
+            if member.sign * deviate > bound("joint_member"):
+                found.append(f"{member.key[0]} {'up' if member.sign > 0 else 'down'}")
+        return found
+
     def _alarm(self, rule: Rule, reading: Reading, decision: Decision, excuse: str) -> Alarm:
         evidence = replace(reading, state=None)
         heard = self.heard() if rule.kind == "tail" else None
@@ -103,6 +120,9 @@ class Ledger:
                 evidence, value=rule.raw(decision.fitted), low=math.nan, high=math.nan,
                 reason=f"level over steps {decision.since} to {reading.step}",
             )  # fmt: skip
+        if rule.members and not excuse:
+            moved = ", ".join(self._moved(rule, decision.since, reading.step))
+            evidence = replace(evidence, reason=f"{evidence.reason}: {moved}".removeprefix(": "))
         return Alarm(
             rule=rule.name,
             step=reading.step,

@@ -73,7 +73,7 @@ def events_of(rule: Rule, order: int, name: str, series: Columns, edges: Edges) 
 
     for n, (i, decision) in enumerate(edges):
         found.append(event(i, decision))
-        if rule.excuses and decision.fired:
+        if (rule.excuses or rule.members) and decision.fired:
             end = edges[n + 1][0] if n + 1 < len(edges) else steps.size
             while (i := int(np.searchsorted(steps, steps[i] + RECHECK))) < end:
                 found.append(event(i, None))

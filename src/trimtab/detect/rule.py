@@ -14,6 +14,8 @@ from trimtab.catalog import bound
 from trimtab.detect.change import Change
 from trimtab.detect.detector import Detector
 from trimtab.detect.excursion import Excursion
+from trimtab.detect.joint import Member
+from trimtab.detect.leap import Leap
 from trimtab.detect.threshold import Threshold
 from trimtab.records import Severity
 
@@ -27,6 +29,7 @@ __all__ = [
     "beyond",
     "change",
     "excursion",
+    "leap",
     "rare_change",
     "share_change",
     "split",
@@ -64,7 +67,7 @@ class Rule:
     `transform` is applied before the detector sees the value, a log after adding `floor`: more than 0 for a reading that may be 0. `kind` "tail" rules may be hidden; "aggregate" rules are the ones
     that would have told a dashboard's reader. `family` is the diagnosis it speaks for, `also` those it may as well be. `weight` is its share of the run's
     false-alarm budget. A reading known to rest on fewer than `least` tokens or calls is left out, and
-    with `positive` one of 0 or less. `what` one line, `why` it matters, `advice` what to do first, `unless` in words when not to
+    with `positive` one of 0 or less. `members`: the readings a joint one adds up; fewer than two that moved make its alarm information. `what` one line, `why` it matters, `advice` what to do first, `unless` in words when not to
     trust it.
     """
 
@@ -87,6 +90,7 @@ class Rule:
     floor: float = 0.0
     least: int = 0
     positive: bool = False
+    members: tuple[Member, ...] = ()
 
     def value(self, raw: float) -> float:
         """The value the detector sees; a log of zero or less is nan, which detectors count and skip."""
@@ -172,6 +176,13 @@ def excursion(
     """An `Excursion`."""
     return lambda arl: Excursion(
         sign=sign, factor=factor, floor=floor, memory=memory, arl=arl, confirm=confirm, warmup=warmup
+    )
+
+
+def leap(sign: int, *, min_effect: float = 0.0, min_frac: float = 0.0) -> Make:
+    """A `Leap`: gross enough to need less of a budget than others."""
+    return lambda arl: Leap(
+        sign=sign, min_effect=min_effect, min_frac=min_frac, arl=min(arl, bound("arl_leap"))
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trimtab.catalog import bound
-from trimtab.detect.rule import LONG, MEMORY, Excuse, Rule, beyond, change, excursion
+from trimtab.detect.rule import LONG, MEMORY, Excuse, Rule, beyond, change, excursion, leap
 from trimtab.detect.spike import Spike
 from trimtab.detect.trend_break import TrendBreak
 
@@ -20,7 +20,14 @@ POLICY: tuple[Rule, ...] = (
         "mean KL to the reference grew fourfold within a hundred steps, past 2 nats",
         "The whole policy is leaving the reference at a pace no healthy run of the pilot showed.",
         "Lower the learning rate or raise the KL coefficient; keep the last checkpoint from before `since`.",
-        "Runs meant to leave their reference far behind.", "docs/evidence.md; house default",
+        "Runs meant to leave their reference far behind.", "docs/evidence.md; house default", positive=True,
+    ),
+    Rule(
+        "kl_step", "aggregate/kl", "all", "aggregate", "kl", "log", leap(1, min_effect=bound("leap_kl")), "warning",
+        "mean KL to the reference grew fourfold from one handful of steps to the next",
+        "No curve of learning does that: something broke between two steps.",
+        "Look at what changed at `since`: learning rate, data, a restart, the reference; go back to before it.",
+        "A reference that was renewed on purpose: then KL falls first.", "house default",
     ),
     Rule(
         "kl_jump", "aggregate/kl", "all", "aggregate", "kl", "log",
@@ -36,7 +43,7 @@ POLICY: tuple[Rule, ...] = (
         "mean KL to the reference grew tenfold within thirty steps",
         "The bend of a run's first steps hides such a growth from kl_break.",
         "Raise the KL coefficient or lower the learning rate; check which slice carries it.",
-        "A run that has just begun to learn: then the reward rises too, and this is information.", "house default", excuses=(_RISES,),
+        "A run that has just begun to learn: then the reward rises too, and this is information.", "house default", excuses=(_RISES,), positive=True,
     ),
     Rule(
         "kl_break", "aggregate/kl", "all", "aggregate", "kl", "log",
@@ -90,6 +97,18 @@ POLICY: tuple[Rule, ...] = (
         "A fall while the reward rises is learning, and only information.", _RAGEN, excuses=(_LEARNS, Excuse("aggregate/reward", 1, slow=64, settled=True)),
     ),
     Rule(
+        "entropy_break", "aggregate/entropy", "all", "aggregate", "entropy", "log", leap(-1, min_effect=bound("leap_entropy_down")), "warning",
+        "mean entropy fell to a third from one handful of steps to the next", "Learning sharpens a policy over tens of steps, not from one to the next.",
+        "Look at the outputs of `since`: one answer to everything, or empty ones; go back to before it.",
+        "A temperature, a mask or a dataset that was changed on purpose.", "house default",
+    ),
+    Rule(
+        "entropy_leap", "aggregate/entropy", "all", "aggregate", "entropy", "log", leap(1, min_effect=bound("leap_entropy")), "warning",
+        "mean entropy doubled from one handful of steps to the next", "The fast form of entropy_explosion, which a bent past makes slow.",
+        "Look at what changed at `since`: learning rate, data, engine, a restart.",
+        "A temperature, a mask or a dataset that was changed on purpose.", "house default",
+    ),
+    Rule(
         "entropy_explosion", "aggregate/entropy", "all", "aggregate", "entropy", "identity", change(1), "warning",
         "mean entropy rises", "A policy that grows noisier while it trains is coming apart.",
         "Look at the outputs after tool results first (ARPO); check the entropy bonus.",
@@ -138,6 +157,12 @@ POLICY: tuple[Rule, ...] = (
         "the gradient norm falls away", "No gradient, no learning: groups without variance, saturated rewards, all clipped.",
         "Check zero-variance groups and the clip fraction.",
         "A fall while the reward rises is convergence, and only information.", "house default", excuses=(_LEARNT,), floor=bound("gradient_floor"),
+    ),
+    Rule(
+        "gradient_break", "aggregate/grad_norm", "all", "aggregate", "gradient", "log", leap(-1, min_effect=bound("leap_gradient")), "warning",
+        "the gradient norm fell to an eighth from one handful of steps to the next", "Convergence takes longer: something stopped the gradient.",
+        "Check zero-variance groups, the loss mask, the clip fraction and what the optimizer holds.",
+        "A loss whose scale was changed on purpose.", "house default",
     ),
     Rule(
         "gradient_snr_low", "gradient/snr", "all", "tail", "gradient", "log", change(-1), "warning",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trimtab.catalog import bound
 from trimtab.detect.from_best import FromBest
 from trimtab.detect.plateau import Plateau
-from trimtab.detect.rule import LONG, MEMORY, Excuse, Rule, beyond, change, excursion, rare_change
+from trimtab.detect.rule import LONG, MEMORY, Excuse, Rule, beyond, change, excursion, leap, rare_change
 from trimtab.detect.spike import Jump
 from trimtab.detect.standstill import Standstill
 
@@ -20,6 +20,12 @@ REWARD: tuple[Rule, ...] = (
         excursion(-1, bound("reward_half"), memory=MEMORY, confirm=int(bound("confirm_short"))), "critical",
         "mean reward fell to less than half of its best level", "The run has lost what it had learnt.", _ROLL,
         "Rewards around or below zero, where a half means nothing.", "docs/evidence.md",
+    ),
+    Rule(
+        "reward_break", "aggregate/reward", "all", "aggregate", "reward", "identity", leap(-1, min_frac=bound("leap_reward")), "critical",
+        "mean reward lost half of its level from one handful of steps to the next",
+        "The fast form of reward_collapse, which a bent learning curve makes slow.", _ROLL,
+        "Rewards around or below zero, where a half means nothing; a curriculum that has just become harder.", "house default",
     ),
     Rule(
         "reward_drop", "aggregate/reward", "all", "aggregate", "reward", "identity", change(-1, min_frac=bound("reward_frac")),
@@ -120,7 +126,7 @@ REWARD: tuple[Rule, ...] = (
         "group_collapse", "aggregate/zero_std_frac", "all", "aggregate", "groups", "identity",
         beyond("zero_std_frac", 1, confirm=LONG), "warning", "most groups give no gradient",
         "The batch is nearly empty of signal: tasks are all solved, or none is.",
-        "Harder or easier tasks; dynamic sampling.", "The end of a curriculum.", "DAPO, arXiv 2503.14476", weight=0.5,
+        "Harder or easier tasks; dynamic sampling.", "The end of a curriculum.", "DAPO, arXiv 2503.14476", weight=0.5, excuses=(_LEARNS,),
     ),
     Rule(
         "advantage_spread_falling", "aggregate/advantage_std", "all", "aggregate", "groups", "identity", change(-1, lenient=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trimtab.detect.joint import FAMILIES
 from trimtab.detect.rule import Excuse, Rule, change
 
 __all__ = ["TOGETHER"]
@@ -38,7 +39,7 @@ TOGETHER: tuple[Rule, ...] = tuple(
         diagnosis, "identity", change(1, lenient=True), "warning", what,
         "One trouble moves several readings; together they rise above the noise before any of them does alone.", advice,
         "Members whose noise is strongly correlated: the sum then scatters more than it should at first.", "house default",
-        excuses=excuses,
+        excuses=excuses, members=FAMILIES[family],
     )
     for family, (diagnosis, what, advice, excuses) in _WHAT.items()
 )  # fmt: skip
