@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from trimtab.detect.detector import Decision
+from trimtab.detect.joint import FAMILIES, Joint
 from trimtab.detect.ledger import Ledger
+from trimtab.detect.log_rules import columns_of, joint_series
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rules import RULES
 from trimtab.records import Reading, Window
@@ -48,14 +50,27 @@ def series(**changes):
     }
 
 
-def test_a_joint_alarm_of_one_reading_alone_is_information_and_says_so():
+def test_a_joint_alarm_of_one_reading_alone_waits():
+    """The reward's own rule tells of it; tools and gradients did nothing."""
     pipeline = Pipeline()
     pipeline.on_log(series(reward=0.6))
-    joint = [a for a in pipeline.alarms if a.rule in ("outcome_together", "tools_together")]
-    assert joint
-    assert {a.severity for a in joint} == {"info"}
-    assert all(a.why.startswith("aggregate/reward down alone moved, so this is information") for a in joint)
-    assert any(a.rule == "reward_drop" and a.severity == "warning" for a in pipeline.alarms)
+    assert {a.rule for a in pipeline.alarms if a.severity != "info"} <= {"reward_drop", "reward_break"}
+    assert not [a for a in pipeline.alarms if a.rule.endswith("_together")]
+    ((at, total),) = joint_series(
+        {"outcome": Joint(FAMILIES["outcome"])}, columns_of(series(reward=0.6))
+    ).values()
+    edges = Pipeline().by_key["joint/outcome"][0].detector(1e6).scan(at, total)
+    assert any(decision.fired for _, decision in edges), "the sum alone would alarm"
+
+
+def test_a_joint_alarm_that_waited_is_told_once_a_second_reading_moves():
+    pipeline, log = Pipeline(), series(reward=0.6)
+    steps, gradient = log["aggregate/grad_norm", "all"]
+    log["aggregate/grad_norm", "all"] = steps, gradient * np.where(steps >= 225, 1.3, 1.0)
+    pipeline.on_log(log)
+    (alarm,) = (a for a in pipeline.alarms if a.rule == "outcome_together")
+    assert (alarm.severity, 225 < alarm.step < 270) == ("warning", True)
+    assert alarm.readings[0].reason.endswith("aggregate/reward down, aggregate/grad_norm up")
 
 
 def test_a_joint_alarm_names_what_moved():

@@ -40,6 +40,7 @@ def empty_run(name: str = "just-started") -> dict[str, Any]:
             "alarms",
             "tail",
             "cdf",
+            "alarmed",
             "weights",
             "aggregates",
             "support",
@@ -95,6 +96,7 @@ def hostile(steps: int = 60) -> dict[str, Any]:
     arm = run("hostile", steps, True, 4)
     arm["notes"] = ["note"]
     spoiled: dict[str, Any] = spoil(payload(arm, {**arm, "name": "{{payload}}"}))
+    spoiled["runs"][1]["alarmed"][0]["quantity"] += HOSTILE
     spoiled["runs"][0]["tail"].append({**arm["tail"][0], "slice": "__proto__"})
     return spoiled
 

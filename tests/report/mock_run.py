@@ -98,6 +98,7 @@ def run(name: str, steps: int, grows: bool, seed: int = 0) -> dict[str, Any]:
                   ["Torn lines", "1 (session 1 was killed while writing)"]],
         "not_observed": [{"what": "mismatch (pi_old / mu)", "why": "the engine returned no log-probabilities"}],
         "notes": [], "alarms": [alarm, clip] if grows else [],
+        "alarmed": [plain(series(0.1, 0.3, 0.02), slice="tool/sql", quantity="tools/failure_frac in tool/sql")] if grows else [],
         "tail": [tail("text", "drift p99", text99, 21_000), tail("post_tool", "drift p99", post99, 9_400),
                  tail("text", "drift p95", text99 * 0.45, 21_000), tail("post_tool", "drift p95", 0.45 * post99**0.7, 9_400), *by_tool],
         "cdf": cdf, "weights": weights, "support": support,

@@ -16,8 +16,11 @@ import pytest
 
 from tests.report.mock_payload import HOSTILE, empty_run, hostile, payload, two_arms, with_holes
 from tests.report.page import Page
+from trimtab import open_run
 from trimtab.report.html import render_html, write_html
 from trimtab.report.inert import inert
+from trimtab.report.payload import build_payload
+from trimtab.report.view import load_view
 
 TAGS = (
     "html head meta title style body main header p b h1 h2 h3 div article span bdi svg circle path dl dt "
@@ -93,6 +96,35 @@ def test_words_of_a_run_reach_the_page_without_a_script() -> None:
     assert "Nothing was observed that a verdict could rest on" in render_html(payload(blind))
 
 
+def test_a_reading_that_alarmed_and_has_no_chart_elsewhere_gets_one(tmp_path: Path) -> None:
+    """Entropy has one anyway; tool failures and truncation have not. Without alarms there is no such section."""
+    calm, sick = tmp_path / "calm", tmp_path / "sick"
+    for folder, onset in ((calm, 999), (sick, 60)):
+        with open_run(folder) as run:
+            for step in range(100):
+                late = step >= onset
+                shares = {
+                    "tool_failure_frac": 0.02 + 0.01 * (step % 3) + 0.6 * late,
+                    "truncated_frac": 0.01 * (step % 4),
+                }
+                run.flush(
+                    step,
+                    {
+                        "reward": 0.5 + 0.01 * (step % 5),
+                        "entropy": 1.0 + 0.02 * (step % 3) + 3 * late,
+                        **shares,
+                    },
+                )
+    found = build_payload([load_view(sick)])
+    (line,) = found["runs"][0]["alarmed"]
+    assert (line["quantity"], len(line["step"]), max(line["value"])) == (
+        "tool_failure_frac in all", 100, pytest.approx(0.64)
+    )  # fmt: skip
+    assert {"entropy_leap", "tool_failures_high"} <= {alarm["rule"] for alarm in found["runs"][0]["alarms"]}
+    assert 'id="alarmed"' in render_html(found)
+    assert 'id="alarmed"' not in render_html(build_payload([load_view(calm)]))
+
+
 def test_page_stays_small_and_write_is_atomic(tmp_path: Path) -> None:
     path = write_html(two_arms(200), tmp_path / "report.html")
     assert 100_000 < path.stat().st_size < 300_000
@@ -114,7 +146,7 @@ def test_assets_are_package_data_and_the_license_travels_with_the_page() -> None
 @needs_chromium
 @pytest.mark.parametrize(
     ("data", "num_charts"),
-    [(two_arms(60), 36), (payload(empty_run()), 0), (payload(), 0), (with_holes(), 17), (hostile(), 36)],
+    [(two_arms(60), 37), (payload(empty_run()), 0), (payload(), 0), (with_holes(), 18), (hostile(), 38)],
 )
 def test_browser_draws_every_chart_and_runs_nothing_hostile(
     data: dict[str, Any], num_charts: int, tmp_path: Path

@@ -56,6 +56,9 @@ class Ledger:
             self.excused.pop(place, None)
             self._clear(rule.name, reading.slice, reading.step)
             return []
+        if self._alone(rule, decision.since, reading.step):
+            self.excused[place] = _Excused(decision, reading, reading.step)
+            return []
         excuse = self._excuse(rule, decision.since, reading.step)
         if excuse:
             self.excused[place] = _Excused(decision, reading, reading.step)
@@ -74,7 +77,8 @@ class Ledger:
         if held is None or reading.step - held.looked < RECHECK:
             return []
         self.excused[place] = replace(held, looked=reading.step)
-        if self._excuse(rule, held.decision.since, reading.step):
+        since = held.decision.since
+        if self._alone(rule, since, reading.step) or self._excuse(rule, since, reading.step):
             return []
         del self.excused[place]
         self._clear(rule.name, reading.slice, reading.step)
@@ -85,8 +89,6 @@ class Ledger:
 
     def _excuse(self, rule: Rule, since: int, step: int) -> str:
         """The reading that moves along and explains the alarm, in words; empty when none does."""
-        if rule.members and len(moved := self._moved(rule, since, step)) < 2:
-            return f"{moved[0] if moved else 'no reading'} alone moved"
         for excuse in rule.excuses:
             if step - since + 1 < excuse.slow:
                 continue
@@ -99,6 +101,10 @@ class Ledger:
             if excuse.absent and math.isnan(deviate):
                 return f"there is too little of {excuse.key} to compare with"
         return ""
+
+    def _alone(self, rule: Rule, since: int, step: int) -> bool:
+        """Is it a joint reading of which fewer than two members moved? What one does is told by its own rules."""
+        return bool(rule.members) and len(self._moved(rule, since, step)) < 2
 
     def _moved(self, rule: Rule, since: int, step: int) -> list[str]:
         """Members of a joint reading that moved since then the way the rule fears, in words."""

@@ -67,7 +67,7 @@ class Rule:
     `transform` is applied before the detector sees the value, a log after adding `floor`: more than 0 for a reading that may be 0. `kind` "tail" rules may be hidden; "aggregate" rules are the ones
     that would have told a dashboard's reader. `family` is the diagnosis it speaks for, `also` those it may as well be. `weight` is its share of the run's
     false-alarm budget. A reading known to rest on fewer than `least` tokens or calls is left out, and
-    with `positive` one of 0 or less. `members`: the readings a joint one adds up; fewer than two that moved make its alarm information. `what` one line, `why` it matters, `advice` what to do first, `unless` in words when not to
+    with `positive` one of 0 or less. `members`: the readings a joint one adds up; while fewer than two moved its alarm waits. `what` one line, `why` it matters, `advice` what to do first, `unless` in words when not to
     trust it.
     """
 

@@ -61,6 +61,7 @@ def render_html(payload: Mapping[str, Any]) -> str:
         "tools": html_tables.tools(runs),
         "exemplars": html_tables.exemplars(runs),
         "alarms": html_text.alarms(runs),
+        "alarmed": html_text.alarmed(runs),
         "not_observed": html_tables.not_observed(runs),
         "judged": html_tables.judged(runs),
         "facts": html_tables.facts(runs),

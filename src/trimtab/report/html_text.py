@@ -96,6 +96,15 @@ def warnings(runs: Sequence[Run]) -> str:
     return f'<div class="banner" role="alert">{icon("warning")}<div><b>The watch itself reports</b><ul>{"".join(notes)}</ul></div></div>'
 
 
+def alarmed(runs: Sequence[Run]) -> str:
+    """Place for the charts of readings that raised an alarm and have none elsewhere; nothing when there are none."""
+    if not any(run.get("alarmed") for run in runs):
+        return ""
+    return section(
+        "alarmed", "The readings behind alarms", '<div class="figures" data-figures="alarmed"></div>'
+    )
+
+
 def alarms(runs: Sequence[Run]) -> str:
     """One card an alarm, in order of time: what, since when, where, why it matters, what to do, on whose word."""
     groups = []

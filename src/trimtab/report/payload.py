@@ -70,6 +70,7 @@ def _run(view: RunView) -> Json:
             alarm_payload(alarm, view.user_rules)
             for alarm in sorted(view.alarms, key=lambda alarm: (alarm.severity == "info", alarm.step))
         ],
+        "alarmed": _alarmed(view),
         "tail": [
             _lines(view.series(f"drift/{q}", name), name, f"drift {q}")
             for name in main
@@ -241,6 +242,28 @@ def _aggregates(view: RunView) -> list[Json]:
     if alpha:
         found.append({"name": "alpha", "step": [r.step for r in alpha], "value": [r.value for r in alpha]})
     return found
+
+
+def _alarmed(view: RunView) -> list[Json]:
+    """Readings that raised an alarm and have no chart elsewhere on the page."""
+    drawn = {key for key, _ in (*_WEIGHTS, *_SUPPORT)} | {f"aggregate/{name}" for name in AGGREGATES}
+    drawn |= {"drift/p99", "drift/p95", "lagged_drift/p95"}
+    asked = dict.fromkeys(
+        (alarm.readings[0].key, alarm.slice)
+        for alarm in view.alarms
+        if alarm.readings and alarm.readings[0].key not in drawn
+    )
+    lines = [(key, name, _judged_series(view, key, name)) for key, name in asked]
+    return [
+        {
+            "slice": name,
+            "quantity": f"{key.removeprefix('aggregate/')} in {name}",
+            "step": [r.step for r in series],
+            "value": [r.value for r in series],
+        }
+        for key, name, series in lines
+        if series
+    ]
 
 
 def _judged(view: RunView, name: str) -> Json:

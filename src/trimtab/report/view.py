@@ -312,7 +312,7 @@ def _merge_steps(rows: list[Row]) -> list[Row]:
 
 
 def _union(recorded: list[Alarm], replayed: list[Alarm]) -> list[Alarm]:
-    """The alarms as they were recorded, and those the replay alone has; how many rules could speak is known from the replay."""
+    """The alarms as they were recorded, and those the replay alone has; how many rules could speak, and over which steps, is known from the replay."""
     again = {(alarm.rule, alarm.slice, alarm.step): alarm for alarm in replayed}
     known = {(alarm.rule, alarm.slice, alarm.step): alarm for alarm in recorded}
     lost = [alarm for place, alarm in again.items() if place not in known]
@@ -321,7 +321,13 @@ def _union(recorded: list[Alarm], replayed: list[Alarm]) -> list[Alarm]:
 
 
 def _with_heard(alarm: Alarm, again: Alarm | None) -> Alarm:
-    return alarm if again is None else replace(alarm, heard=again.heard, hidden=alarm.hidden and again.hidden)
+    if again is None:
+        return alarm
+    readings = tuple(
+        replace(mine, reason=other.reason)
+        for mine, other in zip(alarm.readings, again.readings, strict=False)
+    )
+    return replace(alarm, heard=again.heard, hidden=alarm.hidden and again.hidden, readings=readings)
 
 
 def _recorded_alarms(rows: list[Row]) -> list[Alarm]:

@@ -203,6 +203,7 @@ function redraw() { for (const chart of live) chart.draw(); }
 
 function main() {
   tailSection(); tailTable(); shareSection();
+  if (document.querySelector('[data-figures="alarmed"]')) stepSection("alarmed", "alarmed", 150, "two", (s) => s.quantity);
   stepSection("weights", "weights", 150, "two", (s) => s.quantity);
   aggregatesSection();
   stepSection("support", "support", 150, "two", (s) => s.quantity);
