@@ -179,11 +179,9 @@ def excursion(
     )
 
 
-def leap(sign: int, *, min_effect: float = 0.0, min_frac: float = 0.0) -> Make:
-    """A `Leap`: gross enough to need less of a budget than others."""
-    return lambda arl: Leap(
-        sign=sign, min_effect=min_effect, min_frac=min_frac, arl=min(arl, bound("arl_leap"))
-    )
+def leap(sign: int, *, min_effect: float = 0.0, min_frac: float = 0.0, longest: float = math.inf) -> Make:
+    """A `Leap`; at most `longest` values between false alarms are asked of it."""
+    return lambda arl: Leap(sign=sign, min_effect=min_effect, min_frac=min_frac, arl=min(arl, longest))
 
 
 def beyond(name: str, sign: int, confirm: int = int(bound("confirm_short"))) -> Make:

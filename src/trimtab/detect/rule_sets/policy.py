@@ -23,7 +23,7 @@ POLICY: tuple[Rule, ...] = (
         "Runs meant to leave their reference far behind.", "docs/evidence.md; house default", positive=True,
     ),
     Rule(
-        "kl_step", "aggregate/kl", "all", "aggregate", "kl", "log", leap(1, min_effect=bound("leap_kl")), "warning",
+        "kl_step", "aggregate/kl", "all", "aggregate", "kl", "log", leap(1, min_effect=bound("leap_kl"), longest=bound("arl_leap_kl")), "warning",
         "mean KL to the reference grew fourfold from one handful of steps to the next",
         "No curve of learning does that: something broke between two steps.",
         "Look at what changed at `since`: learning rate, data, a restart, the reference; go back to before it.",
@@ -157,12 +157,6 @@ POLICY: tuple[Rule, ...] = (
         "the gradient norm falls away", "No gradient, no learning: groups without variance, saturated rewards, all clipped.",
         "Check zero-variance groups and the clip fraction.",
         "A fall while the reward rises is convergence, and only information.", "house default", excuses=(_LEARNT,), floor=bound("gradient_floor"),
-    ),
-    Rule(
-        "gradient_break", "aggregate/grad_norm", "all", "aggregate", "gradient", "log", leap(-1, min_effect=bound("leap_gradient")), "warning",
-        "the gradient norm fell to an eighth from one handful of steps to the next", "Convergence takes longer: something stopped the gradient.",
-        "Check zero-variance groups, the loss mask, the clip fraction and what the optimizer holds.",
-        "A loss whose scale was changed on purpose.", "house default",
     ),
     Rule(
         "gradient_snr_low", "gradient/snr", "all", "tail", "gradient", "log", change(-1), "warning",

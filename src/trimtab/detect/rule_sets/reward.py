@@ -22,7 +22,7 @@ REWARD: tuple[Rule, ...] = (
         "Rewards around or below zero, where a half means nothing.", "docs/evidence.md",
     ),
     Rule(
-        "reward_break", "aggregate/reward", "all", "aggregate", "reward", "identity", leap(-1, min_frac=bound("leap_reward")), "critical",
+        "reward_break", "aggregate/reward", "all", "aggregate", "reward", "identity", leap(-1, min_frac=bound("leap_reward"), longest=bound("arl_leap")), "critical",
         "mean reward lost half of its level from one handful of steps to the next",
         "The fast form of reward_collapse, which a bent learning curve makes slow.", _ROLL,
         "Rewards around or below zero, where a half means nothing; a curriculum that has just become harder.", "house default",
