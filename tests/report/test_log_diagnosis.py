@@ -174,15 +174,15 @@ def test_wild_values_that_were_drawn_in_are_counted(tmp_path, capsys, monkeypatc
 
 
 def test_values_a_rule_does_not_take_are_counted(tmp_path, capsys, monkeypatch):
-    """KL of exactly 0 has no logarithm: kl_break leaves three out; kl_surge takes it as it is, but not the NaN."""
+    """KL of exactly 0 has no logarithm: kl_break leaves three out; kl_high takes it as it is, but not the NaN."""
     path = write(
         tmp_path / "m.jsonl",
         kl=lambda step: 0.0 if step in (1, 2, 50) else math.nan if step == 70 else 0.02 + step % 3 / 100,
     )
     _, out, _ = run(capsys, monkeypatch, path, "--json")
     left = json.loads(out)["left_out"]
-    assert (left["kl_break"], left["kl_surge"]) == (4, 1)
-    assert set(left) <= {"kl_break", "kl_surge", "kl_jump", "kl_leap", "kl_climb", "kl_high"}
+    assert (left["kl_break"], left["kl_high"]) == (4, 1)
+    assert set(left) <= {"kl_break", "kl_surge", "kl_step", "kl_jump", "kl_leap", "kl_climb", "kl_high"}
     _, out, _ = run(capsys, monkeypatch, path)
     line = next(line for line in out.splitlines() if line.startswith("  left out values"))
     assert "kl_break 4" in line
