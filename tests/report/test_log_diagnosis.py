@@ -318,3 +318,27 @@ def test_what_cleared_means_is_said_where_something_did(tmp_path, capsys, monkey
     text = "\n".join(log_diagnosis_lines(log_diagnosis(diagnose_log(path))))
     assert text.count("cleared: back within its bound, or by then the level was the run's own") == 1
     assert "grad_norm_spike" in text
+
+
+def test_gaps_of_a_csv_are_no_nan_and_one_that_lasts_is_a_silence(tmp_path, capsys, monkeypatch):
+    """As pandas and W&B export it: cells of steps without a tool call are empty. A loss that stays empty stopped arriving."""
+    random = np.random.default_rng(0)
+    lines = ["step,reward,kl,entropy,grad_norm,tools/failure_frequency"]
+    for step in range(120):
+        reward, kl, entropy, norm = np.array([0.5, 0.02, 0.4, 1.0]) * np.exp(0.02 * random.normal(size=4))
+        failed = f"{0.1 + 0.01 * random.normal():.4f}" if random.random() < 0.7 else ""
+        lines.append(f"{step},{reward},{kl},{entropy},{norm},{failed}")
+    (tmp_path / "gaps.csv").write_text("\n".join(lines))
+    code, out, _ = run(capsys, monkeypatch, tmp_path / "gaps.csv")
+    empty = sum(line.endswith(",") for line in lines)
+    assert (code, "HEALTHY" in out) == (0, True)
+    assert f"note     {empty} empty cells in 1 column (tool_failure_frac) read as not logged" in out
+
+    lines[81:] = [",".join("" if i == 4 else cell for i, cell in enumerate(line.split(","))) for line in lines[81:]]  # fmt: skip
+    (tmp_path / "ends.csv").write_text("\n".join(lines))
+    code, out, _ = run(capsys, monkeypatch, tmp_path / "ends.csv", "--json")
+    alarms = json.loads(out)["alarms"]
+    assert (code, [(a["rule"], a["slice"], a["since"]) for a in alarms]) == (
+        1,
+        [("column_silent", "metrics/grad_norm", 80)],
+    )
