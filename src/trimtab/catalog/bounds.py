@@ -71,6 +71,20 @@ BOUNDS: dict[str, Bound] = {
     "silence": Bound(
         3.0, "times the longest gap seen so far", "a column sampled at a cadence has gaps of its own", HOUSE
     ),
+    "silence_chance": Bound(
+        1e-6,
+        "probability",
+        "how unlikely an absence must be for a column that comes by chance at a share p of the steps: log(1e-6) / log(1 - p) of them, "
+        "14 for p of 0.63, 132 for p of 0.1; measured, an alarm in 1 of 3,000 runs of 300 or 1,000 steps at p of 0.1 or 0.3 (detect/presence.py)",
+        HOUSE,
+    ),
+    "silence_deviate": Bound(2.0, "normal deviates", "how far below the share seen so far p may lie (Wilson's interval)", HOUSE),
+    "silence_cadence": Bound(
+        6.0,
+        "arrivals",
+        "so many at equal gaps over one step are a cadence: one that comes by chance does so once in 1,000 at most",
+        HOUSE,
+    ),
     "silent_rank": Bound(
         20.0,
         "steps",
