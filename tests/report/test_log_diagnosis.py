@@ -342,3 +342,16 @@ def test_gaps_of_a_csv_are_no_nan_and_one_that_lasts_is_a_silence(tmp_path, caps
         1,
         [("column_silent", "metrics/grad_norm", 80)],
     )
+
+
+def test_many_rules_on_one_reading_are_one_voice(tmp_path, capsys, monkeypatch):
+    """Eight rules that can never fire must not buy a log of rewards alone a clean bill."""
+    write(tmp_path / "m.jsonl", kl=None, entropy=None, grad_norm=None, **{"completions/mean_length": None})
+    listed = [
+        f"  - {{name: n{i}, metric: reward, detector: threshold, with: {{direction: down, limit: -1e30}}}}\n"
+        for i in range(8)
+    ]
+    (tmp_path / "r.yaml").write_text("rules:\n" + "".join(listed))
+    code, out, _ = run(capsys, monkeypatch, tmp_path / "m.jsonl", "--rules", tmp_path / "r.yaml")
+    assert (code, "NOT JUDGED YET" in out) == (2, True)
+    assert "only 1 reading could be judged (reward), by 1" in out

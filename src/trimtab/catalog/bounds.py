@@ -194,7 +194,7 @@ BOUNDS: dict[str, Bound] = {
     "kl_leap_memory": Bound(30.0, "values", "how short a past is looked at: a slower growth is a trend", HOUSE),
     "kl_leap_warmup": Bound(20.0, "values", "KL begins at 0, so any growth from there is a large ratio", HOUSE),
     "agree_steps": Bound(200.0, "steps", "alarms further apart are not of one trouble", HOUSE),
-    "judged_rules": Bound(3.0, "rules", "a log that fewer could judge is not called healthy", HOUSE),
+    "judged_readings": Bound(3.0, "readings", "a log of which fewer were judged is not called healthy, however many rules read them", HOUSE),
     "share_floor": Bound(0.02, "share", "added before the log of a share that may be 0: below it shares are compared by difference", HOUSE),
     "share_change": Bound(0.07, "log of a ratio", "smallest rise of such a share worth a look: from none to 0.15 %, from 10 to 10.9 %", HOUSE),
     "clip_floor": Bound(0.001, "share of tokens", "the same floor for tokens clipped or without support", HOUSE),

@@ -58,6 +58,7 @@ def diagnose_log(
         num_steps=log.steps.size, observed=frozenset(), not_observed={}, num_windows=log.steps.size, judged=judged,
         pending=pending, tail_ready=False, aggregate_ready=pipeline.ready("aggregate"), post_tool_tokens=0,
         num_failures=0, num_failed_steps=0, last_failed=False, metrics_only=True,
+        readings=_readings(pipeline),
     )  # fmt: skip
     lacking = {name: _lacks(key) for name, key in pipeline.without_input().items()}
     return LogDiagnosis(
@@ -71,6 +72,13 @@ def diagnose_log(
         pipeline.left_out(),
         tuple(rules),
     )
+
+
+def _readings(pipeline: Pipeline) -> tuple[str, ...]:
+    """Keys of the readings that were judged; a joint reading is made of others."""
+    judged = set(pipeline.judged())
+    keys = dict.fromkeys(rule.key for rule in pipeline.rules if rule.name in judged)
+    return tuple(key for key in keys if not key.startswith("joint/"))
 
 
 def _lacks(key: str) -> str:
