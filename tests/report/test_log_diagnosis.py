@@ -355,3 +355,26 @@ def test_many_rules_on_one_reading_are_one_voice(tmp_path, capsys, monkeypatch):
     code, out, _ = run(capsys, monkeypatch, tmp_path / "m.jsonl", "--rules", tmp_path / "r.yaml")
     assert (code, "NOT JUDGED YET" in out) == (2, True)
     assert "only 1 reading could be judged (reward), by 1" in out
+
+
+def test_what_is_mapped_and_read_by_no_rule_is_said_so(tmp_path, capsys, monkeypatch):
+    """A loss alone, and the largest mismatch: they print apart from what is judged; a held-out loss or a rule of the user's reads them."""
+    calm = {"loss": lambda step: 1.0 + 0.01 * math.sin(step), "sampling/sampling_logp_difference/max": lambda step: 0.6 + 0.01 * math.cos(step)}  # fmt: skip
+    path = write(tmp_path / "m.jsonl", **calm)
+    (tmp_path / "r.yaml").write_text(
+        "rules:\n  - {name: mm, metric: mismatch_max, detector: change, with: {direction: up}}\n"
+    )
+    _, out, _ = run(capsys, monkeypatch, path)
+    told = "no rule  reads, but for NaN and silence: "
+    (line,) = [line for line in out.splitlines() if told in line]
+    names = ["loss <- loss", "mismatch_max <- sampling/sampling_logp_difference/max"]
+    assert sorted(line.split(told)[1].split(", ")) == names
+    (line,) = [line for line in out.splitlines() if line.startswith("  mapped ")]
+    assert "kl <- kl" in line
+    assert "loss" not in line
+    found = json.loads(run(capsys, monkeypatch, path, "--json", "--rules", tmp_path / "r.yaml")[1])
+    assert (found["unwatched"], found["mapped"]["loss"]) == (["loss"], "loss")
+    both = write(tmp_path / "b.jsonl", **calm, eval_loss=lambda step: 1.1)
+    assert json.loads(run(capsys, monkeypatch, both, "--json")[1])["unwatched"] == ["mismatch_max"]
+    _, out, _ = run(capsys, monkeypatch, write(tmp_path / "c.jsonl"))
+    assert "no rule " not in out

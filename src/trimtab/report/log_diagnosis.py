@@ -13,7 +13,7 @@ from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rule import Rule
 from trimtab.detect.rules import RULES
 from trimtab.detect.verdict import Evidence, Verdict, judge
-from trimtab.measure.from_log import presence_of_log, series_of_log
+from trimtab.measure.from_log import presence_of_log, reading_of, series_of_log
 from trimtab.records import Alarm
 from trimtab.report.alarms import alarm_payload, alarms_lines, taken_lines
 from trimtab.report.inert import inert
@@ -26,7 +26,7 @@ __all__ = ["LogDiagnosis", "diagnose_log", "log_diagnosis", "log_diagnosis_lines
 class LogDiagnosis:
     """`not_run`: rule -> the input it lacks, in words. `judged`: rules whose baseline the log completed.
     `drawn_in`: rule -> how many wild values its detector drew in to four deviations before it judged.
-    `left_out`: rule -> how many values it did not take (`Pipeline.left_out`)."""
+    `left_out`: rule -> how many values it did not take (`Pipeline.left_out`). `unwatched`: mapped metrics that no rule reads."""
 
     log: MetricLog
     verdict: Verdict
@@ -36,6 +36,7 @@ class LogDiagnosis:
     not_run: dict[str, str]
     drawn_in: dict[str, int]
     left_out: dict[str, int]
+    unwatched: tuple[str, ...] = ()
     user_rules: tuple[Rule, ...] = ()
 
 
@@ -70,6 +71,7 @@ def diagnose_log(
         lacking,
         pipeline.drawn_in(),
         pipeline.left_out(),
+        _unwatched(log, pipeline),
         tuple(rules),
     )
 
@@ -79,6 +81,14 @@ def _readings(pipeline: Pipeline) -> tuple[str, ...]:
     judged = set(pipeline.judged())
     keys = dict.fromkeys(rule.key for rule in pipeline.rules if rule.name in judged)
     return tuple(key for key in keys if not key.startswith("joint/"))
+
+
+def _unwatched(log: MetricLog, pipeline: Pipeline) -> tuple[str, ...]:
+    """Mapped metrics that no rule reads; of the loss, its gap to the held-out loss is one that does."""
+    read = {rule.key for rule in pipeline.rules}
+    found = [name for name in log.mapped if reading_of(name)[0] not in read]
+    gap = "supervised/gap" in read and "held_out_loss" in log.columns
+    return tuple(name for name in found if not (gap and name == "loss"))
 
 
 def _lacks(key: str) -> str:
@@ -116,6 +126,7 @@ def log_diagnosis(found: LogDiagnosis) -> dict[str, Any]:
         "alarms": [alarm_payload(alarm, found.user_rules) for alarm in found.alarms],
         "tails": "not observed: a metrics log has no tokens",
         "mapped": log.mapped,
+        "unwatched": list(found.unwatched),
         "unmapped": list(log.unmapped),
         "judged": list(found.judged),
         "pending": found.pending,
@@ -136,6 +147,18 @@ def _not_run_lines(not_run: Mapping[str, str]) -> list[str]:
     return [*lines, "           (name a key with --map NAME=KEY)"] if lines else []
 
 
+def _mapped_lines(mapped: Mapping[str, str], unwatched: Sequence[str]) -> list[str]:
+    """What was read as what, and apart from it what no rule reads."""
+    read = {ours: theirs for ours, theirs in mapped.items() if ours not in unwatched}
+    unread = {ours: mapped[ours] for ours in unwatched}
+    said = (("mapped  ", read), ("no rule  reads, but for NaN and silence:", unread))
+    return [
+        f"  {what} {', '.join(f'{ours} <- {theirs}' for ours, theirs in keys.items())}"
+        for what, keys in said
+        if keys
+    ]
+
+
 def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
     """The same for a person: plain text, safe to print whatever the log holds."""
     where = f"steps {found['first_step']} to {found['last_step']}" if found["num_steps"] else "no step"
@@ -153,7 +176,7 @@ def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
         for rule, count in found["pending"].items()
     ]
     lines += _not_run_lines(found["not_run"])
-    lines.append("  mapped   " + ", ".join(f"{ours} <- {theirs}" for ours, theirs in found["mapped"].items()))
+    lines += _mapped_lines(found["mapped"], found["unwatched"])
     if found["unmapped"]:
         rest = len(found["unmapped"]) - 12
         lines.append(
