@@ -112,6 +112,18 @@ def test_a_trainer_state_and_the_newest_of_its_checkpoints(tmp_path):
     assert log.unmapped == ("train_loss",)  # the mean of the whole run is no step's loss
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_trainer_state_with_nan_in_it_is_read_on_one_line_or_many(tmp_path, indent):
+    history = [{"loss": math.nan if s == 3 else 0.5, "reward": 1.0, "step": s} for s in range(1, 6)]
+    text = json.dumps({"log_history": history, "max_steps": 5}, indent=indent)
+    for end in ("", "\n"):
+        (tmp_path / "trainer_state.json").write_text(text + end)
+        for path in (tmp_path, tmp_path / "trainer_state.json"):
+            log = read_metric_log(path)
+            assert (log.format, [step for step, _ in log.rows]) == ("trainer_state", [1, 2, 3, 4, 5])
+            assert [s for s, row in log.rows if math.isnan(row["loss"])] == [3]
+
+
 def test_an_rlprobe_recording_reads_rank_zero_and_counts_the_others(tmp_path):
     rows = pd.DataFrame(  # noqa: F841
         [
