@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ import pytest
 from trimtab import open_run
 from trimtab.cli import main
 from trimtab.measure.from_log import presence_of_log, series_of_log
+from trimtab.records import Alarm, Reading, Window
+from trimtab.report.alarms import alarm_payload
 from trimtab.report.log_diagnosis import diagnose_log, log_diagnosis, log_diagnosis_lines
 from trimtab.runs.metric_logs import read_metric_log
 
@@ -378,3 +382,23 @@ def test_what_is_mapped_and_read_by_no_rule_is_said_so(tmp_path, capsys, monkeyp
     assert json.loads(run(capsys, monkeypatch, both, "--json")[1])["unwatched"] == ["mismatch_max"]
     _, out, _ = run(capsys, monkeypatch, write(tmp_path / "c.jsonl"))
     assert "no rule " not in out
+
+
+def test_an_alarm_without_a_bound_tells_none(tmp_path, capsys, monkeypatch):
+    """An e-process bets on ranks and has no bound in the reading's unit; for what is no number there is none to keep."""
+    path = write(tmp_path / "m.jsonl", kl=lambda step: 0.02 + 0.001 * (step % 7) + max(0.0, 0.01 * (step - 60)), entropy=lambda step: math.nan if step == 70 else 0.4)  # fmt: skip
+    (tmp_path / "r.yaml").write_text(
+        "rules:\n  - {name: ep, metric: kl, detector: e_process, with: {direction: up}}\n"
+    )
+    found = json.loads(run(capsys, monkeypatch, path, "--json", "--rules", tmp_path / "r.yaml")[1])
+    told = {alarm["rule"]: alarm["what"] for alarm in found["alarms"]}
+    assert re.fullmatch(r"ep: 0\.\d+", told["ep"])
+    assert told["nonfinite"] == "NaN or infinity in metrics/entropy"
+
+
+def test_several_values_that_are_no_number_are_counted(tmp_path):
+    """As a run counts the tokens of a column."""
+    reading = Reading("nonfinite/count", 7, Window(7, 7), "logprobs", 12.0, 0, 0)
+    alarm = Alarm("nonfinite", 7, 7, "critical", "logprobs", (reading,), 0.0, "", "", "")
+    assert alarm_payload(alarm)["what"] == "NaN or infinity in logprobs: 12 values"
+    assert alarm_payload(replace(alarm, rule="kl_high", bound=3.0))["what"].endswith(": 12, bound 3")
