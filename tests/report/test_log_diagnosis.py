@@ -402,3 +402,16 @@ def test_several_values_that_are_no_number_are_counted(tmp_path):
     alarm = Alarm("nonfinite", 7, 7, "critical", "logprobs", (reading,), 0.0, "", "", "")
     assert alarm_payload(alarm)["what"] == "NaN or infinity in logprobs: 12 values"
     assert alarm_payload(replace(alarm, rule="kl_high", bound=3.0))["what"].endswith(": 12, bound 3")
+
+
+def test_one_metric_off_two_keys_is_refused_and_a_framework_is_known_in_any_case(
+    tmp_path, capsys, monkeypatch
+):
+    path = write(tmp_path / "m.jsonl")
+    code, out, err = run(capsys, monkeypatch, path, "--map", "reward=kl", "--map", "reward=entropy")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "--map reward is given twice, for kl and for entropy" in err
+    code, out, _ = run(capsys, monkeypatch, path, "--framework", "TRL")
+    assert (code, "framework trl: as asked for" in out) == (0, True)
+    code, _, err = run(capsys, monkeypatch, path, "--framework", "TRLL")
+    assert (code, "unknown framework 'TRLL'; one of trl, verl" in err) == (2, True)

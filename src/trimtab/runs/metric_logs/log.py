@@ -69,7 +69,8 @@ def build_log(
     if framework is None:
         chosen, why = choose(keys, raw.format)
     else:
-        chosen, why = framework_named(framework), f"{framework}: as asked for"
+        chosen = framework_named(framework)
+        why = f"{chosen.name}: as asked for"
     found, lines = chosen.translate(keys) if chosen else ({}, [])
     taken = set(wanted.values())
     mapped = {ours: theirs for ours, theirs in found.items() if theirs not in taken} | wanted
