@@ -415,3 +415,21 @@ def test_one_metric_off_two_keys_is_refused_and_a_framework_is_known_in_any_case
     assert (code, "framework trl: as asked for" in out) == (0, True)
     code, _, err = run(capsys, monkeypatch, path, "--framework", "TRLL")
     assert (code, "unknown framework 'TRLL'; one of trl, verl" in err) == (2, True)
+
+
+def test_rows_that_later_ones_replaced_are_told_under_the_headline(tmp_path, capsys, monkeypatch):
+    """A resume from step 80: the log holds steps 80 to 119 twice; a line that cannot be read stays further down."""
+    lines = write(tmp_path / "m.jsonl").read_text().splitlines()
+    again = [json.dumps(json.loads(line) | {"reward": 0.51}) for line in lines[80:]]
+    (tmp_path / "m.jsonl").write_text("\n".join([*lines, "no json", *again]) + "\n")
+    _, out, _ = run(capsys, monkeypatch, tmp_path / "m.jsonl")
+    told = out.splitlines()
+    assert [line.split(":")[0] for line in told[4:7]] == [
+        "  left out 1 rows out of order, sorted",
+        "  left out 40 values overwritten by a later row of the same step",
+        "",
+    ]
+    assert told.index("  left out 1 malformed lines") > told.index("") > 5
+    assert out.count("overwritten") == 1
+    _, out, _ = run(capsys, monkeypatch, write(tmp_path / "n.jsonl"))
+    assert out.splitlines()[4] == ""

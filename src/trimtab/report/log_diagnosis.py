@@ -17,7 +17,7 @@ from trimtab.measure.from_log import presence_of_log, reading_of, series_of_log
 from trimtab.records import Alarm
 from trimtab.report.alarms import alarm_payload, alarms_lines, taken_lines
 from trimtab.report.inert import inert
-from trimtab.runs.metric_logs import MetricLog, read_metric_log
+from trimtab.runs.metric_logs import REPLACED, MetricLog, read_metric_log
 
 __all__ = ["LogDiagnosis", "diagnose_log", "log_diagnosis", "log_diagnosis_lines"]
 
@@ -147,6 +147,10 @@ def _not_run_lines(not_run: Mapping[str, str]) -> list[str]:
     return [*lines, "           (name a key with --map NAME=KEY)"] if lines else []
 
 
+def _left_out_lines(excluded: Mapping[str, int]) -> list[str]:
+    return [f"  left out {count} {reason}" for reason, count in excluded.items()]
+
+
 def _mapped_lines(mapped: Mapping[str, str], unwatched: Sequence[str]) -> list[str]:
     """What was read as what, and apart from it what no rule reads."""
     read = {ours: theirs for ours, theirs in mapped.items() if ours not in unwatched}
@@ -162,11 +166,16 @@ def _mapped_lines(mapped: Mapping[str, str], unwatched: Sequence[str]) -> list[s
 def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
     """The same for a person: plain text, safe to print whatever the log holds."""
     where = f"steps {found['first_step']} to {found['last_step']}" if found["num_steps"] else "no step"
+    replaced = {reason: count for reason, count in found["excluded"].items() if reason in REPLACED}
     lines = [
         f"{found['log']}: {found['verdict'].upper()}",
         f"  {found['reason']}",
         f"  {where}, {found['num_steps']} rows, format {found['format']}, framework {found['framework_why']}",
         f"  tails {found['tails']}",
+        *(
+            f"{line}: a resume, a step counter that began anew, or two writers"
+            for line in _left_out_lines(replaced)
+        ),
         *alarms_lines(found["alarms"]),
         "",
         f"  judged   {', '.join(found['judged']) or 'no rule'}",
@@ -182,7 +191,7 @@ def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
         lines.append(
             f"  unmapped {', '.join(found['unmapped'][:12])}{f' and {rest} more' if rest > 0 else ''}"
         )
-    lines += [f"  left out {count} {reason}" for reason, count in found["excluded"].items()]
+    lines += _left_out_lines({r: count for r, count in found["excluded"].items() if r not in replaced})
     lines += taken_lines(found)
     lines += [f"  note     {note}" for note in found["notes"]]
     return [inert(line) for line in lines]

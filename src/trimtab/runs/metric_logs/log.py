@@ -19,7 +19,10 @@ from trimtab.runs.metric_logs.keys import check_mapping, choose, framework_named
 from trimtab.runs.metric_logs.nulls import Row, settle_nulls
 from trimtab.runs.metric_logs.raw import RawLog, steps_of
 
-__all__ = ["MetricLog", "build_log"]
+__all__ = ["REPLACED", "MetricLog", "build_log"]
+
+REPLACED = ("rows out of order, sorted", "values overwritten by a later row of the same step")
+"""Reasons of `excluded` that a resume leaves behind, a step counter that began anew, or two writers of one log."""
 
 _WORDS = {"nan": math.nan, "+nan": math.nan, "-nan": math.nan}
 
@@ -143,7 +146,7 @@ def _merged(
             count["rows without a step"] += 1
             continue
         if last is not None and step < last:
-            count["rows out of order, sorted"] += 1
+            count[REPLACED[0]] += 1
         last = step
         new = _translated(row, pairs, count)
         known = table.setdefault(step, new)
@@ -152,7 +155,7 @@ def _merged(
         for ours, value in new.items():
             old = known.get(ours)
             if old is not None and value is not None and repr(old) != repr(value):
-                count["values overwritten by a later row of the same step"] += 1
+                count[REPLACED[1]] += 1
             if value is not None or ours not in known:
                 known[ours] = value
     rows = sorted(table.items())
