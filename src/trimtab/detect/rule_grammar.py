@@ -134,10 +134,11 @@ def _within(limit: At, key: str, sign: int) -> None:
     worst, best = (high, low) if sign > 0 else (low, high)
     side = "above" if sign > 0 else "below"
     span = f"{low:g} to {high:g}" if math.isfinite(high) else f"{low:g} or more"
+    more, less = ("more", "less") if sign > 0 else ("less", "more")
     if sign * (limit.value - worst) >= 0:
-        raise limit.error("with.limit", f"{limit.value!r}: {key} is never {side} it, its values are {span}")
+        raise limit.error("with.limit", f"{limit.value:g}: {key} is never {side} it, its values are {span}; give {less} than {worst:g}")  # fmt: skip
     if sign * (limit.value - best) < 0:
-        raise limit.error("with.limit", f"{limit.value!r}: {key} is always {side} it, its values are {span}")
+        raise limit.error("with.limit", f"{limit.value:g}: {key} is always {side} it, its values are {span}; give {best:g} or {more}")  # fmt: skip
 
 
 def _excuses(item: At) -> tuple[Excuse, ...]:
