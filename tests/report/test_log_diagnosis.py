@@ -360,6 +360,15 @@ def test_many_rules_on_one_reading_are_one_voice(tmp_path, capsys, monkeypatch):
     assert (code, "NOT JUDGED YET" in out) == (2, True)
     assert "only 1 reading could be judged (reward), by 1" in out
 
+    short = write(tmp_path / "short.jsonl", n=14)
+    _, without, _ = run(capsys, monkeypatch, short)
+    (tmp_path / "r.yaml").write_text(
+        "rules:\n" + "".join(line.replace("name: n", f"name: {metric}").replace("metric: reward", f"metric: {metric}") for line in listed for metric in ("reward", "kl", "entropy"))
+    )  # fmt: skip
+    code, out, _ = run(capsys, monkeypatch, short, "--rules", tmp_path / "r.yaml")
+    assert (code, out.splitlines()[:2]) == (2, without.splitlines()[:2])
+    assert "still collect their baselines" in out
+
 
 def test_what_is_mapped_and_read_by_no_rule_is_said_so(tmp_path, capsys, monkeypatch):
     """A loss alone, and the largest mismatch: they print apart from what is judged; a held-out loss or a rule of the user's reads them."""

@@ -59,7 +59,7 @@ def diagnose_log(
         num_steps=log.steps.size, observed=frozenset(), not_observed={}, num_windows=log.steps.size, judged=judged,
         pending=pending, tail_ready=False, aggregate_ready=pipeline.ready("aggregate"), post_tool_tokens=0,
         num_failures=0, num_failed_steps=0, last_failed=False, metrics_only=True,
-        readings=_readings(pipeline),
+        readings=_readings(pipeline), user_rules=tuple(rule.name for rule in rules),
     )  # fmt: skip
     lacking = {name: _lacks(key) for name, key in pipeline.without_input().items()}
     return LogDiagnosis(
