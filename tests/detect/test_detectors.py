@@ -160,12 +160,12 @@ def test_nonfinite_fires_once_and_clears_after_quiet_steps():
 
 def test_silence_respects_the_cadence_of_a_column():
     detector = Silence()
-    for step in range(0, 20, 5):
+    for step in range(0, 30, 5):
         assert detector.update(step, ["logprobs", "ref_logprobs"]) == {}
         for between in range(step + 1, step + 5):
             assert detector.update(between, ["logprobs"]) == {}, between
-    fired = [step for step in range(20, 60) if "ref_logprobs" in detector.update(step, ["logprobs"])]
-    assert fired == [15 + 15 + 1]
+    fired = [step for step in range(30, 60) if "ref_logprobs" in detector.update(step, ["logprobs"])]
+    assert fired == [25 + 15 + 1]
     assert detector.update(60, ["ref_logprobs"])["ref_logprobs"].cleared
 
 
@@ -178,3 +178,36 @@ def test_growth_on_measured_windows_keeps_its_budget_in_the_rule_set():
     assert any(fired)
     calm = rule.detector(Pipeline().budgets[rule.name])
     assert not any(calm.update(i, 0.2 + 0.1 * float(rng.normal()), se=0.1).fired for i in range(200))
+
+
+def silenced(steps, places):
+    """Steps at which a column fell silent; stream and scan must agree on them."""
+    rows, there = Silence(), set(places)
+    live = [s for i, s in enumerate(steps) if any(d.fired for d in rows.update(s, ["a"] if i in there else []).values())]  # fmt: skip
+    scanned = Silence().scan(np.array(steps), {"a": np.array(sorted(there))})
+    assert [steps[i] for i, _, d in scanned if d.fired] == live
+    return live
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.3, 0.5])
+def test_a_column_that_comes_by_chance_falls_silent_seldom(share):
+    """A tool that is called at one step in ten has long gaps by chance; three times the longest so far is too strict early on."""
+    rng = np.random.default_rng(int(100 * share))
+    runs = [silenced(list(range(300)), np.flatnonzero(rng.random(300) < share).tolist()) for _ in range(200)]
+    assert sum(map(bool, runs)) <= 1
+
+
+@pytest.mark.parametrize("spacing", [1, 10])
+def test_a_column_that_never_missed_a_step_falls_silent_within_a_few(spacing):
+    """Rows missed until the alarm after 10, 100 and 1,000 rows: the fewer were seen, the more are waited for."""
+    late = [
+        silenced([spacing * i for i in range(n + 30)], range(n))[0] // spacing - n + 1
+        for n in (10, 100, 1000)
+    ]
+    assert late == ([13, 6, 4] if spacing == 1 else [12, 5, 4])
+
+
+def test_a_rare_column_that_stops_falls_silent_when_chance_no_longer_explains_it():
+    """50 of 100 rows in pairs: Wilson's lower end for 49 of 97, two deviates, is 0.4055; log(1e-6) / log(0.5945) is 26.6 rows."""
+    places = [i for i in range(100) if i % 4 < 2]
+    assert silenced(list(range(200)), places) == [97 + 27 + 1]

@@ -101,6 +101,12 @@ BAD = {
     "number for truth": (one(detector="change", **{"with": "{direction: up, lenient: 1}"}), 5, "with.lenient", "truth"),
     "factor": (one(detector="excursion", **{"with": "{direction: up, factor: 0.5}"}), 5, "with.factor", "more than 1"),
     "never judges": (one(detector="spike", **{"with": "{direction: up, memory: 20}"}), 5, "with.memory", "never judge"),
+    "a share over 1": (one(metric="truncated_frac"), 5, "with.limit", "aggregate/truncated_frac is never above it, its values are 0 to 1; give less than 1"),
+    "a share under 0": (one(metric="clip_frac", **{"with": "{direction: up, limit: -0.1}"}), 5, "with.limit", "always above it, its values are 0 to 1; give 0 or more"),
+    "nothing is under 0": (one(metric="tool_calls", **{"with": "{direction: down, limit: 0}"}), 5, "with.limit", "never below it, its values are 0 or more; give more than 0"),
+    "returns beyond its limit": (one(**{"with": "{direction: up, limit: 2, back: 3}"}), 5, "with.back", "3 lies above the limit (2)"),
+    "returns beyond, down": (one(**{"with": "{direction: down, limit: 2, back: 1}"}), 5, "with.back", "1 lies below the limit (2)"),
+    "more than it keeps": (one(detector="change", **{"with": "{direction: up, min_reference: 500}"}), 5, "with.min_reference", "more than the memory (256)"),
     "severity": (one(severity="bad"), 6, "severity", "known: info"),
     "weight": (one(weight="0"), 6, "weight", "over 0"),
     "transform": (one(transform="log"), 6, "transform", "use identity"),
@@ -134,6 +140,21 @@ def test_each_error_is_one_line_with_file_line_and_field(tmp_path, case) -> None
     assert message.startswith(f"{path}:{line}: {field}: "), message
     assert says in message
     assert "\n" not in message
+
+
+def test_limits_at_which_a_reading_can_be_on_either_side_are_taken(tmp_path) -> None:
+    """The least possible value from above, the largest from below; and what has no range: an explained variance may be negative."""
+    for metric, options in (
+        ("truncated_frac", "{direction: up, limit: 0, back: 0}"),
+        ("truncated_frac", "{direction: down, limit: 1}"),
+        ("tool_calls", "{direction: up, limit: 5, back: 4}"),
+        ("value_explained_variance", "{direction: down, limit: -0.5, back: 0}"),
+        ("drift/shift_tail_mass", "{direction: down, limit: -0.2}"),
+    ):
+        (rule,) = load_rules(file_of(tmp_path, one(metric=metric, **{"with": options})))
+        assert isinstance(rule.detector(1e4), Threshold)
+    kept = "{direction: up, memory: 60, min_reference: 60}"
+    load_rules(file_of(tmp_path, one(detector="change", **{"with": kept})))
 
 
 def test_a_missing_file_and_a_wrong_object_are_refused(tmp_path) -> None:

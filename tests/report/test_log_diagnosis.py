@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ import pytest
 from trimtab import open_run
 from trimtab.cli import main
 from trimtab.measure.from_log import presence_of_log, series_of_log
+from trimtab.records import Alarm, Reading, Window
+from trimtab.report.alarms import alarm_payload
 from trimtab.report.log_diagnosis import diagnose_log, log_diagnosis, log_diagnosis_lines
 from trimtab.runs.metric_logs import read_metric_log
 
@@ -318,3 +322,123 @@ def test_what_cleared_means_is_said_where_something_did(tmp_path, capsys, monkey
     text = "\n".join(log_diagnosis_lines(log_diagnosis(diagnose_log(path))))
     assert text.count("cleared: back within its bound, or by then the level was the run's own") == 1
     assert "grad_norm_spike" in text
+
+
+def test_gaps_of_a_csv_are_no_nan_and_one_that_lasts_is_a_silence(tmp_path, capsys, monkeypatch):
+    """As pandas and W&B export it: cells of steps without a tool call are empty. A loss that stays empty stopped arriving."""
+    random = np.random.default_rng(0)
+    lines = ["step,reward,kl,entropy,grad_norm,tools/failure_frequency"]
+    for step in range(120):
+        reward, kl, entropy, norm = np.array([0.5, 0.02, 0.4, 1.0]) * np.exp(0.02 * random.normal(size=4))
+        failed = f"{0.1 + 0.01 * random.normal():.4f}" if random.random() < 0.7 else ""
+        lines.append(f"{step},{reward},{kl},{entropy},{norm},{failed}")
+    (tmp_path / "gaps.csv").write_text("\n".join(lines))
+    code, out, _ = run(capsys, monkeypatch, tmp_path / "gaps.csv")
+    empty = sum(line.endswith(",") for line in lines)
+    assert (code, "HEALTHY" in out) == (0, True)
+    assert f"note     {empty} empty cells in 1 column (tool_failure_frac) read as not logged" in out
+
+    lines[81:] = [",".join("" if i == 4 else cell for i, cell in enumerate(line.split(","))) for line in lines[81:]]  # fmt: skip
+    (tmp_path / "ends.csv").write_text("\n".join(lines))
+    code, out, _ = run(capsys, monkeypatch, tmp_path / "ends.csv", "--json")
+    alarms = json.loads(out)["alarms"]
+    assert (code, [(a["rule"], a["slice"], a["since"]) for a in alarms]) == (
+        1,
+        [("column_silent", "metrics/grad_norm", 80)],
+    )
+
+
+def test_many_rules_on_one_reading_are_one_voice(tmp_path, capsys, monkeypatch):
+    """Eight rules that can never fire must not buy a log of rewards alone a clean bill."""
+    write(tmp_path / "m.jsonl", kl=None, entropy=None, grad_norm=None, **{"completions/mean_length": None})
+    listed = [
+        f"  - {{name: n{i}, metric: reward, detector: threshold, with: {{direction: down, limit: -1e30}}}}\n"
+        for i in range(8)
+    ]
+    (tmp_path / "r.yaml").write_text("rules:\n" + "".join(listed))
+    code, out, _ = run(capsys, monkeypatch, tmp_path / "m.jsonl", "--rules", tmp_path / "r.yaml")
+    assert (code, "NOT JUDGED YET" in out) == (2, True)
+    assert "only 1 reading could be judged (reward), by 1" in out
+
+    short = write(tmp_path / "short.jsonl", n=14)
+    _, without, _ = run(capsys, monkeypatch, short)
+    (tmp_path / "r.yaml").write_text(
+        "rules:\n" + "".join(line.replace("name: n", f"name: {metric}").replace("metric: reward", f"metric: {metric}") for line in listed for metric in ("reward", "kl", "entropy"))
+    )  # fmt: skip
+    code, out, _ = run(capsys, monkeypatch, short, "--rules", tmp_path / "r.yaml")
+    assert (code, out.splitlines()[:2]) == (2, without.splitlines()[:2])
+    assert "still collect their baselines" in out
+
+
+def test_what_is_mapped_and_read_by_no_rule_is_said_so(tmp_path, capsys, monkeypatch):
+    """A loss alone, and the largest mismatch: they print apart from what is judged; a held-out loss or a rule of the user's reads them."""
+    calm = {"loss": lambda step: 1.0 + 0.01 * math.sin(step), "sampling/sampling_logp_difference/max": lambda step: 0.6 + 0.01 * math.cos(step)}  # fmt: skip
+    path = write(tmp_path / "m.jsonl", **calm)
+    (tmp_path / "r.yaml").write_text(
+        "rules:\n  - {name: mm, metric: mismatch_max, detector: change, with: {direction: up}}\n"
+    )
+    _, out, _ = run(capsys, monkeypatch, path)
+    told = "no rule  reads, but for NaN and silence: "
+    (line,) = [line for line in out.splitlines() if told in line]
+    names = ["loss <- loss", "mismatch_max <- sampling/sampling_logp_difference/max"]
+    assert sorted(line.split(told)[1].split(", ")) == names
+    (line,) = [line for line in out.splitlines() if line.startswith("  mapped ")]
+    assert "kl <- kl" in line
+    assert "loss" not in line
+    found = json.loads(run(capsys, monkeypatch, path, "--json", "--rules", tmp_path / "r.yaml")[1])
+    assert (found["unwatched"], found["mapped"]["loss"]) == (["loss"], "loss")
+    both = write(tmp_path / "b.jsonl", **calm, eval_loss=lambda step: 1.1)
+    assert json.loads(run(capsys, monkeypatch, both, "--json")[1])["unwatched"] == ["mismatch_max"]
+    _, out, _ = run(capsys, monkeypatch, write(tmp_path / "c.jsonl"))
+    assert "no rule " not in out
+
+
+def test_an_alarm_without_a_bound_tells_none(tmp_path, capsys, monkeypatch):
+    """An e-process bets on ranks and has no bound in the reading's unit; for what is no number there is none to keep."""
+    path = write(tmp_path / "m.jsonl", kl=lambda step: 0.02 + 0.001 * (step % 7) + max(0.0, 0.01 * (step - 60)), entropy=lambda step: math.nan if step == 70 else 0.4)  # fmt: skip
+    (tmp_path / "r.yaml").write_text(
+        "rules:\n  - {name: ep, metric: kl, detector: e_process, with: {direction: up}}\n"
+    )
+    found = json.loads(run(capsys, monkeypatch, path, "--json", "--rules", tmp_path / "r.yaml")[1])
+    told = {alarm["rule"]: alarm["what"] for alarm in found["alarms"]}
+    assert re.fullmatch(r"ep: 0\.\d+", told["ep"])
+    assert told["nonfinite"] == "NaN or infinity in metrics/entropy"
+
+
+def test_several_values_that_are_no_number_are_counted(tmp_path):
+    """As a run counts the tokens of a column."""
+    reading = Reading("nonfinite/count", 7, Window(7, 7), "logprobs", 12.0, 0, 0)
+    alarm = Alarm("nonfinite", 7, 7, "critical", "logprobs", (reading,), 0.0, "", "", "")
+    assert alarm_payload(alarm)["what"] == "NaN or infinity in logprobs: 12 values"
+    assert alarm_payload(replace(alarm, rule="kl_high", bound=3.0))["what"].endswith(": 12, bound 3")
+
+
+def test_one_metric_off_two_keys_is_refused_and_a_framework_is_known_in_any_case(
+    tmp_path, capsys, monkeypatch
+):
+    path = write(tmp_path / "m.jsonl")
+    code, out, err = run(capsys, monkeypatch, path, "--map", "reward=kl", "--map", "reward=entropy")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "--map reward is given twice, for kl and for entropy" in err
+    code, out, _ = run(capsys, monkeypatch, path, "--framework", "TRL")
+    assert (code, "framework trl: as asked for" in out) == (0, True)
+    code, _, err = run(capsys, monkeypatch, path, "--framework", "TRLL")
+    assert (code, "unknown framework 'TRLL'; one of trl, verl" in err) == (2, True)
+
+
+def test_rows_that_later_ones_replaced_are_told_under_the_headline(tmp_path, capsys, monkeypatch):
+    """A resume from step 80: the log holds steps 80 to 119 twice; a line that cannot be read stays further down."""
+    lines = write(tmp_path / "m.jsonl").read_text().splitlines()
+    again = [json.dumps(json.loads(line) | {"reward": 0.51}) for line in lines[80:]]
+    (tmp_path / "m.jsonl").write_text("\n".join([*lines, "no json", *again]) + "\n")
+    _, out, _ = run(capsys, monkeypatch, tmp_path / "m.jsonl")
+    told = out.splitlines()
+    assert [line.split(":")[0] for line in told[4:7]] == [
+        "  left out 1 rows out of order, sorted",
+        "  left out 40 values overwritten by a later row of the same step",
+        "",
+    ]
+    assert told.index("  left out 1 malformed lines") > told.index("") > 5
+    assert out.count("overwritten") == 1
+    _, out, _ = run(capsys, monkeypatch, write(tmp_path / "n.jsonl"))
+    assert out.splitlines()[4] == ""

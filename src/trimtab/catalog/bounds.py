@@ -71,6 +71,20 @@ BOUNDS: dict[str, Bound] = {
     "silence": Bound(
         3.0, "times the longest gap seen so far", "a column sampled at a cadence has gaps of its own", HOUSE
     ),
+    "silence_chance": Bound(
+        1e-6,
+        "probability",
+        "how unlikely an absence must be for a column that comes by chance at a share p of the steps: log(1e-6) / log(1 - p) of them, "
+        "14 for p of 0.63, 132 for p of 0.1; measured, an alarm in 1 of 3,000 runs of 300 or 1,000 steps at p of 0.1 or 0.3 (detect/presence.py)",
+        HOUSE,
+    ),
+    "silence_deviate": Bound(2.0, "normal deviates", "how far below the share seen so far p may lie (Wilson's interval)", HOUSE),
+    "silence_cadence": Bound(
+        6.0,
+        "arrivals",
+        "so many at equal gaps over one step are a cadence: one that comes by chance does so once in 1,000 at most",
+        HOUSE,
+    ),
     "silent_rank": Bound(
         20.0,
         "steps",
@@ -195,7 +209,7 @@ BOUNDS: dict[str, Bound] = {
     "kl_leap_memory": Bound(30.0, "values", "how short a past is looked at: a slower growth is a trend", HOUSE),
     "kl_leap_warmup": Bound(20.0, "values", "KL begins at 0, so any growth from there is a large ratio", HOUSE),
     "agree_steps": Bound(200.0, "steps", "alarms further apart are not of one trouble", HOUSE),
-    "judged_rules": Bound(3.0, "rules", "a log that fewer could judge is not called healthy", HOUSE),
+    "judged_readings": Bound(3.0, "readings", "a log of which fewer were judged is not called healthy, however many rules read them", HOUSE),
     "share_floor": Bound(0.02, "share", "added before the log of a share that may be 0: below it shares are compared by difference", HOUSE),
     "share_change": Bound(0.07, "log of a ratio", "smallest rise of such a share worth a look: from none to 0.15 %, from 10 to 10.9 %", HOUSE),
     "clip_floor": Bound(0.001, "share of tokens", "the same floor for tokens clipped or without support", HOUSE),

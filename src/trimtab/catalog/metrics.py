@@ -47,7 +47,7 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "advantage_mean": ("mean advantage", "1", "neither", "every dashboard"),
     "advantage_std": ("standard deviation of the advantages", "1", "down is bad", "every dashboard"),
     "value_loss": ("loss of the value model", "1", "up is bad", "every dashboard"),
-    "value_explained_variance": ("explained variance of the value model", "share", "down is bad", "every dashboard"),
+    "value_explained_variance": ("explained variance of the value model, 1 at most; negative where its mean alone would do better", "1", "down is bad", "every dashboard"),
     "update_ratio": ("size of the weights' update over the size of the weights", "1", "up is bad", "rlprobe weight_update_ratio"),
     # text
     "length": ("mean gradient tokens a sequence", "count", "neither", "every dashboard"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,16 +10,26 @@ __all__ = ["HOUSE", "Bound", "Definition", "Direction"]
 
 Direction = Literal["up is bad", "down is bad", "neither"]
 HOUSE = "house default"
+_RANGES = {"share": (0.0, 1.0)} | dict.fromkeys(("count", "seconds", "1/s", "versions"), (0.0, math.inf))
 
 
 @dataclass(frozen=True)
 class Definition:
-    """What a reading is. `unit`: nats, share, ratio, count, or 1 for a pure number."""
+    """What a reading is. `unit`: nats, share, ratio, count, or 1 for a pure number; a share lies between 0 and 1."""
 
     what: str
     unit: str
     direction: Direction
     source: str
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The least and the largest value it can have, as far as its unit says.
+
+        >>> Definition("tool calls a sequence", "count", "neither", HOUSE).range
+        (0.0, inf)
+        """
+        return _RANGES.get(self.unit, (-math.inf, math.inf))
 
 
 @dataclass(frozen=True)

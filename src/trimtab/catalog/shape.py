@@ -49,8 +49,8 @@ _SHIFTS: dict[str, tuple[str, str, Direction, str]] = {
     "shift_ks": ("largest difference of the two CDFs of |log-ratio|", "share", "up is bad", _KS),
     "shift_ks_level": ("the same over its 5 % critical value at the effective sizes; above 1 is significant", "ratio", "up is bad", _KS),
     "shift_w1": ("area between the two CDFs of |log-ratio| (Wasserstein-1)", "nats", "up is bad", "Vallender 1974"),
-    "shift_tail_mass": ("change of the share of tokens beyond the earlier window's p95", "share", "up is bad", HOUSE),
-    "shift_tail_mass_p99": ("change of the share of tokens beyond the earlier window's p99", "share", "up is bad", HOUSE),
+    "shift_tail_mass": ("change of the share of tokens beyond the earlier window's p95", "difference of shares", "up is bad", HOUSE),
+    "shift_tail_mass_p99": ("change of the share of tokens beyond the earlier window's p99", "difference of shares", "up is bad", HOUSE),
 }  # fmt: skip
 
 

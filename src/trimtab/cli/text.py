@@ -12,7 +12,7 @@ __all__ = ["pairs", "plain"]
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:
-    """`ours=theirs` texts as a mapping; MetricLogError for one without both."""
+    """`ours=theirs` texts as a mapping; MetricLogError for one without both, and where one of ours is given twice."""
     found: dict[str, str] = {}
     for text in texts:
         ours, _, theirs = text.partition("=")
@@ -20,7 +20,12 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
             raise MetricLogError(
                 f"--map {text!r} is not of the form ours=theirs, as in --map reward=my/score"
             )
-        found[ours.strip()] = theirs.strip()
+        ours, theirs = ours.strip(), theirs.strip()
+        if ours in found:
+            raise MetricLogError(
+                f"--map {ours} is given twice, for {found[ours]} and for {theirs}; give the key it is to be read off"
+            )
+        found[ours] = theirs
     return found
 
 

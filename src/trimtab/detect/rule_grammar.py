@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trimtab.catalog import READINGS
 from trimtab.detect.rule import Excuse, Make, Rule
 from trimtab.detect.rule_fields import choice, close, fields, is_number, text
 from trimtab.detect.rule_file import At
@@ -68,6 +70,8 @@ def _rule(item: At, reference: str) -> FileRule:
     fields(item, "rule", _FIELDS, ("name", "metric", "detector", "with"))
     name, key = name_of(item), metric_of(item.value["metric"], "metric")
     kind, sign, options = _detector(item)
+    if item.value["detector"].value == "threshold":
+        _within(item.value["with"].value["limit"], key, sign)
     where = slice_of(item, key)
     words = {what: text(item, what) for what in ("what", "why", "advice", "reference")}
     weight = item.value.get("weight")
@@ -122,6 +126,19 @@ def _detector(item: At) -> tuple[Kind, int, dict[str, Any]]:
     if found:
         raise held.value.get(found[0], held).error(f"with.{found[0]}", found[1])
     return kind, sign, options
+
+
+def _within(limit: At, key: str, sign: int) -> None:
+    """A limit that some value of the reading lies beyond, and some does not."""
+    low, high = READINGS[key].range
+    worst, best = (high, low) if sign > 0 else (low, high)
+    side = "above" if sign > 0 else "below"
+    span = f"{low:g} to {high:g}" if math.isfinite(high) else f"{low:g} or more"
+    more, less = ("more", "less") if sign > 0 else ("less", "more")
+    if sign * (limit.value - worst) >= 0:
+        raise limit.error("with.limit", f"{limit.value:g}: {key} is never {side} it, its values are {span}; give {less} than {worst:g}")  # fmt: skip
+    if sign * (limit.value - best) < 0:
+        raise limit.error("with.limit", f"{limit.value:g}: {key} is always {side} it, its values are {span}; give {best:g} or {more}")  # fmt: skip
 
 
 def _excuses(item: At) -> tuple[Excuse, ...]:

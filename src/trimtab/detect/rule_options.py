@@ -82,6 +82,23 @@ def _excursion(given: dict[str, Any]) -> tuple[str, str] | None:
     return None
 
 
+def _threshold(given: dict[str, Any]) -> tuple[str, str] | None:
+    """The level to return to is the limit, or on its calm side."""
+    side = "above" if given["sign"] > 0 else "below"
+    if given["sign"] * (given.get("back", given["limit"]) - given["limit"]) <= 0:
+        return None
+    level, limit = given["back"], given["limit"]
+    return "back", f"{level:g} lies {side} the limit ({limit:g}), where the alarm still holds; leave it out or give a level on the other side"  # fmt: skip
+
+
+def _change(given: dict[str, Any]) -> tuple[str, str] | None:
+    """What is waited for must be kept."""
+    least, memory = given.get("min_reference", 0), given.get("memory", Change.memory)
+    if least <= memory:
+        return None
+    return "min_reference", f"{least} is more than the memory ({memory}), so it waits for values it does not keep; give {memory} or less, or a longer memory"  # fmt: skip
+
+
 def _warmed(warmup: int, memory: int) -> Callable[[dict[str, Any]], tuple[str, str] | None]:
     """A detector that keeps fewer values than it waits for would never judge."""
 
@@ -105,7 +122,7 @@ DETECTORS: dict[str, Kind] = {
         Change,
         {"lenient": Option(bool), "min_sd": _EFFECT, "min_effect": _EFFECT, "min_frac": _FRAC,
          "memory": Option(int, 16, 900), "min_reference": Option(int, 10, 900)},
-        either=True,
+        either=True, check=_change,
     ),
     "excursion": Kind(
         Excursion,
@@ -113,7 +130,7 @@ DETECTORS: dict[str, Kind] = {
          "memory": _COUNT, "floor": Option(float)},
         log=False, check=_excursion,
     ),
-    "threshold": Kind(Threshold, {"limit": Option(float, required=True), "confirm": _COUNT, "back": Option(float)}, log=False),
+    "threshold": Kind(Threshold, {"limit": Option(float, required=True), "confirm": _COUNT, "back": Option(float)}, log=False, check=_threshold),
     "growth": Kind(SustainedGrowth, {"baseline": _BASELINE, "confirm": _COUNT, "min_effect": _EFFECT}),
     "trend": Kind(Trend, {"window": Option(int, 8, 500), "min_effect": _EFFECT}, either=True),
     "trend_break": Kind(

@@ -40,7 +40,8 @@ class Evidence:
     `observed`: ratios seen at least once, e.g. {"drift"}; `not_observed`: ratio -> why. `judged`: rules whose baseline is
     complete; `pending`: rule -> windows of its baseline so far. `unwatched`: measured ratios that no rule has judged.
     `gaps`: reasons, in words, why the record cannot be trusted to be whole. `zero_drift`: drift was measured, and 0 everywhere.
-    `metrics_only`: a trainer's log of averages was judged, which has no tokens; `num_windows` then counts its steps.
+    `metrics_only`: a trainer's log of averages was judged, which has no tokens; `num_windows` then counts its steps, and
+    `readings` are the keys of the readings that some rule of `judged` reads. `user_rules` are the names of the user's.
     """
 
     num_steps: int
@@ -59,6 +60,8 @@ class Evidence:
     gaps: tuple[str, ...] = ()
     zero_drift: bool = False
     metrics_only: bool = False
+    readings: tuple[str, ...] = ()
+    user_rules: tuple[str, ...] = ()
     min_tokens: int = WINDOW_TOKENS
     min_trajectories: int = WINDOW_TRAJECTORIES
 
@@ -163,10 +166,21 @@ def _waiting(evidence: Evidence) -> str:
         return "no step has been flushed"
     if evidence.num_windows == 0:
         return f"no slice has reached {evidence.min_tokens:,} tokens from {evidence.min_trajectories} trajectories"
-    few = len(evidence.judged) < max(bound("judged_rules"), len(evidence.pending))
-    if evidence.metrics_only and evidence.aggregate_ready and few:
+    if (
+        evidence.metrics_only
+        and evidence.aggregate_ready
+        and len(evidence.readings) < bound("judged_readings")
+    ):
+        names = [key.removeprefix("aggregate/") for key in evidence.readings]
         return (
-            f"only {len(evidence.judged)} rules could judge ({', '.join(evidence.judged)}), {len(evidence.pending)} still collect their baselines; "
+            f"only {len(names)} reading{'s' * (len(names) != 1)} could be judged ({', '.join(names)}), by {len(evidence.judged)} rule{'s' * (len(evidence.judged) != 1)}; "
+            "give more steps, and reward, KL, entropy and the gradient's norm"
+        )
+    own = set(evidence.user_rules)  # rules that need few values must not outvote those that wait
+    judged, pending = [r for r in evidence.judged if r not in own], evidence.pending.keys() - own
+    if evidence.metrics_only and evidence.aggregate_ready and len(judged) < len(pending):
+        return (
+            f"only {len(judged)} rules could judge ({', '.join(judged)}), {len(pending)} still collect their baselines; "
             "give more steps, and reward, KL, entropy and the gradient's norm"
         )
     if evidence.metrics_only and not evidence.aggregate_ready:

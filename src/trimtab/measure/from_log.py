@@ -10,7 +10,7 @@ import numpy.typing as npt
 from trimtab.measure.aggregates import may_be_missing
 from trimtab.runs.metric_logs import MetricLog
 
-__all__ = ["Presence", "presence_of_log", "series_of_log"]
+__all__ = ["Presence", "presence_of_log", "reading_of", "series_of_log"]
 
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ def presence_of_log(log: MetricLog) -> Presence:
 
 def series_of_log(log: MetricLog) -> dict[tuple[str, str], tuple[Int, Float]]:
     """(reading key, slice) -> the steps a metric was logged at, and its values there, NaN included."""
-    found = {_place(name): (log.steps[places], values) for name, (places, values) in log.columns.items()}
+    found = {reading_of(name): (log.steps[places], values) for name, (places, values) in log.columns.items()}
     if "loss" in log.columns and "held_out_loss" in log.columns:
         found["supervised/gap", "all"] = _gap(
             found["aggregate/loss", "all"], found["aggregate/held_out_loss", "all"]
@@ -66,7 +66,11 @@ def _gap(loss: tuple[Int, Float], held_out: tuple[Int, Float]) -> tuple[Int, Flo
     return held_out[0][there], held_out[1][there] - means
 
 
-def _place(name: str) -> tuple[str, str]:
-    """Key and slice of a metric's reading: a part of the reward has a slice of its own."""
+def reading_of(name: str) -> tuple[str, str]:
+    """Key and slice of a metric's reading: a part of the reward has a slice of its own.
+
+    >>> reading_of("kl"), reading_of("reward_part:format")
+    (('aggregate/kl', 'all'), ('reward_part/mean', 'reward/format'))
+    """
     part = name.removeprefix("reward_part:")
     return (f"aggregate/{name}", "all") if part == name else ("reward_part/mean", f"reward/{part}")

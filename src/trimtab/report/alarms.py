@@ -22,7 +22,7 @@ def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, An
     what = texts.get(alarm.rule, alarm.rule).replace("{column}", alarm.slice)
     if alarm.readings:
         reading = alarm.readings[0]
-        what += f": {reading.value:.3g}, bound {alarm.bound:.3g}"
+        what += _numbers(alarm)
         if reading.reason:
             what += f" ({reading.reason})"
         if math.isfinite(reading.low):
@@ -32,6 +32,14 @@ def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, An
         "slice": alarm.slice, "what": what, "why": alarm.why, "advice": alarm.advice, "reference": alarm.reference,
         "hidden": alarm.hidden, "averages": averages_words(alarm),
     }  # fmt: skip
+
+
+def _numbers(alarm: Alarm) -> str:
+    """The value that alarmed and its bound, where the rule has one; of values that are no numbers only how many, where they are several."""
+    value = alarm.readings[0].value
+    if alarm.rule == "nonfinite":
+        return f": {value:.0f} values" if value > 1 else ""
+    return f": {value:.3g}" + (f", bound {alarm.bound:.3g}" if math.isfinite(alarm.bound) else "")
 
 
 def alarms_lines(alarms: list[dict[str, Any]]) -> list[str]:

@@ -13,11 +13,11 @@ from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rule import Rule
 from trimtab.detect.rules import RULES
 from trimtab.detect.verdict import Evidence, Verdict, judge
-from trimtab.measure.from_log import presence_of_log, series_of_log
+from trimtab.measure.from_log import presence_of_log, reading_of, series_of_log
 from trimtab.records import Alarm
 from trimtab.report.alarms import alarm_payload, alarms_lines, taken_lines
 from trimtab.report.inert import inert
-from trimtab.runs.metric_logs import MetricLog, read_metric_log
+from trimtab.runs.metric_logs import REPLACED, MetricLog, read_metric_log
 
 __all__ = ["LogDiagnosis", "diagnose_log", "log_diagnosis", "log_diagnosis_lines"]
 
@@ -26,7 +26,7 @@ __all__ = ["LogDiagnosis", "diagnose_log", "log_diagnosis", "log_diagnosis_lines
 class LogDiagnosis:
     """`not_run`: rule -> the input it lacks, in words. `judged`: rules whose baseline the log completed.
     `drawn_in`: rule -> how many wild values its detector drew in to four deviations before it judged.
-    `left_out`: rule -> how many values it did not take (`Pipeline.left_out`)."""
+    `left_out`: rule -> how many values it did not take (`Pipeline.left_out`). `unwatched`: mapped metrics that no rule reads."""
 
     log: MetricLog
     verdict: Verdict
@@ -36,6 +36,7 @@ class LogDiagnosis:
     not_run: dict[str, str]
     drawn_in: dict[str, int]
     left_out: dict[str, int]
+    unwatched: tuple[str, ...] = ()
     user_rules: tuple[Rule, ...] = ()
 
 
@@ -58,6 +59,7 @@ def diagnose_log(
         num_steps=log.steps.size, observed=frozenset(), not_observed={}, num_windows=log.steps.size, judged=judged,
         pending=pending, tail_ready=False, aggregate_ready=pipeline.ready("aggregate"), post_tool_tokens=0,
         num_failures=0, num_failed_steps=0, last_failed=False, metrics_only=True,
+        readings=_readings(pipeline), user_rules=tuple(rule.name for rule in rules),
     )  # fmt: skip
     lacking = {name: _lacks(key) for name, key in pipeline.without_input().items()}
     return LogDiagnosis(
@@ -69,8 +71,24 @@ def diagnose_log(
         lacking,
         pipeline.drawn_in(),
         pipeline.left_out(),
+        _unwatched(log, pipeline),
         tuple(rules),
     )
+
+
+def _readings(pipeline: Pipeline) -> tuple[str, ...]:
+    """Keys of the readings that were judged; a joint reading is made of others."""
+    judged = set(pipeline.judged())
+    keys = dict.fromkeys(rule.key for rule in pipeline.rules if rule.name in judged)
+    return tuple(key for key in keys if not key.startswith("joint/"))
+
+
+def _unwatched(log: MetricLog, pipeline: Pipeline) -> tuple[str, ...]:
+    """Mapped metrics that no rule reads; of the loss, its gap to the held-out loss is one that does."""
+    read = {rule.key for rule in pipeline.rules}
+    found = [name for name in log.mapped if reading_of(name)[0] not in read]
+    gap = "supervised/gap" in read and "held_out_loss" in log.columns
+    return tuple(name for name in found if not (gap and name == "loss"))
 
 
 def _lacks(key: str) -> str:
@@ -108,6 +126,7 @@ def log_diagnosis(found: LogDiagnosis) -> dict[str, Any]:
         "alarms": [alarm_payload(alarm, found.user_rules) for alarm in found.alarms],
         "tails": "not observed: a metrics log has no tokens",
         "mapped": log.mapped,
+        "unwatched": list(found.unwatched),
         "unmapped": list(log.unmapped),
         "judged": list(found.judged),
         "pending": found.pending,
@@ -128,14 +147,35 @@ def _not_run_lines(not_run: Mapping[str, str]) -> list[str]:
     return [*lines, "           (name a key with --map NAME=KEY)"] if lines else []
 
 
+def _left_out_lines(excluded: Mapping[str, int]) -> list[str]:
+    return [f"  left out {count} {reason}" for reason, count in excluded.items()]
+
+
+def _mapped_lines(mapped: Mapping[str, str], unwatched: Sequence[str]) -> list[str]:
+    """What was read as what, and apart from it what no rule reads."""
+    read = {ours: theirs for ours, theirs in mapped.items() if ours not in unwatched}
+    unread = {ours: mapped[ours] for ours in unwatched}
+    said = (("mapped  ", read), ("no rule  reads, but for NaN and silence:", unread))
+    return [
+        f"  {what} {', '.join(f'{ours} <- {theirs}' for ours, theirs in keys.items())}"
+        for what, keys in said
+        if keys
+    ]
+
+
 def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
     """The same for a person: plain text, safe to print whatever the log holds."""
     where = f"steps {found['first_step']} to {found['last_step']}" if found["num_steps"] else "no step"
+    replaced = {reason: count for reason, count in found["excluded"].items() if reason in REPLACED}
     lines = [
         f"{found['log']}: {found['verdict'].upper()}",
         f"  {found['reason']}",
         f"  {where}, {found['num_steps']} rows, format {found['format']}, framework {found['framework_why']}",
         f"  tails {found['tails']}",
+        *(
+            f"{line}: a resume, a step counter that began anew, or two writers"
+            for line in _left_out_lines(replaced)
+        ),
         *alarms_lines(found["alarms"]),
         "",
         f"  judged   {', '.join(found['judged']) or 'no rule'}",
@@ -145,13 +185,13 @@ def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
         for rule, count in found["pending"].items()
     ]
     lines += _not_run_lines(found["not_run"])
-    lines.append("  mapped   " + ", ".join(f"{ours} <- {theirs}" for ours, theirs in found["mapped"].items()))
+    lines += _mapped_lines(found["mapped"], found["unwatched"])
     if found["unmapped"]:
         rest = len(found["unmapped"]) - 12
         lines.append(
             f"  unmapped {', '.join(found['unmapped'][:12])}{f' and {rest} more' if rest > 0 else ''}"
         )
-    lines += [f"  left out {count} {reason}" for reason, count in found["excluded"].items()]
+    lines += _left_out_lines({r: count for r, count in found["excluded"].items() if r not in replaced})
     lines += taken_lines(found)
     lines += [f"  note     {note}" for note in found["notes"]]
     return [inert(line) for line in lines]

@@ -78,7 +78,7 @@ def test_csv_lines_of_another_width_are_counted(tmp_path):
     path.write_text("step,reward,kl\n1,0.5,0.1\n2,0.5\n3,0.5,0.1,7\n4,,0.2\n5,0.5,0.3\n6,0.5,0.3\n")
     log = read_metric_log(path)
     assert [step for step, _ in log.rows] == [1, 4, 5, 6]
-    assert log.excluded == {"malformed lines": 2}
+    assert log.excluded == {"malformed lines": 2, "empty cells read as not logged": 1}
 
 
 def bad_files(tmp_path):

@@ -112,6 +112,18 @@ def test_a_trainer_state_and_the_newest_of_its_checkpoints(tmp_path):
     assert log.unmapped == ("train_loss",)  # the mean of the whole run is no step's loss
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_trainer_state_with_nan_in_it_is_read_on_one_line_or_many(tmp_path, indent):
+    history = [{"loss": math.nan if s == 3 else 0.5, "reward": 1.0, "step": s} for s in range(1, 6)]
+    text = json.dumps({"log_history": history, "max_steps": 5}, indent=indent)
+    for end in ("", "\n"):
+        (tmp_path / "trainer_state.json").write_text(text + end)
+        for path in (tmp_path, tmp_path / "trainer_state.json"):
+            log = read_metric_log(path)
+            assert (log.format, [step for step, _ in log.rows]) == ("trainer_state", [1, 2, 3, 4, 5])
+            assert [s for s, row in log.rows if math.isnan(row["loss"])] == [3]
+
+
 def test_an_rlprobe_recording_reads_rank_zero_and_counts_the_others(tmp_path):
     rows = pd.DataFrame(  # noqa: F841
         [
@@ -176,8 +188,31 @@ def test_a_wandb_export_with_sparse_evaluation_rows(tmp_path):
         bad = [
             (step, ours) for step, row in log.rows for ours, value in row.items() if not math.isfinite(value)
         ]
-        assert bad == [(30, "kl")]
-        assert log.excluded == {"nulls read as absent, not as NaN": 36}
+        if name == "history.jsonl":
+            assert bad == [(30, "kl")]
+            assert log.excluded == {"nulls read as absent, not as NaN": 36}
+        else:  # CSV cannot tell a NaN of pandas from a value nobody logged
+            assert bad == []
+            assert "kl" not in dict(log.rows)[30]
+            assert log.excluded == {"empty cells read as not logged": 37}
+            assert log.notes[0].startswith(
+                "37 empty cells in 2 columns (held_out_reward, kl) read as not logged"
+            )
+
+
+def test_an_empty_cell_was_not_logged_and_a_written_nan_is_one(tmp_path):
+    """A tool that is not called in every step, in a CSV: no NaN. Blanks are empty, words for NaN and infinity are not."""
+    lines = [
+        f"{s},0.5,{'' if s % 4 == 0 else ' ' if s == 7 else 'nan' if s == 9 else 'inf' if s == 10 else 0.1}"
+        for s in range(1, 41)
+    ]
+    (tmp_path / "t.csv").write_text("step,reward,tools/failure_frequency\n" + "\n".join(lines))
+    log = read_metric_log(tmp_path / "t.csv", "trl")
+    values = {s: row["tool_failure_frac"] for s, row in log.rows if "tool_failure_frac" in row}
+    assert sorted(set(range(1, 41)) - values.keys()) == [4, 7, 8, 12, 16, 20, 24, 28, 32, 36, 40]
+    assert {s: repr(v) for s, v in values.items() if not math.isfinite(v)} == {9: "nan", 10: "inf"}
+    assert log.excluded == {"empty cells read as not logged": 11}
+    assert "11 empty cells in 1 column (tool_failure_frac) read as not logged; pandas" in log.notes[0]
 
 
 def test_without_a_global_step_a_foreign_row_is_no_nan(tmp_path):

@@ -6,7 +6,7 @@ path -> [find] format -> [text_files, tables_on_disk, binary_files, stores] RawL
 from trimtab.runs.metric_logs.find import FORMATS
 from trimtab.runs.metric_logs.framework import Framework
 from trimtab.runs.metric_logs.keys import FRAMEWORKS, aliases
-from trimtab.runs.metric_logs.log import MetricLog
+from trimtab.runs.metric_logs.log import REPLACED, MetricLog
 from trimtab.runs.metric_logs.read import read_metric_log
 
-__all__ = ["FORMATS", "FRAMEWORKS", "Framework", "MetricLog", "aliases", "read_metric_log"]
+__all__ = ["FORMATS", "FRAMEWORKS", "REPLACED", "Framework", "MetricLog", "aliases", "read_metric_log"]

@@ -41,14 +41,15 @@ FRAMEWORKS: dict[str, Framework] = {
 
 
 def framework_named(name: str) -> Framework:
-    """The framework of a name; MetricLogError lists the names there are.
+    """The framework of a name, in any case; MetricLogError lists the names there are.
 
-    >>> framework_named("verl").keys["policy_kl"]
-    ('actor/ppo_kl',)
+    >>> framework_named("verl").keys["policy_kl"], framework_named("TRL").name
+    (('actor/ppo_kl',), 'trl')
     """
-    if name not in FRAMEWORKS:
+    found = FRAMEWORKS.get(name.lower())
+    if found is None:
         raise MetricLogError(f"unknown framework {name!r}; one of {', '.join(FRAMEWORKS)}")
-    return FRAMEWORKS[name]
+    return found
 
 
 def choose(keys: Iterable[str], prefer: str = "") -> tuple[Framework | None, str]:

@@ -16,10 +16,13 @@ from trimtab.errors import MetricLogError
 from trimtab.runs.metric_logs.blocks import Column
 from trimtab.runs.metric_logs.columns import columns_of_rows, plain_columns
 from trimtab.runs.metric_logs.keys import check_mapping, choose, framework_named
-from trimtab.runs.metric_logs.nulls import settle_nulls
+from trimtab.runs.metric_logs.nulls import Row, settle_nulls
 from trimtab.runs.metric_logs.raw import RawLog, steps_of
 
-__all__ = ["MetricLog", "build_log"]
+__all__ = ["REPLACED", "MetricLog", "build_log"]
+
+REPLACED = ("rows out of order, sorted", "values overwritten by a later row of the same step")
+"""Reasons of `excluded` that a resume leaves behind, a step counter that began anew, or two writers of one log."""
 
 _WORDS = {"nan": math.nan, "+nan": math.nan, "-nan": math.nan}
 
@@ -69,7 +72,8 @@ def build_log(
     if framework is None:
         chosen, why = choose(keys, raw.format)
     else:
-        chosen, why = framework_named(framework), f"{framework}: as asked for"
+        chosen = framework_named(framework)
+        why = f"{chosen.name}: as asked for"
     found, lines = chosen.translate(keys) if chosen else ({}, [])
     taken = set(wanted.values())
     mapped = {ours: theirs for ours, theirs in found.items() if theirs not in taken} | wanted
@@ -142,7 +146,7 @@ def _merged(
             count["rows without a step"] += 1
             continue
         if last is not None and step < last:
-            count["rows out of order, sorted"] += 1
+            count[REPLACED[0]] += 1
         last = step
         new = _translated(row, pairs, count)
         known = table.setdefault(step, new)
@@ -151,10 +155,27 @@ def _merged(
         for ours, value in new.items():
             old = known.get(ours)
             if old is not None and value is not None and repr(old) != repr(value):
-                count["values overwritten by a later row of the same step"] += 1
+                count[REPLACED[1]] += 1
             if value is not None or ours not in known:
                 known[ours] = value
-    return settle_nulls(sorted(table.items()), raw.is_table(), count)
+    rows = sorted(table.items())
+    if raw.null_is_nothing:
+        return _without_nulls(raw, rows)
+    return settle_nulls(rows, raw.is_table(), count)
+
+
+def _without_nulls(raw: RawLog, rows: list[tuple[int, Row]]) -> list[tuple[int, dict[str, float]]]:
+    """The rows with the numbers only; where something was not logged, a note says so: the writer may have meant NaN."""
+    empty = Counter(name for _, row in rows for name, value in row.items() if value is None)
+    if empty:
+        names, rest = ", ".join(list(empty)[:4]), len(empty) - 4
+        raw.notes.append(
+            f"{empty.total()} empty cell{'s' * (empty.total() > 1)} in {len(empty)} column{'s' * (len(empty) > 1)} "
+            f"({names}{f' and {rest} more' if rest > 0 else ''}) read as not logged; pandas writes NaN so too: "
+            'write it with to_csv(na_rep="NaN") to have it judged'
+        )
+    raw.excluded["empty cells read as not logged"] += empty.total()
+    return [(step, {n: v for n, v in row.items() if v is not None}) for step, row in rows]
 
 
 def _translated(

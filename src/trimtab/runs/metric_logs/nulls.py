@@ -1,8 +1,8 @@
 """Is a null a NaN or nothing at all? JSON writers write NaN as null; table writers write null where there was no value.
 
 Where rows hold different keys, the writer leaves out what it does not have, so a null is a NaN. Where every row holds
-every column (CSV, Parquet, pandas), a null is nothing when its column has not begun, when its column is mostly null and
-comes back (an evaluation every few steps), or when its row has no value in any mostly filled column (another writer's row).
+every column (Parquet, pandas), a null is nothing when its column has not begun, when its column is mostly null and
+comes back (an evaluation every few steps), or when its row has no value in any mostly filled column (another writer's row). CSV's empty cells are never settled here: they are all nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import cast
 
-__all__ = ["settle_nulls"]
+__all__ = ["Row", "settle_nulls"]
 
 Row = dict[str, "float | None"]
 

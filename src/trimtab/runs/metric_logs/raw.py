@@ -34,6 +34,7 @@ class RawLog:
     """`rows`: flat, theirs -> whatever stood there; a key that was not written is absent. `excluded`: reason -> count.
 
     `blocks` hold the rows instead where all their values are plain numbers and the reader chose so; `unpack` makes rows of them.
+    `null_is_nothing`: the format has no other way to leave a value out, so a null is never a NaN.
     """
 
     format: str
@@ -41,6 +42,7 @@ class RawLog:
     excluded: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    null_is_nothing: bool = False
 
     @property
     def num_rows(self) -> int:

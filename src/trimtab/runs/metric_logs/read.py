@@ -129,12 +129,14 @@ def _unzipped(path: Path) -> bytes:
 
 
 def _is_one_json(data: bytes) -> bool:
-    """Is the file one JSON object over several lines, or the only one? Two objects one after the other are lines."""
+    """Is the file one JSON object over several lines, or a trainer's state in one? Two objects one after the other are lines."""
     text = as_utf8(data).lstrip()
     first = text.split(b"\n", 1)[0]
+    if not text[len(first) :].strip() and b'"log_history"' in first:
+        return True  # also with NaN in it, as Python writes it
     try:
         msgspec.json.decode(first, type=msgspec.Raw)
-        return b'"log_history"' in first and not text[len(first) :].strip()
+        return False
     except msgspec.DecodeError:
         return not _ends_an_object(first)
 

@@ -114,8 +114,8 @@ def read_json(data: bytes) -> RawLog:
 
 
 def read_csv(data: bytes) -> RawLog:
-    """A header and one row a line, separated by comma, tab or semicolon. An empty cell is a null."""
-    log = RawLog("csv", [])
+    """A header and one row a line, separated by comma, tab or semicolon. An empty cell is a null that says: not logged."""
+    log = RawLog("csv", [], null_is_nothing=True)
     try:
         text = as_utf8(data).decode("utf-8")
     except UnicodeDecodeError:
@@ -131,7 +131,7 @@ def read_csv(data: bytes) -> RawLog:
                 header = [name.strip() for name in cells]
             elif len(cells) == len(header):
                 log.rows.append(
-                    {name: cell or None for name, cell in zip(header, cells, strict=True) if name}
+                    {name: cell.strip() or None for name, cell in zip(header, cells, strict=True) if name}
                 )
             elif cells:
                 log.excluded["malformed lines"] += 1
