@@ -72,7 +72,7 @@ def test_the_documented_example_loads_and_holds_what_it_says(tmp_path) -> None:
 
 @pytest.mark.parametrize("name", DETECTORS)
 def test_every_detector_is_made_with_its_options(tmp_path, name) -> None:
-    needed = {"threshold": ", limit: 3", "excursion": ", factor: 4"}.get(name, "")
+    needed = {"threshold": ", limit: 3", "excursion": ", factor: 4", "leap": ", min_frac: 0.5"}.get(name, "")
     (rule,) = load_rules(file_of(tmp_path, one(detector=name, **{"with": f"{{direction: up{needed}}}"})))
     detector = rule.detector(1e4)
     for step in range(300):
@@ -99,6 +99,7 @@ BAD = {
     "half a count": (one(**{"with": "{direction: up, limit: 2, confirm: 1.5}"}), 5, "with.confirm", "whole"),
     "out of range": (one(**{"with": "{direction: up, limit: 2, confirm: 0}"}), 5, "with.confirm", "out of range"),
     "number for truth": (one(detector="change", **{"with": "{direction: up, lenient: 1}"}), 5, "with.lenient", "truth"),
+    "leap": (one(detector="leap", **{"with": "{direction: up}"}), 5, "with.min_effect", "above 0"),
     "factor": (one(detector="excursion", **{"with": "{direction: up, factor: 0.5}"}), 5, "with.factor", "more than 1"),
     "never judges": (one(detector="spike", **{"with": "{direction: up, memory: 20}"}), 5, "with.memory", "never judge"),
     "a share over 1": (one(metric="truncated_frac"), 5, "with.limit", "aggregate/truncated_frac is never above it, its values are 0 to 1; give less than 1"),

@@ -13,6 +13,7 @@ from trimtab.detect.detector import Detector
 from trimtab.detect.e_process import EProcess
 from trimtab.detect.excursion import Excursion
 from trimtab.detect.growth import SustainedGrowth
+from trimtab.detect.leap import Leap
 from trimtab.detect.spike import Jump, Spike
 from trimtab.detect.threshold import Threshold
 from trimtab.detect.trend import Trend
@@ -82,6 +83,16 @@ def _excursion(given: dict[str, Any]) -> tuple[str, str] | None:
     return None
 
 
+def _leap(given: dict[str, Any]) -> tuple[str, str] | None:
+    """A leap has a least size."""
+    if given.get("min_effect", 0.0) > 0.0 or given.get("min_frac", 0.0) > 0.0:
+        return None
+    return (
+        "min_effect",
+        "is not given, nor is min_frac: every movement would be a leap; give one of them, above 0",
+    )
+
+
 def _threshold(given: dict[str, Any]) -> tuple[str, str] | None:
     """The level to return to is the limit, or on its calm side."""
     side = "above" if given["sign"] > 0 else "below"
@@ -132,6 +143,11 @@ DETECTORS: dict[str, Kind] = {
     ),
     "threshold": Kind(Threshold, {"limit": Option(float, required=True), "confirm": _COUNT, "back": Option(float)}, log=False, check=_threshold),
     "growth": Kind(SustainedGrowth, {"baseline": _BASELINE, "confirm": _COUNT, "min_effect": _EFFECT}),
+    "leap": Kind(
+        Leap,
+        {"window": Option(int, 2, 500), "min_effect": Option(float, 0.0), "min_frac": _FRAC, "memory": _COUNT, "confirm": _COUNT},
+        check=_leap,
+    ),
     "trend": Kind(Trend, {"window": Option(int, 8, 500), "min_effect": _EFFECT}, either=True),
     "trend_break": Kind(
         TrendBreak, {"baseline": _BASELINE, "confirm": _COUNT, "min_effect": _EFFECT, "min_frac": _FRAC}, either=True
