@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.detector import Decision, Edges, Hysteresis
+from trimtab.detect.medians import row_medians
 from trimtab.detect.scanner import Scanner
 from trimtab.detect.student import t_quantile
 
@@ -154,14 +155,22 @@ class Leap(Scanner):
 
     def _measured(self, blocks: Float) -> tuple[Float, Float]:
         """Centre and reach in force after each block, as `_measure` finds them one by one."""
-        centres, reaches = np.zeros(blocks.size), np.full(blocks.size, math.inf)
-        kept, all_blocks = max(_LEAST + 1, self.memory // self.window), blocks.tolist()
-        for done in range(1, blocks.size + 1):
-            if done > _LEAST and (done < 4 * _LEAST or done % 4 == 0):
-                self.centre, self.reach = _scatter(all_blocks[max(0, done - kept) : done], self.arl)
-            centres[done - 1], reaches[done - 1] = self.centre, self.reach
-        self.blocks = all_blocks[-kept:]
-        return centres, reaches
+        kept, held = max(_LEAST + 1, self.memory // self.window), blocks.tolist()
+        self.blocks = held[-kept:]
+        done = np.arange(1, blocks.size + 1)
+        due = done[(done > _LEAST) & ((done < 4 * _LEAST) | (done % 4 == 0))]
+        found = [_scatter(held[:k], self.arl) for k in due[due < kept].tolist()]
+        if (full := due[due >= kept]).size:
+            moves = np.lib.stride_tricks.sliding_window_view(np.diff(blocks), kept - 1)[full - kept]
+            middle = row_medians(moves)
+            away = row_medians(np.abs(moves - middle[:, None]))
+            found += zip(
+                middle.tolist(), (_quantile(self.arl, kept - 2) * 1.4826 * away).tolist(), strict=True
+            )
+        values = np.array([(self.centre, self.reach), *found])
+        self.centre, self.reach = values[-1].tolist()
+        in_force = values[np.searchsorted(due, done, side="right")]
+        return in_force[:, 0], in_force[:, 1]
 
 
 def _scatter(blocks: list[float], arl: float) -> tuple[float, float]:

@@ -48,4 +48,6 @@ def t_quantile(level: float, dof: int) -> float:
     for _ in range(100):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if t_tail(middle, dof) > level else (low, middle)
+        if high - low <= 1e-14 * high:
+            break
     return high
