@@ -7,6 +7,8 @@ import re
 
 import duckdb
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.report.test_trace_diagnosis import run
 from tests.traces.make import chat, write_lines
@@ -119,3 +121,24 @@ def test_a_field_of_the_log_is_no_guess(tmp_path):
     found = json.loads(run("diagnose", write_lines(tmp_path / "log.jsonl", rows), "--json")[1])
     assert found["failures_told_by"] == "the log"
     assert "by text" not in run("diagnose", tmp_path / "log.jsonl")[1]
+
+
+@settings(max_examples=300)
+@given(st.from_regex(re.compile(ERROR_START, re.I | re.A)), st.text(max_size=3))
+def test_the_quick_look_at_the_first_word_loses_no_error(text, before):
+    """The pattern itself decides; what it takes, the look lets through."""
+    whole = re.compile(ERROR_START, re.I | re.A)
+    for one in (text, text.upper(), before + text):
+        assert starts_as_error(one) == (whole.match(one) is not None), one
+
+
+@pytest.mark.parametrize("branch", _STARTS)
+def test_the_quick_look_lets_every_branch_through(branch):
+    whole, lead = re.compile(ERROR_START, re.I | re.A), ERROR_START.partition("((")[0]
+
+    @settings(max_examples=60)
+    @given(st.from_regex(re.compile(f"{lead}({branch})", re.A)))
+    def check(text):
+        assert starts_as_error(text) == (whole.match(text) is not None), text
+
+    check()
