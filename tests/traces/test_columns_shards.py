@@ -37,7 +37,10 @@ TEXTS = {
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 40, 10_000])
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", TEXTS)
-def test_shards_have_each_line_once_with_its_number(tmp_path, monkeypatch, name, packed, size):
+@pytest.mark.parametrize("through", ["memory", "a pipe"])
+def test_shards_have_each_line_once_with_its_number(tmp_path, monkeypatch, name, packed, size, through):
+    if through == "a pipe":
+        monkeypatch.delattr(os, "memfd_create", raising=False)
     monkeypatch.setattr(columns_shards, "SHARD_BYTES", size)
     path = tmp_path / "log"
     path.write_bytes(gzip.compress(TEXTS[name]) if packed else TEXTS[name])
@@ -53,7 +56,10 @@ def test_shards_have_each_line_once_with_its_number(tmp_path, monkeypatch, name,
 
 
 @pytest.mark.parametrize("size", [2_000, 20_000])
-def test_the_cut_does_not_show(tmp_path, monkeypatch, size):
+@pytest.mark.parametrize("through", ["memory", "a pipe"])
+def test_the_cut_does_not_show(tmp_path, monkeypatch, size, through):
+    if through == "a pipe":
+        monkeypatch.delattr(os, "memfd_create", raising=False)
     path = write_lines(tmp_path / "log.jsonl", random_log(random.Random(5), 40, 0.2))
     monkeypatch.setattr(columns_shards, "SHARD_BYTES", size)
     assert len(list(shards_of(str(path), ReadReport()))) > 2
