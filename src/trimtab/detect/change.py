@@ -33,6 +33,7 @@ Int = npt.NDArray[np.int64]
 
 SCALES = (8, 16, 32, 64, 128, 256)
 _EVERY, _LOOK, _LIMIT = 25, 100, 4.0  # how often the limits move, values they rest on, deviations
+_ROUNDING = bound("rounding")
 # Values held before the older half is let go: halves are multiples of _EVERY and of every stride.
 _ROOM = 2_400
 
@@ -242,7 +243,7 @@ class Change(Scanner):
     def judge(self, found: Contrast, z: Any, base: float, on: Any) -> tuple[Any, Any]:
         """Does this look break the bound `z`, in deviates; does it keep an alarm up?"""
         smallest = on.maximum(self.min_effect, self.min_sd * found.scatter)
-        smallest = on.maximum(smallest, max(self.min_frac, bound("rounding")) * abs(found.level + base))
+        smallest = on.maximum(smallest, max(self.min_frac, _ROUNDING) * abs(found.level + base))
         side = on.where(found.shift < 0, -1.0, 1.0) if self.sign == 0 else self.sign
         score, shift, half = side * found.score, side * found.shift, bound("clear_frac")
         return (score > z) & (shift > smallest), (score > half * z) & (shift > half * smallest)

@@ -103,7 +103,7 @@ class Leap(Scanner):
         self.count, self.recent = x.size, x[-2 * w :].tolist()
         if x.size < w:
             return []
-        middles = np.median(np.lib.stride_tricks.sliding_window_view(x, w), axis=1)
+        middles = row_medians(np.lib.stride_tricks.sliding_window_view(x, w))
         centres, reaches = self._measured(middles[::w])
         at = np.arange(
             max(2, _LEAST + 1) * w, x.size
