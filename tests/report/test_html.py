@@ -24,7 +24,7 @@ from trimtab.report.view import load_view
 
 TAGS = (
     "html head meta title style body main header p b h1 h2 h3 div article span bdi svg circle path dl dt "
-    "dd section a ul li noscript details summary sub table thead tbody tr th td footer pre script "
+    "dd code section a ul li noscript details summary sub table thead tbody tr th td footer pre script "
 )
 ATTRIBUTES = "lang charset http-equiv content name class id href title role type data-runs data-figures data-control data-table aria-labelledby aria-hidden viewbox cx cy r d "
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

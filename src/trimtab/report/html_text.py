@@ -5,6 +5,7 @@ Every function takes the runs of an inert payload (`inert_json`) and returns HTM
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -124,13 +125,20 @@ def _no_alarm(run: Run) -> str:
     return f'<p class="empty">No alarm.{known.get(run.get("verdict") or "not judged yet", "")}</p>'
 
 
+def _quoted(text: object) -> str:
+    """Escaped, and what stands between backticks set as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def _card(alarm: dict[str, Any], number: str) -> str:
     severity = alarm["severity"] if alarm["severity"] in ("critical", "warning", "info") else "warning"
     cleared = alarm.get("cleared")
     ended = "still open" if cleared is None else f"cleared at step {integer(cleared)}"
     hidden = f'<span class="badge">{escape(_averages(alarm))}</span>' if alarm.get("hidden") else ""
     rows = {"Why it matters": "why", "What to do": "advice", "Source": "reference"}
-    body = "".join(f"<dt>{key}</dt><dd>{escape(alarm.get(field) or '–')}</dd>" for key, field in rows.items())
+    body = "".join(
+        f"<dt>{key}</dt><dd>{_quoted(alarm.get(field) or '–')}</dd>" for key, field in rows.items()
+    )
     return (
         f'<article class="card s-{severity}" id="alarm-{number}"><header><span class="flag">{number}</span>'
         f'<span class="word">{icon(severity)}<b>{severity}</b></span>{hidden}</header><h3>{escape(alarm.get("what") or alarm["rule"])}</h3>'

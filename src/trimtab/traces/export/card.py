@@ -18,6 +18,7 @@ __all__ = ["balance_of", "card_of", "given_by_others", "mixed_warnings", "openin
 
 SAME_WORDS = "pairs with the same prompt, word for word"
 OTHER_WORDS = "pairs of one task that began with other words"
+BY_PROMPT = "pairs by their prompt alone, as the log names no task"
 
 
 def balance_of(pairs: Sequence[Pair]) -> dict[str, Any]:
@@ -29,6 +30,7 @@ def balance_of(pairs: Sequence[Pair]) -> dict[str, Any]:
     return {
         SAME_WORDS: sum(p.same_prompt for p in pairs),
         OTHER_WORDS: sum(not p.same_prompt for p in pairs),
+        BY_PROMPT: sum(p.chosen.task is None for p in pairs),
         "mean characters written, chosen": float(size[:, 0].mean()), "mean characters written, rejected": float(size[:, 1].mean()),
         "share of pairs whose chosen is the shorter": float((size[:, 0] < size[:, 1]).mean()),
         "mean calls, chosen": float(calls[:, 0].mean()), "mean calls, rejected": float(calls[:, 1].mean()),

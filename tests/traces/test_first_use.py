@@ -1,0 +1,123 @@
+"""The three commands of a new user on a log of each format, two attempts at a task in each: diagnose, pairs to train on, the page."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from tests.report.test_trace_diagnosis import run
+from tests.traces import samples
+from tests.traces.make import chat, steps, tau, write_lines
+from trimtab.errors import TraceError
+
+BAD = "I found nothing at all, and will not look again."
+
+
+def bad_chat() -> list[dict[str, Any]]:
+    return [*chat(result="Error: none")[:-1], {"role": "assistant", "content": BAD}]
+
+
+def _own(name: str, reward: float, text: str) -> dict[str, Any]:
+    turns = [*samples.own()["turns"], {"role": "assistant", "content": text}]
+    return {**samples.own(), "id": name, "task": "t", "turns": turns, "reward": reward}
+
+
+def _steps() -> list[dict[str, Any]]:
+    rows = [*steps("a", 2, 1.0), *steps("b", 3, 0.0)]
+    return [row | {"task_id": "t"} if row["type"] == "episode_end" else row for row in rows]
+
+
+def _otlp(session: str, text: str, score: float, at: int) -> dict[str, Any]:
+    """Spans name no task: the prompt is what two attempts share."""
+
+    def said(role: str, content: str) -> str:
+        return json.dumps([{"role": role, "parts": [{"type": "text", "content": content}]}])
+
+    asked = {
+        "gen_ai.operation.name": "chat",
+        "session.id": session,
+        "gen_ai.input.messages": said("user", "Where?"),
+        "gen_ai.output.messages": said("assistant", text),
+    }
+    judged = {
+        "gen_ai.evaluation.name": "judge",
+        "gen_ai.evaluation.score.value": score,
+        "session.id": session,
+    }
+    spans = [samples._span(at, at + 1, asked), samples._span(at + 2, at + 3, judged)]
+    return {"resourceSpans": [{"resource": {}, "scopeSpans": [{"spans": spans}]}]}
+
+
+def _inspect() -> dict[str, Any]:
+    log = samples.inspect()
+    first = {**log["samples"][0], "epoch": 1}
+    second = copy.deepcopy(first) | {"epoch": 2, "scores": {"match": {"value": "I"}, "grade": {"value": 0.0}}}
+    for sample in (first, second):
+        sample["messages"] = [
+            m | {"error": None, "content": "x"} if m["role"] == "tool" else m for m in sample["messages"]
+        ]
+    second["messages"].append({"role": "assistant", "content": BAD})
+    return {**log, "samples": [first, second]}
+
+
+def _text(record: dict[str, Any], field: str, **more: Any) -> dict[str, Any]:
+    return {**record, field: record[field].replace("Nothing there.", BAD), **more}
+
+
+LOGS: dict[str, list[Any]] = {
+    "trimtab": [_own("a", 1.0, "There."), _own("b", 0.0, BAD)],
+    "steps": _steps(),
+    "tau": [tau(1, 0, 1.0, chat()), tau(1, 1, 0.0, bad_chat())],
+    "otlp": [_otlp("s1", "On the shelf.", 1.0, 1), _otlp("s2", BAD, 0.0, 10)],
+    "inspect": [_inspect()],
+    "verifiers": [
+        samples.verifiers() | {"reward": 1.0},
+        samples.verifiers() | {"reward": 0.0, "completion": bad_chat()[1:]},
+    ],
+    "verl": [samples.verl() | {"score": 1.0}, _text(samples.verl(), "output", score=0.0, acc=False)],
+    "trl": [samples.trl(), _text(samples.trl(), "completion", format_reward=0.0, answer_reward=0.0)],
+    "messages": [
+        {"id": "m1", "messages": chat(), "reward": 1.0},
+        {"id": "m2", "messages": bad_chat(), "reward": 0.0},
+    ],
+}
+SCORELESS = {
+    "swe-agent": "reward or success",
+    "mini-swe-agent": "reward or success",
+    "prime-rl": "no user message",
+}
+"""Formats whose files alone hold no pair, and why the export says so."""
+
+
+def test_every_format_is_here():
+    assert LOGS.keys() | SCORELESS.keys() == samples.RECORDS.keys()
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_the_three_commands_work_on_each_format(tmp_path, name):
+    path = write_lines(tmp_path / "log.jsonl", LOGS[name])
+    code, text = run("diagnose", path)
+    assert code in (0, 2)  # two episodes are too few for most checks
+    assert f"format {name}" in text
+    code, text = run("export", path, "--to", "dpo", "-o", tmp_path / "pairs.jsonl")
+    assert code == 0, text
+    (pair,) = map(json.loads, (tmp_path / "pairs.jsonl").read_text().splitlines())
+    assert pair["chosen"] != pair["rejected"]
+    assert BAD in json.dumps(pair["rejected"]) or name == "steps"
+    card = json.loads((tmp_path / "pairs.jsonl.card.json").read_text())
+    assert card["balance"]["pairs by their prompt alone, as the log names no task"] == (
+        name in ("otlp", "messages")
+    )
+    run("diagnose", path, "--html", tmp_path / "out.html")
+    assert "</html>" in (tmp_path / "out.html").read_text()
+
+
+@pytest.mark.parametrize("name", SCORELESS)
+def test_a_log_that_holds_no_pair_says_why(tmp_path, name):
+    path = write_lines(tmp_path / "log.jsonl", samples.RECORDS[name])
+    assert run("diagnose", path)[0] in (0, 2)
+    with pytest.raises(TraceError, match=SCORELESS[name]):  # one line and exit code 2: `cli.main`
+        run("export", path, "--to", "dpo", "-o", tmp_path / "pairs.jsonl")
