@@ -83,6 +83,8 @@ def test_edges():
     still = np.zeros(200)
     still[100:] = -1.0
     assert fired(still) == [], "half of nothing is nothing"
+    stream = Leap(sign=-1, min_frac=0.5)
+    assert not any(stream.update(t, x).fired for t, x in enumerate(still.tolist()))
     constant = np.full(200, 0.5)
     constant[100:] = 0.1
     assert fired(constant) == [104]

@@ -121,3 +121,35 @@ def test_a_log_that_holds_no_pair_says_why(tmp_path, name):
     assert run("diagnose", path)[0] in (0, 2)
     with pytest.raises(TraceError, match=SCORELESS[name]):  # one line and exit code 2: `cli.main`
         run("export", path, "--to", "dpo", "-o", tmp_path / "pairs.jsonl")
+
+
+@pytest.mark.parametrize("task", [None, ""])
+def test_without_a_task_only_attempts_after_the_same_words_are_paired(tmp_path, task):
+    """A task that is called the empty text is one all the same."""
+    asked = [{"role": "user", "content": "Where is y?"}, *bad_chat()[1:]]
+    rows = [
+        {"id": "a", "messages": chat(), "reward": 1.0},
+        {"id": "b", "messages": asked, "reward": 0.0},
+    ]
+    path = write_lines(tmp_path / "log.jsonl", [row | {"task_id": task} for row in rows])
+    arguments = ("export", path, "--to", "dpo", "-o", tmp_path / "pairs.jsonl")
+    if task is None:
+        with pytest.raises(TraceError, match="2 x episode of a task"):
+            run(*arguments)
+    else:
+        assert run(*arguments)[0] == 0
+
+
+def test_a_fault_of_a_tool_is_held_against_attempts_at_the_same_prompt(tmp_path):
+    """What came to the best reward of its own prompt is kept, however well another prompt went."""
+    fault = chat(result="HTTP 503 Service Unavailable")
+    other = [{"role": "user", "content": "Where is y?"}, *chat()[1:]]
+    rows = [
+        {"id": "a", "messages": fault, "reward": 0.5},
+        {"id": "b", "messages": bad_chat(), "reward": 0.25},
+        {"id": "c", "messages": other, "reward": 0.75},
+    ]
+    path = write_lines(tmp_path / "log.jsonl", rows)
+    assert run("export", path, "--to", "dpo", "-o", tmp_path / "pairs.jsonl")[0] == 0
+    (pair,) = map(json.loads, (tmp_path / "pairs.jsonl").read_text().splitlines())
+    assert (pair["chosen_episode"], pair["rejected_episode"]) == ("a", "b")

@@ -129,7 +129,7 @@ def _samples(
 
 
 def _without_tool_faults(samples: list[Sample], left_out: Counter[str]) -> list[Sample]:
-    best: dict[tuple[str | None, str], float] = {}
+    best: dict[Any, float] = {}
     for sample in samples:
         best[sample.key] = max(
             best.get(sample.key, -np.inf), sample.score if sample.score is not None else -np.inf
@@ -195,9 +195,7 @@ def _prompts(samples: list[Sample]) -> list[dict[str, Any]]:
     """Each task's prompt once (of its first attempt), with how many of its attempts were solved; once a system prompt it has."""
     tasks: dict[Any, list[Sample]] = {}
     for sample in samples:
-        tasks.setdefault(sample.key if sample.task is not None else json.dumps(sample.prompt), []).append(
-            sample
-        )
+        tasks.setdefault(sample.key, []).append(sample)
     return [
         {
             "prompt": attempts[0].prompt, "tools": attempts[0].tools, "task": attempts[0].task, "attempts": len(attempts),

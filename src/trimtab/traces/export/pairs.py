@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,17 +34,15 @@ def pairs_of(
     left_out: Counter[str],
     same_prompt: bool = False,
 ) -> list[Pair]:
-    """Up to `per_task` pairs a task (where the log names none, a prompt, word for word), each attempt used as rarely as can be; scores must differ. With `match_length` a chosen one
-    takes the rejected ones closest to it in size first. Attempts under different system prompts are never paired,
+    """Up to `per_task` pairs a task (`Sample.attempt_at`), each attempt used as rarely as can be; scores must differ. With
+    `match_length` a chosen one takes the rejected ones closest to it in size first. Attempts under different system prompts are never paired,
     those that began with other words not with `same_prompt`, and otherwise last. What cannot be paired is counted in `left_out`."""
-    tasks: dict[tuple[str | None, str], list[Sample]] = {}
+    tasks: dict[tuple[str, str], list[Sample]] = {}
     for sample in samples:
         if sample.score is None:
             left_out["episode without a reward or success"] += 1
         else:
-            tasks.setdefault((sample.task, "" if sample.task else json.dumps(sample.prompt)), []).append(
-                sample
-            )
+            tasks.setdefault(sample.attempt_at, []).append(sample)
     found: list[Pair] = []
     for attempts in tasks.values():
         made = _task(attempts, per_task, match_length, left_out, same_prompt)

@@ -38,9 +38,14 @@ class Sample:
         return [m for m in self.prompt if m["role"] in ("system", "developer")]
 
     @property
-    def key(self) -> tuple[str | None, str]:
-        """The task and its system prompt."""
-        return self.task, json.dumps(self.system)
+    def attempt_at(self) -> tuple[str, str]:
+        """What it is an attempt at: its task; where the log names none, its prompt, word for word."""
+        return ("task", self.task) if self.task is not None else ("prompt", json.dumps(self.prompt))
+
+    @property
+    def key(self) -> tuple[tuple[str, str], str]:
+        """What it is an attempt at, and the system prompt."""
+        return self.attempt_at, json.dumps(self.system)
 
 
 def messages_of(episode: Episode) -> list[Message]:

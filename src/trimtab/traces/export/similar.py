@@ -41,11 +41,11 @@ def overlap(a: frozenset[bytes], b: frozenset[bytes]) -> float:
 def without_copies(samples: Iterable[Sample]) -> tuple[list[Sample], int]:
     """The samples without those that nearly repeat an earlier one of the same task and score; how many were left out."""
     kept: list[Sample] = []
-    seen: dict[tuple[tuple[str | None, str], float | None], list[frozenset[bytes]]] = {}
+    seen: dict[tuple[str | None, str, float | None], list[frozenset[bytes]]] = {}
     dropped = 0
     for sample in samples:
         mine = shingles(sample)
-        others = seen.setdefault((sample.key, sample.score), [])
+        others = seen.setdefault((sample.task, json.dumps(sample.system), sample.score), [])
         limit = others if sample.task is not None else others[-200:]
         if any(overlap(mine, other) >= NEAR for other in limit):
             dropped += 1
