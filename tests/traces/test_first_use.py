@@ -153,3 +153,23 @@ def test_a_fault_of_a_tool_is_held_against_attempts_at_the_same_prompt(tmp_path)
     assert run("export", path, "--to", "dpo", "-o", tmp_path / "pairs.jsonl")[0] == 0
     (pair,) = map(json.loads, (tmp_path / "pairs.jsonl").read_text().splitlines())
     assert (pair["chosen_episode"], pair["rejected_episode"]) == ("a", "b")
+
+
+def test_without_a_task_one_refusal_is_no_copy_of_another_prompts_and_a_greeting_is_no_prompt(tmp_path):
+    def asked(n, answer, opening=()):
+        said = [
+            *opening,
+            {"role": "user", "content": f"What is {n} and {n}?"},
+            {"role": "assistant", "content": answer},
+        ]
+        return {"id": f"{n}{answer[:1]}", "messages": said, "reward": float(answer != BAD)}
+
+    rows = [asked(n, answer) for n in range(10) for answer in (f"It is {2 * n}.", BAD)]
+    path = write_lines(tmp_path / "log.jsonl", rows)
+    assert run("export", path, "--to", "dpo", "-o", tmp_path / "pairs.jsonl")[0] == 0
+    assert len((tmp_path / "pairs.jsonl").read_text().splitlines()) == 10
+    assert json.loads((tmp_path / "pairs.jsonl.card.json").read_text())["tasks"] == 0, "none is named"
+    hello = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+    path = write_lines(tmp_path / "hello.jsonl", [asked(1, "It is 2.", hello), asked(2, BAD, hello)])
+    with pytest.raises(TraceError, match="cannot be paired"):
+        run("export", path, "--to", "dpo", "-o", tmp_path / "none.jsonl")

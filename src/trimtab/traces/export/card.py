@@ -85,7 +85,7 @@ def card_of(
     """The card as JSON types."""
     with_tools = sum(row.get("tools") is not None for row in rows)
     return {
-        "warnings": warnings, "kind": kind, "file": output.name, "sha256": digest, "rows": len(rows), "tasks": len({row["task"] for row in rows}),
+        "warnings": warnings, "kind": kind, "file": output.name, "sha256": digest, "rows": len(rows), "tasks": len({row["task"] for row in rows} - {None}),
         "rows with tool schemas": with_tools, "outcome": source, "logs": names, "formats": sorted(set(report.formats.values())),
         "episodes read": report.num_episodes, "malformed lines skipped": report.num_malformed,
         "left_out": {reason: count for reason, count in left_out.items() if count}, "balance": balance,

@@ -195,7 +195,9 @@ def _prompts(samples: list[Sample]) -> list[dict[str, Any]]:
     """Each task's prompt once (of its first attempt), with how many of its attempts were solved; once a system prompt it has."""
     tasks: dict[Any, list[Sample]] = {}
     for sample in samples:
-        tasks.setdefault(sample.key, []).append(sample)
+        tasks.setdefault(sample.key if sample.task is not None else json.dumps(sample.prompt), []).append(
+            sample
+        )
     return [
         {
             "prompt": attempts[0].prompt, "tools": attempts[0].tools, "task": attempts[0].task, "attempts": len(attempts),

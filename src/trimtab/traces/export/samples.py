@@ -39,8 +39,11 @@ class Sample:
 
     @property
     def attempt_at(self) -> tuple[str, str]:
-        """What it is an attempt at: its task; where the log names none, its prompt, word for word."""
-        return ("task", self.task) if self.task is not None else ("prompt", json.dumps(self.prompt))
+        """What it is an attempt at: its task; where the log names none, its prompt and what users said later, word for word: after
+        a greeting or examples the question comes behind the agent's first words."""
+        if self.task is not None:
+            return "task", self.task
+        return "prompt", json.dumps([self.prompt, [m for m in self.completion if m["role"] == "user"]])
 
     @property
     def key(self) -> tuple[tuple[str, str], str]:

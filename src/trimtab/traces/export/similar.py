@@ -41,13 +41,12 @@ def overlap(a: frozenset[bytes], b: frozenset[bytes]) -> float:
 def without_copies(samples: Iterable[Sample]) -> tuple[list[Sample], int]:
     """The samples without those that nearly repeat an earlier one of the same task and score; how many were left out."""
     kept: list[Sample] = []
-    seen: dict[tuple[str | None, str, float | None], list[frozenset[bytes]]] = {}
+    seen: dict[tuple[tuple[str, str], str, float | None], list[frozenset[bytes]]] = {}
     dropped = 0
     for sample in samples:
         mine = shingles(sample)
-        others = seen.setdefault((sample.task, json.dumps(sample.system), sample.score), [])
-        limit = others if sample.task is not None else others[-200:]
-        if any(overlap(mine, other) >= NEAR for other in limit):
+        others = seen.setdefault((*sample.key, sample.score), [])
+        if any(overlap(mine, other) >= NEAR for other in others):
             dropped += 1
             continue
         others.append(mine)
