@@ -44,6 +44,7 @@ def whole(checkpoint):  # kill -9 may leave a half-written checkpoint; transform
         return -1
 found = sorted(((whole(c), str(c)) for c in (work / "out").glob("checkpoint-*")), reverse=True) if resume else []
 trainer.train(resume_from_checkpoint=found[0][1] if found and found[0][0] > 0 else None)
+trainer.accelerator.end_training()  # gloo's threads may abort a process that exits with the group alive
 """
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
