@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.traces.make import steps, write_lines
 from tests.traces.test_columns import same
 from trimtab.traces.columns import tabulate_steps
-from trimtab.traces.columns_count import connection
 from trimtab.traces.columns_part import _seconds
 from trimtab.traces.columns_rows import Rows, read_rows
 from trimtab.traces.columns_shards import Shard
@@ -22,7 +21,7 @@ from trimtab.traces.values import as_time
 
 
 def read(*lines: bytes, numeric_time: bool = True) -> Rows:
-    return read_rows(connection(), Shard("", 0, 0, 0, b"\n".join(lines)), (), numeric_time)
+    return read_rows(Shard("", 0, 0, 0, b"\n".join(lines)), (), numeric_time)
 
 
 @pytest.mark.parametrize("text", ["0", "-0", "0.1", "1700000000.1234567", "9007199254740993", "1e22", "1E-7", "123456789012345678901234567890", "2.2250738585072014e-308", "0.30000000000000004"])  # fmt: skip

@@ -17,7 +17,7 @@ from trimtab.errors import TraceError
 from trimtab.traces import columns_loose, columns_rows, columns_shards
 from trimtab.traces.columns import tabulate_steps
 from trimtab.traces.columns_count import Job, count_shard
-from trimtab.traces.columns_pipe import as_path
+from trimtab.traces.columns_desk import Desk
 from trimtab.traces.columns_ray import ray_map
 from trimtab.traces.columns_shards import LinesBefore, lines_of, shards_of
 from trimtab.traces.engine import table_of
@@ -44,12 +44,13 @@ def test_shards_have_each_line_once_with_its_number(tmp_path, monkeypatch, name,
     monkeypatch.setattr(columns_shards, "SHARD_BYTES", size)
     path = tmp_path / "log"
     path.write_bytes(gzip.compress(TEXTS[name]) if packed else TEXTS[name])
+    desk = Desk()
     before, found, report, plain = LinesBefore(), [], ReadReport(), ReadReport()
     for number, shard in enumerate(shards_of(str(path), report)):
         assert shard.number == number
         first = before(shard)
         found += [(first + line.number, line.text, line.ended) for line, _ in lines_of(shard)]
-        with as_path(shard) as pipe, open(pipe, "rb") as file:
+        with desk.path(shard) as pipe, open(pipe, "rb") as file:
             assert file.read().split() == b"\n".join(line.text for line, _ in lines_of(shard)).split()
     assert found == [tuple(line) for line in iter_lines(str(path), plain)]
     assert report.notes == plain.notes

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.traces.columns_count import Counted, Job, connection, count_shard
+from trimtab.traces.columns_count import Counted, Job, count_shard
 from trimtab.traces.columns_loose import Loose
 from trimtab.traces.columns_order import together
 from trimtab.traces.columns_part import part_of
@@ -130,7 +130,7 @@ class _File:
         if missing.size:
             known: dict[int, str] = {}
             for shard in shards_of(self._path, ReadReport()):
-                known |= ids_of(connection(), shard, missing)
+                known |= ids_of(shard, missing)
             ids = np.array([known.get(h, i) for h, i in zip(hashes.tolist(), ids.tolist(), strict=True)])
         return [str(name) for name in ids.tolist()]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +15,9 @@ from trimtab.traces.columns_rows import Columns, read_rows
 from trimtab.traces.columns_shards import Shard
 from trimtab.traces.columns_table import ColumnTable
 
-if TYPE_CHECKING:
-    import duckdb
-
-__all__ = ["Counted", "Job", "connection", "count_shard"]
+__all__ = ["Counted", "Job", "count_shard"]
 
 _ROW_BITS = 32  # rows of a shard; its number stands above them, so that rows keep the order of the log
-_local = threading.local()
 
 
 class Job(NamedTuple):
@@ -50,7 +45,7 @@ class Counted:
 
 def count_shard(job: Job) -> Counted:
     """Read a shard and count its episodes."""
-    rows = read_rows(connection(), job.shard, job.tools, job.numeric_time)
+    rows = read_rows(job.shard, job.tools, job.numeric_time)
     rows.columns["row"] += job.shard.number << _ROW_BITS
     here, ep, loose = split(*together(rows.columns), job.never)
     table = ColumnTable()
@@ -61,14 +56,3 @@ def count_shard(job: Job) -> Counted:
     if shard.data is not None and not (rows.problems or shard.failure):
         shard = shard._replace(data=b"")
     return Counted(shard, table, loose, rows.tools, rows.errors, rows.num_lines, rows.problems)
-
-
-def connection() -> duckdb.DuckDBPyConnection:
-    """A DuckDB of the calling thread's own."""
-    import duckdb  # a tenth of a second, which other logs need not wait for
-
-    if not hasattr(_local, "con"):
-        _local.con = duckdb.connect(":memory:")
-        _local.con.execute("set threads = 1; set timezone = 'UTC'")
-    con: duckdb.DuckDBPyConnection = _local.con
-    return con

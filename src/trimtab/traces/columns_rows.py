@@ -11,23 +11,19 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.traces.columns_pipe import as_path
+from trimtab.traces.columns_desk import desk
 from trimtab.traces.columns_shards import Shard, lines_of
 from trimtab.traces.columns_sql import BAD, MAX_BYTES, NEW_TOOL, RESULT, ids_query, rows_query
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.tool_errors import starts_as_error
 
-if TYPE_CHECKING:
-    import duckdb
-
 __all__ = ["Columns", "Rows", "ids_of", "read_rows"]
 
-_MEMORY_MB = 200  # DuckDB's own limit, and four times the longest line
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 """(R,) each: eh, step, kind, tool (code), h, ts, latency, tokens, err (code), name, and of ends reward, odd_reward, success, total,
@@ -45,14 +41,14 @@ class Rows:
     problems: list[tuple[int, str]] = field(default_factory=list)
 
 
-def read_rows(con: duckdb.DuckDBPyConnection, shard: Shard, tools: Sequence[str], numeric_time: bool) -> Rows:
+def read_rows(shard: Shard, tools: Sequence[str], numeric_time: bool) -> Rows:
     """The steps of a shard; `tools`: names known so far, others are added behind them."""
     query = partial(rows_query, tools, numeric_time)
-    columns = _run(con, shard, query)
+    columns = _run(shard, query)
     problems: dict[int, tuple[int, str]] = {}
     if columns is None or (columns["kind"] == BAD).any():
         problems, mended = _second_look(shard, None if columns is None else columns["kind"] == BAD)
-        columns = columns if mended is None else _run(con, mended, query)
+        columns = columns if mended is None else _run(mended, query)
         assert columns is not None
         for row in np.flatnonzero(columns["kind"] == BAD).tolist():
             problems.setdefault(row, (row + 1, "read by Python's json, but not by DuckDB"))
@@ -64,31 +60,17 @@ def read_rows(con: duckdb.DuckDBPyConnection, shard: Shard, tools: Sequence[str]
     return _coded(columns, list(tools), lines, [problems[row] for row in sorted(problems)])
 
 
-def _run(con: duckdb.DuckDBPyConnection, shard: Shard, query: Callable[[int], str]) -> Columns | None:
+def _run(shard: Shard, query: Callable[[int], str]) -> Columns | None:
     """The query's columns; None where a line is longer than DuckDB is asked to read. Long ones are tried only when there is one."""
     import duckdb
 
     for size in MAX_BYTES:
-        con.execute(f"set memory_limit = '{_MEMORY_MB + 4 * size // 2**20}MB'")
         try:
-            with as_path(shard) as path:
-                found = con.execute(query(size), [path]).fetchnumpy()
+            return desk().columns(shard, query(size), size)
         except duckdb.Error as error:
             if "maximum_object_size" not in str(error):
                 raise
-            continue
-        return {name: _plain(column) for name, column in found.items()}
     return None
-
-
-def _plain(column: Array) -> Array:
-    """A column without a mask: nulls are left in text only, as None."""
-    if not isinstance(column, np.ma.MaskedArray):
-        return column
-    data: Array = np.ma.getdata(column)
-    if data.dtype == object:
-        data[np.ma.getmaskarray(column)] = None
-    return data
 
 
 def _coded(columns: Columns, tools: list[str], lines: int, problems: list[tuple[int, str]]) -> Rows:
@@ -136,10 +118,10 @@ def _reason(text: bytes, ended: bool) -> str:
     return "" if isinstance(value.get("type"), str) else "no type"
 
 
-def ids_of(con: duckdb.DuckDBPyConnection, shard: Shard, hashes: Array) -> dict[int, str]:
+def ids_of(shard: Shard, hashes: Array) -> dict[int, str]:
     """Hash -> id of those of the episodes that the shard has."""
     wanted = set(hashes.tolist())
-    found = _run(con, shard, ids_query)
+    found = _run(shard, ids_query)
     if found is None:
         return {}
     pairs = zip(found["eh"].tolist(), found["id"].tolist(), strict=True)
