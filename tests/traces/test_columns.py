@@ -242,3 +242,55 @@ def test_many_tools_are_gathered(tmp_path):
     plain, table, _, _ = both(write_lines(tmp_path / "log.jsonl", rows))
     assert set(table.tools) == set(plain.tools)
     assert table.tools["(other)"].calls == plain.tools["(other)"].calls == 16
+
+
+def _asked(number: int, end: dict[str, Any] | None = None, **said: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = [
+        {"type": kind.removesuffix("2"), "content": text} for kind, text in said.items()
+    ]
+    rows += [{"type": "assistant_message", "content": f"answer {number}"}]
+    rows += [{"type": "episode_end", "reward": float(number % 2), **(end or {})}]
+    return [{"episode_id": f"e{number}", "step": step, **row} for step, row in enumerate(rows)]
+
+
+def test_attempts_at_one_prompt_are_a_group_where_the_log_names_none(tmp_path):
+    log = [
+        *_asked(0, system="be kind", user_message="2+2?"),
+        *_asked(1, system="be terse", user_message="2+2?"),
+        *_asked(2, system="be kind", user_message="2+2?"),
+        *_asked(3, system="be kind", user_message="2+2? "),
+        *_asked(4, user_message=" \u3000", user_message2="more"),
+        *_asked(5, user_message="more"),
+        *_asked(6, user_message="more", user_message2="and more"),
+        *_asked(7, user_message="\n"),
+        *_asked(8, system="be kind"),
+        *_asked(9, user_message="2+2?", system="be kind"),
+        *_asked(10, system="be terse", user="2+2?"),
+        *_asked(11, {"metadata": {"task_id": "t"}}, user_message="more"),
+        *_asked(12, {"group": "g"}, user_message="more"),
+    ]
+    table = same(write_lines(tmp_path / "log.jsonl", log))
+    names = [*table.groups, None]
+    assert [names[code] for code in table.group] == [
+        "prompt of episode e0", "prompt of episode e1", "prompt of episode e0", None, "prompt of episode e4", "prompt of episode e4",
+        None, None, None, None, "prompt of episode e1", "t", "g",
+    ]  # fmt: skip
+    assert table.by_prompt == 6
+
+
+def test_prompts_that_come_again_by_chance_make_no_groups(tmp_path):
+    log = [row for i in range(9) for row in _asked(i, user_message="hello" if i < 4 else f"question {i}")]
+    table = same(write_lines(tmp_path / "log.jsonl", log))
+    assert (table.groups, table.by_prompt, table.group.tolist()) == ([], 0, [-1] * 9)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize(
+    ("name", "column", "names"),
+    [("task_id", "task", "tasks"), ("task", "task", "tasks"), ("prompt_id", "task", "tasks"), ("group_id", "group", "groups"),
+     ("group", "group", "groups"), ("stop_reason", "stop", "stops"), ("termination_reason", "stop", "stops")],
+)  # fmt: skip
+def test_an_end_names_task_group_and_stop_in_its_metadata_or_beside_it(tmp_path, inside, name, column, names):
+    said = {"metadata": {name: "x"}, name: None} if inside else {"metadata": {name: "y"}, name: "x"}
+    table = same(write_lines(tmp_path / "log.jsonl", _asked(0, said, user_message="q")))
+    assert [getattr(table, names)[code] for code in getattr(table, column)] == ["x"]

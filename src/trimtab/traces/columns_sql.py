@@ -17,14 +17,16 @@ __all__ = [
     "NEW_TOOL",
     "PARSE_ERROR",
     "RESULT",
+    "SYSTEM",
+    "USER",
     "VOID",
     "ids_query",
     "rows_query",
 ]
 
-OTHER, CALL, RESULT, PARSE_ERROR, MESSAGE, END, VOID = range(7)
+OTHER, CALL, RESULT, PARSE_ERROR, MESSAGE, END, VOID, USER, SYSTEM = range(9)
 BAD = -1
-"""Kinds of rows. VOID: an assistant's message without text. BAD: no step."""
+"""Kinds of rows. VOID: an assistant's message without text. USER, SYSTEM: words of the prompt. BAD: no step."""
 
 NEW_TOOL = -2
 """Code of a tool that was not known; -1: the step names none."""
@@ -38,15 +40,27 @@ _CODES = {
     "tool_parse_error": PARSE_ERROR,
     "assistant_message": MESSAGE,
     "episode_end": END,
+    "user_message": USER,
+    "user": USER,
+    "system": SYSTEM,
+    "developer": SYSTEM,
 }
 _NUMBERS = ("step", "tokens", "reward", "total_tokens", "latency_s", "duration_s")
 _TEXTS = (
-    "episode_id", "timestamp", "type", "tool", "args", "result", "error", "content", "success", "task_id", "group_id", "stop_reason",
+    "episode_id", "timestamp", "type", "tool", "args", "result", "error", "content", "success",
 )  # fmt: skip
 _MAX_KNOWN = 64  # names compared in SQL; the rest come out as text
 
 _BLANK = r"[\x09-\x0d\x1c-\x1f\x{85}\p{Z}]*"  # what Python's strip takes off
 _INK = "ascii(content) between 33 and 126"  # most text starts so, and needs no pattern
+
+_NOTHING = f"content is null or (not {_INK} and regexp_full_match(content, '{_BLANK}'))"  # to read
+
+
+def _said(kind: int) -> str:
+    """What stands for the words of a prompt; 0 for none."""
+    return f"case when {_NOTHING} then 0::ubigint else hash({'content' if kind == USER else 'type, content'}) end"
+
 
 _MAYBE_ERROR = re.sub(
     r"\{[01],\d+\}", "*", ERROR_START.replace(r"[\s", r"[\v\t\n\f\r ").replace(r"\s", r"[\s\v]")
@@ -59,13 +73,15 @@ select
     hash(episode_id) as eh,
     coalesce(step, 'nan') as step,
     (case when episode_id is null or type is null then {BAD}
-          when type = 'assistant_message' and (content is null or (not {_INK} and regexp_full_match(content, '{_BLANK}'))) then {VOID}
+          when type = 'assistant_message' and ({_NOTHING}) then {VOID}
           else case type {" ".join(f"when '{name}' then {code}" for name, code in _CODES.items())} else {OTHER} end
      end)::tinyint as kind,
     (case coalesce(tool, '') when '' then -1 $cases else {NEW_TOOL} end)::integer as tool,
     case when (case coalesce(tool, '') when '' then -1 $cases else {NEW_TOOL} end) = {NEW_TOOL} then tool end as new_tool,
     case type when 'tool_call' then hash(args) when 'tool_result' then hash(coalesce(result, content, ''))
-              when 'tool_parse_error' then hash(coalesce(content, args)) else 0::ubigint end as h,
+              when 'tool_parse_error' then hash(coalesce(content, args))
+              {" ".join(f"when '{name}' then {_said(code)}" for name, code in _CODES.items() if code in (USER, SYSTEM))}
+              else 0::ubigint end as h,
     $time as ts,
     case when type = 'tool_result' then coalesce(latency_s, duration_s, 'nan') else 'nan' end as latency,
     coalesce(tokens, 'nan') as tokens,
@@ -81,12 +97,17 @@ select
         case lower(success) when 'true' then 1 when '1' then 1 when 'false' then 0 when '0' then 0 else -1 end
      else -1 end)::tinyint as success,
     case when type = 'episode_end' then coalesce(total_tokens, 'nan') else 'nan' end as total,
-    case when type = 'episode_end' then coalesce(task_id, $task, group_id, metadata.group_id) end as task,
-    case when type = 'episode_end' then coalesce(group_id, metadata.group_id) end as "group",
-    case when type = 'episode_end' then coalesce(stop_reason, $stop) end as stop
+    case when type = 'episode_end' then coalesce($task, $group) end as task,
+    case when type = 'episode_end' then coalesce($group) end as "group",
+    case when type = 'episode_end' then coalesce($stop) end as stop
 from read_json(?, format = 'newline_delimited', columns = $columns, ignore_errors = true, maximum_object_size = $size)
 """)
-_INSIDE = {"task": ("task_id", "task", "prompt_id"), "stop": ("stop_reason", "termination_reason")}
+_NAMES = {
+    "task": ("task_id", "task", "prompt_id"),
+    "group": ("group_id", "group"),
+    "stop": ("stop_reason", "termination_reason"),
+}
+"""What an end may call each thing, in its metadata or beside it."""
 _TIMES = {
     True: "coalesce(timestamp, 'nan')",
     False: "coalesce(case when try_cast(timestamp as double) is not null then try_cast(timestamp as double) "
@@ -98,15 +119,17 @@ def rows_query(tools: Sequence[str], numeric_time: bool, max_bytes: int) -> str:
     """Rows of a shard; its path is the parameter."""
     known = [(_quoted(t), place) for place, t in enumerate(tools[:_MAX_KNOWN]) if t and "\0" not in t]
     numbers = (*_NUMBERS, "timestamp") if numeric_time else _NUMBERS
-    kinds = {name: "DOUBLE" if name in numbers else "VARCHAR" for name in (*_TEXTS, *_NUMBERS)}
-    fields = (name for names in (*_INSIDE.values(), ("group_id",)) for name in names)
-    kinds["metadata"] = f"STRUCT({', '.join(f'{name} VARCHAR' for name in fields)})"
-    inside = {what: ", ".join(f"metadata.{name}" for name in names) for what, names in _INSIDE.items()}
+    fields = [name for names in _NAMES.values() for name in names]
+    kinds = {name: "DOUBLE" if name in numbers else "VARCHAR" for name in (*_TEXTS, *_NUMBERS, *fields)}
+    kinds["metadata"] = "STRUCT(" + ", ".join(f'"{name}" VARCHAR' for name in fields) + ")"
+    said = {
+        what: ", ".join(f'"{name}", metadata."{name}"' for name in names) for what, names in _NAMES.items()
+    }
     return _SELECT.substitute(
-        inside,
+        said,
         cases=" ".join(f"when {name} then {place}" for name, place in known),
         time=_TIMES[numeric_time],
-        columns="{" + ", ".join(f"{name}: '{kind}'" for name, kind in kinds.items()) + "}",
+        columns="{" + ", ".join(f"'{name}': '{kind}'" for name, kind in kinds.items()) + "}",
         size=max_bytes,
     )
 

@@ -178,9 +178,10 @@ def _end(episode: Episode, event: Json) -> None:
     episode.cost = as_number(event.get("total_cost"))
     metadata = event.get("metadata")
     extra: Json = metadata if isinstance(metadata, dict) else {}
-    episode.task = as_label(first_of({**extra, **event}, "task_id", "task", "prompt_id"))
-    episode.group = as_label(first_of({**extra, **event}, "group_id", "group"))
-    episode.stop_reason = as_label(first_of({**extra, **event}, "stop_reason", "termination_reason"))
+    said = {**extra, **{name: value for name, value in event.items() if value is not None}}
+    episode.task = as_label(first_of(said, "task_id", "task", "prompt_id"))
+    episode.group = as_label(first_of(said, "group_id", "group"))
+    episode.stop_reason = as_label(first_of(said, "stop_reason", "termination_reason"))
 
 
 def _step(event: Json) -> int:
