@@ -15,8 +15,9 @@ from trimtab.measure.trace_contrasts import contrasts, difference, within_differ
 from trimtab.measure.trace_outcomes import outcomes
 from trimtab.measure.traces import trace_readings
 from trimtab.stats.shares import effective_trials, share_interval
-from trimtab.traces.episode import Call, Episode
+from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.reading import ReadReport
+from trimtab.traces.table import Evidence
 from trimtab.traces.tabulate import tabulate
 
 
@@ -213,3 +214,19 @@ def test_groups_are_the_log_s_or_a_task_s_in_one_step_not_the_task_over_all_step
             share_interval(1.0, 20)
         )  # the two groups of one task are no two independent ones
     assert zero_std(step=lambda step, task: step).evidence[0].source == "group t0 in step 0"
+
+
+def test_attempts_at_one_prompt_are_the_groups_of_a_log_that_names_none():
+    def log(prompts):
+        said = [Turn(role="user", content=f"question {i % prompts}") for i in range(80)]
+        return [
+            Episode(id=f"e{i}", turns=[turn], reward=float(i % prompts < 5 and i >= 40))
+            for i, turn in enumerate(said)
+        ]
+
+    found = readings(log(20))["aggregate/zero_std_frac", "all"]
+    assert (found.reading.value, found.reading.n_tokens) == (0.75, 20)
+    assert found.text == "15 of 20 prompts with two rewards and more, as the log names no task"
+    assert found.evidence[0] == Evidence("", -1, "4 rewards of 0", "prompt of episode e5")
+    alone = readings(log(80))["aggregate/zero_std_frac", "all"]
+    assert (alone.reading.status, alone.reading.reason) == ("not observed", "no task has two rewards")

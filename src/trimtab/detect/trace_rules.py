@@ -152,7 +152,7 @@ TRACE_RULES: tuple[TraceRule, ...] = (
     ),
     TraceRule(
         "groups_without_gradient", "aggregate/zero_std_frac", "interval", ("trace_zero_groups", "trace_zero_groups_critical"), "trace_groups",
-        "warning", "all attempts of a group (the log's, or a task's in one training step) have the same reward, for most groups",
+        "warning", "all attempts of a group (the log's, else a task's in one training step, else a prompt's) have the same reward, for most groups",
         "Group-relative advantages are zero there.",
         "Drop tasks that are always or never solved, or draw more attempts at each.", "DAPO, arXiv 2503.14476",
     ),

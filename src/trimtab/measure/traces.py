@@ -129,13 +129,15 @@ def _groups(maker: Maker) -> Iterator[Measured]:
     groups = sizes >= 2
     flat = groups & (low == high)
     kind = "task" if table.groups == table.tasks else "group"
+    by_prompt = table.by_prompt == (table.group >= 0).sum() > 0
+    kind, name = ("prompt", "{}") if by_prompt else (kind, f"{kind} {{}}")
     found = [
-        Evidence("", -1, f"{sizes[i]} rewards of {low[i]:g}", f"{kind} {table.groups[i]}")
+        Evidence("", -1, f"{sizes[i]} rewards of {low[i]:g}", name.format(table.groups[i]))
         for i in np.flatnonzero(flat)[:5]
     ]
     yield maker.share(
         "aggregate/zero_std_frac", flat * 1.0, groups * 1.0, cluster, f"no {kind} has two rewards", found,
-        f"{kind}s with two rewards and more",
+        f"{kind}s with two rewards and more{', as the log names no task' if by_prompt else ''}",
     )  # fmt: skip
 
 

@@ -15,10 +15,10 @@ from trimtab.traces.columns_rows import Columns
 from trimtab.traces.columns_sql import CALL, PARSE_ERROR, RESULT
 from trimtab.traces.loops import Loop, longest_loop
 
-__all__ = ["Calls", "calls_of", "identical", "whole_steps"]
+__all__ = ["MIX", "Calls", "calls_of", "identical", "whole_steps"]
 
 Array = npt.NDArray[Any]
-_MIX = tuple(
+MIX = tuple(
     np.array(m, np.uint64)
     for m in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
 )
@@ -57,7 +57,7 @@ def calls_of(c: Columns, ep: Array, same: Array, turn: Array) -> tuple[Calls, Ar
     )  # fmt: skip
     heard = np.where(answered, c["h"][told], np.uint64(1))
     parts = (calls.episode.astype(np.uint64), calls.tool.astype(np.uint64), c["h"][at], heard)
-    key = sum((part * mix for part, mix in zip(parts, _MIX, strict=True)), np.zeros(at.size, np.uint64))
+    key = sum((part * mix for part, mix in zip(parts, MIX, strict=True)), np.zeros(at.size, np.uint64))
     return calls, key ^ (key >> np.uint64(31))
 
 

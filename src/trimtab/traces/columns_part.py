@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.traces.columns_calls import Calls, calls_of, identical, whole_steps
+from trimtab.traces.columns_calls import MIX, Calls, calls_of, identical, whole_steps
 from trimtab.traces.columns_order import in_step_order
 from trimtab.traces.columns_rows import Columns
-from trimtab.traces.columns_sql import CALL, END, MESSAGE, PARSE_ERROR, VOID
+from trimtab.traces.columns_sql import CALL, END, MESSAGE, PARSE_ERROR, SYSTEM, USER, VOID
 from trimtab.traces.loops import Loop
 
 __all__ = ["Part", "part_of"]
@@ -27,12 +27,14 @@ _ENDS = ("reward", "odd_reward", "success", "total", "task", "group", "stop")
 
 @dataclass
 class Part:
-    """`eh`, `first`, `ids` (E,): hash of the id, first row, the id (None: no row of it says). `ends`: (E,) each, of the last end.
+    """`eh`, `first`, `ids`, `prompt` (E,): hash of the id, first row, the id (None: no row of it says), what stands for what was asked
+    (`traces.asked`; 0: nothing). `ends`: (E,) each, of the last end.
     `loops`: episode -> its loop and the place of its first call in `calls`. `told`: did a field call any call failed?"""
 
     eh: Array
     first: Array
     ids: Array
+    prompt: Array
     ends: Columns
     turns: Array
     tokens: Array
@@ -63,7 +65,7 @@ def part_of(c: Columns, ep: Array) -> Part:
     for name, none in (("reward", np.nan), ("odd_reward", False), ("success", -1), ("total", np.nan), ("task", None), ("group", None), ("stop", None)):  # fmt: skip
         said[name][ends < 0] = none
     ids = c["name"][names]
-    tokens = _tokens(c, ep, n)
+    tokens, prompt = _tokens(c, ep, n), _prompts(c, ep, n)
     eh, told = c["eh"][starts], bool(c["told"].any())
     keep = np.flatnonzero(c["kind"] != END)
     c = {name: c[name][keep] for name in ("kind", "tool", "row", "step", "err", "h", "ts", "latency")}
@@ -85,7 +87,7 @@ def part_of(c: Columns, ep: Array) -> Part:
     repeats, again, loops = identical(calls, keys, n)
     wrong = _first_wrong(calls, again, np.column_stack([ep[void], turn[void], c["step"][void]]), n)
     return Part(
-        eh, first, ids, said, turns, tokens, duration, time, np.bincount(ep, silent, n).astype(np.int64), wrong, repeats, again,
+        eh, first, ids, prompt, said, turns, tokens, duration, time, np.bincount(ep, silent, n).astype(np.int64), wrong, repeats, again,
         np.bincount(ep, void, n).astype(np.int64), void_at, empty_at, loops, calls, moved, copies, told,
     )  # fmt: skip
 
@@ -113,6 +115,21 @@ def _tokens(c: Columns, ep: Array, n: int) -> Array:
     tokens = np.bincount(ep, np.where(known, said, 0.0), n)
     tokens[np.bincount(ep, known, n) == 0] = np.nan
     return tokens
+
+
+def _prompts(c: Columns, ep: Array, n: int) -> Array:
+    """(E,) one number for the words of a prompt, in their order; 0 where no user said any."""
+    found = np.zeros(n, np.uint64)
+    rows = np.flatnonzero(((c["kind"] == USER) | (c["kind"] == SYSTEM)) & (c["h"] != 0))
+    if not rows.size:
+        return found
+    mine = ep[rows]
+    starts = np.flatnonzero(np.r_[True, mine[1:] != mine[:-1]])
+    place = np.arange(rows.size) - np.repeat(starts, np.diff(np.r_[starts, rows.size]))
+    mixed = (c["h"][rows] ^ (place.astype(np.uint64) * MIX[0])) * MIX[1]
+    found[mine[starts]] = np.add.reduceat(mixed ^ (mixed >> np.uint64(29)), starts) | np.uint64(1)
+    found[np.bincount(mine, c["kind"][rows] == USER, n) == 0] = 0
+    return found
 
 
 def _first_wrong(calls: Calls, again: Array, void: Array, n: int) -> tuple[Array, Array, Array]:

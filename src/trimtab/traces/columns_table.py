@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trimtab.traces.asked import grouped_by_prompt
 from trimtab.traces.codes import Codes
 from trimtab.traces.columns_evidence import Places
 from trimtab.traces.columns_part import Part
@@ -60,7 +61,7 @@ class ColumnTable:
         total = part.ends["total"]
         columns |= {
             "reward": part.ends["reward"], "tokens": np.where(np.isfinite(total), total, part.tokens), "duration_s": part.duration_s,
-            "time": part.time, "eh": part.eh, "first": part.first,
+            "time": part.time, "eh": part.eh, "first": part.first, "prompt": self._prompts(part, columns["group"]),
         }  # fmt: skip
         columns["used"], columns["erred"] = self.tools.count(calls, fault, said, n)
         self._extend(ids, columns)
@@ -72,6 +73,12 @@ class ColumnTable:
         self.ids += ids
         for name, column in columns.items():
             self.columns.setdefault(name, []).append(column)
+
+    @staticmethod
+    def _prompts(part: Part, group: Array) -> Array:
+        """(E,) what was asked, of episodes of no group; in one byte each where all are of one."""
+        prompt = np.where(group < 0, part.prompt, np.uint64(0))
+        return prompt if prompt.any() else prompt.astype(np.uint8)
 
     def _ends(self, part: Part) -> dict[str, Array]:
         task, group, stop = (part.ends[name].tolist() for name in ("task", "group", "stop"))
@@ -151,11 +158,15 @@ class ColumnTable:
         }
         floats: dict[str, Any] = {name: self.taken(name)[order].astype(np.float64) for name in _FLOATS}
         ints |= {name: np.zeros(n, np.int32) for name in _NOT_SEEN}
+        ids = [self.ids[i] for i in order.tolist()]
+        ints["group"], groups, by_prompt = grouped_by_prompt(
+            ints["group"], list(self.codes["group"]), self.taken("prompt")[order], ids
+        )
         for name in ("success", "truncated"):
             ints[name] = ints[name].astype(np.int8)
         return TraceTable(
-            ids=[self.ids[i] for i in order.tolist()], counts={name: ints.pop(name) for name in COUNTS}, **floats, **ints,
-            version=np.full(n, -1), tasks=list(self.codes["task"]), groups=list(self.codes["group"]), stops=list(self.codes["stop"]),
+            ids=ids, counts={name: ints.pop(name) for name in COUNTS}, **floats, **ints,
+            version=np.full(n, -1), tasks=list(self.codes["task"]), groups=groups, by_prompt=by_prompt, stops=list(self.codes["stop"]),
             first_errors=list(self.codes["first_error"]), tools=self.tools.finished(wide["used"]), tool_names=self.tools.names, **wide,
             nan_rewards=self.nan_rewards, sources=[""] * n, evidence=self.evidence.listed(), told_by_log=self.told_by_log, engine="columns",
         )  # fmt: skip

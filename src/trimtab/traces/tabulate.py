@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from trimtab.traces.asked import asked, grouped_by_prompt
 from trimtab.traces.codes import Codes
 from trimtab.traces.episode import Episode
 from trimtab.traces.facts import CallFacts, facts_of
@@ -101,6 +102,7 @@ class TableBuilder:
         }
         self.tools: dict[str, ToolRow] = {}
         self.latency: dict[str, array[float]] = {}
+        self.prompts = array("q")
         self.uses: list[tuple[frozenset[int], frozenset[int]]] = []
         self.places = Codes()
         self.declared: set[str] = set()
@@ -119,6 +121,7 @@ class TableBuilder:
             self.ints[name].append(facts.marks[name])
         for name, place in zip(("wrong", "wrong_turn", "wrong_step"), facts.wrong, strict=True):
             self.ints[name].append(place)
+        self.prompts.append(asked(episode))
         self.files.add(episode, number)
         self.ints["version"].append(self.codes["version"].of(_version(episode)))
         self.ints["success"].append(-1 if episode.success is None else int(episode.success))
@@ -192,12 +195,15 @@ class TableBuilder:
             erred[i, list(bad)] = True
         ints: dict[str, Any] = {name: np.array(values, np.int64) for name, values in self.ints.items()}
         floats: dict[str, Any] = {name: np.array(values, np.float64) for name, values in self.floats.items()}
+        ints["group"], groups, by_prompt = grouped_by_prompt(
+            ints["group"], list(self.codes["group"]), np.array(self.prompts), self.ids
+        )
         return TraceTable(
             ids=list(self.ids), counts={name: ints[name] for name in COUNTS}, **floats,
             success=ints["success"].astype(np.int8), truncated=ints["truncated"].astype(np.int8),
             **{name: ints[name] for name in ("task", "group", "stop", "first_error", "wrong", "wrong_turn", "wrong_step", "version")},
             marks={name: ints[name] for name in MARKS}, files=copy.deepcopy(self.files.rows), versions=list(self.codes["version"]),
-            tasks=list(self.codes["task"]), groups=list(self.codes["group"]), stops=list(self.codes["stop"]), first_errors=list(self.codes["first_error"]),
+            tasks=list(self.codes["task"]), groups=groups, by_prompt=by_prompt, stops=list(self.codes["stop"]), first_errors=list(self.codes["first_error"]),
             tools=copy.deepcopy(self.tools), tool_names=list(self.places), used=used, erred=erred,
             declared_tools=frozenset(self.declared), nan_rewards=self.nan_rewards, num_checked_schemas=self.checked,
             sources=list(self.sources), evidence={what: list(kept) for what, kept in self.evidence.items()}, told_by_log=self.told_by_log, engine="records",
