@@ -12,13 +12,20 @@ import numpy as np
 import pytest
 
 from tests.traces.make import steps, write_lines
-from trimtab.traces import columns_shards
+from trimtab.traces import columns_shards, columns_words
 from trimtab.traces.columns import tabulate_steps
 from trimtab.traces.read import iter_episodes
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.table import COUNTS, TraceTable
 from trimtab.traces.tabulate import tabulate
+from trimtab.traces.text_marks import MARKS
 
+WORDS = [
+    "привет", "Прогноз погоды на завтра", "今日は", "今日の天気はどうですか、晴れでしょうか", "good morning all", "ok 42", "42", "naïve — “quoted”", "日本 and thirty letters more",
+    "I'm sorry, but I can't help with that.", "Well. Unfortunately, I cannot assist", "I can't find row 7", "They said I will not help", "Als KI: as an AI language model, nein",
+    "x" * 239 + ". I can't help", "I can’t help you, мой друг, " * 20, "a" * 9 + "é",
+    "\u0130 CAN'T HELP", "ελληνικά γράμματα", "한국어 텍스트 열 글자 이상입니다", "🚫 🙂", "\U00020000\U00020001",
+]  # fmt: skip
 ERRORS = ["TimeoutError: 5 s", "HTTP 503", "Error: no row 7", "unknown tool x", "ValueError: bad", ""]
 
 
@@ -47,6 +54,8 @@ def same(path: Path) -> TraceTable:
         np.testing.assert_allclose(
             getattr(table, name), getattr(plain, name), rtol=1e-6, atol=1e-6, err_msg=name
         )
+    for name in MARKS:
+        assert table.marks[name].tolist() == plain.marks[name].tolist(), name
     for codes, names in (
         ("task", "tasks"),
         ("group", "groups"),
@@ -91,7 +100,7 @@ def same(path: Path) -> TraceTable:
     return table
 
 
-def random_log(rng: random.Random, episodes: int, dirt: float) -> list[dict[str, Any]]:
+def random_log(rng: random.Random, episodes: int, dirt: float, words: bool = False) -> list[dict[str, Any]]:
     """Interleaved episodes with parallel calls, orphans, repeats, loops, parse errors and missing fields."""
     open_now: list[list[dict[str, Any]]] = []
     for number in range(episodes):
@@ -121,7 +130,17 @@ def random_log(rng: random.Random, episodes: int, dirt: float) -> list[dict[str,
                     "error": rng.choice([None, None, *ERRORS]),
                 }
             if "message" in kind:
-                row["content"] = rng.choice(["hello", "", " ", None])
+                row["content"] = rng.choice(["hello", "", " ", None, *(WORDS if words else ())])
+            if words and rng.random() < 0.5:
+                row["type"] = {
+                    "user_message": "user",
+                    "assistant_message": "assistant",
+                    "other": "system",
+                }.get(kind, kind)
+                if kind == "other":
+                    row["content"] = rng.choice(WORDS)
+                if kind == "tool_result":
+                    row["result"] = rng.choice(WORDS)
             rows.append(row)
         if rng.random() < 0.2:
             pair = [
@@ -175,6 +194,39 @@ def test_random_logs_give_the_same_table(tmp_path, seed, monkeypatch):
     monkeypatch.setattr(columns_shards, "SHARD_BYTES", 30_000)
     rng = random.Random(seed)
     same(write_lines(tmp_path / "log.jsonl", random_log(rng, 60, 0.0 if seed < 3 else 0.3)))
+
+
+@pytest.mark.parametrize("kind", ["user_message", "assistant_message", "tool_result"])
+def test_only_the_first_20_000_characters_of_a_text_have_a_script(tmp_path, kind):
+    late = [
+        "ab " * 6_666 + "конец",
+        "ab " * 6_666 + "c конец",
+        "я" * 20_000 + "end of it all",
+        "Z" + "я" * 20_001,
+    ]
+    log = [
+        {"episode_id": f"e{i}", "step": step, "type": type, "content": text}
+        for i, one in enumerate(late)
+        for step, (type, text) in enumerate(
+            [
+                ("user_message", "42!"),
+                (kind, one),
+                ("assistant_message", "this is the end"),
+                ("episode_end", None),
+            ]
+        )
+    ]
+    table = same(write_lines(tmp_path / "log.jsonl", log))
+    wanted = {"user_message": [0, 0, 1, 0], "assistant_message": [0, 0, 1, 1], "tool_result": [0, 0, 0, 0]}
+    assert table.marks["switches"].tolist() == wanted[kind]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_words_of_many_scripts_and_refusals_are_told_alike(tmp_path, seed, monkeypatch):
+    monkeypatch.setattr(columns_shards, "SHARD_BYTES", 300_000)
+    monkeypatch.setattr(columns_words, "_BATCH", 5_000)
+    table = same(write_lines(tmp_path / "log.jsonl", random_log(random.Random(seed), 300, 0.2, words=True)))
+    assert table.marks["switches"].sum() > 10 and table.marks["refusals"].sum() > 5
 
 
 def test_dirty_lines_are_located_the_same_and_surrogates_are_read_after_all(tmp_path):

@@ -14,8 +14,6 @@ from trimtab.traces.table import Evidence
 
 __all__ = ["first_wrongs", "word_readings"]
 
-_NO_TEXT = "the columnar engine keeps no text; --engine records does"
-
 
 def word_readings(maker: Maker) -> Iterator[Measured]:
     """Shares of episodes; what a text is taken for is a rule of thumb (`traces.text_marks`)."""
@@ -26,11 +24,11 @@ def word_readings(maker: Maker) -> Iterator[Measured]:
         ("traces/refusal_frac", "refusals"),
         ("traces/switch_frac", "switches"),
     ):
-        column = table.counts[name] if name in table.counts else table.marks.get(name)
-        trials = spoken if column is not None else np.zeros(spoken.size)
-        hits = trials * 0 if column is None else (column > 0) * spoken
-        reason = "no assistant turn" if column is not None else _NO_TEXT
-        yield maker.share(key, hits, trials, maker.clusters, reason, table.evidence.get(name), "episodes")
+        column = table.counts[name] if name in table.counts else table.marks[name]
+        evidence = table.evidence.get(name)
+        yield maker.share(
+            key, (column > 0) * spoken, spoken, maker.clusters, "no assistant turn", evidence, "episodes"
+        )
 
 
 def first_wrongs(maker: Maker, solved: npt.NDArray[Any]) -> Iterator[Measured]:

@@ -15,7 +15,7 @@ from trimtab.traces.columns_rows import Columns
 from trimtab.traces.columns_sql import CALL, PARSE_ERROR, RESULT
 from trimtab.traces.loops import Loop, longest_loop
 
-__all__ = ["MIX", "Calls", "calls_of", "identical", "whole_steps"]
+__all__ = ["MIX", "Calls", "answers_of", "calls_of", "identical", "whole_steps"]
 
 Array = npt.NDArray[Any]
 MIX = tuple(
@@ -40,12 +40,11 @@ class Calls:
     turn: Array
 
 
-def calls_of(c: Columns, ep: Array, same: Array, turn: Array) -> tuple[Calls, Array]:
-    """The calls with what came of them, and (C,) a key that is equal where calls are identical, result included. `same` (R,): is
-    the row before of the same episode?"""
+def calls_of(c: Columns, ep: Array, answers: Array, turn: Array) -> tuple[Calls, Array]:
+    """The calls with what came of them, and (C,) a key that is equal where calls are identical, result included."""
     kind = c["kind"]
     at = np.flatnonzero((kind == CALL) | (kind == PARSE_ERROR))
-    told = _answers(kind, c["tool"], ep, same)[at]
+    told = answers[at]
     answered = told >= 0
     parse = kind[at] == PARSE_ERROR
     error = np.where(parse, c["err"][at], np.where(answered, c["err"][told], -1))
@@ -61,8 +60,8 @@ def calls_of(c: Columns, ep: Array, same: Array, turn: Array) -> tuple[Calls, Ar
     return calls, key ^ (key >> np.uint64(31))
 
 
-def _answers(kind: Array, tool: Array, ep: Array, same: Array) -> Array:
-    """(R,) the row of the result that answers the call of this row; -1."""
+def answers_of(kind: Array, tool: Array, ep: Array, same: Array) -> Array:
+    """(R,) the row of the result that answers the call of this row; -1. `same` (R,): is the row before of the same episode?"""
     answer = np.full(kind.size, -1)
     follows = kind == RESULT
     follows[1:] &= same[1:] & (kind[:-1] == CALL) & ((tool[1:] == tool[:-1]) | (tool[1:] < 0))

@@ -37,6 +37,7 @@ class Desk:
         self.con: duckdb.DuckDBPyConnection = duckdb.connect(":memory:")
         self.con.execute("set threads = 1; set timezone = 'UTC'")
         self._memory = MemoryFile() if hasattr(os, "memfd_create") else None
+        self.scripts = False  # has it met another script than Latin?
         self._names: dict[str, str] = {}
         self._numbers = itertools.count()
 

@@ -47,11 +47,8 @@ class Places:
             mine = _first(failed[calls.tool[failed] == tool], calls)
             self._keep(f"failed/{names[tool]}", rows(mine))
         self._keep("repeats", rows(_first(part.again[part.again >= 0], calls)))
-        for what, said, at in (
-            ("void_turns", "an assistant turn without text or call", part.void_at),
-            ("empty_answers", "the last assistant turn is empty", part.empty_at),
-        ):
-            self._keep(what, [(row, ids[e], step, said) for row, e, step in at])
+        for what, marked in part.marked.items():
+            self._keep(what, [(row, ids[e], step, _said(what, of, errors)) for row, e, step, of in marked])
         loops = list(part.loops.items())[:_LOOKED_AT]
         blocks = {
             at: f"{loop.calls} calls in a block of {loop.period}, from {text(at)}" for _, (loop, at) in loops
@@ -80,6 +77,18 @@ class Places:
     def listed(self) -> dict[str, list[Evidence]]:
         """Without rows."""
         return {what: [evidence for _, evidence in kept] for what, kept in self.found.items()}
+
+
+def _said(what: str, of: Any, errors: list[Judged]) -> str:
+    if what == "refusals":
+        return str(errors[of].text)
+    if what == "switches":
+        return f"{of} comes in"
+    return (
+        "the last assistant turn is empty"
+        if what == "empty_answers"
+        else "an assistant turn without text or call"
+    )
 
 
 def _first(places: Array, calls: Calls) -> Array:

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.traces.columns_calls import MIX, Calls, calls_of, identical, whole_steps
+from trimtab.traces.columns_calls import MIX, Calls, answers_of, calls_of, identical, whole_steps
 from trimtab.traces.columns_order import in_step_order
 from trimtab.traces.columns_rows import Columns
-from trimtab.traces.columns_sql import CALL, END, MESSAGE, PARSE_ERROR, SYSTEM, USER, VOID
+from trimtab.traces.columns_sql import CALL, END, MESSAGE, PARSE_ERROR, REFUSAL, RESULT, SYSTEM, USER, VOID
+from trimtab.traces.columns_words import switches
 from trimtab.traces.loops import Loop
 
 __all__ = ["Part", "part_of"]
@@ -29,6 +30,7 @@ _ENDS = ("reward", "odd_reward", "success", "total", "task", "group", "stop")
 class Part:
     """`eh`, `first`, `ids`, `prompt` (E,): hash of the id, first row, the id (None: no row of it says), what stands for what was asked
     (`traces.asked`; 0: nothing). `ends`: (E,) each, of the last end.
+    `marks`: column -> (E,) how many turns; `marked`: row, episode and step of the first ones, and code of the words or name of the script.
     `loops`: episode -> its loop and the place of its first call in `calls`. `told`: did a field call any call failed?"""
 
     eh: Array
@@ -40,13 +42,11 @@ class Part:
     tokens: Array
     duration_s: Array
     time: Array
-    empty: Array
     wrong: tuple[Array, Array, Array]
     repeats: Array
     again: Array
-    void: Array
-    void_at: list[tuple[int, int, int]]
-    empty_at: list[tuple[int, int, int]]
+    marks: dict[str, Array]
+    marked: dict[str, list[tuple[int, int, int, Any]]]
     loops: dict[int, tuple[Loop, int]]
     calls: Calls
     moved: int
@@ -68,28 +68,52 @@ def part_of(c: Columns, ep: Array) -> Part:
     tokens, prompt = _tokens(c, ep, n), _prompts(c, ep, n)
     eh, told = c["eh"][starts], bool(c["told"].any())
     keep = np.flatnonzero(c["kind"] != END)
-    c = {name: c[name][keep] for name in ("kind", "tool", "row", "step", "err", "h", "ts", "latency")}
+    c = {
+        name: c[name][keep]
+        for name in ("kind", "tool", "row", "step", "err", "h", "ts", "latency", "scripts")
+    }
     c["ts"], ep = _seconds(c["ts"]), ep[keep]
     kind, same = c["kind"], np.r_[False, ep[1:] == ep[:-1]] if ep.size else np.zeros(0, bool)
-    message = (kind == MESSAGE) | (kind == VOID)
+    message = (kind == MESSAGE) | (kind == VOID) | (kind == REFUSAL)
     calling = (kind == CALL) | (kind == PARSE_ERROR)
     follows = np.r_[False, (message | calling)[:-1]] & same  # an assistant's word or call
     opened = message | (calling & ~follows)
-    void = (kind == VOID) & ~(np.r_[calling[1:], False] & np.r_[same[1:], False])
+    alone = ~(np.r_[calling[1:], False] & np.r_[same[1:], False])  # no call belongs to it
+    void, refusal = (kind == VOID) & alone, (kind == REFUSAL) & alone
     turns = np.bincount(ep, opened, n).astype(np.int64)
     turn = np.cumsum(opened) - (np.cumsum(turns) - turns)[ep]
     silent = void & (turn == turns[ep])
-    void_at, empty_at = (
-        [(int(c["row"][i]), int(ep[i]), _step(c["step"][i])) for i in np.flatnonzero(hit)[:50]]
-        for hit in (void, silent)
-    )
-    calls, keys = calls_of(c, ep, same, turn)
+    answers = answers_of(kind, c["tool"], ep, same)
+    calls, keys = calls_of(c, ep, answers, turn)
+    switched, to = switches(_heard(c["scripts"], answers), message, ~calling & (kind != RESULT), ep)
+    rows: dict[str, Array] = {
+        name: np.flatnonzero(hit)
+        for name, hit in (("void_turns", void), ("empty_answers", silent), ("refusals", refusal))
+    }
+    rows["switches"] = switched
+    marked: dict[str, list[tuple[int, int, int, Any]]] = {
+        name: [(int(c["row"][i]), int(ep[i]), _step(c["step"][i]), int(c["err"][i])) for i in at[:50]]
+        for name, at in rows.items()
+    }
+    marked["switches"] = [(*at[:3], script) for at, script in zip(marked["switches"], to, strict=False)]
+    marks = {name: np.bincount(ep[at], minlength=n) for name, at in rows.items()}
     repeats, again, loops = identical(calls, keys, n)
     wrong = _first_wrong(calls, again, np.column_stack([ep[void], turn[void], c["step"][void]]), n)
     return Part(
-        eh, first, ids, prompt, said, turns, tokens, duration, time, np.bincount(ep, silent, n).astype(np.int64), wrong, repeats, again,
-        np.bincount(ep, void, n).astype(np.int64), void_at, empty_at, loops, calls, moved, copies, told,
+        eh, first, ids, prompt, said, turns, tokens, duration, time, wrong, repeats, again, marks, marked, loops,
+        calls, moved, copies, told,
     )  # fmt: skip
+
+
+def _heard(scripts: Array, answers: Array) -> Array:
+    """Scripts with those of results at the place of their calls, where the readers have them."""
+    if not (scripts > 1).any():
+        return scripts
+    calls = np.flatnonzero(answers >= 0)
+    found: Array = scripts.copy()
+    found[answers[calls]] = 0
+    found[calls] |= scripts[answers[calls]]
+    return found
 
 
 def _last(hit: Array, ep: Array, n: int) -> Array:

@@ -18,16 +18,28 @@ import numpy.typing as npt
 
 from trimtab.traces.columns_desk import desk
 from trimtab.traces.columns_shards import Shard, lines_of
-from trimtab.traces.columns_sql import BAD, MAX_BYTES, NEW_TOOL, RESULT, ids_query, rows_query
+from trimtab.traces.columns_sql import (
+    BAD,
+    MAX_BYTES,
+    MESSAGE,
+    NEW_TOOL,
+    REFUSAL,
+    RESULT,
+    VOID,
+    ids_query,
+    rows_query,
+)
+from trimtab.traces.columns_words import scripts_in
 from trimtab.traces.json_records import BadJson, parse_json
+from trimtab.traces.text_marks import refuses
 from trimtab.traces.tool_errors import starts_as_error
 
 __all__ = ["Columns", "Rows", "ids_of", "read_rows"]
 
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]
-"""(R,) each: eh, step, kind, tool (code), h, ts, latency, tokens, err (code), name, and of ends reward, odd_reward, success, total,
-task, group, stop; `told`: a field says that the call failed. `row` counts the shard's lines that are not blank."""
+"""(R,) each: eh, step, kind, tool (code), h, ts, latency, tokens, err (code; of a refusal its words), name, scripts (`columns_words`), and of
+ends reward, odd_reward, success, total, task, group, stop; `told`: a field says that the call failed. `row` counts the shard's lines that are not blank."""
 
 
 @dataclass
@@ -43,8 +55,12 @@ class Rows:
 
 def read_rows(shard: Shard, tools: Sequence[str], numeric_time: bool) -> Rows:
     """The steps of a shard; `tools`: names known so far, others are added behind them."""
-    query = partial(rows_query, tools, numeric_time)
+    query = partial(rows_query, tools, numeric_time, desk().scripts)
     columns = _run(shard, query)
+    if columns is not None and not desk().scripts and (columns["words"] != None).any():  # noqa: E711
+        desk().scripts = True  # what one shard has, the next will have
+        query = partial(rows_query, tools, numeric_time, True)
+        columns = _run(shard, query)
     problems: dict[int, tuple[int, str]] = {}
     if columns is None or (columns["kind"] == BAD).any():
         problems, mended = _second_look(shard, None if columns is None else columns["kind"] == BAD)
@@ -78,10 +94,18 @@ def _coded(columns: Columns, tools: list[str], lines: int, problems: list[tuple[
     names, known = columns.pop("new_tool"), dict(zip(tools, range(len(tools)), strict=True))
     for row in np.flatnonzero(columns["tool"] == NEW_TOOL).tolist():
         columns["tool"][row] = known.setdefault(names[row], len(known))
-    texts, errors = columns["err"], dict[str, int]()
+    kind, texts, errors = columns["kind"], columns["err"], dict[str, int]()
+    columns["scripts"] = scripts_in(
+        columns.pop("latin"), columns.pop("words"), (kind == MESSAGE) | (kind == VOID)
+    )
     columns["err"] = np.full(texts.size, -1, np.int32)
     for row in np.flatnonzero(texts != None).tolist():  # noqa: E711
-        if columns["told"][row] or columns["kind"][row] != RESULT or starts_as_error(texts[row]):
+        if kind[row] == MESSAGE:
+            if not refuses(texts[row]):
+                continue
+            kind[row] = REFUSAL
+            columns["err"][row] = errors.setdefault(texts[row], len(errors))
+        elif columns["told"][row] or columns["kind"][row] != RESULT or starts_as_error(texts[row]):
             columns["err"][row] = errors.setdefault(texts[row], len(errors))
     return Rows(columns, list(known), list(errors), lines, problems)
 

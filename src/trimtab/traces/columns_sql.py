@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from string import Template
 
+from trimtab.traces.text_marks import LOOKED_AT, MIN_LETTERS, REFUSAL_HEAD, REFUSAL_WORDS, SCRIPTS
 from trimtab.traces.tool_errors import ERROR_START
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "MESSAGE",
     "NEW_TOOL",
     "PARSE_ERROR",
+    "REFUSAL",
     "RESULT",
     "SYSTEM",
     "USER",
@@ -24,9 +26,9 @@ __all__ = [
     "rows_query",
 ]
 
-OTHER, CALL, RESULT, PARSE_ERROR, MESSAGE, END, VOID, USER, SYSTEM = range(9)
+OTHER, CALL, RESULT, PARSE_ERROR, MESSAGE, END, VOID, USER, SYSTEM, REFUSAL = range(10)
 BAD = -1
-"""Kinds of rows. VOID: an assistant's message without text. USER, SYSTEM: words of the prompt. BAD: no step."""
+"""Kinds of rows. VOID, REFUSAL: an assistant's message without text, or that opens as one. USER, SYSTEM: words of the prompt. BAD: no step."""
 
 NEW_TOOL = -2
 """Code of a tool that was not known; -1: the step names none."""
@@ -39,6 +41,7 @@ _CODES = {
     "tool_result": RESULT,
     "tool_parse_error": PARSE_ERROR,
     "assistant_message": MESSAGE,
+    "assistant": MESSAGE,
     "episode_end": END,
     "user_message": USER,
     "user": USER,
@@ -62,6 +65,23 @@ def _said(kind: int) -> str:
     return f"case when {_NOTHING} then 0::ubigint else hash({'content' if kind == USER else 'type, content'}) end"
 
 
+_SPOKEN = "type in ('assistant_message', 'assistant')"
+
+
+def _letters(*names: str, but: bool = False) -> str:
+    """A class of the letters of these scripts, or of all others."""
+    spans = "".join(rf"\x{{{low:x}}}-\x{{{high:x}}}" for name in names for low, high in SCRIPTS[name])
+    return f"[{'^' if but else ''}{spans}]"
+
+
+_LATIN = _letters("Latin")
+_SOME_LATIN = f"(?:{_LATIN}{_letters('Latin', but=True)}*){{{MIN_LETTERS - 1}}}{_LATIN}"
+_LATIN_SAID = (
+    f"(case when words is null then 0 when {_SPOKEN} then regexp_matches(words, '{_SOME_LATIN}')::utinyint "
+    f"else regexp_matches(words, '{_LATIN}')::utinyint end)::utinyint"
+)
+_FOREIGN = _letters(*(name for name in SCRIPTS if name != "Latin"))
+
 _MAYBE_ERROR = re.sub(
     r"\{[01],\d+\}", "*", ERROR_START.replace(r"[\s", r"[\v\t\n\f\r ").replace(r"\s", r"[\s\v]")
 )
@@ -73,7 +93,7 @@ select
     hash(episode_id) as eh,
     coalesce(step, 'nan') as step,
     (case when episode_id is null or type is null then {BAD}
-          when type = 'assistant_message' and ({_NOTHING}) then {VOID}
+          when {_SPOKEN} and ({_NOTHING}) then {VOID}
           else case type {" ".join(f"when '{name}' then {code}" for name, code in _CODES.items())} else {OTHER} end
      end)::tinyint as kind,
     (case coalesce(tool, '') when '' then -1 $cases else {NEW_TOOL} end)::integer as tool,
@@ -89,7 +109,10 @@ select
     left(case when type = 'tool_result' then
            case when error is not null and error not in ('', 'false') then error
                 when regexp_matches(coalesce(result, content), '{_MAYBE_ERROR.replace("$", "$$")}', 'i') then coalesce(result, content) end
-         when type = 'tool_parse_error' then coalesce(error, 'the call could not be parsed') end, 400) as err,
+         when type = 'tool_parse_error' then coalesce(error, 'the call could not be parsed')
+         when {_SPOKEN} and regexp_matches(left(content, {REFUSAL_HEAD}), '{REFUSAL_WORDS}', 'i') then content end, 400) as err,
+    $latin as latin,
+    case when strlen(words) <> length(words) and regexp_matches(words, '{_FOREIGN}') then words end as words,
     case when step is null or step = 0 or type = 'episode_end' then episode_id end as name,
     case when type = 'episode_end' then coalesce(reward, 'nan') else 'nan' end as reward,
     coalesce(type = 'episode_end' and not isfinite(reward), false) as odd_reward,
@@ -100,7 +123,14 @@ select
     case when type = 'episode_end' then coalesce($task, $group) end as task,
     case when type = 'episode_end' then coalesce($group) end as "group",
     case when type = 'episode_end' then coalesce($stop) end as stop
-from read_json(?, format = 'newline_delimited', columns = $columns, ignore_errors = true, maximum_object_size = $size)
+from (
+    select *, case when strlen(said) > {LOOKED_AT} then left(said, {LOOKED_AT}) else said end as words
+    from (
+        select *, case when type = 'tool_result' then $heard
+                       when type not in ('tool_call', 'tool_parse_error', 'episode_end') then content end as said
+        from read_json(?, format = 'newline_delimited', columns = $columns, ignore_errors = true, maximum_object_size = $size)
+    )
+)
 """)
 _NAMES = {
     "task": ("task_id", "task", "prompt_id"),
@@ -115,8 +145,9 @@ _TIMES = {
 }
 
 
-def rows_query(tools: Sequence[str], numeric_time: bool, max_bytes: int) -> str:
-    """Rows of a shard; its path is the parameter."""
+def rows_query(tools: Sequence[str], numeric_time: bool, scripts: bool, max_bytes: int) -> str:
+    """Rows of a shard; its path is the parameter. Without `scripts`, the words of other scripts than Latin are looked for in messages
+    only, and nothing is said of Latin: where no message has any, none switches."""
     known = [(_quoted(t), place) for place, t in enumerate(tools[:_MAX_KNOWN]) if t and "\0" not in t]
     numbers = (*_NUMBERS, "timestamp") if numeric_time else _NUMBERS
     fields = [name for names in _NAMES.values() for name in names]
@@ -127,6 +158,8 @@ def rows_query(tools: Sequence[str], numeric_time: bool, max_bytes: int) -> str:
     }
     return _SELECT.substitute(
         said,
+        heard="coalesce(result, content)" if scripts else "null",
+        latin=_LATIN_SAID.replace("$", "$$") if scripts else "0::utinyint",
         cases=" ".join(f"when {name} then {place}" for name, place in known),
         time=_TIMES[numeric_time],
         columns="{" + ", ".join(f"'{name}': '{kind}'" for name, kind in kinds.items()) + "}",

@@ -14,6 +14,7 @@ from trimtab.traces.columns_part import Part
 from trimtab.traces.columns_tools import FAULTS, ToolCounts, judged
 from trimtab.traces.stop_reasons import is_limit
 from trimtab.traces.table import COUNTS, TraceTable, group_of
+from trimtab.traces.text_marks import MARKS
 
 __all__ = ["ColumnTable"]
 
@@ -53,7 +54,7 @@ class ColumnTable:
         loops = np.zeros(n, np.int32)
         loops[list(part.loops)] = [loop.calls for loop, _ in part.loops.values()]
         columns |= {
-            "calls": np.bincount(calls.episode, minlength=n), "turns": part.turns, "void_turns": part.void, "empty_answers": part.empty,
+            "calls": np.bincount(calls.episode, minlength=n), "turns": part.turns, **part.marks,
             "repeats": part.repeats, "loop_calls": loops, "wrong": part.wrong[0], "wrong_turn": part.wrong[1], "wrong_step": part.wrong[2],
         }  # fmt: skip
         columns |= self._ends(part) | {"first_error": self._first_errors(part, [e.kind for e in said], n)}
@@ -153,7 +154,7 @@ class ColumnTable:
         self.taken("eh")
         ints: dict[str, Any] = {
             name: self.taken(name)[order].astype(np.int32)
-            for name in (*COUNTS, *_INTS)
+            for name in (*COUNTS, *_INTS, *MARKS)
             if name not in _NOT_SEEN
         }
         floats: dict[str, Any] = {name: self.taken(name)[order].astype(np.float64) for name in _FLOATS}
@@ -165,7 +166,7 @@ class ColumnTable:
         for name in ("success", "truncated"):
             ints[name] = ints[name].astype(np.int8)
         return TraceTable(
-            ids=ids, counts={name: ints.pop(name) for name in COUNTS}, **floats, **ints,
+            ids=ids, counts={name: ints.pop(name) for name in COUNTS}, marks={name: ints.pop(name) for name in MARKS}, **floats, **ints,
             version=np.full(n, -1), tasks=list(self.codes["task"]), groups=groups, by_prompt=by_prompt, stops=list(self.codes["stop"]),
             first_errors=list(self.codes["first_error"]), tools=self.tools.finished(wide["used"]), tool_names=self.tools.names, **wide,
             nan_rewards=self.nan_rewards, sources=[""] * n, evidence=self.evidence.listed(), told_by_log=self.told_by_log, engine="columns",

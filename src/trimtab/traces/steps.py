@@ -30,6 +30,9 @@ TYPES = (
     "other",
 )
 
+_KINDS = {"user": "user_message", "assistant": "assistant_message"}
+"""Roles that stand where a kind of step should."""
+
 _ASSISTANT = ("assistant_message", "tool_call", "tool_parse_error")
 
 
@@ -92,7 +95,7 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
     tokens: list[int] = []
     before = ""
     for event in events:
-        kind, when = event["type"], as_time(event.get("timestamp"))
+        kind, when = _KINDS.get(str(event["type"]), str(event["type"])), as_time(event.get("timestamp"))
         episode.time = when if episode.time is None else episode.time
         if when is not None and episode.time is not None:
             episode.duration_s = when - episode.time
@@ -108,7 +111,7 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
         elif kind == "tool_result":
             _result(episode, event, when, pending, report)
         else:
-            role = {"user_message": "user", "assistant_message": "assistant"}.get(str(kind), str(kind))
+            role = kind.removesuffix("_message") if kind in _KINDS.values() else kind
             episode.turns.append(_turn(event, role))
         before = before if kind == "episode_end" else kind
     episode.tokens = sum(tokens) if episode.tokens is None and tokens else episode.tokens

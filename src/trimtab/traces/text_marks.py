@@ -7,7 +7,17 @@ from collections.abc import Iterator
 
 from trimtab.traces.episode import Episode, Turn
 
-__all__ = ["MARKS", "MIN_LETTERS", "refuses", "scripts_of", "switched_turns"]
+__all__ = [
+    "LOOKED_AT",
+    "MARKS",
+    "MIN_LETTERS",
+    "REFUSAL_HEAD",
+    "REFUSAL_WORDS",
+    "SCRIPTS",
+    "refuses",
+    "scripts_of",
+    "switched_turns",
+]
 
 MARKS = ("refusals", "switches")
 """Columns of `TraceTable.marks`: assistant turns that open as a refusal, or bring in a script of their own."""
@@ -15,20 +25,30 @@ MARKS = ("refusals", "switches")
 MIN_LETTERS = 10
 """Letters of a script that make it one of a turn's: a name or a unit is no switch."""
 
-_HEAD, _LOOKED_AT = 240, 20_000  # characters of a turn
+REFUSAL_HEAD, LOOKED_AT = 240, 20_000
+"""Characters of a turn that are looked at, for a refusal and for letters."""
+
 _REFUSAL = re.compile(
     r"(?:^|[.!\n]\s*)(?:i['’]?m |i am )?(?:(?:very |so |really )?sorry[,.]? (?:but )?)?(?:unfortunately[,]? )?(?:"
     r"i (?:can(?:['’]t|not)|am (?:not able|unable)|won['’]t|will not|must decline|have to decline|refuse)(?: to)? "
     r"(?:assist|help|comply|provide|do that|do this|fulfil|continue|complete|answer|create|support|engage|proceed|discuss|share)"
     r"|as an ai(?: language)? model)",
-    re.I,
+    re.I | re.A,
 )
-_SCRIPTS = {
-    "Latin": "A-Za-z\u00c0-\u024f", "Greek": "\u0370-\u03ff", "Cyrillic": "\u0400-\u04ff", "Hebrew": "\u0590-\u05ff",
-    "Arabic": "\u0600-\u06ff", "Devanagari": "\u0900-\u097f", "Thai": "\u0e00-\u0e7f", "Hangul": "\uac00-\ud7af",
-    "Chinese or Japanese": "\u3040-\u30ff\u4e00-\u9fff",
+REFUSAL_WORDS = "i (can|am|won|will not|must decline|have to decline|refuse)|as an ai"
+"""What every refusal's head holds, case aside: a quick look, in the dialect that re and DuckDB's RE2 share."""
+
+SCRIPTS = {
+    "Latin": ((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x24F)), "Greek": ((0x370, 0x3FF),), "Cyrillic": ((0x400, 0x4FF),),
+    "Hebrew": ((0x590, 0x5FF),), "Arabic": ((0x600, 0x6FF),), "Devanagari": ((0x900, 0x97F),), "Thai": ((0xE00, 0xE7F),),
+    "Hangul": ((0xAC00, 0xD7AF),), "Chinese or Japanese": ((0x3040, 0x30FF), (0x4E00, 0x9FFF)),
 }  # fmt: skip
-_COUNTED = {name: re.compile(f"[{letters}]") for name, letters in _SCRIPTS.items()}
+"""Name -> first and last character of each of its spans."""
+
+_COUNTED = {
+    name: re.compile("[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in spans) + "]")
+    for name, spans in SCRIPTS.items()
+}
 
 
 def refuses(text: str) -> bool:
@@ -37,7 +57,7 @@ def refuses(text: str) -> bool:
     >>> refuses("I'm sorry, but I can't help with that."), refuses("I can't find row 7."), refuses("")
     (True, False, False)
     """
-    return _REFUSAL.search(text[:_HEAD]) is not None
+    return _REFUSAL.search(text[:REFUSAL_HEAD]) is not None
 
 
 def scripts_of(text: str, least: int = MIN_LETTERS) -> set[str]:
@@ -46,7 +66,7 @@ def scripts_of(text: str, least: int = MIN_LETTERS) -> set[str]:
     >>> sorted(scripts_of("Прогноз погоды: sunny")), sorted(scripts_of("the weather is 天気", 2))
     (['Cyrillic'], ['Chinese or Japanese', 'Latin'])
     """
-    text = text[:_LOOKED_AT]
+    text = text[:LOOKED_AT]
     if text.isascii():
         return {"Latin"} if len(_COUNTED["Latin"].findall(text)) >= least else set()
     return {name for name, letters in _COUNTED.items() if len(letters.findall(text)) >= least}
@@ -55,18 +75,18 @@ def scripts_of(text: str, least: int = MIN_LETTERS) -> set[str]:
 def switched_turns(episode: Episode) -> Iterator[tuple[Turn, str]]:
     """Assistant turns with a script that nobody used before: not in a message to the agent, a result, or its own earlier words.
 
-    A turn before which there was no letter at all switches nothing. Languages of one script are not told apart.
+    A turn before which nobody said a letter, results aside, switches nothing. Languages of one script are not told apart.
     """
-    known: set[str] = set()
+    known, spoken = set[str](), False
     for turn in episode.turns:
         text = turn.content or ""
         if turn.role == "assistant":
             mine = scripts_of(text)
-            fresh = mine - known if known else set()
-            if fresh:
+            if spoken and (fresh := mine - known):
                 yield turn, min(fresh)
-            known |= mine
         else:
-            known |= scripts_of(text, 1)
+            mine = scripts_of(text, 1)
+        known |= mine
+        spoken = spoken or (bool(mine) and turn.role != "tool")
         for call in turn.calls:
             known |= scripts_of(call.result or "", 1)
