@@ -50,6 +50,7 @@ def export(
     error_patterns: Iterable[str] = (),
     same_prompt: bool = False,
     tools: str | Path | None = None,
+    strict: bool = False,
 ) -> Export:
     """Write the logs' episodes as training data of a `kind` of `KINDS` to a .parquet or .jsonl file, or to a folder of `datasets`
     where the output has no suffix, in TRL's conversational form.
@@ -59,12 +60,13 @@ def export(
     `labels` (`export.steps`). All with the `tools` the log has, or those of the JSON file `tools` where it has none. Solved is
     the log's success, a reward of `solved_at`, or a reward of 1 where all are 0 or 1; dpo also ranks other rewards; with `same_prompt` it pairs only
     attempts that began with the same words. A failed episode in
-    which a tool was at fault teaches nothing about the policy and is left out unless `keep_tool_faults`. TraceError when nothing is left.
+    which a tool was at fault teaches nothing about the policy and is left out unless `keep_tool_faults`. TraceError when nothing is left, and
+    with `strict` at the first malformed line; then no file is touched.
     """
     if kind not in KINDS:
         raise TraceError(f"unknown kind {kind!r} of training data; one of {', '.join(KINDS)}")
     names = list(map(str, paths))
-    episodes, report = read_episodes(names, format, mapping, progress=progress, error_patterns=error_patterns)
+    episodes, report = read_episodes(names, format, mapping, strict, progress, error_patterns)
     schemas = None if tools is None else read_tools(tools)
     given = give_tools(episodes, schemas)
     left_out: Counter[str] = Counter()
