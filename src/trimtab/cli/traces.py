@@ -32,9 +32,7 @@ ErrorPatterns = Annotated[
     typer.Option("--error-pattern", help="A regular expression of results that report an error; repeatable."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first malformed line, exit code 2.")]
-SolvedAt = Annotated[
-    float | None, typer.Option(help="An episode with this reward or more is solved.")
-]
+SolvedAt = Annotated[float | None, typer.Option(help="An episode with this reward or more is solved.")]
 EngineName = Annotated[str, typer.Option(help="auto, records, or columns (DuckDB, for large step JSONL).")]
 
 

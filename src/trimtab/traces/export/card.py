@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from trimtab._version import __version__
-from trimtab.traces.export.pairs import OTHER_SYSTEM, Pair
+from trimtab.traces.export.pairs import Pair
+from trimtab.traces.export.rivals import OTHER_SYSTEM
 from trimtab.traces.export.samples import Sample
 from trimtab.traces.reading import ReadReport
 
@@ -28,6 +29,7 @@ def balance_of(pairs: Sequence[Pair]) -> dict[str, Any]:
     size = np.array([(p.chosen.size, p.rejected.size) for p in pairs], float)
     calls = np.array([(p.chosen.calls, p.rejected.calls) for p in pairs], float)
     return {
+        "episodes in pairs": len({one.episode for pair in pairs for one in (pair.chosen, pair.rejected)}),
         SAME_WORDS: sum(p.same_prompt for p in pairs),
         OTHER_WORDS: sum(not p.same_prompt for p in pairs),
         BY_PROMPT: sum(p.chosen.task is None for p in pairs),
