@@ -13,7 +13,16 @@ import numpy as np
 
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Episode
-from trimtab.traces.export.card import balance_of, card_of, given_by_others, mixed_warnings, opening_warnings
+from trimtab.traces.export.card import (
+    SAME_PROMPT_ROWS,
+    balance_of,
+    card_of,
+    given_by_others,
+    mixed_warnings,
+    opening_warnings,
+    prompt_warnings,
+)
+from trimtab.traces.export.images import image_warnings, take_digests_off
 from trimtab.traces.export.pairs import Pair, pairs_of
 from trimtab.traces.export.samples import Sample, sample_of
 from trimtab.traces.export.similar import without_copies
@@ -80,7 +89,7 @@ def export(
         if kind != "grpo" and not keep_tool_faults:
             samples = _without_tool_faults(samples, left_out)
         rows, balance = _rows(kind, samples, per_task, match_length, same_prompt, left_out)
-        warnings = [*mixed_warnings(samples, left_out), *opening_warnings(balance)]
+        warnings = [*mixed_warnings(samples, left_out), *opening_warnings(balance), *prompt_warnings(balance)]
     if not rows:
         why = "; ".join(f"{count} x {reason}" for reason, count in left_out.items() if count)
         raise TraceError(
@@ -88,6 +97,7 @@ def export(
         )
     warnings += tool_warnings(episodes, given, schemas)
     balance = {**balance, **add_tokens(rows, episodes)}
+    warnings += image_warnings(take_digests_off(rows), len(rows))
     target = Path(output)
     digest = write_rows(rows, target)
     card = card_of(kind, names, target, digest, report, rows, left_out, source, balance, warnings)
@@ -152,7 +162,7 @@ def _rows(
     left_out: Counter[str],
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     if kind == "grpo":
-        return _prompts(samples), {}
+        return _prompts(samples)
     fresh, copies = without_copies(samples)
     left_out["near-duplicate of another episode of its task and outcome"] += copies
     if kind == "dpo":
@@ -193,17 +203,17 @@ def _dpo(pair: Pair) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _prompts(samples: list[Sample]) -> list[dict[str, Any]]:
-    """Each task's prompt once (of its first attempt), with how many of its attempts were solved; once a system prompt it has."""
+def _prompts(samples: list[Sample]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The prompt of whatever is attempted (`Sample.key`, as for pairs) once, its first attempt's, with how many attempts were solved."""
     tasks: dict[Any, list[Sample]] = {}
     for sample in samples:
-        tasks.setdefault(sample.key if sample.task is not None else json.dumps(sample.prompt), []).append(
-            sample
-        )
-    return [
+        tasks.setdefault(sample.key, []).append(sample)
+    rows = [
         {
             "prompt": attempts[0].prompt, "tools": attempts[0].tools, "task": attempts[0].task, "attempts": len(attempts),
             "solved": sum(s.score == 1.0 for s in attempts) if all(s.score is not None for s in attempts) else None,
         }
         for attempts in tasks.values()
     ]  # fmt: skip
+    prompts = Counter(json.dumps(row["prompt"]) for row in rows)
+    return rows, {SAME_PROMPT_ROWS: sum(count for count in prompts.values() if count > 1)}
