@@ -78,6 +78,7 @@ def export(
     episodes, report = read_episodes(names, format, mapping, strict, progress, error_patterns)
     schemas = None if tools is None else read_tools(tools)
     given = give_tools(episodes, schemas)
+    of_tools = tool_warnings(episodes, given, schemas)
     left_out: Counter[str] = Counter()
     scores, source = _scores(episodes, solved_at, ranked=kind == "dpo")
     if kind == "steps":
@@ -95,7 +96,7 @@ def export(
         raise TraceError(
             f"no {kind} row can be made of {len(episodes):,} episodes: {why or 'there are none'}"
         )
-    warnings += tool_warnings(episodes, given, schemas)
+    warnings += of_tools
     balance = {**balance, **add_tokens(rows, episodes)}
     warnings += image_warnings(take_digests_off(rows), len(rows))
     target = Path(output)
@@ -130,9 +131,12 @@ def _scores(
 def _samples(
     episodes: Sequence[Episode], scores: Sequence[float | None], left_out: Counter[str]
 ) -> list[Sample]:
+    """Samples of the episodes that make one. Turns are let go of, so that texts are not held in two forms; those with token ids stay."""
     found: list[Sample] = []
     for episode, score in zip(episodes, scores, strict=True):
         sample = sample_of(episode, score)
+        if not any(turn.token_ids for turn in episode.turns):
+            episode.turns = []
         if isinstance(sample, str):
             left_out[f"episode with {sample}"] += 1
         else:

@@ -15,6 +15,7 @@ __all__ = ["NEAR", "Near", "overlap", "shingles", "without_copies"]
 NEAR = 0.9
 """Jaccard overlap from which two completions are near-duplicates (house default)."""
 
+_FEW = 16  # texts that are sooner compared than indexed
 _WORD = re.compile(r"\w+")
 
 Runs = frozenset[int]
@@ -54,23 +55,28 @@ class Near:
 
     def __init__(self, texts: Iterable[Runs]) -> None:
         """`texts`: all that will be added or asked about; how often a run is in them says which are rare."""
-        self._count = Counter(run for text in texts for run in text)
+        texts = list(texts)
+        self._few = len(texts) <= _FEW
+        self._count = Counter() if self._few else Counter(run for text in texts for run in text)
         self._texts: list[Runs] = []
         self._places: dict[int, list[int]] = {}  # a rare run -> the texts among whose rarest it is
 
     def add(self, text: Runs) -> None:
         """The next text; its number is how many were added before."""
-        for run in self._rarest(text):
+        for run in () if self._few else self._rarest(text):
             self._places.setdefault(run, []).append(len(self._texts))
         self._texts.append(text)
 
     def to(self, text: Runs) -> Iterator[int]:
         """Numbers of the texts that overlap with it by NEAR and more."""
-        for place in sorted({place for run in self._rarest(text) for place in self._places.get(run, ())}):
+        for place in range(len(self._texts)) if self._few else self._sharing(text):
             other = self._texts[place]
             fits = min(len(text), len(other)) >= NEAR * max(len(text), len(other))
             if fits and overlap(text, other) >= NEAR:
                 yield place
+
+    def _sharing(self, text: Runs) -> list[int]:
+        return sorted({place for run in self._rarest(text) for place in self._places.get(run, ())})
 
     def _rarest(self, text: Runs) -> list[int]:
         kept = math.ceil(NEAR * len(text) - 1e-9)  # 0.9 * 70 may be a little more than 63
