@@ -54,12 +54,13 @@ class Near:
     """
 
     def __init__(self, texts: Iterable[Runs]) -> None:
-        """`texts`: all that will be added or asked about; how often a run is in them says which are rare."""
+        """`texts`: all that will be added or asked about (KeyError for another); how often a run is in them says which are rare."""
         texts = list(texts)
         self._few = len(texts) <= _FEW
-        self._count = Counter() if self._few else Counter(run for text in texts for run in text)
+        count = Counter() if self._few else Counter(run for text in texts for run in text)
+        self._rank = {run: i for i, run in enumerate(sorted(count, key=lambda run: (count[run], run)))}
         self._texts: list[Runs] = []
-        self._places: dict[int, list[int]] = {}  # a rare run -> the texts among whose rarest it is
+        self._places: dict[int, list[int]] = {}  # rank of a run -> the texts among whose rarest it is
 
     def add(self, text: Runs) -> None:
         """The next text; its number is how many were added before."""
@@ -80,7 +81,7 @@ class Near:
 
     def _rarest(self, text: Runs) -> list[int]:
         kept = math.ceil(NEAR * len(text) - 1e-9)  # 0.9 * 70 may be a little more than 63
-        return sorted(text, key=lambda run: (self._count[run], run))[: len(text) - kept + 1]
+        return sorted(map(self._rank.__getitem__, text))[: len(text) - kept + 1]
 
 
 def without_copies(samples: Iterable[Sample]) -> tuple[list[Sample], int]:
