@@ -24,7 +24,7 @@ _PLACEHOLDER = re.compile(rf"\[([^\[\]\n]{{1,60}}) {_MARK}[0-9a-f]{{12}}\]")
 
 
 def as_text(value: Any) -> str | None:
-    """Text as it is; OpenAI's content parts joined; another value as JSON; None stays None.
+    """Text as it is; OpenAI's content parts joined; another value as JSON, or what says that it is nested too deeply; None stays None.
 
     >>> as_text([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "https://x.org/1.png"}}])
     'a[image_url blake2b:e49b713fdb50]'
@@ -35,7 +35,7 @@ def as_text(value: Any) -> str | None:
         return value
     if isinstance(value, list) and value and all(isinstance(part, dict) and "type" in part for part in value):
         return "".join(text if (text := text_of(part)) is not None else placeholder(part) for part in value)
-    return json.dumps(value, ensure_ascii=False)
+    return _json(value, ensure_ascii=False)
 
 
 def text_of(part: Mapping[str, Any]) -> str | None:
@@ -54,8 +54,15 @@ def placeholder(part: Mapping[str, Any]) -> str:
     held = {name: value for name, value in part.items() if name not in _NOT_DATA and value is not None}
     if not held:
         return f"[{kind}]"
-    data = json.dumps(held, sort_keys=True, default=repr).encode()
+    data = _json(held, sort_keys=True, default=repr).encode()
     return f"[{kind} {_MARK}{blake2b(data, digest_size=6).hexdigest()}]"
+
+
+def _json(value: Any, **how: Any) -> str:
+    try:
+        return json.dumps(value, **how)
+    except RecursionError:  # read just within Python's limit, and written from deeper in the stack
+        return "[JSON nested too deeply to be written]"
 
 
 def without_digests(text: str) -> tuple[str, int]:
