@@ -101,3 +101,18 @@ def test_what_is_not_read_is_named_and_counted():
     )
     assert made["content"] == "a[image_url]"
     assert report.notes == {"parts of messages that are no text, written as [kind]": 1}
+
+
+@pytest.mark.parametrize("part", ['[{"type": "image", "x": %s}]', '{"x": %s}'])
+def test_a_value_nested_to_pythons_limit_is_read_or_malformed(tmp_path, part):
+    """Parsing may succeed some frames short of the limit at which writing the same value as text does not."""
+    seen = set()
+    for depth in range(850, 1001):
+        path = tmp_path / "log.jsonl"
+        content = part % ("[" * depth + "]" * depth)
+        lines = ['{"messages": [{"role": "user", "content": ' + text + "}]}\n" for text in (content, '"a"')]
+        path.write_text("".join(lines))
+        episodes, report = read_episodes([path])
+        assert len(episodes) + report.num_malformed == 2
+        seen.add(len(episodes))
+    assert seen == {1, 2}

@@ -82,9 +82,7 @@ def test_pairs_are_of_one_task_and_differ_in_outcome(tmp_path):
             "type": "function",
             "function": {"name": "search", "arguments": {"q": f"{task}-{good}"}},
         }
-    assert made.card["left_out"] == {
-        "episode of a task (or, without one, of a prompt) whose attempts cannot be paired (one attempt, equal scores, other tools or other system prompts)": 6
-    }
+    assert made.card["left_out"] == {"episode in no pair: every other attempt has its score": 6}
     assert made.card["balance"]["pairs with the same prompt, word for word"] == 4
 
 

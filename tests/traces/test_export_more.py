@@ -12,6 +12,7 @@ from datasets import Dataset, load_from_disk
 from tests.report.test_trace_diagnosis import run
 from tests.traces.make import chat, write_lines
 from tests.traces.test_export import attempt, four_by_three, log
+from trimtab import cli
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.export import export
@@ -208,3 +209,51 @@ def test_schemas_are_given_where_the_log_has_none_and_warned_of_where_nobody_giv
             export([log], "sft", out, tools=file)
     with pytest.raises(TraceError, match="cannot be read"):
         export([log], "sft", out, tools=tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("kind", ["sft", "dpo", "kto", "grpo", "steps"])
+@pytest.mark.parametrize("output", ["o.parquet", "o.jsonl", "folder"])
+def test_strict_ends_at_the_first_malformed_line_and_touches_no_file(tmp_path, kind, output):
+    (path,) = four_by_three(tmp_path)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:5], "{cut", *lines[5:], "[]"]) + "\n")
+    out = tmp_path / "out"
+    out.mkdir()
+    command = ("export", path, "--to", kind, "-o", out / output)
+    with pytest.raises(TraceError, match=r"log\.jsonl:6: .*without --strict"):
+        run(*command, "--strict")
+    assert list(out.iterdir()) == []
+    code, text = run(*command)
+    assert (code, "malformed lines skipped: 2" in text) == (0, True)
+    before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    with pytest.raises(TraceError):
+        run(*command, "--strict")
+    assert {p: p.read_bytes() for p in out.rglob("*") if p.is_file()} == before
+
+
+def test_strict_lets_a_clean_log_through_and_holds_for_show(tmp_path):
+    (path,) = four_by_three(tmp_path)
+    assert run("export", path, "--to", "sft", "-o", tmp_path / "o.jsonl", "--strict")[0] == 0
+    assert run("show", path, "--strict")[0] == 0
+    path.write_text(path.read_text() + "{cut\n")
+    code, text = run("show", path)
+    assert (code, len(text.splitlines())) == (0, 12)
+    for more in ((), ("-e", "1/0"), ("--json",)):
+        with pytest.raises(TraceError, match=r"log\.jsonl:13: "):
+            run("show", path, "--strict", *more)
+
+
+@pytest.mark.parametrize("command", [("export", "--to", "sft", "-o", "{out}"), ("show",)])
+def test_strict_is_one_line_and_exit_2(tmp_path, command, monkeypatch, capsys):
+    (path,) = four_by_three(tmp_path)
+    path.write_text("{cut\n" + path.read_text())
+    words = [word.format(out=tmp_path / "o.jsonl") for word in command]
+    monkeypatch.setattr("sys.argv", ["trimtab", "traces", *words, str(path), "--strict"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"trimtab: {path}:1: ")
+    assert said.err.count("\n") == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["log.jsonl"]

@@ -134,7 +134,7 @@ def test_without_a_task_only_attempts_after_the_same_words_are_paired(tmp_path, 
     path = write_lines(tmp_path / "log.jsonl", [row | {"task_id": task} for row in rows])
     arguments = ("export", path, "--to", "dpo", "-o", tmp_path / "pairs.jsonl")
     if task is None:
-        with pytest.raises(TraceError, match="2 x episode of a task"):
+        with pytest.raises(TraceError, match="2 x episode in no pair: no other attempt"):
             run(*arguments)
     else:
         assert run(*arguments)[0] == 0
@@ -171,5 +171,5 @@ def test_without_a_task_one_refusal_is_no_copy_of_another_prompts_and_a_greeting
     assert json.loads((tmp_path / "pairs.jsonl.card.json").read_text())["tasks"] == 0, "none is named"
     hello = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
     path = write_lines(tmp_path / "hello.jsonl", [asked(1, "It is 2.", hello), asked(2, BAD, hello)])
-    with pytest.raises(TraceError, match="cannot be paired"):
+    with pytest.raises(TraceError, match="2 x episode in no pair: no other attempt"):
         run("export", path, "--to", "dpo", "-o", tmp_path / "none.jsonl")

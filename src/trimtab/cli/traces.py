@@ -32,6 +32,8 @@ ErrorPatterns = Annotated[
     typer.Option("--error-pattern", help="A regular expression of results that report an error; repeatable."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first malformed line, exit code 2.")]
+SolvedAt = Annotated[float | None, typer.Option(help="An episode with this reward or more is solved.")]
+EngineName = Annotated[str, typer.Option(help="auto, records, or columns (DuckDB, for large step JSONL).")]
 
 
 @traces_app.command("diagnose")
@@ -47,12 +49,8 @@ def diagnose_logs(
     key_argument: Annotated[
         list[str] | None, typer.Option(help="TOOL=ARGUMENT whose values name files; repeatable.")
     ] = None,
-    solved_at: Annotated[
-        float | None, typer.Option(help="An episode with this reward or more is solved.")
-    ] = None,
-    engine: Annotated[
-        str, typer.Option(help="auto, records, or columns (DuckDB, for large step JSONL).")
-    ] = "auto",
+    solved_at: SolvedAt = None,
+    engine: EngineName = "auto",
     error_pattern: ErrorPatterns = None,
     ray: Annotated[
         str | None,
@@ -102,12 +100,8 @@ def compare_logs(
     format: LogFormat = None,
     mapping: LogMap = None,
     strict: Strict = False,
-    solved_at: Annotated[
-        float | None, typer.Option(help="An episode with this reward or more is solved.")
-    ] = None,
-    engine: Annotated[
-        str, typer.Option(help="auto, records, or columns (DuckDB, for large step JSONL).")
-    ] = "auto",
+    solved_at: SolvedAt = None,
+    engine: EngineName = "auto",
     error_pattern: ErrorPatterns = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
@@ -140,9 +134,8 @@ def export_logs(
     ],
     format: LogFormat = None,
     mapping: LogMap = None,
-    solved_at: Annotated[
-        float | None, typer.Option(help="An episode with this reward or more is solved.")
-    ] = None,
+    strict: Strict = False,
+    solved_at: SolvedAt = None,
     per_task: Annotated[int, typer.Option(help="Pairs a task, at most (dpo).", min=1)] = 4,
     match_length: Annotated[
         bool, typer.Option("--match-length", help="Pair attempts of like size first (dpo).")
@@ -179,6 +172,7 @@ def export_logs(
             error_pattern or (),
             same_prompt,
             tools,
+            strict,
         )
     if as_json:
         for warning in made.card["warnings"]:
@@ -221,6 +215,7 @@ def show_logs(
     limit: Annotated[int, typer.Option(help="Episodes to list.", min=1)] = 20,
     format: LogFormat = None,
     mapping: LogMap = None,
+    strict: Strict = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="JSON lines of the episodes instead of text.")
     ] = False,
@@ -228,7 +223,7 @@ def show_logs(
     """List the episodes, or print one with its messages, calls, results and errors."""
     from trimtab.report.trace_show import show
 
-    print("\n".join(show(logs, episode, limit, format, _fields(mapping), as_json)))
+    print("\n".join(show(logs, episode, limit, format, _fields(mapping), as_json, strict)))
 
 
 def _follow(

@@ -26,9 +26,11 @@ def show(
     format: str | None = None,
     mapping: Mapping[str, str] | None = None,
     as_json: bool = False,
+    strict: bool = False,
 ) -> Iterator[str]:
-    """A line an episode, or one episode in full; as our own JSON with `as_json`. TraceError for an id that is not there."""
-    report = ReadReport()
+    """A line an episode, or one episode in full; as our own JSON with `as_json`. TraceError for an id that is not there, and with
+    `strict` for the first malformed line."""
+    report = ReadReport(strict=strict)
     count = 0
     for found in iter_episodes(paths, report, format, mapping):
         if episode is not None and found.id != episode:

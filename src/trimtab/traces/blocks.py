@@ -1,6 +1,6 @@
 """Content in blocks to OpenAI's messages: Anthropic's blocks, Inspect's content, GenAI's parts, Responses' items.
 
-Reasoning goes into its own field, calls and results to where OpenAI has them. What is left is text, or `[kind]`, counted.
+Reasoning goes into its own field, calls and results to where OpenAI has them. What is left is text, or `[kind digest]`, counted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trimtab.traces.reading import ReadReport
-from trimtab.traces.values import as_label, as_text, first_of
+from trimtab.traces.values import as_label, as_text, first_of, placeholder, text_of
 
 __all__ = ["reasoning_of", "unpacked"]
 
@@ -44,14 +44,11 @@ def unpacked(message: Json, report: ReadReport) -> list[Json]:
         if kind in _CALLS:
             calls.append(_call(block))
         elif kind in _RESULTS or kind.endswith("_tool_result"):
-            results.append(_result(block))
+            results.append(_result(block, report))
         elif kind in ("reasoning", "thinking", "redacted_thinking"):
             thought += _thought(block, report)
         else:
-            text = first_of(block, "text", "content", "output_text", "refusal")
-            if not isinstance(text, str):
-                report.note("parts of messages that are no text, written as [kind]")
-            texts.append(text if isinstance(text, str) else f"[{kind}]")
+            texts.append(_text(block, report))
     if results and not (texts or calls or thought):
         return results
     rest = {k: v for k, v in message.items() if k != "parts"}
@@ -77,11 +74,21 @@ def _call(block: Json) -> Json:
     }
 
 
-def _result(block: Json) -> Json:
+def _text(block: Json, report: ReadReport) -> str:
+    text = text_of(block)
+    if text is None:
+        report.note("parts of messages that are no text, written as [kind]")
+    return placeholder(block) if text is None else text
+
+
+def _result(block: Json, report: ReadReport) -> Json:
+    content = first_of(block, "content", "response", "result", "output")
+    if isinstance(content, list) and content and all(isinstance(b, dict) and "type" in b for b in content):
+        content = "".join(_text(part, report) for part in content)
     made = {
         "role": "tool",
         "tool_call_id": as_label(first_of(block, "tool_use_id", "call_id", "tool_call_id", "id")),
-        "content": first_of(block, "content", "response", "result", "output"),
+        "content": content,
     }
     return {**made, **{name: block[name] for name in ("is_error", "error", "name") if name in block}}
 

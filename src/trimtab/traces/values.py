@@ -3,31 +3,75 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from hashlib import blake2b
 from typing import Any
 
-__all__ = ["as_flag", "as_int", "as_label", "as_nanoseconds", "as_number", "as_text", "as_time", "first_of"]
+__all__ = [
+    "as_flag", "as_int", "as_label", "as_nanoseconds", "as_number", "as_text", "as_time", "first_of", "placeholder", "text_of", "without_digests",
+]  # fmt: skip
+
+_NOT_DATA = (
+    "type",
+    "id",
+    "detail",
+    "cache_control",
+)  # of a part: the same image has others of these elsewhere
+_MARK = "blake2b:"
+_PLACEHOLDER = re.compile(rf"\[([^\[\]\n]{{1,60}}) {_MARK}[0-9a-f]{{12}}\]")
 
 
 def as_text(value: Any) -> str | None:
-    """Text as it is; OpenAI's content parts joined; another value as JSON; None stays None.
+    """Text as it is; OpenAI's content parts joined; another value as JSON, or what says that it is nested too deeply; None stays None.
 
-    >>> as_text([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": 1}])
-    'a[image_url]'
+    >>> as_text([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "https://x.org/1.png"}}])
+    'a[image_url blake2b:e49b713fdb50]'
     >>> as_text({"ok": True})
     '{"ok": true}'
     """
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(isinstance(part, dict) and "type" in part for part in value):
-        return "".join(_part(part) for part in value)
-    return json.dumps(value, ensure_ascii=False)
+        return "".join(text if (text := text_of(part)) is not None else placeholder(part) for part in value)
+    return _json(value, ensure_ascii=False)
 
 
-def _part(part: Mapping[str, Any]) -> str:
-    text = first_of(part, "text", "content", "output_text")
-    return text if isinstance(text, str) else f"[{part['type']}]"
+def text_of(part: Mapping[str, Any]) -> str | None:
+    """The text of a content part; None where it is none, as an image. The `content` of GenAI's `blob` is the data, in base64."""
+    text = None if part.get("type") == "blob" else first_of(part, "text", "content", "output_text", "refusal")
+    return text if isinstance(text, str) else None
+
+
+def placeholder(part: Mapping[str, Any]) -> str:
+    """What stands in a text for a part that is none: its kind, and a digest of its URL or data, so that two images are told apart.
+
+    >>> placeholder({"type": "image_url"})
+    '[image_url]'
+    """
+    kind = re.sub(r"[\[\]\n]", " ", str(part["type"]))[:60]
+    held = {name: value for name, value in part.items() if name not in _NOT_DATA and value is not None}
+    if not held:
+        return f"[{kind}]"
+    data = _json(held, sort_keys=True, default=repr).encode()
+    return f"[{kind} {_MARK}{blake2b(data, digest_size=6).hexdigest()}]"
+
+
+def _json(value: Any, **how: Any) -> str:
+    try:
+        return json.dumps(value, **how)
+    except RecursionError:  # read just within Python's limit, and written from deeper in the stack
+        return "[JSON nested too deeply to be written]"
+
+
+def without_digests(text: str) -> tuple[str, int]:
+    """The text with `[kind]` for each placeholder, as training data have it; of how many a digest was taken off.
+
+    >>> without_digests("See [image_url blake2b:e49b713fdb50].")
+    ('See [image_url].', 1)
+    """
+    return _PLACEHOLDER.subn(r"[\1]", text) if _MARK in text else (text, 0)
 
 
 def as_number(value: Any) -> float | None:

@@ -10,14 +10,18 @@ from typing import Any
 import numpy as np
 
 from trimtab._version import __version__
-from trimtab.traces.export.pairs import OTHER_SYSTEM, Pair
+from trimtab.traces.export.pairs import Pair
+from trimtab.traces.export.rivals import OTHER_SYSTEM
 from trimtab.traces.export.samples import Sample
 from trimtab.traces.reading import ReadReport
 
-__all__ = ["balance_of", "card_of", "given_by_others", "mixed_warnings", "opening_warnings"]
+__all__ = [
+    "SAME_PROMPT_ROWS", "balance_of", "card_of", "given_by_others", "mixed_warnings", "opening_warnings", "prompt_warnings",
+]  # fmt: skip
 
 SAME_WORDS = "pairs with the same prompt, word for word"
 OTHER_WORDS = "pairs of one task that began with other words"
+SAME_PROMPT_ROWS = "rows whose prompt another row has too"
 BY_PROMPT = "pairs by their prompt alone, as the log names no task"
 
 
@@ -28,6 +32,7 @@ def balance_of(pairs: Sequence[Pair]) -> dict[str, Any]:
     size = np.array([(p.chosen.size, p.rejected.size) for p in pairs], float)
     calls = np.array([(p.chosen.calls, p.rejected.calls) for p in pairs], float)
     return {
+        "episodes in pairs": len({one.episode for pair in pairs for one in (pair.chosen, pair.rejected)}),
         SAME_WORDS: sum(p.same_prompt for p in pairs),
         OTHER_WORDS: sum(not p.same_prompt for p in pairs),
         BY_PROMPT: sum(p.chosen.task is None for p in pairs),
@@ -57,6 +62,17 @@ def opening_warnings(balance: Mapping[str, Any]) -> list[str]:
     return [
         f"{other} of {other + same} pairs ({100 * other / (other + same):.0f} %) rest on a prompt that the rejected attempt never saw: it began "
         "with other words. Leave them out with --same-prompt, or have the attempts at a task open alike"
+    ]
+
+
+def prompt_warnings(balance: Mapping[str, Any]) -> list[str]:
+    """Of prompts that do not tell the task (grpo)."""
+    count = balance.get(SAME_PROMPT_ROWS, 0)
+    if not count:
+        return []
+    return [
+        f"{count} rows have the prompt of another row and are another task, by its name or by what users said later: their prompts alone, "
+        "with which a trainer begins, do not say what is asked"
     ]
 
 

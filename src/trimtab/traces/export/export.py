@@ -13,7 +13,16 @@ import numpy as np
 
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Episode
-from trimtab.traces.export.card import balance_of, card_of, given_by_others, mixed_warnings, opening_warnings
+from trimtab.traces.export.card import (
+    SAME_PROMPT_ROWS,
+    balance_of,
+    card_of,
+    given_by_others,
+    mixed_warnings,
+    opening_warnings,
+    prompt_warnings,
+)
+from trimtab.traces.export.images import image_warnings, take_digests_off
 from trimtab.traces.export.pairs import Pair, pairs_of
 from trimtab.traces.export.samples import Sample, sample_of
 from trimtab.traces.export.similar import without_copies
@@ -50,6 +59,7 @@ def export(
     error_patterns: Iterable[str] = (),
     same_prompt: bool = False,
     tools: str | Path | None = None,
+    strict: bool = False,
 ) -> Export:
     """Write the logs' episodes as training data of a `kind` of `KINDS` to a .parquet or .jsonl file, or to a folder of `datasets`
     where the output has no suffix, in TRL's conversational form.
@@ -59,14 +69,16 @@ def export(
     `labels` (`export.steps`). All with the `tools` the log has, or those of the JSON file `tools` where it has none. Solved is
     the log's success, a reward of `solved_at`, or a reward of 1 where all are 0 or 1; dpo also ranks other rewards; with `same_prompt` it pairs only
     attempts that began with the same words. A failed episode in
-    which a tool was at fault teaches nothing about the policy and is left out unless `keep_tool_faults`. TraceError when nothing is left.
+    which a tool was at fault teaches nothing about the policy and is left out unless `keep_tool_faults`. TraceError when nothing is left, and
+    with `strict` at the first malformed line; then no file is touched.
     """
     if kind not in KINDS:
         raise TraceError(f"unknown kind {kind!r} of training data; one of {', '.join(KINDS)}")
     names = list(map(str, paths))
-    episodes, report = read_episodes(names, format, mapping, progress=progress, error_patterns=error_patterns)
+    episodes, report = read_episodes(names, format, mapping, strict, progress, error_patterns)
     schemas = None if tools is None else read_tools(tools)
     given = give_tools(episodes, schemas)
+    of_tools = tool_warnings(episodes, given, schemas)
     left_out: Counter[str] = Counter()
     scores, source = _scores(episodes, solved_at, ranked=kind == "dpo")
     if kind == "steps":
@@ -78,14 +90,15 @@ def export(
         if kind != "grpo" and not keep_tool_faults:
             samples = _without_tool_faults(samples, left_out)
         rows, balance = _rows(kind, samples, per_task, match_length, same_prompt, left_out)
-        warnings = [*mixed_warnings(samples, left_out), *opening_warnings(balance)]
+        warnings = [*mixed_warnings(samples, left_out), *opening_warnings(balance), *prompt_warnings(balance)]
     if not rows:
         why = "; ".join(f"{count} x {reason}" for reason, count in left_out.items() if count)
         raise TraceError(
             f"no {kind} row can be made of {len(episodes):,} episodes: {why or 'there are none'}"
         )
-    warnings += tool_warnings(episodes, given, schemas)
+    warnings += of_tools
     balance = {**balance, **add_tokens(rows, episodes)}
+    warnings += image_warnings(take_digests_off(rows), len(rows))
     target = Path(output)
     digest = write_rows(rows, target)
     card = card_of(kind, names, target, digest, report, rows, left_out, source, balance, warnings)
@@ -118,9 +131,12 @@ def _scores(
 def _samples(
     episodes: Sequence[Episode], scores: Sequence[float | None], left_out: Counter[str]
 ) -> list[Sample]:
+    """Samples of the episodes that make one. Turns are let go of, so that texts are not held in two forms; those with token ids stay."""
     found: list[Sample] = []
     for episode, score in zip(episodes, scores, strict=True):
         sample = sample_of(episode, score)
+        if not any(turn.token_ids for turn in episode.turns):
+            episode.turns = []
         if isinstance(sample, str):
             left_out[f"episode with {sample}"] += 1
         else:
@@ -150,7 +166,7 @@ def _rows(
     left_out: Counter[str],
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     if kind == "grpo":
-        return _prompts(samples), {}
+        return _prompts(samples)
     fresh, copies = without_copies(samples)
     left_out["near-duplicate of another episode of its task and outcome"] += copies
     if kind == "dpo":
@@ -191,17 +207,17 @@ def _dpo(pair: Pair) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _prompts(samples: list[Sample]) -> list[dict[str, Any]]:
-    """Each task's prompt once (of its first attempt), with how many of its attempts were solved; once a system prompt it has."""
+def _prompts(samples: list[Sample]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The prompt of whatever is attempted (`Sample.key`, as for pairs) once, its first attempt's, with how many attempts were solved."""
     tasks: dict[Any, list[Sample]] = {}
     for sample in samples:
-        tasks.setdefault(sample.key if sample.task is not None else json.dumps(sample.prompt), []).append(
-            sample
-        )
-    return [
+        tasks.setdefault(sample.key, []).append(sample)
+    rows = [
         {
             "prompt": attempts[0].prompt, "tools": attempts[0].tools, "task": attempts[0].task, "attempts": len(attempts),
             "solved": sum(s.score == 1.0 for s in attempts) if all(s.score is not None for s in attempts) else None,
         }
         for attempts in tasks.values()
     ]  # fmt: skip
+    prompts = Counter(json.dumps(row["prompt"]) for row in rows)
+    return rows, {SAME_PROMPT_ROWS: sum(count for count in prompts.values() if count > 1)}

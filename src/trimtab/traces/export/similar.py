@@ -1,54 +1,105 @@
-"""Which samples say almost the same? Shares of five-word shingles, compared within one task; equal ones everywhere."""
+"""Which samples say almost the same? Shares of five-word runs, compared within one task; equal ones everywhere."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable, Sequence
-from hashlib import blake2b
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from trimtab.traces.export.samples import Sample
 
-__all__ = ["NEAR", "overlap", "shingles", "without_copies"]
+__all__ = ["NEAR", "Near", "overlap", "shingles", "without_copies"]
 
 NEAR = 0.9
 """Jaccard overlap from which two completions are near-duplicates (house default)."""
 
+_FEW = 16  # texts that are sooner compared than indexed
 _WORD = re.compile(r"\w+")
 
+Runs = frozenset[int]
 
-def shingles(sample: Sample) -> frozenset[bytes]:
-    """Hashes of the five-word runs of what the agent wrote, case aside; of a shorter text the text itself."""
+
+def shingles(sample: Sample) -> Runs:
+    """Hashes (64 bits, of this process) of the five-word runs of what the agent wrote, case aside; of a shorter text the text itself."""
     own = [m for m in sample.completion if m["role"] == "assistant"]
     words = _WORD.findall(
         json.dumps([[m["content"], m.get("tool_calls")] for m in own], ensure_ascii=False).lower()
     )
-    runs: Iterable[Sequence[str]] = [words[i : i + 5] for i in range(len(words) - 4)] or [words]
-    return frozenset(
-        blake2b(" ".join(run).encode("utf-8", "replace"), digest_size=8).digest() for run in runs
-    )
+    runs = zip(words, words[1:], words[2:], words[3:], words[4:], strict=False)
+    return frozenset(map(hash, runs)) or frozenset([hash(tuple(words))])
 
 
-def overlap(a: frozenset[bytes], b: frozenset[bytes]) -> float:
+def overlap(a: Runs, b: Runs) -> float:
     """Jaccard's index.
 
-    >>> overlap(frozenset([b"1", b"2"]), frozenset([b"2", b"3"])), overlap(frozenset(), frozenset())
+    >>> overlap(frozenset([1, 2]), frozenset([2, 3])), overlap(frozenset(), frozenset())
     (0.3333333333333333, 1.0)
     """
     return len(a & b) / len(a | b) if a or b else 1.0
 
 
+class Near:
+    """Which of the texts added so far overlap with another by NEAR and more, without comparing it with all of them.
+
+    Sets that overlap by a share t of their union share at least t of either, hence one of the rarest `n - ceil(t n) + 1` of the n
+    runs of each, in any one order (the prefix filter: Chaudhuri, Ganti and Kaushik, ICDE 2006; Bayardo, Ma and Srikant, WWW 2007). Only
+    texts that share one of those are compared; none is missed.
+
+    >>> texts = [frozenset(range(20)), frozenset(range(1, 20)), frozenset(range(40, 60))]
+    >>> near = Near(texts)
+    >>> near.add(texts[0]), list(near.to(texts[1])), list(near.to(texts[2]))
+    (None, [0], [])
+    """
+
+    def __init__(self, texts: Iterable[Runs]) -> None:
+        """`texts`: all that will be added or asked about (KeyError for another); how often a run is in them says which are rare."""
+        texts = list(texts)
+        self._few = len(texts) <= _FEW
+        count = Counter() if self._few else Counter(run for text in texts for run in text)
+        self._rank = {run: i for i, run in enumerate(sorted(count, key=lambda run: (count[run], run)))}
+        self._texts: list[Runs] = []
+        self._places: dict[int, list[int]] = {}  # rank of a run -> the texts among whose rarest it is
+
+    def add(self, text: Runs) -> None:
+        """The next text; its number is how many were added before."""
+        for run in () if self._few else self._rarest(text):
+            self._places.setdefault(run, []).append(len(self._texts))
+        self._texts.append(text)
+
+    def to(self, text: Runs) -> Iterator[int]:
+        """Numbers of the texts that overlap with it by NEAR and more."""
+        for place in range(len(self._texts)) if self._few else self._sharing(text):
+            other = self._texts[place]
+            fits = min(len(text), len(other)) >= NEAR * max(len(text), len(other))
+            if fits and overlap(text, other) >= NEAR:
+                yield place
+
+    def _sharing(self, text: Runs) -> list[int]:
+        return sorted({place for run in self._rarest(text) for place in self._places.get(run, ())})
+
+    def _rarest(self, text: Runs) -> list[int]:
+        kept = math.ceil(NEAR * len(text) - 1e-9)  # 0.9 * 70 may be a little more than 63
+        return sorted(map(self._rank.__getitem__, text))[: len(text) - kept + 1]
+
+
 def without_copies(samples: Iterable[Sample]) -> tuple[list[Sample], int]:
     """The samples without those that nearly repeat an earlier one of the same task and score; how many were left out."""
-    kept: list[Sample] = []
-    seen: dict[tuple[tuple[str, str], str, float | None], list[frozenset[bytes]]] = {}
-    dropped = 0
-    for sample in samples:
-        mine = shingles(sample)
-        others = seen.setdefault((*sample.key, sample.score), [])
-        if any(overlap(mine, other) >= NEAR for other in others):
-            dropped += 1
-            continue
-        others.append(mine)
-        kept.append(sample)
-    return kept, dropped
+    groups: dict[tuple[tuple[str, str], str, float | None], list[tuple[int, Sample]]] = {}
+    for number, sample in enumerate(samples):
+        groups.setdefault((*sample.key, sample.score), []).append((number, sample))
+    kept: list[tuple[int, Sample]] = []
+    for group in groups.values():
+        kept += group[:1] if len(group) == 1 else _first_of_each(group)
+    num_samples = sum(map(len, groups.values()))
+    return [sample for _, sample in sorted(kept, key=lambda one: one[0])], num_samples - len(kept)
+
+
+def _first_of_each(group: list[tuple[int, Sample]]) -> Iterator[tuple[int, Sample]]:
+    texts = [shingles(sample) for _, sample in group]
+    near = Near(texts)
+    for one, text in zip(group, texts, strict=True):
+        if next(near.to(text), None) is None:
+            near.add(text)
+            yield one

@@ -20,6 +20,9 @@ CHATS = ("messages", "prompt", "completion", "chosen", "rejected", "tools")
 """Columns of JSON objects: kept as JSON in Parquet, because a table of structs would put every tool's arguments, as nulls, into every
 call."""
 
+_ROWS = 500
+"""Rows of a group in Parquet, and whose JSON is held at once."""
+
 
 def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
     """Write `.parquet` or `.jsonl`, or without a suffix a new folder for `datasets.load_from_disk`, whole or not at all; the SHA-256 of
@@ -38,13 +41,21 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
     os.close(handle)
     try:
         (_parquet if suffix == ".parquet" else _jsonl)(rows, temporary)
-        digest = sha256(Path(temporary).read_bytes()).hexdigest()
+        digest = _sha256(temporary)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
     return digest
+
+
+def _sha256(path: str | Path) -> str:
+    found = sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            found.update(piece)
+    return found.hexdigest()
 
 
 def _folder(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
@@ -66,7 +77,7 @@ def _folder(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
         made.save_to_disk(str(room / "made"))
         digest = sha256()
         for file in sorted((room / "made").iterdir()):
-            digest.update(file.name.encode() + b"\0" + sha256(file.read_bytes()).digest())
+            digest.update(file.name.encode() + b"\0" + bytes.fromhex(_sha256(file)))
         (room / "made").chmod(0o755)
         os.replace(room / "made", path)
     finally:
@@ -86,29 +97,29 @@ def _parquet(rows: Sequence[Mapping[str, Any]], path: str) -> None:
         parquet: Any = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
         raise TraceError("Parquet needs pyarrow: pip install pyarrow, or name the output .jsonl") from error
-    columns, names = [], list(dict.fromkeys(name for row in rows for name in row))
-    for name in names:
-        values = [row.get(name) for row in rows]
-        if name in CHATS and not all(isinstance(v, str) for v in values):
-            texts = pa.array(
-                [None if v is None else [_json(item) for item in v] for v in values], pa.list_(pa.string())
-            )
-            kind = pa.list_(pa.json_())
-            columns.append(
-                pa.ListArray.from_arrays(
-                    texts.offsets,
-                    pa.ExtensionArray.from_storage(pa.json_(), texts.values),
-                    kind,
-                    mask=texts.is_null(),
-                )
-                if texts.null_count
-                else pa.ListArray.from_arrays(
-                    texts.offsets, pa.ExtensionArray.from_storage(pa.json_(), texts.values), kind
-                )
-            )
-        else:
-            columns.append(pa.array(values))
-    parquet.write_table(pa.Table.from_arrays(columns, names), path, compression="zstd")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    chats = {
+        name for name in names if name in CHATS and not all(isinstance(row.get(name), str) for row in rows)
+    }
+    plain = {name: pa.array([row.get(name) for row in rows]) for name in names if name not in chats}
+    kinds = [(name, pa.list_(pa.json_()) if name in chats else plain[name].type) for name in names]
+    with parquet.ParquetWriter(path, pa.schema(kinds), compression="zstd") as file:
+        for start in range(0, len(rows), _ROWS):
+            part = rows[start : start + _ROWS]
+            columns = [
+                _chats(pa, [row.get(name) for row in part]) if name in chats else plain[name][start : start + _ROWS] for name in names
+            ]  # fmt: skip
+            file.write_table(pa.Table.from_arrays(columns, names), row_group_size=_ROWS)
+
+
+def _chats(pa: Any, values: Sequence[Any]) -> Any:
+    """An array of lists of JSON texts."""
+    texts = pa.array(
+        [None if v is None else [_json(item) for item in v] for v in values], pa.list_(pa.string())
+    )
+    inside = pa.ExtensionArray.from_storage(pa.json_(), texts.values)
+    mask = {"mask": texts.is_null()} if texts.null_count else {}
+    return pa.ListArray.from_arrays(texts.offsets, inside, pa.list_(pa.json_()), **mask)
 
 
 def _json(value: Any) -> str:

@@ -1,0 +1,117 @@
+"""Which attempts make pairs, why the others do not, and what counts as nearly the same: against all pairs, one by one."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from tests.traces.test_export import TOOLS, attempt, log
+from trimtab.traces.export import export, similar
+from trimtab.traces.export.similar import NEAR, Near, overlap
+
+SYSTEM = {"role": "system", "content": "You are another agent."}
+IN_NO_PAIR = "episode in no pair: "
+
+
+def _under(system, row):
+    return {**row, "messages": [system, *row["messages"]]}
+
+
+def _causes(card):
+    return {
+        name.removeprefix(IN_NO_PAIR): count
+        for name, count in card["left_out"].items()
+        if name.startswith(IN_NO_PAIR)
+    }
+
+
+def test_each_cause_is_counted_on_its_own_and_they_add_up_to_the_episodes_left_out(tmp_path):
+    same = [attempt(6, 0, 1.0), attempt(6, 1, 0.0)]
+    same[1]["messages"] = same[0]["messages"]
+    broken = attempt(7, 0, 1.0)
+    broken["messages"][1]["tool_calls"][0]["function"]["arguments"] = "{"
+    rows = [
+        attempt(1, 0, 1.0),  # alone
+        *(attempt(2, i, 1.0) for i in range(3)),  # equal scores
+        attempt(3, 0, 1.0), attempt(3, 1, 0.0, tools=[*TOOLS, *TOOLS]),
+        attempt(4, 0, 1.0), *(_under(SYSTEM, attempt(4, i, 0.0)) for i in (1, 2, 3)),
+        attempt(5, 0, 1.0), *(attempt(5, i, 0.0) for i in range(1, 4)),  # one pair, and two over the limit
+        *same, broken, {**attempt(7, 1, 0.0), "reward": None},
+        attempt(8, 0, 1.0), attempt(8, 1, 0.0), attempt(8, 2, 0.0, tools=[*TOOLS, *TOOLS]), attempt(8, 3, 0.0, result="Error: HTTP 503"),
+    ]  # fmt: skip
+    card = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", per_task=1).card
+    assert card["left_out"] == {
+        "episode with a call whose arguments are no object: templates cannot write it": 1,
+        "episode that failed after a fault of a tool": 1,
+        "episode without a reward or success": 1,
+        f"{IN_NO_PAIR}no other attempt at its task (without one, at its prompt) is left": 1,
+        f"{IN_NO_PAIR}every other attempt has its score": 3,
+        f"{IN_NO_PAIR}the attempts of another score have other tools": 3,
+        f"{IN_NO_PAIR}the attempts of another score have other system prompts": 4,
+        f"{IN_NO_PAIR}the attempts of another score are nearly the same": 2,
+        f"{IN_NO_PAIR}its task had its pairs (--per-task)": 2,
+        "pair of attempts with other tools": 2,
+        "pair of attempts under different system prompts: they are no attempts at one task": 3,
+        "pair of attempts that are nearly the same": 1,
+        "pair beyond the limit a task": 2,
+    }
+    assert card["balance"]["episodes in pairs"] == 4
+    left = sum(count for name, count in card["left_out"].items() if name.startswith("episode"))
+    assert left + card["balance"]["episodes in pairs"] == card["episodes read"] == len(rows)
+
+
+def test_a_limit_that_binds_nobody_is_no_cause(tmp_path):
+    rows = [attempt(5, i, float(i == 0)) for i in range(4)]
+    assert _causes(export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", per_task=1).card) == {
+        "its task had its pairs (--per-task)": 2
+    }
+    assert _causes(export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", per_task=3).card) == {}
+
+
+def test_with_same_prompt_those_that_began_otherwise_are_a_cause_of_their_own(tmp_path):
+    rows = [attempt(1, i, float(i == 0)) for i in range(3)]
+    rows[2]["messages"][0]["content"] += " Please."
+    card = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", same_prompt=True).card
+    assert _causes(card) == {"the attempts of another score began with other words (--same-prompt)": 1}
+
+
+@pytest.mark.parametrize("length", [5, 10, 19, 20, 70, 71, 200])
+def test_near_duplicates_are_those_of_all_pairs(length):
+    """Against the definition, at sizes where a tenth is whole and where it is not."""
+    rng = random.Random(length)
+    texts = []
+    for _ in range(40):
+        start = rng.choice([0, 1000])
+        text = set(range(start, start + length))
+        for _ in range(rng.randrange(0, 2 + length // 8)):
+            text.discard(rng.choice(sorted(text)))
+            if rng.random() < 0.5:
+                text.add(rng.randrange(5000))
+        texts.append(frozenset(text))
+    near = Near(texts)
+    seen = Counter()
+    for i, text in enumerate(texts):
+        wanted = [j for j in range(i) if overlap(texts[j], text) >= NEAR]
+        assert list(near.to(text)) == wanted
+        seen[bool(wanted)] += 1
+        near.add(text)
+    assert len(seen) == 2
+
+
+def test_a_thousand_attempts_at_one_task_are_not_all_compared(tmp_path, monkeypatch):
+    compared = Counter()
+    monkeypatch.setattr(similar, "overlap", lambda a, b: compared.update(["pairs"]) or overlap(a, b))
+    rows = [attempt(1, i, float(i % 2)) for i in range(1000)]
+    rows.append({**rows[0], "id": "again"})
+    rows[-1]["messages"] = [
+        *rows[0]["messages"][:2],
+        {"role": "tool", "tool_call_id": "c1", "content": "other"},
+        rows[0]["messages"][3],
+    ]
+    made = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl")
+    assert made.card["left_out"]["near-duplicate of another episode of its task and outcome"] == 1
+    assert made.card["left_out"]["pair beyond the limit a task"] == 500 * 500 - 4
+    assert len(made.rows) == 4
+    assert 1 <= compared["pairs"] < 1000  # all pairs: 500,000
