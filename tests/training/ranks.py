@@ -53,5 +53,7 @@ def train(model: str, work: Path) -> None:
 
 if __name__ == "__main__":
     train(sys.argv[1], Path(sys.argv[2]))
-    if torch.distributed.is_initialized():  # gloo's threads may abort a process that exits with the group alive
+    if (
+        torch.distributed.is_initialized()
+    ):  # gloo's threads may abort a process that exits with the group alive
         torch.distributed.destroy_process_group()
