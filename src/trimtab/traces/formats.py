@@ -58,7 +58,7 @@ FORMATS: dict[str, Format] = {
     "inspect": Format("Inspect logs, JSON or .eval", is_inspect, read_inspect),
     "swe-agent": Format("SWE-agent trajectories (.traj)", is_swe, read_swe),
     "mini-swe-agent": Format("mini-swe-agent trajectories (.traj.json)", is_mini, read_mini),
-    "verifiers": Format("verifiers results.jsonl", is_verifiers, read_verifiers),
+    "verifiers": Format("verifiers results.jsonl; since 0.4 traces.jsonl", is_verifiers, read_verifiers),
     "prime-rl": Format("prime-rl token exports", is_prime, read_prime),
     "verl": Format("verl rollout dumps (trainer.rollout_data_dir)", is_verl, read_verl),
     "trl": Format("TRL completions (log_completions), Parquet", is_trl, read_trl),

@@ -126,6 +126,7 @@ def _limit(limit: Json) -> str | None:
     kind = as_label(limit.get("type"))
     named = {
         "message": "max_turns",
+        "turn": "max_turns",
         "working": "time_limit",
         "operator": "operator",
     }  # an operator's stop is no limit
