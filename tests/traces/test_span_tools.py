@@ -76,6 +76,21 @@ def test_langchains_message_is_unwrapped(tmp_path, wrap):
     assert (two.result, two.error, two.error_from) == ("no backend", "no backend", "log")
 
 
+def test_what_smolagents_tells_again_in_roles_of_its_own_makes_no_turns(tmp_path):
+    first = [text("user", "?")]
+    second = [*first, text("tool-call", "Calling tools: search"), text("tool-response", "Observation: one")]
+    third = [*second, text("tool-call", "Calling tools: search"), text("tool-response", "Observation: two")]
+    tool = {"openinference.span.kind": "TOOL", "tool.name": "search"}
+    episode, report = read(
+        tmp_path,
+        model(1, first, called("a")), _span(3, 4, {**tool, "output.value": "one"}), model(5, second, called("b")),
+        _span(7, 8, {**tool, "output.value": "two"}), model(9, third, text("assistant", "Done.")),
+    )  # fmt: skip
+    assert [turn.role for turn in episode.turns] == ["user", "assistant", "assistant", "assistant"]
+    assert [(call.id, call.result) for call in episode.calls] == [("a", "one"), ("b", "two")]
+    assert sum(report.notes.values()) == 3  # the call is told in the same words twice
+
+
 def test_json_that_is_no_message_stays_the_result(tmp_path):
     tool = _span(3, 4, {"openinference.span.kind": "TOOL", "tool.name": "search", "output.value": '{"data": {"content": 1}}'})  # fmt: skip
     episode, _ = read(tmp_path, tool)

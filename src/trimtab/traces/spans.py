@@ -52,6 +52,7 @@ class _Conversation:
         self.keys: list[tuple[Any, ...]] = []
         self.open: list[tuple[str, str]] = []
         self.called: set[str] = set()
+        self.told: set[tuple[Any, ...]] = set()
         self.answers: dict[str, dict[str, Any]] = {}
         self.fresh = True  # the next call without a message is of a new turn
         tokens = []
@@ -73,6 +74,7 @@ class _Conversation:
     def _model(self, span: Span) -> None:
         attributes, episode = span.attributes, self.episode
         given = joined_items([one for message in asked(attributes) for one in unpacked(message, self.report)])
+        given = [message for message in given if not self._retold(message)]
         for message in given:  # a tool's span without its result may have it here
             answer = self.answers.get(as_label(message.get("tool_call_id")) or "")
             if answer is not None and answer["content"] is None:
@@ -93,6 +95,15 @@ class _Conversation:
         reason = finish_reason(attributes, said)
         episode.stop_reason = "error" if span.error and not said else reason or episode.stop_reason
         self._offered(tools_given(attributes))
+
+    def _retold(self, message: Json) -> bool:
+        """smolagents gives the model its calls and their results again as words, in roles of its own."""
+        role = message.get("role")
+        known = bool(self.called) and (role == "tool-call" or (role == "tool-response" and not self.open))
+        if known and (key := key_of(message)) not in self.told:
+            self.told.add(key)
+            self.report.note("messages that tell a known call or result again (smolagents), left out")
+        return known
 
     def _offered(self, tools: list[dict[str, Any]]) -> None:
         names = {_name(tool) for tool in self.episode.tools or []}
