@@ -146,3 +146,14 @@ def test_a_log_without_samples_says_so(tmp_path, kind):
     assert found == []
     assert list(report.formats.values()) == ["inspect"]
     assert sum(n for why, n in report.notes.items() if "without samples" in why) == 1
+
+
+def test_a_sample_that_unpacks_to_something_else_is_counted(tmp_path):
+    path = zstd_zip(tmp_path / "log.eval", members())
+    raw = bytearray(path.read_bytes())
+    place = raw.rindex(b"samples/0_epoch_1.json") - 46 + 16  # its CRC-32 in the directory
+    raw[place] ^= 1
+    path.write_bytes(raw)
+    found, report = read_episodes([path])
+    assert [e.id for e in found] == ["1/3"]
+    assert "CRC-32" in report.problems[0].reason
