@@ -130,6 +130,49 @@ def verifiers() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def verifiers_trace() -> dict[str, Any]:
+    call = {"id": "c", "type": "function", "name": "search", "arguments": '{"q": "x"}'}
+    messages = [{"role": "user", "content": "Where is x?"}, {"role": "assistant", "tool_calls": [call]}]
+    messages += [
+        {"role": "tool", "tool_call_id": "c", "content": "Error: none"},
+        {"role": "assistant", "content": "No."},
+    ]
+    nodes = [
+        {"parent": i - 1 if i else None, "message": m, "timestamp": T0 + 1.0} for i, m in enumerate(messages)
+    ]
+    calls = [
+        {"node": 1, "model": "m", "finish_reason": "stop", "usage": {"completion_tokens": 4, "cost": 0.1}}
+    ]
+    trace = {
+        "id": "vt", "task": {"data": {"idx": 3}, "key": "k", "hash": "h"}, "agent": {"name": "a", "trainable": True, "config": {"model": "m"}},
+        "nodes": nodes, "calls": calls, "tools": [{"name": "search"}], "rewards": {"right": {"score": 1.0, "weight": 0.5}},
+        "metrics": {"len": 3.0}, "ok": True, "errors": [], "stop_condition": "max_turns",
+        "timing": {"start": T0, "agent": {"start": T0, "end": T0 + 2}},
+    }  # fmt: skip
+    run = {"work": {"step": 3, "policy": {"start": 2, "end": 3}}}
+    return {
+        "id": "e",
+        "env": {"id": "gsm"},
+        "task": trace["task"],
+        "group": {"id": "g"},
+        "run": run,
+        "traces": [trace],
+    }
+
+
+def tau2() -> dict[str, Any]:
+    messages = [
+        {"role": "user", "content": "Where is x?"},
+        {"role": "assistant", "tool_calls": [{"id": "c", "name": "search", "arguments": {"q": "x"}}], "usage": {"completion_tokens": 4}},
+        {"role": "tool", "tool_messages": [{"role": "tool", "id": "c", "content": "no", "error": True}]},
+        {"role": "user", "tool_calls": [{"id": "u", "name": "look", "arguments": {}, "requestor": "user"}]},
+    ]  # fmt: skip
+    return {
+        "id": "t2", "task_id": "4", "trial": 1, "seed": 3, "termination_reason": "max_steps", "duration": 3.0, "agent_cost": 0.1,
+        "messages": messages, "reward_info": {"reward": 1.0, "reward_breakdown": {"DB": 1.0}},
+    }  # fmt: skip
+
+
 def prime() -> dict[str, Any]:
     return {
         "schema_version": 1,
@@ -176,7 +219,7 @@ def own() -> dict[str, Any]:
 
 
 RECORDS: dict[str, list[Any]] = {
-    "trimtab": [own()], "steps": steps("s"), "tau": [tau(1, 2, 1.0, chat())], "otlp": [otlp(), openinference()], "inspect": [inspect()],
-    "swe-agent": [swe()], "mini-swe-agent": [mini()], "verifiers": [verifiers()], "prime-rl": [prime()], "verl": [verl()], "trl": [trl()],
+    "trimtab": [own()], "steps": steps("s"), "tau": [tau(1, 2, 1.0, chat()), tau2()], "otlp": [otlp(), openinference()], "inspect": [inspect()],
+    "swe-agent": [swe()], "mini-swe-agent": [mini()], "verifiers": [verifiers(), verifiers_trace()], "prime-rl": [prime()], "verl": [verl()], "trl": [trl()],
     "messages": [{"id": "m", "messages": chat(), "reward": 1.0}],
 }  # fmt: skip

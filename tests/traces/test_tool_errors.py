@@ -31,12 +31,14 @@ BRANCHES = [
     "504 gateway timeout", "tool x does not exist", "return code: 1", "panic: x", "access denied", "segmentation fault", "rate limit exceeded",
     "read timeout after 5 s", "connection reset", "your proposed edit has introduced new syntax error(s)", "sh: command not found", "x.y.Exception: z",
     "failed: x", "invalid function", "returned with status 3", "validation error: x", "service temporarily unavailable",
+    "{'error': 'no row'}", "{'error': \"it's gone\"}",
 ]  # fmt: skip
 FINE = [
     "error-free operation confirmed", "Error handling guide: how to write", "Exception handling in Python", "Error rate: 0%", "Errors: 0",
     "No results found. Error rate is low", "ok", "error.log\nx", "error_count,3", "error,count\n1,2", "timeout: 30", "HTTP 200 OK",
     "Exit code: 0", "Command exited with code 0", "Failed tests: none", "fatalities: 3", "Bash is a shell: see", "503 rooms", "No error: fine",
     "Error bars show one SE", "", "Connection established", "Tool box found",
+    "{'error': None, 'rows': 3}", "{'errors': 'none'}", "{'rows': 3, 'error': 'x'}",
 ]  # fmt: skip
 OBJECTS = [
     ({"success": False, "message": "no seats"}, "no seats"), ({"ok": False}, "no success"), ({"error_message": "x"}, "x"),

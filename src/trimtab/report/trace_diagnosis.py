@@ -80,7 +80,7 @@ def diagnose_table(
         where = (
             f"; {report.problems[0].file}:{report.problems[0].line}: {report.problems[0].reason}"
             if report.problems
-            else ""
+            else "".join(f"; {count} x {why}" for why, count in report.notes.most_common(3))
         )
         raise TraceError(f"{', '.join(paths)}: no episode ({report.num_malformed} malformed lines{where})")
     solved, source = table.solved(declared.solved_at)

@@ -1,18 +1,20 @@
 """The samples of an Inspect `.eval` log as records: a zip of JSON files, one a sample, beside the header of the whole log.
 
-A log whose run did not end has no header; its journal's start has what we need of one. Members are read one at a time.
+A log whose run did not end has no header; its journal's start has what we need of one. Members are read one at a time. Inspect
+packs them with Zstandard (method 93), which Python's zipfile reads from 3.14 on.
 """
 
 from __future__ import annotations
 
+import io
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from trimtab.errors import TraceError
-from trimtab.traces.files import STDIN
+from trimtab.traces.files import STDIN, zstd_reader
 from trimtab.traces.lines import MAX_LINE_BYTES
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.text_json import BadJson, parse_json
@@ -20,6 +22,7 @@ from trimtab.traces.text_json import BadJson, parse_json
 __all__ = ["eval_records", "is_zip"]
 
 _HEADERS = ("header.json", "_journal/start.json")
+_ZSTD, _LOCAL_HEADER = 93, 30
 _FAILURES = (OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error, BadJson)
 
 
@@ -33,7 +36,7 @@ def is_zip(path: str) -> bool:
 
 def eval_records(path: str, report: ReadReport) -> Iterator[Record]:
     """A record a sample, in the shape of Inspect's JSON logs; `line` is the sample's number. A sample that cannot be read is counted
-    and left out. TraceError for a zip that is damaged or no Inspect log."""
+    and left out; a log without one is a record without samples. TraceError for a zip that is damaged or no Inspect log."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -46,6 +49,9 @@ def eval_records(path: str, report: ReadReport) -> Iterator[Record]:
             if not isinstance(header, dict):
                 raise TraceError(f"{path}: {head} is no JSON object; the log is damaged")
             samples = [name for name in names if name.startswith("samples/") and name.endswith(".json")]
+            if not samples:
+                report.num_lines += 1
+                yield Record(path, 1, {**header, "samples": []})
             for number, name in enumerate(samples, 1):
                 report.num_lines += 1
                 try:
@@ -61,6 +67,30 @@ def eval_records(path: str, report: ReadReport) -> Iterator[Record]:
 
 
 def _read(archive: zipfile.ZipFile, name: str) -> Any:
-    if archive.getinfo(name).file_size > MAX_LINE_BYTES:
+    member = archive.getinfo(name)
+    if member.file_size > MAX_LINE_BYTES:
         raise BadJson(f"longer than {MAX_LINE_BYTES:,} bytes")
-    return parse_json(archive.read(name))
+    return parse_json(_unpacked(archive, member) if member.compress_type == _ZSTD else archive.read(name))
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """The bytes of a member packed with Zstandard; BadZipFile where they are not those that were packed."""
+    file = archive.fp
+    if file is None:
+        raise zipfile.BadZipFile("the archive is closed")
+    file.seek(member.header_offset)
+    head = file.read(_LOCAL_HEADER)
+    if len(head) < _LOCAL_HEADER or head[:4] != b"PK\x03\x04":
+        raise zipfile.BadZipFile("no file where the directory says one is")
+    file.seek(int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little"), io.SEEK_CUR)
+    packed = io.BufferedReader(cast(Any, io.BytesIO(file.read(member.compress_size))))
+    try:
+        with zstd_reader(packed, str(archive.filename)) as stream:
+            plain = stream.read(member.file_size + 1)
+    except TraceError:
+        raise
+    except Exception as error:  # three libraries, each with an exception of its own
+        raise zipfile.BadZipFile(f"cannot be unpacked: {str(error)[:80]}") from error
+    if len(plain) != member.file_size or zlib.crc32(plain) != member.CRC:
+        raise zipfile.BadZipFile("what was unpacked is not what was packed (CRC-32)")
+    return plain

@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 
 from trimtab.errors import TraceError
 
-__all__ = ["STDIN", "SUFFIXES", "find_files", "open_bytes"]
+__all__ = ["STDIN", "SUFFIXES", "find_files", "open_bytes", "zstd_reader"]
 
 STDIN = "-"
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".traj", ".parquet", ".eval")
@@ -75,13 +75,13 @@ def open_bytes(path: str) -> io.BufferedReader:
     if head.startswith(_GZIP):
         return io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=plain)))
     if head.startswith(_ZSTD):
-        return io.BufferedReader(cast(Any, _zstd(plain, path)))
+        return io.BufferedReader(cast(Any, zstd_reader(plain, path)))
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise TraceError(f"{path} is UTF-16; convert it first, e.g. iconv -f UTF-16 -t UTF-8")
     return plain
 
 
-def _zstd(plain: io.BufferedReader, path: str) -> IO[bytes]:
+def zstd_reader(plain: io.BufferedReader, path: str) -> IO[bytes]:
     """The first of three decompressors that is installed."""
     for name in ("compression.zstd", "zstandard", "pyarrow"):
         try:

@@ -10,12 +10,13 @@ from typing import Any
 from trimtab.traces.episode import Episode
 from trimtab.traces.inspect_log import is_inspect, read_inspect
 from trimtab.traces.mapped import read_mapped
-from trimtab.traces.messages import is_messages, is_tau, read_messages, read_tau
+from trimtab.traces.messages import is_messages, read_messages
 from trimtab.traces.own import is_own, read_own
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.spans import is_otlp, read_otlp
 from trimtab.traces.steps import is_step, read_steps
 from trimtab.traces.swe import is_mini, is_swe, read_mini, read_swe
+from trimtab.traces.tau2 import is_any_tau, read_any_tau
 from trimtab.traces.trainers import (
     is_prime,
     is_trl,
@@ -53,12 +54,14 @@ class Format:
 FORMATS: dict[str, Format] = {
     "trimtab": Format("our own JSONL, one episode a line", is_own, read_own),
     "steps": Format("post-training-toolkit step JSONL, one event a line", is_step, read_steps),
-    "tau": Format("tau-bench results: trajectories with rewards", is_tau, read_tau),
+    "tau": Format(
+        "tau-bench results: trajectories with rewards; tau2-bench simulations", is_any_tau, read_any_tau
+    ),
     "otlp": Format("OpenTelemetry spans, OTLP JSON: GenAI conventions and OpenInference", is_otlp, read_otlp),
     "inspect": Format("Inspect logs, JSON or .eval", is_inspect, read_inspect),
     "swe-agent": Format("SWE-agent trajectories (.traj)", is_swe, read_swe),
     "mini-swe-agent": Format("mini-swe-agent trajectories (.traj.json)", is_mini, read_mini),
-    "verifiers": Format("verifiers results.jsonl", is_verifiers, read_verifiers),
+    "verifiers": Format("verifiers results.jsonl; since 0.4 traces.jsonl", is_verifiers, read_verifiers),
     "prime-rl": Format("prime-rl token exports", is_prime, read_prime),
     "verl": Format("verl rollout dumps (trainer.rollout_data_dir)", is_verl, read_verl),
     "trl": Format("TRL completions (log_completions), Parquet", is_trl, read_trl),

@@ -7,6 +7,7 @@ latest message's call of its id that has no answer yet.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text,
 __all__ = ["episode_of", "is_chat", "is_messages", "is_tau", "read_messages", "read_tau", "turns_of"]
 
 Json = Mapping[str, Any]
+_QUOTED = re.compile(r"tool call arguments:\n\n(.*)\n\nError details:", re.S)
 
 
 def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
@@ -80,6 +82,12 @@ def _call(raw: Any, step: int, report: ReadReport) -> Call:
     name = inner if isinstance(inner, str) else function.get("name")  # Inspect: function is the name
     made = Call(name=as_label(name) or "", id=as_label(call.get("id")) or "", step=step)
     arguments = function.get("arguments", function.get("args"))
+    if isinstance(refused := call.get("parse_error"), str) and refused:  # Inspect
+        quoted = _QUOTED.search(refused)
+        made.bad_arguments = quoted[1] if quoted else refused
+        made.error, made.error_from = refused, "parse"
+        report.note("calls whose arguments are no JSON, kept as text")
+        return made
     if not isinstance(arguments, str):
         made.arguments = arguments
         return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from trimtab.errors import TraceError
 from trimtab.traces.files import STDIN
@@ -23,7 +24,10 @@ def is_parquet(path: str) -> bool:
 
 
 def parquet_records(path: str, report: ReadReport) -> Iterator[Record]:
-    """A record a row, in the file's order; `line` is the row's number. TraceError for a file that cannot be read."""
+    """A record a row, in the file's order; `line` is the row's number. TraceError for a file that cannot be read.
+
+    A column's structs all have the same fields: those that only other rows gave are null, and are left out.
+    """
     import duckdb  # a tenth of a second, which other logs need not wait for
 
     with duckdb.connect(":memory:") as con:
@@ -35,8 +39,25 @@ def parquet_records(path: str, report: ReadReport) -> Iterator[Record]:
                 for row in batch:
                     number += 1
                     report.num_lines += 1
-                    yield Record(path, number, dict(zip(names, row, strict=True)))
+                    yield Record(
+                        path, number, {k: _given(v, report) for k, v in zip(names, row, strict=True)}
+                    )
         except duckdb.Error as error:
             raise TraceError(
                 f"{path} cannot be read as Parquet: {str(error).splitlines()[0][:200]}"
             ) from error
+
+
+def _given(value: Any, report: ReadReport) -> Any:
+    """The value without the nulls of its structs. Of arguments they are counted: one may have been the model's."""
+    if isinstance(value, list):
+        return [_given(item, report) for item in value]
+    if not isinstance(value, dict):
+        return value
+    arguments = value.get("arguments")
+    if isinstance(arguments, dict) and (nulls := sum(one is None for one in arguments.values())):
+        report.note(
+            "arguments of calls that are null in Parquet, which fills in what other calls have, left out",
+            nulls,
+        )
+    return {key: _given(inner, report) for key, inner in value.items() if inner is not None}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from trimtab.traces.otlp import Span
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.span_messages import answered
-from trimtab.traces.values import as_label, first_of
+from trimtab.traces.span_tools import tool_name
 
-__all__ = ["once", "tool_name"]
+__all__ = ["once"]
 
 
 def once(spans: list[Span], report: ReadReport) -> list[Span]:
@@ -27,9 +27,3 @@ def once(spans: list[Span], report: ReadReport) -> list[Span]:
     if len(kept) < len(spans):
         report.note("spans of a model or tool that another span repeats, left out", len(spans) - len(kept))
     return kept
-
-
-def tool_name(span: Span) -> str:
-    """The tool a span is of; where no attribute says so, by the span's own name."""
-    named = first_of(span.attributes, "gen_ai.tool.name", "tool.name", "traceloop.entity.name")
-    return as_label(named) or span.name

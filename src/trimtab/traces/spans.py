@@ -26,7 +26,8 @@ from trimtab.traces.span_messages import (
     parsed,
     tools_given,
 )
-from trimtab.traces.span_repeats import once, tool_name
+from trimtab.traces.span_repeats import once
+from trimtab.traces.span_tools import arguments_of, call_id_of, result_of, schema_of, tool_name
 from trimtab.traces.values import as_int, as_label, as_text, first_of
 
 __all__ = ["is_otlp", "read_otlp"]
@@ -42,7 +43,7 @@ def read_otlp(records: Iterable[Record], report: ReadReport) -> Iterator[Episode
 
 
 class _Conversation:
-    """`messages` so far; `open`: calls among them that have no answer, as id and name; `answers`: by the call's id."""
+    """`messages` so far; `open`: calls among them that have no answer, as id and name; `called`: ids of all; `answers`: by the call's id."""
 
     def __init__(self, name: str, spans: list[Span], report: ReadReport) -> None:
         self.episode = Episode(id=name, source=spans[0].source)
@@ -50,6 +51,8 @@ class _Conversation:
         self.messages: list[dict[str, Any]] = []
         self.keys: list[tuple[Any, ...]] = []
         self.open: list[tuple[str, str]] = []
+        self.called: set[str] = set()
+        self.told: set[tuple[Any, ...]] = set()
         self.answers: dict[str, dict[str, Any]] = {}
         self.fresh = True  # the next call without a message is of a new turn
         tokens = []
@@ -71,6 +74,7 @@ class _Conversation:
     def _model(self, span: Span) -> None:
         attributes, episode = span.attributes, self.episode
         given = joined_items([one for message in asked(attributes) for one in unpacked(message, self.report)])
+        given = [message for message in given if not self._retold(message)]
         for message in given:  # a tool's span without its result may have it here
             answer = self.answers.get(as_label(message.get("tool_call_id")) or "")
             if answer is not None and answer["content"] is None:
@@ -90,30 +94,55 @@ class _Conversation:
         episode.model = named or episode.model
         reason = finish_reason(attributes, said)
         episode.stop_reason = "error" if span.error and not said else reason or episode.stop_reason
-        names = {_name(tool) for tool in episode.tools or []}
-        if fresh := [tool for tool in tools_given(attributes) if _name(tool) not in names]:
-            episode.tools = [*(episode.tools or []), *fresh]
+        self._offered(tools_given(attributes))
+
+    def _retold(self, message: Json) -> bool:
+        """smolagents gives the model its calls and their results again as words, in roles of its own."""
+        role = message.get("role")
+        known = bool(self.called) and (role == "tool-call" or (role == "tool-response" and not self.open))
+        if known and (key := key_of(message)) not in self.told:
+            self.told.add(key)
+            self.report.note("messages that tell a known call or result again (smolagents), left out")
+        return known
+
+    def _offered(self, tools: list[dict[str, Any]]) -> None:
+        names = {_name(tool) for tool in self.episode.tools or []}
+        if fresh := [tool for tool in tools if _name(tool) not in names]:
+            self.episode.tools = [*(self.episode.tools or []), *fresh]
 
     def _add(self, message: dict[str, Any]) -> None:
-        if message.get("role") == "tool":
-            called = as_label(message.get("tool_call_id")) or ""
-            place = next((i for i in reversed(range(len(self.open))) if self.open[i][0] == called), None)
-            if (
-                called in self.answers and place is None
-            ):  # a tool's span, or an earlier input, has answered it
-                return
-            if place is not None:
-                self.open.pop(place)
-            self.answers[called] = message
+        key = key_of(message)
+        if message.get("role") == "tool" and not self._answers(message):
+            return
         calls = message.get("tool_calls")
-        self.open += [_id_and_name(call) for call in (calls if isinstance(calls, list) else ())]
+        made = [_id_and_name(call) for call in (calls if isinstance(calls, list) else ())]
+        self.open += made
+        self.called |= {called for called, _ in made}
         self.messages.append(message)
-        self.keys.append(key_of(message))
+        self.keys.append(key)
+
+    def _answers(self, message: dict[str, Any]) -> bool:
+        """Is the result new? A tool's span, or an earlier input, may have answered its call. Some instrumentations give a call the id of
+        its item, and its result the id of the call: such a result is the oldest open call's."""
+        said = as_label(message.get("tool_call_id")) or ""
+        place = next((i for i in reversed(range(len(self.open))) if self.open[i][0] == said), None)
+        if place is None and said in self.answers:
+            return False
+        if place is None and said and said not in self.called:
+            text = as_text(message.get("content"))
+            if not self.open and any(as_text(a.get("content")) == text for a in self.answers.values()):
+                return False
+            if self.open:
+                self.report.note("results whose id no call has, given to the oldest open call")
+                place, message["tool_call_id"] = 0, self.open[0][0]
+        self.answers[said] = message
+        if place is not None:
+            self.answers[self.open.pop(place)[0]] = message
+        return True
 
     def _tool(self, span: Span) -> None:
-        attributes = span.attributes
-        name = tool_name(span)
-        called = as_label(attributes.get("gen_ai.tool.call.id")) or ""
+        name, called = tool_name(span), call_id_of(span)
+        content, error = result_of(span)
         places = range(len(self.open))
         by_id = [i for i in places if called and self.open[i][0] == called]
         place = next(iter([*by_id[-1:], *(i for i in places if self.open[i][1] == name)]), None)
@@ -122,8 +151,7 @@ class _Conversation:
             place = len(self.open) - 1
         known = self.open.pop(place)[0]
         answer = {
-            "role": "tool", "tool_call_id": known, "name": name, "error": span.error,
-            "content": as_text(first_of(attributes, "gen_ai.tool.call.result", "output.value", "traceloop.entity.output")),
+            "role": "tool", "tool_call_id": known, "name": name, "error": error, "content": content,
             "latency_s": (span.end - span.start) / 1e9 if span.end and span.start else None,
             "timestamp": span.start / 1e9 if span.start else None,
         }  # fmt: skip
@@ -131,14 +159,11 @@ class _Conversation:
             self.answers[known] = answer
         self.messages.append(answer)
         self.keys.append(key_of(answer))
+        self._offered(schema_of(span))
 
     def _called(self, span: Span, name: str, called: str) -> None:
         """A call that no message names: of the latest turn, or of a new one."""
-        given = parsed(
-            first_of(
-                span.attributes, "gen_ai.tool.call.arguments", "input.value", "tool.parameters", "traceloop.entity.input"
-            )
-        )  # fmt: skip
+        given = arguments_of(span)
         arguments = (
             json.dumps(given) if isinstance(given, str) else given
         )  # free text is a legal input of a tool

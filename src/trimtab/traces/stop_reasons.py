@@ -12,6 +12,7 @@ LIMITS = frozenset({
     "timeout", "timeout_reached", "time_limit", "context_window_exceeded", "model_context_window_exceeded", "context_length_exceeded",
     "prompt_too_long", "token_limit", "context_limit", "message_limit", "cost_limit", "custom_limit", "max_total_completion_tokens_reached",
     "exit_cost", "exit_context", "exit_total_execution_time", "limits_exceeded", "time_exceeded",
+    "max_input_tokens", "max_total_tokens", "compaction_failed", "agent_timeout",
 })  # fmt: skip
 """Of providers, trainers and agent frameworks: SWE-agent's exit_*, mini-swe-agent's LimitsExceeded, verifiers' conditions, Inspect's limits."""
 

@@ -12,11 +12,12 @@ from typing import Any
 
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import require_object
-from trimtab.traces.messages import turns_of
+from trimtab.traces.messages import is_chat, turns_of
 from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.swe_steps import messages_of_steps, not_run
 from trimtab.traces.swe_verdicts import verdict_of
 from trimtab.traces.tool_errors import error_text
-from trimtab.traces.values import as_int, as_label, as_number, as_text, first_of
+from trimtab.traces.values import as_int, as_label, as_number, as_text
 
 __all__ = ["SHELL", "is_mini", "is_swe", "read_mini", "read_swe"]
 
@@ -40,8 +41,13 @@ _DONE = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")
 
 
 def is_swe(value: Json) -> bool:
-    """SWE-agent's .traj."""
-    return isinstance(value.get("trajectory"), list) and ("info" in value or "history" in value)
+    """SWE-agent's .traj: steps, or of a demonstration the history alone, or attempts of which none is chosen yet."""
+    if isinstance(value.get("trajectory"), list):
+        return "info" in value or "history" in value
+    history, attempts = value.get("history"), value.get("attempts")
+    if is_chat(history) and isinstance(history, list):
+        return "message_type" in history[0]
+    return isinstance(attempts, list) and any(isinstance(one, dict) and is_swe(one) for one in attempts)
 
 
 def is_mini(value: Json) -> bool:
@@ -50,23 +56,53 @@ def is_mini(value: Json) -> bool:
 
 
 def read_swe(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """A step's call is the tool call of its message in the history; else its action, a command of SWE-agent's or a line of bash."""
+    """A step's call is the tool call of its message in the history; else its action, a command of SWE-agent's or a line of bash. Of a run
+    of several attempts the chosen one is read; while none is chosen, and of a demonstration without steps, what there is."""
     for record in records:
         value = require_object(record, report)
         if value is None:
             continue
+        attempts = [one for one in _list(value.get("attempts")) if isinstance(one, dict) and is_swe(one)]
+        if attempts and not isinstance(value.get("trajectory"), list):
+            report.note(
+                "attempts of a run of SWE-agent that had not chosen one, each an episode", len(attempts)
+            )
+            for number, attempt in enumerate(attempts):
+                episode = _swe_episode({**attempt, "environment": value.get("environment")}, record, report)
+                episode.id = f"{episode.id}/{number}"
+                yield episode
+            continue
         if not is_swe(value):
             report.malformed(record.file, record.line, "no trajectory with info or history")
             continue
-        history = [m for m in _list(value.get("history")) if isinstance(m, dict) and not m.get("is_demo")]
+        if len(attempts) > 1:
+            report.note("attempts of SWE-agent that it did not choose, left out", len(attempts) - 1)
+        yield _swe_episode(value, record, report)
+
+
+def _swe_episode(value: Json, record: Record, report: ReadReport) -> Episode:
+    history = [m for m in _list(value.get("history")) if isinstance(m, dict) and not m.get("is_demo")]
+    if not isinstance(value.get("trajectory"), list):
+        turns = turns_of(history, report)
+    else:
         first = next((i for i, m in enumerate(history) if m.get("role") == "assistant"), len(history))
-        said = [m for m in history if m.get("role") == "assistant"]
-        turns = turns_of(history[:first], report)
         steps = [step for step in value["trajectory"] if isinstance(step, dict)]
-        turns += [_step(step, said[i] if i < len(said) else {}, i, report) for i, step in enumerate(steps)]
-        episode = _episode(value, record, turns, ".traj")
-        episode.extra["environment"] = value.get("environment")
-        yield episode
+        messages = messages_of_steps(steps, [m for m in history if m.get("role") == "assistant"])
+        turns = turns_of(history[:first], report)
+        last = len(steps) - 1
+        for i, (step, message) in enumerate(zip(steps, messages, strict=True)):
+            turns.append(_step(step, message or {}, i, report))
+            if i < last and not_run(step, message):
+                report.note("steps of SWE-agent that were not run, after which the model was asked again")
+                for call in turns[-1].calls:
+                    call.result, call.error, call.error_from = (
+                        None,
+                        "not run: the model was asked again",
+                        "log",
+                    )
+    episode = _episode(value, record, turns, ".traj")
+    episode.extra["environment"] = value.get("environment")
+    return episode
 
 
 def read_mini(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
@@ -98,13 +134,16 @@ def _episode(value: Json, record: Record, turns: list[Turn], suffix: str) -> Epi
 
 
 def _step(step: Json, message: Json, number: int, report: ReadReport) -> Turn:
-    turn = Turn(role="assistant", content=as_text(first_of(step, "thought", "response")), step=number)
+    thought, response = (as_text(step.get(name)) for name in ("thought", "response"))
+    turn = Turn(role="assistant", content=response if thought is None else thought, step=number)
     if _list(message.get("tool_calls")):
         turn.calls = turns_of([{"role": "assistant", "tool_calls": message["tool_calls"]}], report)[0].calls
     action = (as_text(step.get("action")) or "").strip()
     if not turn.calls and action:
         word = action.split()[0]
         turn.calls.append(Call(name=word if word in _COMMANDS else SHELL, arguments={"command": action}))
+    if not turn.calls and not turn.content:
+        turn.content = response  # an answer that could not be parsed has no thought
     for call in turn.calls:
         call.step, call.result = number, as_text(step.get("observation"))
         call.latency_s = as_number(step.get("execution_time"))

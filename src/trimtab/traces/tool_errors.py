@@ -60,19 +60,20 @@ _STARTS = (
     r"rate limit(ed)? (exceeded|reached)\b",
     r"no replacement was performed",
     r"your proposed edit has introduced new syntax error",
+    r"\{\x27error\x27: [\x27\x22]",
 )
 
 ERROR_START = r"^[\s\[(<*❌✗⛔🚫]{0,9}(" + "|".join(_STARTS) + ")"
 """How text starts that reports an error, case aside; in the dialect that re (ASCII) and DuckDB's RE2 share, without quotes.
 
-What only speaks of errors is none: `Error rate: 0 %`, `Error handling guide`, `error-free`, `Errors: 0`."""
+The last is a dict's repr: what TRL answers a call of a tool that raised. What only speaks of errors is none: `Error rate: 0 %`, `Error handling guide`, `error-free`, `Errors: 0`."""
 
 _START = re.compile(ERROR_START, re.I | re.A)
 _OPENINGS = (
     "a(?:ccess|ction|pi |uthentication )|b(?:ad g|uild )|c(?:all|lient |o(?:de|mmand|mpil|nnection))|data|e(?:rror|x(?:ception|ecution|it))|"
     "f(?:a(?:iled|tal )|inished|unction)|gateway|http|i(?:mport |nternal |nvalid )|n(?:etwork |o (?:such|replacement))|operation|p(?:ars|ermission|"
     "ro(?:cess|gram))|query|r(?:ate limit|e(?:ad|quest|turn)|untime )|s(?:cript|e(?:gmentation|rver|rvice)|ql |tatus|y(?:ntax|stem) )|t(?:erminated|"
-    r"ime|o(?:o many|ol)|raceback)|un(?:expected|handled|known)|validation |your proposed|[45]\d\d"
+    r"ime|o(?:o many|ol)|raceback)|un(?:expected|handled|known)|validation |your proposed|[45]\d\d|\{\x27error"
 )
 _MAYBE = re.compile(rf"[\s\[(<*❌✗⛔🚫]*(?:[\w./-]*:|[\w.]*(?:error|exception)|{_OPENINGS})", re.A)
 """All of ERROR_START's and more, in lower case, by the first word: seven times as fast, and most text is no error."""
@@ -80,6 +81,7 @@ _MAYBE = re.compile(rf"[\s\[(<*❌✗⛔🚫]*(?:[\w./-]*:|[\w.]*(?:error|except
 _HEAD = 112  # characters that _MAYBE looks at: nine before a name of 81 and `exception`
 _CLASS = re.compile(r"\b[A-Za-z_][\w.]*(?:Error|Exception|Timeout)\b")
 _VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|(?<!\S)(?<!http )(?<!status )\S*\d\S*", re.I)
+_REPR = re.compile(r"\A\{'error': (['\"])(.*)\1\}\s*\Z", re.S)
 _LEAD = re.compile(r"^[\s\[(<*❌✗⛔🚫]*(?:error|exception)\b[\])>*:\s]*", re.I)
 _TOOL = re.compile(
     r"\b(?:50[0-4]|429)\b|time[d ]*-?out|connection|unreachable|unavailable\b(?! on)|rate.?limit|internal (?:server )?error|"
@@ -174,7 +176,11 @@ def error_kind_of(error: str) -> str:
     'flight # not available on date #'
     >>> error_kind_of("Traceback (most recent call last):\\n  x\\nkeys.KeyError: 'a'")
     'keys.KeyError'
+    >>> error_kind_of("{'error': 'no row 7'}")
+    'no row #'
     """
+    shown = _REPR.match(error[:4_000])
+    error = shown[2] if shown else error
     found = _CLASS.search(error[:4_000])
     if found and found.group().lower() != "error":
         return found.group()[:80]

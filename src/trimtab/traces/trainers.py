@@ -15,6 +15,7 @@ from trimtab.traces.roles import prompt_turns
 from trimtab.traces.tagged import tagged_turns
 from trimtab.traces.task_keys import env_of_path, space_of, task_key
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
+from trimtab.traces.verifiers_traces import episodes_of_traces, is_traces
 
 __all__ = [
     "is_prime", "is_trl", "is_verifiers", "is_verl", "read_prime", "read_trl", "read_verifiers", "read_verl",
@@ -91,18 +92,21 @@ def read_verl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode
 
 
 def is_verifiers(value: Json) -> bool:
-    """verifiers' results.jsonl."""
-    return "example_id" in value and "completion" in value and "reward" in value
+    """verifiers' results.jsonl, or since 0.4 its traces.jsonl."""
+    return ("example_id" in value and "completion" in value and "reward" in value) or is_traces(value)
 
 
 def read_verifiers(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """`results.jsonl` of verifiers: an example of an environment is a task, each line an attempt."""
+    """`results.jsonl` of verifiers: an example of an environment is a task, each line an attempt; see `traces.verifiers_traces` for the other."""
     for record in records:
         value = require_object(record, report)
         if value is None:
             continue
         if not is_verifiers(value):
-            report.malformed(record.file, record.line, "no example_id, completion and reward")
+            report.malformed(record.file, record.line, "no example_id, completion and reward, nor traces")
+            continue
+        if is_traces(value):
+            yield from episodes_of_traces(record, value, report)
             continue
         fields = {k: v for k, v in value.items() if k not in ("example_id", "task")}
         fields |= {"task_id": value["example_id"], "tools": first_of(value, "tools", "tool_defs")}

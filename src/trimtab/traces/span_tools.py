@@ -1,0 +1,71 @@
+"""What a tool's span says: the tool, its schema, what it was given and what came back, in whichever wrapping a framework put it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trimtab.traces.otlp import Span
+from trimtab.traces.span_messages import parsed
+from trimtab.traces.tool_schemas import tools_of
+from trimtab.traces.values import as_label, as_text, first_of
+
+__all__ = ["arguments_of", "call_id_of", "result_of", "schema_of", "tool_name"]
+
+Json = Mapping[str, Any]
+_RESULT = ("gen_ai.tool.call.result", "output.value", "traceloop.entity.output")
+_GIVEN = ("gen_ai.tool.call.arguments", "input.value", "tool.parameters", "traceloop.entity.input")
+
+
+def tool_name(span: Span) -> str:
+    """The tool a span is of; where no attribute says so, by the span's own name."""
+    named = first_of(span.attributes, "gen_ai.tool.name", "tool.name", "traceloop.entity.name")
+    return as_label(named) or span.name
+
+
+def arguments_of(span: Span) -> Any:
+    """What the tool was given, parsed where it is JSON. `tool.parameters` holds the arguments in some instrumentations, the schema in others."""
+    given = {k: v for k, v in span.attributes.items() if k != "tool.parameters" or not _is_schema(parsed(v))}
+    return parsed(first_of(given, *_GIVEN))
+
+
+def schema_of(span: Span) -> list[dict[str, Any]]:
+    """The tool in OpenAI's form where its span gives the schema, else nothing."""
+    parameters = parsed(span.attributes.get("tool.parameters"))
+    if not _is_schema(parameters):
+        return []
+    described = as_label(span.attributes.get("tool.description")) or ""
+    tool = {"name": tool_name(span), "description": described, "parameters": parameters}
+    return tools_of([{"type": "function", "function": tool}]) or []
+
+
+def call_id_of(span: Span) -> str:
+    """The id of the call it answers; empty where it says none."""
+    message = _message(span)
+    return as_label(span.attributes.get("gen_ai.tool.call.id") or message.get("tool_call_id")) or ""
+
+
+def result_of(span: Span) -> tuple[str | None, str]:
+    """What came back, and the error if that is one. LangChain writes the whole message, of which the content is the result."""
+    message = _message(span)
+    if not message:
+        return as_text(first_of(span.attributes, *_RESULT)), span.error
+    text = as_text(message.get("content"))
+    return text, span.error or (text or "error" if message.get("status") == "error" else "")
+
+
+def _message(span: Span) -> Json:
+    """LangChain's ToolMessage: bare, as `data` of its type, or as `kwargs` of its constructor."""
+    value = parsed(first_of(span.attributes, *_RESULT))
+    if not isinstance(value, dict):
+        return {}
+    inner = [one for one in (value, value.get("data"), value.get("kwargs")) if isinstance(one, dict)]
+    return next((one for one in inner if "tool_call_id" in one and "content" in one), {})
+
+
+def _is_schema(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and value.get("type") == "object"
+        and isinstance(value.get("properties"), dict)
+    )
