@@ -226,7 +226,8 @@ def test_words_of_many_scripts_and_refusals_are_told_alike(tmp_path, seed, monke
     monkeypatch.setattr(columns_shards, "SHARD_BYTES", 300_000)
     monkeypatch.setattr(columns_words, "_BATCH", 5_000)
     table = same(write_lines(tmp_path / "log.jsonl", random_log(random.Random(seed), 300, 0.2, words=True)))
-    assert table.marks["switches"].sum() > 10 and table.marks["refusals"].sum() > 5
+    assert table.marks["switches"].sum() > 10
+    assert table.marks["refusals"].sum() > 5
 
 
 def test_dirty_lines_are_located_the_same_and_surrogates_are_read_after_all(tmp_path):

@@ -24,7 +24,7 @@ def test_a_planted_crash_is_kept_with_its_input(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fuzz_traces, "seeds", lambda: [b"\0" + b"x" * 60])
     monkeypatch.setattr(fuzz_traces, "one_input", broken)
-    found = fuzz_traces.loop(0.0, 20.0, tmp_path / "out", seed=1, least=300)
+    found = fuzz_traces.loop(0.0, 20.0, tmp_path / "out", seed=1, least=3_000)
     ((where, kept),) = found["crashes"].items()
     assert where.startswith("KeyError at test_fuzz.py")
     assert b"null" in Path(kept).read_bytes()
