@@ -166,7 +166,8 @@ def test_graded_rewards_are_ranked_for_pairs_and_need_a_bound_elsewhere(tmp_path
     (row,) = export(paths, "dpo", tmp_path / "o.jsonl").rows
     assert (row["chosen_episode"], row["rejected_episode"]) == ("1/0", "1/1")
     with pytest.raises(
-        TraceError, match=r"no kto row can be made of 2 episodes: 2 x episode without a reward"
+        TraceError,
+        match=r"no kto row can be made of 2 episodes: 2 x episode of which nothing says whether it is solved",
     ):
         export(paths, "kto", tmp_path / "k.jsonl")
     assert len(export(paths, "kto", tmp_path / "k.jsonl", solved_at=0.5).rows) == 2

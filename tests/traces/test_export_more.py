@@ -257,3 +257,40 @@ def test_strict_is_one_line_and_exit_2(tmp_path, command, monkeypatch, capsys):
     assert said.err.startswith(f"trimtab: {path}:1: ")
     assert said.err.count("\n") == 1
     assert [p.name for p in tmp_path.iterdir()] == ["log.jsonl"]
+
+
+def test_episodes_without_an_outcome_are_demonstrations_on_request(tmp_path):
+    solved, failed, unscored = (_spoken("t", trial, reward) for trial, reward in enumerate((1.0, 0.0, None)))
+    paths = _own(tmp_path, solved, failed, unscored)
+    plain = export(paths, "sft", tmp_path / "a.jsonl")
+    assert [row["episode"] for row in plain.rows] == ["t/0"]
+    assert plain.card["left_out"]["episode without a reward or success"] == 1
+    command = ["export", *paths, "--to", "sft", "-o", tmp_path / "b.jsonl", "--keep-unscored"]
+    code, printed = run(*command)
+    assert code == 0
+    rows = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert [row["episode"] for row in rows] == ["t/0", "t/2"]
+    assert "of 1 of 2 rows nothing says that the task was solved" in printed
+    assert "rows of episodes without an outcome: 1" in printed
+
+
+@pytest.mark.parametrize("kind", ["sft", "kto"])
+def test_rewards_that_are_no_outcome_are_named_so(tmp_path, kind):
+    paths = _own(tmp_path, _spoken("t", 0, 0.3), _spoken("t", 1, 7.0))
+    with pytest.raises(
+        TraceError, match=r"2 x episode of which nothing says whether it is solved: .* give --solved-at"
+    ):
+        export(paths, kind, tmp_path / "a.jsonl")
+    assert len(export(paths, kind, tmp_path / "a.jsonl", solved_at=1.0).rows) == (1 if kind == "sft" else 2)
+
+
+def test_an_episode_without_an_outcome_did_not_fail_after_a_fault_of_a_tool(tmp_path):
+    call = Call(name="t", arguments={}, result="HTTP 503", error="HTTP 503", error_from="log")
+    turns = [Turn(role="user", content="q"), Turn(role="assistant", calls=[call])]
+    paths = _own(tmp_path, Episode(id="a", turns=turns), _spoken("t", 0, 1.0))
+    assert (
+        dict(export(paths, "sft", tmp_path / "a.jsonl").card["left_out"])[
+            "episode without a reward or success"
+        ]
+        == 1
+    )

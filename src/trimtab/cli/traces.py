@@ -149,6 +149,12 @@ def export_logs(
     keep_tool_faults: Annotated[
         bool, typer.Option("--keep-tool-faults", help="Keep episodes a tool's fault failed.")
     ] = False,
+    keep_unscored: Annotated[
+        bool,
+        typer.Option(
+            "--keep-unscored", help="Keep episodes of which no outcome is known, as demonstrations (sft)."
+        ),
+    ] = False,
     error_pattern: ErrorPatterns = None,
     as_json: Annotated[bool, typer.Option("--json", help="The data card as one JSON object.")] = False,
 ) -> None:
@@ -173,6 +179,7 @@ def export_logs(
             same_prompt,
             tools,
             strict,
+            keep_unscored,
         )
     if as_json:
         for warning in made.card["warnings"]:

@@ -34,6 +34,11 @@ from trimtab.traces.read import read_episodes
 
 __all__ = ["KINDS", "Export", "export"]
 
+UNSCORED = "rows of episodes without an outcome"
+_NO_SCORE = "episode without a reward or success"
+_NO_THRESHOLD = (
+    "episode of which nothing says whether it is solved: rewards are not only 0 and 1, give --solved-at"
+)
 KINDS = ("sft", "dpo", "kto", "grpo", "steps")
 
 
@@ -60,6 +65,7 @@ def export(
     same_prompt: bool = False,
     tools: str | Path | None = None,
     strict: bool = False,
+    keep_unscored: bool = False,
 ) -> Export:
     """Write the logs' episodes as training data of a `kind` of `KINDS` to a .parquet or .jsonl file, or to a folder of `datasets`
     where the output has no suffix, in TRL's conversational form.
@@ -69,7 +75,8 @@ def export(
     `labels` (`export.steps`). All with the `tools` the log has, or those of the JSON file `tools` where it has none. Solved is
     the log's success, a reward of `solved_at`, or a reward of 1 where all are 0 or 1; dpo also ranks other rewards; with `same_prompt` it pairs only
     attempts that began with the same words. A failed episode in
-    which a tool was at fault teaches nothing about the policy and is left out unless `keep_tool_faults`. TraceError when nothing is left, and
+    which a tool was at fault teaches nothing about the policy and is left out unless `keep_tool_faults`; with
+    `keep_unscored`, sft has those of which no outcome is known, too. TraceError when nothing is left, and
     with `strict` at the first malformed line; then no file is touched.
     """
     if kind not in KINDS:
@@ -86,10 +93,13 @@ def export(
         warnings = []
         source = "not used: labels are of steps"
     else:
+        rewarded = any(e.reward is not None for e in episodes) and all(score is None for score in scores)
         samples = _samples(episodes, scores, left_out)
         if kind != "grpo" and not keep_tool_faults:
             samples = _without_tool_faults(samples, left_out)
-        rows, balance = _rows(kind, samples, per_task, match_length, same_prompt, left_out)
+        rows, balance = _rows(kind, samples, per_task, match_length, same_prompt, left_out, keep_unscored)
+        if rewarded and left_out[_NO_SCORE]:
+            left_out[_NO_THRESHOLD] = left_out.pop(_NO_SCORE)
         warnings = [*mixed_warnings(samples, left_out), *opening_warnings(balance), *prompt_warnings(balance)]
     if not rows:
         why = "; ".join(f"{count} x {reason}" for reason, count in left_out.items() if count)
@@ -99,6 +109,8 @@ def export(
     warnings += of_tools
     balance = {**balance, **add_tokens(rows, episodes)}
     warnings += image_warnings(take_digests_off(rows), len(rows))
+    if (unscored := balance.get(UNSCORED, 0)) > 0:
+        warnings.append(f"of {unscored:,} of {len(rows):,} rows nothing says that the task was solved")
     target = Path(output)
     digest = write_rows(rows, target)
     card = card_of(kind, names, target, digest, report, rows, left_out, source, balance, warnings)
@@ -151,7 +163,7 @@ def _without_tool_faults(samples: list[Sample], left_out: Counter[str]) -> list[
             best.get(sample.key, -np.inf), sample.score if sample.score is not None else -np.inf
         )
     kept = [
-        s for s in samples if not (s.tool_fault and (s.score is None or s.score < max(best[s.key], 1e-12)))
+        s for s in samples if not (s.tool_fault and s.score is not None and s.score < max(best[s.key], 1e-12))
     ]
     left_out["episode that failed after a fault of a tool"] += len(samples) - len(kept)
     return kept
@@ -164,6 +176,7 @@ def _rows(
     match_length: bool,
     same_prompt: bool,
     left_out: Counter[str],
+    keep_unscored: bool,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     if kind == "grpo":
         return _prompts(samples)
@@ -173,7 +186,8 @@ def _rows(
         pairs = pairs_of(fresh, per_task, match_length, left_out, same_prompt)
         return [_dpo(pair) for pair in pairs], balance_of(pairs)
     known = [s for s in fresh if s.score is not None]
-    left_out["episode without a reward or success"] += len(fresh) - len(known)
+    unscored = [s for s in fresh if s.score is None] if keep_unscored and kind == "sft" else []
+    left_out[_NO_SCORE] += len(fresh) - len(known) - len(unscored)
     if kind == "kto":
         rows = [
             {
@@ -195,9 +209,10 @@ def _rows(
     left_out["episode that did not solve its task"] += len(known) - len(solved)
     rows = [
         {"messages": s.prompt + s.completion, "tools": s.tools, "task": s.task, "episode": s.episode}
-        for s in solved
+        for s in fresh
+        if s.score == 1.0 or (s.score is None and unscored)
     ]
-    return rows, given_by_others(solved)
+    return rows, {**given_by_others([*solved, *unscored]), **({UNSCORED: len(unscored)} if unscored else {})}
 
 
 def _dpo(pair: Pair) -> dict[str, Any]:
