@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
 
 import pytest
 
 from tests.traces.make import write_lines
+from trimtab.traces.export.tokens import tokens_of
 from trimtab.traces.read import read_episodes
 from trimtab.traces.stop_reasons import is_limit
 
@@ -108,3 +110,39 @@ def test_the_task_is_its_key_or_its_rows_id_and_the_run_says_the_step(tmp_path):
     found, _ = read(tmp_path, line(named, plain, run=run))
     assert [e.task for e in found] == ["gsm/k", "gsm/row-7"]
     assert {(e.step, e.policy_version) for e in found} == {(6, 4)}
+
+
+def with_ids():
+    """The user's two tokens, a call of scaffold and two sampled, a result's one, an answer of one scaffold and one sampled."""
+    given = trace()
+    ids = [[1, 2], [3, 4, 5], [6], [7, 8]]
+    masks = [[False, False], [False, True, True], [False], [False, True]]
+    for node, tokens, mask, logprobs in zip(
+        given["nodes"], ids, masks, [[], [-0.5, -1.0], [], [-2.0]], strict=True
+    ):
+        node |= {"token_ids": tokens, "mask": mask, "logprobs": logprobs}
+    return given
+
+
+def test_token_ids_masks_and_logprobs_reach_the_export_in_the_order_the_model_saw(tmp_path):
+    (one,), report = read(tmp_path, line(with_ids()))
+    assert [turn.token_ids for turn in one.turns] == [[1, 2], [3, 4, 5, 6], [7, 8]]
+    found = tokens_of(one, dropped := Counter())
+    assert found == {
+        "token_ids": [1, 2, 3, 4, 5, 6, 7, 8], "token_mask": [0, 0, 0, 1, 1, 0, 0, 1],
+        "token_logprobs": [None, None, None, -0.5, -1.0, None, None, -2.0],
+    }  # fmt: skip
+    assert (dropped["log-probabilities that are not finite, written as null"], report.notes) == (0, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("mask", [True]), ("logprobs", [-1.0]), ("token_ids", [3, 4, "x"]), ("logprobs", ["x", -1.0])],
+)
+def test_token_ids_that_do_not_fit_are_left_out_and_counted(tmp_path, name, value):
+    given = with_ids()
+    given["nodes"][1][name] = value
+    (one,), report = read(tmp_path, line(given))
+    assert [turn.token_ids for turn in one.turns] == [None, None, None]
+    assert sum(report.notes.values()) == 1
+    assert "do not fit" in next(iter(report.notes))

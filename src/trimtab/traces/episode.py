@@ -38,7 +38,7 @@ class Call(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One message. Results of calls stand in the calls; a `tool` turn is a result that answers no call.
 
-    `token_ids`, `logprobs` (nats, of the policy that sampled) and `mask` (1: the model wrote it) are parallel when present.
+    `token_ids`, `logprobs` (nats, of the policy that sampled; NaN where it did not) and `mask` (1: the model wrote it) are parallel when present.
     """
 
     role: str = ""

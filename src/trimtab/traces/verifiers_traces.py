@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trimtab.traces.episode import Episode
+from trimtab.traces.episode import Episode, Turn
 from trimtab.traces.messages import turns_of
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.task_keys import task_key
@@ -50,7 +50,7 @@ def _episode(record: Record, value: Json, trace: Json, report: ReadReport) -> Ep
     start = as_time(timing.get("start"))
     return Episode(
         id=as_label(first_of(trace, "id")) or record.source,
-        turns=turns_of(_messages(trace, calls, report), report),
+        turns=_turns(trace, calls, report),
         task=task_key(as_label(first_of(env, "name", "id")), _task(_object(trace.get("task") or value.get("task")))),
         group=as_label(_object(value.get("group")).get("id")),
         reward=reward,
@@ -70,8 +70,51 @@ def _episode(record: Record, value: Json, trace: Json, report: ReadReport) -> Ep
     )  # fmt: skip
 
 
-def _messages(trace: Json, calls: list[Json], report: ReadReport) -> list[Json]:
-    """Those on the way to the last leaf, each with its time and, if a model call made it, its tokens."""
+def _turns(trace: Json, calls: list[Json], report: ReadReport) -> list[Turn]:
+    """The messages' turns, each with the time and, if a model call made it, the tokens; see `_give_ids` for theirs."""
+    nodes = _way(trace, report)
+    used = {as_int(call.get("node")): _object(call.get("usage")) for call in calls}
+    turns = turns_of(
+        [
+            {"timestamp": node.get("timestamp"), "usage": used.get(i), **_object(node.get("message"))}
+            for i, node in nodes
+        ],
+        report,
+    )
+    if any(node.get("token_ids") for _, node in nodes) and not _give_ids(turns, [node for _, node in nodes]):
+        for turn in turns:
+            turn.token_ids = turn.mask = turn.logprobs = None
+        report.note(
+            "traces whose token ids, masks and log-probabilities do not fit their messages: ids left out"
+        )
+    return turns
+
+
+def _give_ids(turns: list[Turn], nodes: list[Json]) -> bool:
+    """Ids of the nodes to the turns, end to end the sequence that the model saw: those of a result go on after its call's. `logprobs` are
+    of sampled tokens only; NaN stands at the others. False where they do not fit."""
+    at = -1
+    for node in nodes:
+        result = _object(node.get("message")).get("role") == "tool"
+        if not (result and (at + 1 >= len(turns) or turns[at + 1].role != "tool")):
+            at += 1
+        ids, mask, logprobs = (_list(node.get(name)) for name in ("token_ids", "mask", "logprobs"))
+        sampled = iter(logprobs)
+        if not (
+            0 <= at < len(turns) and len(mask) == len(ids) and len(logprobs) in (0, sum(map(bool, mask)))
+        ):
+            return False
+        if not all(type(i) is int for i in ids) or not all(type(p) in (int, float) for p in logprobs):
+            return False
+        turn = turns[at]
+        turn.token_ids = [*(turn.token_ids or []), *ids]
+        turn.mask = [*(turn.mask or []), *map(int, map(bool, mask))]
+        turn.logprobs = [*(turn.logprobs or []), *(next(sampled, math.nan) if m else math.nan for m in mask)]
+    return at == len(turns) - 1
+
+
+def _way(trace: Json, report: ReadReport) -> list[tuple[int, Json]]:
+    """Number and node on the way from the root to the last leaf."""
     nodes = [_object(node) for node in _list(trace.get("nodes"))]
     parents = [as_int(node.get("parent")) for node in nodes]
     at: int | None = max(set(range(len(nodes))) - set(parents), default=None)
@@ -83,13 +126,7 @@ def _messages(trace: Json, calls: list[Json], report: ReadReport) -> list[Json]:
         report.note(
             "messages of other branches of a trace (compaction, sub-agents), left out", len(nodes) - len(way)
         )
-    if any(node.get("logprobs") for node in nodes):
-        report.note("traces of verifiers with token ids, which are not read")
-    used = {as_int(call.get("node")): _object(call.get("usage")) for call in calls}
-    return [
-        {"timestamp": nodes[i].get("timestamp"), "usage": used.get(i), **_object(nodes[i].get("message"))}
-        for i in reversed(way)
-    ]
+    return [(i, nodes[i]) for i in reversed(way)]
 
 
 def _rewards(trace: Json) -> tuple[dict[str, float], float | None]:

@@ -45,7 +45,8 @@ def tokens_of(episode: Episode, dropped: Counter[str] | None = None) -> dict[str
         given = turn.logprobs if turn.logprobs is not None else [None] * len(ids)
         found["token_logprobs"] += [p if p is not None and math.isfinite(p) else None for p in given]
         dropped["log-probabilities that are not finite, written as null"] += sum(
-            p is not None and not math.isfinite(p) for p in given
+            p is not None and not math.isfinite(p) and mine
+            for p, mine in zip(given, turn.mask or [written] * len(ids), strict=True)
         )
     if all(p is None for p in found["token_logprobs"]):
         del found["token_logprobs"]
