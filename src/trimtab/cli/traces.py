@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,6 +61,13 @@ def diagnose_logs(
     html: Annotated[
         Path | None, typer.Option(help="Also write an offline page with an episode viewer.")
     ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(
+            help="A tokenizer.json or its folder: text for the page's tokens, where the log has ids.",
+            metavar="PATH",
+        ),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Diagnose one growing file again as it grows; Ctrl-C ends it.")
     ] = False,
@@ -76,8 +83,10 @@ def diagnose_logs(
     from trimtab.report.progress import reading_bar
     from trimtab.report.trace_diagnosis import diagnose_traces, trace_diagnosis
     from trimtab.report.trace_lines import trace_diagnosis_lines
+    from trimtab.report.trace_tokens import decoder
 
     declared = _declared(require or [], key_argument or [], solved_at)
+    decode = None if tokenizer is None else decoder(tokenizer)  # before the logs, which may take minutes
     if follow:
         if html is not None or engine == "columns" or ray is not None or len(logs) != 1:
             raise TraceError("--follow takes one file, and neither --html nor --engine columns nor --ray")
@@ -88,7 +97,7 @@ def diagnose_logs(
         )
     found = trace_diagnosis(judged)
     if html is not None:
-        _write_traces(judged, html, format, _fields(mapping))
+        _write_traces(judged, html, format, _fields(mapping), decode)
     print(json.dumps(plain(found), allow_nan=False) if as_json else "\n".join(trace_diagnosis_lines(found)))
     raise typer.Exit(found["exit_code"])
 
@@ -277,7 +286,13 @@ def _declared(require: list[str], key_arguments: list[str], solved_at: float | N
     return Declared(required_tools=tools, key_arguments=keys, required_files=files, solved_at=solved_at)
 
 
-def _write_traces(judged: Any, output: Path, format: str | None, mapping: dict[str, str]) -> None:
+def _write_traces(
+    judged: Any,
+    output: Path,
+    format: str | None,
+    mapping: dict[str, str],
+    decode: Callable[[int], str] | None,
+) -> None:
     from trimtab.report.trace_html import write_traces_html
 
     if "-" in judged.paths:
@@ -285,7 +300,7 @@ def _write_traces(judged: Any, output: Path, format: str | None, mapping: dict[s
             "--html reads the logs a second time, which standard input cannot; write them to a file first"
         )
     try:
-        write_traces_html(judged, output, format, mapping)
+        write_traces_html(judged, output, format, mapping, decode)
     except OSError as error:
         raise TraceError(f"{output} cannot be written: {error.strerror or error}") from error
     print(f"wrote {output}", file=sys.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,12 @@ def write_traces_html(
     path: str | os.PathLike[str],
     format: str | None = None,
     mapping: Mapping[str, str] | None = None,
+    decode: Callable[[int], str] | None = None,
 ) -> Path:
-    """Write the page of a diagnosis; `format` and `mapping` as its logs were read with. Returns the path."""
-    return write_page(render_traces(trace_diagnosis(found), shown_episodes(found, format, mapping)), path)
+    """Write the page of a diagnosis; `format` and `mapping` as its logs were read with, `decode`: ids of tokens to text (`trace_tokens.decoder`),
+    where the log has no text of them. Returns the path."""
+    shown = shown_episodes(found, format, mapping, decode)
+    return write_page(render_traces(trace_diagnosis(found), shown), path)
 
 
 def render_traces(found: dict[str, Any], episodes: list[dict[str, Any]]) -> str:

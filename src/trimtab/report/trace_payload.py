@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from trimtab.report.trace_diagnosis import TraceDiagnosis
+from trimtab.report.trace_tokens import largest_ratio, tokens_shown
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.facts import arguments_text
 from trimtab.traces.read import iter_episodes
@@ -20,6 +21,8 @@ MAX_TEXT = 6_000
 
 MAX_PAGE_TEXT = 12_000_000
 """Characters of all of them: a browser opens that at once."""
+
+_TOKEN_BYTES = 16  # of a coloured token, about
 
 
 def chosen_ids(found: TraceDiagnosis, limit: int = MAX_EPISODES) -> dict[str, bool]:
@@ -44,9 +47,12 @@ def _padded(names: list[str], size: int) -> list[str | None]:
 
 
 def shown_episodes(
-    found: TraceDiagnosis, format: str | None = None, mapping: Mapping[str, str] | None = None
+    found: TraceDiagnosis,
+    format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    decode: Callable[[int], str] | None = None,
 ) -> list[dict[str, Any]]:
-    """The chosen episodes as JSON types, read again from the logs."""
+    """The chosen episodes as JSON types, read again from the logs; `decode` as `trace_tokens`."""
     chosen, solved = chosen_ids(found), dict(zip(found.table.ids, found.solved.tolist(), strict=True))
     order = {name: i for i, name in enumerate(chosen)}
     kept: list[dict[str, Any]] = []
@@ -54,7 +60,7 @@ def shown_episodes(
     for episode in _again(found, set(chosen), format, mapping):
         if episode.id not in chosen:
             continue
-        shown = _episode(episode, order[episode.id], solved[episode.id], chosen[episode.id])
+        shown = _episode(episode, order[episode.id], solved[episode.id], chosen[episode.id], decode)
         room -= _size(shown)
         if room < 0 and kept:
             break
@@ -71,21 +77,23 @@ def _again(
     )
 
 
-def _episode(episode: Episode, key: int, solved: int, named: bool) -> dict[str, Any]:
-    reward = episode.reward
-    calls = episode.calls
+def _episode(
+    episode: Episode, key: int, solved: int, named: bool, decode: Callable[[int], str] | None
+) -> dict[str, Any]:
+    reward, calls, worst = episode.reward, episode.calls, largest_ratio(episode)
     return {
         "key": key, "id": episode.id[:200], "task": None if episode.task is None else episode.task[:200],
         "reward": reward if reward is None or math.isfinite(reward) else str(reward), "solved": int(solved), "named": named,
         "stop": episode.stop_reason, "tokens": episode.tokens, "source": episode.source, "calls": len(calls),
-        "failed": sum(bool(call.error) for call in calls), "turns": [_turn(turn) for turn in episode.turns],
+        "failed": sum(bool(call.error) for call in calls), "turns": [_turn(turn, decode) for turn in episode.turns],
+        "ratio_of": (episode.log_ratio_of or "as the log says")[:80], "worst": worst if worst is None else round(worst, 2),
     }  # fmt: skip
 
 
-def _turn(turn: Turn) -> dict[str, Any]:
+def _turn(turn: Turn, decode: Callable[[int], str] | None) -> dict[str, Any]:
     return {
         "role": turn.role[:40], "step": turn.step, "calls": [_call(call) for call in turn.calls],
-        **_cut("text", turn.content), **_cut("reasoning", turn.reasoning),
+        "tokens": tokens_shown(turn, decode), **_cut("text", turn.content), **_cut("reasoning", turn.reasoning),
     }  # fmt: skip
 
 
@@ -108,4 +116,5 @@ def _size(shown: dict[str, Any]) -> int:
         for call in turn["calls"]:
             yield from (call["args"], call["result"], call["error"])
 
-    return sum(len(text or "") for turn in shown["turns"] for text in texts(turn))
+    tokens = sum(len(turn["tokens"]["text"]) for turn in shown["turns"] if turn["tokens"])
+    return sum(len(text or "") for turn in shown["turns"] for text in texts(turn)) + _TOKEN_BYTES * tokens

@@ -38,6 +38,9 @@ class Call(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One message. Results of calls stand in the calls; a `tool` turn is a result that answers no call.
 
+    `log_ratios` (nats, NaN where there is none; of what, the episode's `log_ratio_of` says) and `token_texts` are parallel to
+    `token_ids` too.
+
     `token_ids`, `logprobs` (nats, of the policy that sampled; NaN where it did not) and `mask` (1: the model wrote it) are parallel when present.
     """
 
@@ -52,6 +55,8 @@ class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     token_ids: list[int] | None = None
     logprobs: list[float] | None = None
     mask: list[int] | None = None
+    log_ratios: list[float] | None = None
+    token_texts: list[str] | None = None
     policy_version: int | str | None = None
 
 
@@ -59,8 +64,8 @@ class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One run of the agent on one task.
 
     `task`: the same text for attempts at the same task; `group`: the group whose rewards were compared in training.
-    `success` is the log's own word, never derived here. `tools`: schemas as OpenAI and TRL write them. `source` is
-    `file:line` of its first record. `extra` holds what the format has and we have no field for.
+    `success` is the log's own word, never derived here. `tools`: schemas as OpenAI and TRL write them. `log_ratio_of`: the log of what its turns'
+    `log_ratios` are, as `trainer / sampler`. `source` is `file:line` of its first record. `extra` holds what the format has and we have no field for.
     """
 
     id: str
@@ -79,6 +84,7 @@ class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):
     duration_s: float | None = None
     tokens: int | None = None
     cost: float | None = None
+    log_ratio_of: str | None = None
     source: str = ""
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
 

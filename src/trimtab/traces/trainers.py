@@ -160,11 +160,25 @@ def read_prime(records: Iterable[Record], report: ReadReport) -> Iterator[Episod
         turn = Turn(role="assistant", content=None, token_ids=ids, tokens=len(ids), step=0)
         turn.logprobs = _numbers(logprobs, len(ids))
         turn.mask = [int(bool(m)) for m in mask] if isinstance(mask, list) and len(mask) == len(ids) else None
+        turn.log_ratios = _log_ratios(value, turn)
         advantages = _numbers(value.get("advantages"), len(ids))
         yield Episode(
             id=record.source, turns=[turn], step=as_int(value.get("step")), tokens=len(ids), source=record.source,
+            log_ratio_of="trainer / sampler" if turn.log_ratios else None,
             extra={"env_name": value.get("env_name"), "advantage": next((a for a in advantages or [] if a), None)},
         )  # fmt: skip
+
+
+def _log_ratios(value: Json, turn: Turn) -> list[float] | None:
+    """Of the tokens that are trained on: the log's own, else the difference of its log-probabilities; NaN elsewhere."""
+    size = len(turn.token_ids or ())
+    found = _numbers(value.get("log_importance_ratio"), size)
+    trainer = _numbers(value.get("trainer_logprobs"), size)
+    if found is None and trainer is not None and turn.logprobs is not None:
+        found = [a - b for a, b in zip(trainer, turn.logprobs, strict=True)]
+    if found is None or turn.mask is None:
+        return found
+    return [ratio if mine else math.nan for ratio, mine in zip(found, turn.mask, strict=True)]
 
 
 def _numbers(values: Any, size: int) -> list[float] | None:

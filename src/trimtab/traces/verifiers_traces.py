@@ -16,6 +16,7 @@ from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.task_keys import task_key
 from trimtab.traces.tool_schemas import tools_of
 from trimtab.traces.values import as_int, as_label, as_number, as_time, first_of
+from trimtab.traces.verifiers_ids import RATIO, give_ids
 
 __all__ = ["episodes_of_traces", "is_traces"]
 
@@ -48,9 +49,11 @@ def _episode(record: Record, value: Json, trace: Json, report: ReadReport) -> Ep
     work = _object(_object(value.get("run")).get("work"))
     parts, reward = _rewards(trace)
     start = as_time(timing.get("start"))
+    turns = _turns(trace, calls, report)
     return Episode(
         id=as_label(first_of(trace, "id")) or record.source,
-        turns=_turns(trace, calls, report),
+        turns=turns,
+        log_ratio_of=RATIO if any(turn.log_ratios for turn in turns) else None,
         task=task_key(as_label(first_of(env, "name", "id")), _task(_object(trace.get("task") or value.get("task")))),
         group=as_label(_object(value.get("group")).get("id")),
         reward=reward,
@@ -71,7 +74,7 @@ def _episode(record: Record, value: Json, trace: Json, report: ReadReport) -> Ep
 
 
 def _turns(trace: Json, calls: list[Json], report: ReadReport) -> list[Turn]:
-    """The messages' turns, each with the time and, if a model call made it, the tokens; see `_give_ids` for theirs."""
+    """The messages' turns, each with the time and, if a model call made it, the tokens; see `give_ids` for theirs."""
     nodes = _way(trace, report)
     used = {as_int(call.get("node")): _object(call.get("usage")) for call in calls}
     turns = turns_of(
@@ -81,36 +84,11 @@ def _turns(trace: Json, calls: list[Json], report: ReadReport) -> list[Turn]:
         ],
         report,
     )
-    if any(node.get("token_ids") for _, node in nodes) and not _give_ids(turns, [node for _, node in nodes]):
-        for turn in turns:
-            turn.token_ids = turn.mask = turn.logprobs = None
+    if any(node.get("token_ids") for _, node in nodes) and not give_ids(turns, [node for _, node in nodes]):
         report.note(
             "traces whose token ids, masks and log-probabilities do not fit their messages: ids left out"
         )
     return turns
-
-
-def _give_ids(turns: list[Turn], nodes: list[Json]) -> bool:
-    """Ids of the nodes to the turns, end to end the sequence that the model saw: those of a result go on after its call's. `logprobs` are
-    of sampled tokens only; NaN stands at the others. False where they do not fit."""
-    at = -1
-    for node in nodes:
-        result = _object(node.get("message")).get("role") == "tool"
-        if not (result and (at + 1 >= len(turns) or turns[at + 1].role != "tool")):
-            at += 1
-        ids, mask, logprobs = (_list(node.get(name)) for name in ("token_ids", "mask", "logprobs"))
-        sampled = iter(logprobs)
-        if not (
-            0 <= at < len(turns) and len(mask) == len(ids) and len(logprobs) in (0, sum(map(bool, mask)))
-        ):
-            return False
-        if not all(type(i) is int for i in ids) or not all(type(p) in (int, float) for p in logprobs):
-            return False
-        turn = turns[at]
-        turn.token_ids = [*(turn.token_ids or []), *ids]
-        turn.mask = [*(turn.mask or []), *map(int, map(bool, mask))]
-        turn.logprobs = [*(turn.logprobs or []), *(next(sampled, math.nan) if m else math.nan for m in mask)]
-    return at == len(turns) - 1
 
 
 def _way(trace: Json, report: ReadReport) -> list[tuple[int, Json]]:

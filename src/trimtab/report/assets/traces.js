@@ -39,6 +39,24 @@ function text(parent, cls, value, more) {
   parent.appendChild(marked(cls, value));
   if (more) parent.appendChild(el("p", "more", `… and ${more.toLocaleString("en")} characters more, in the log`));
 }
+const STEPS = [0.1, 0.5, 1, 2];  // nats
+const shade = (r) => r === null ? "" : (r < 0 ? "less" : "more") + STEPS.filter((step) => Math.abs(r) >= step).length;
+function legend(parent, e) {
+  if (!e.turns.some((t) => t.tokens)) return;
+  const head = parent.appendChild(el("p", "legend", `Tokens by log-ratio in nats, ${e.ratio_of}: `));
+  for (const r of [-2, -1, -0.5, -0.1, 0, 0.1, 0.5, 1, 2]) head.append(el("span", "tok " + shade(r), r === 0 ? "0" : `${r > 0 ? "≥ " : "≤ −"}${Math.abs(r)}`), " ");
+}
+function tokens(parent, t) {
+  if (!t) return;
+  parent.appendChild(el("div", "label", t.named ? "tokens" : "tokens, by their ids"));
+  const box = parent.appendChild(el("div", "tokens"));
+  t.text.forEach((text, i) => {
+    const r = t.ratio[i], one = box.appendChild(el("span", "tok " + shade(r), text));
+    one.title = r === null ? "no log-ratio" : `log-ratio ${r < 0 ? "−" : ""}${Math.abs(r)} nats`;
+    if (!t.named) box.append(" ");
+  });
+  if (t.more) parent.appendChild(el("p", "more", `… and ${t.more.toLocaleString("en")} tokens more, in the log`));
+}
 function call(parent, c) {
   const box = parent.appendChild(el("div", "call" + (c.error ? " failed" : "")));
   const head = box.appendChild(el("div", ""));
@@ -55,20 +73,22 @@ function show(index) {
   detail.replaceChildren();
   const title = detail.appendChild(el("h3", ""));
   title.append("Episode ", el("bdi", "", e.id));
-  const facts = {Task: e.task, Reward: e.reward, Outcome: e.solved === 1 ? "solved" : e.solved === 0 ? "not solved" : null, Stop: e.stop, Calls: e.calls, Failed: e.failed, Tokens: e.tokens, "From": e.source};
+  const facts = {Task: e.task, Reward: e.reward, Outcome: e.solved === 1 ? "solved" : e.solved === 0 ? "not solved" : null, Stop: e.stop, Calls: e.calls, Failed: e.failed, Tokens: e.tokens, "Largest |log-ratio|": e.worst === null ? null : `${e.worst} nats`, "From": e.source};
   const stats = detail.appendChild(el("dl", "stats"));
   for (const [key, value] of Object.entries(facts)) {
     if (value === null || value === undefined || value === "") continue;
     const cell = stats.appendChild(el("div", ""));
     cell.append(el("dt", "", key), el("dd", "", String(value)));
   }
+  legend(detail, e);
   for (const t of e.turns) {
     const box = detail.appendChild(el("div", "turn " + (["assistant", "user", "system"].includes(t.role) ? t.role : "other")));
     box.appendChild(el("div", "who", t.role + (t.step >= 0 ? ` · step ${t.step}` : "")));
     text(box, "reasoning", t.reasoning, t.reasoning_more);
     text(box, "", t.text, t.text_more);
     t.calls.forEach((c) => call(box, c));
-    if (!t.text && !t.reasoning && !t.calls.length) box.appendChild(el("div", "label", "empty"));
+    tokens(box, t.tokens);
+    if (!t.text && !t.reasoning && !t.calls.length && !t.tokens) box.appendChild(el("div", "label", "empty"));
   }
   for (const row of list.children) row.setAttribute("aria-current", String(Number(row.dataset.index) === index));
 }
@@ -81,7 +101,7 @@ function refresh() {
     row.type = "button";
     row.dataset.index = i;
     row.appendChild(el("bdi", "", e.id));
-    const small = row.appendChild(el("small", "", `${e.reward === null ? "no reward" : "reward " + e.reward} · ${e.calls} calls`));
+    const small = row.appendChild(el("small", "", `${e.reward === null ? "no reward" : "reward " + e.reward} · ${e.calls} ${e.calls === 1 ? "call" : "calls"}`));
     if (e.failed) small.append(" · ", el("span", "bad", `${e.failed} failed`));
     row.addEventListener("click", () => show(i));
   }
