@@ -44,6 +44,7 @@ def same(path: Path) -> TraceTable:
         "reward",
         "tokens",
         "duration_s",
+        "cost",
         "success",
         "truncated",
         "time",
@@ -154,6 +155,7 @@ def random_log(rng: random.Random, episodes: int, dirt: float, words: bool = Fal
                 "reward": rng.choice([0, 1, 0.5, None]),
                 "success": rng.choice([True, False, None]),
                 "total_tokens": rng.choice([None, 50]),
+                "total_cost": rng.choice([None, 0.25, "0.5"]),
             }
             rows.append(
                 end

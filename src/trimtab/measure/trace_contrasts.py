@@ -63,6 +63,7 @@ def features(
         yield label, False, table.counts[name].astype(np.float64)
     yield "tokens", False, table.tokens
     yield "seconds", False, table.duration_s
+    yield "cost", False, table.cost
     yield "is in a loop", True, (table.counts["loop_calls"] > 0) * 1.0
     yield "makes no call", True, (table.counts["calls"] == 0) * 1.0
     yield "has a failed call", True, (table.counts["failed"] > 0) * 1.0

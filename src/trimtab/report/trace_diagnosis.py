@@ -20,6 +20,7 @@ from trimtab.measure.trace_contrasts import contrasts
 from trimtab.measure.trace_drift import Drift, drifts
 from trimtab.measure.trace_maker import Measured
 from trimtab.measure.trace_outcomes import Outcome, outcomes
+from trimtab.measure.trace_sizes import sizes
 from trimtab.measure.traces import trace_readings
 from trimtab.traces.engine import table_of
 from trimtab.traces.reading import ReadReport
@@ -134,6 +135,7 @@ def trace_diagnosis(found: TraceDiagnosis) -> dict[str, Any]:
         "findings": [_finding(finding) for finding in found.findings],
         "readings": [_reading(one) for one in found.measured],
         "tools": _tools(table),
+        "sizes": [asdict(row) for row in sizes(table)],
         "separates": [_contrast(one) for one in found.separates],
         "drift": [
             {"by": drift.by, "a": drift.a, "b": drift.b, "contrasts": [_contrast(one) for one in judged]}

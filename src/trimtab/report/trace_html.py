@@ -14,7 +14,7 @@ from trimtab.report.html import asset, embed_json, source_hash, write_page
 from trimtab.report.html_parts import escape, icon, integer, section, table
 from trimtab.report.inert import inert_json
 from trimtab.report.trace_diagnosis import TraceDiagnosis, trace_diagnosis
-from trimtab.report.trace_lines import BY_TEXT, pass_line, unjudged_tools
+from trimtab.report.trace_lines import BY_TEXT, pass_line, short, unjudged_tools
 from trimtab.report.trace_payload import shown_episodes
 
 __all__ = ["render_traces", "write_traces_html"]
@@ -47,7 +47,7 @@ def render_traces(found: dict[str, Any], episodes: list[dict[str, Any]]) -> str:
         "trimtab_version": escape(__version__),
         "csp": f"default-src 'none'; script-src '{source_hash(script)}'; style-src '{source_hash(style)}'; base-uri 'none'; form-action 'none'",
         "style": style, "script": script, "payload": embed_json({"episodes": shown}), "verdict": _verdict(found),
-        "findings": _findings(found, keys), "tools": _tools(found), "separates": _separates(found), "drift": _drift(found),
+        "findings": _findings(found, keys), "tools": _tools(found), "sizes": _sizes(found), "separates": _separates(found), "drift": _drift(found),
         "outcomes": _outcomes(found),
         "shown": f"{len(shown):,} of {found['num_episodes']:,}: those the findings name first, then failed and solved ones in turn.",
         "measured": _measured(found), "not_observed": _not_observed(found), "lines": _lines(found), "facts": _facts(found),
@@ -139,6 +139,16 @@ def _tools(found: dict[str, Any]) -> str:
         if rows
         else ""
     )
+
+
+def _sizes(found: dict[str, Any]) -> str:
+    rows = [
+        [escape(row["name"]), integer(row["n"]), *(short(row[q]) for q in ("mean", "p5", "p50", "p95", "largest")),
+         "–" if row["total"] is None else short(row["total"])]
+        for row in found["sizes"]
+    ]  # fmt: skip
+    columns = ["Per episode", "Episodes", "Mean", "p5", "p50", "p95", "Most", "Total"]
+    return section("sizes", "Size of episodes", table(columns, rows))
 
 
 def _separates(found: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from trimtab.catalog import bound
 from trimtab.report.inert import inert
 
-__all__ = ["BY_TEXT", "contrast_line", "pass_line", "trace_diagnosis_lines", "unjudged_tools"]
+__all__ = ["BY_TEXT", "contrast_line", "pass_line", "short", "trace_diagnosis_lines", "unjudged_tools"]
 
 _MAX_TOOLS = 20
 _MAX_CONTRASTS = 8
@@ -42,6 +42,7 @@ def trace_diagnosis_lines(found: dict[str, Any]) -> list[str]:
     shares = [row for row in found["readings"] if row["key"] in _SHOWN and row["status"] == "ok"]
     lines += ["", *(f"  {_what(row['key']):<18} {_share(row)}  {row['numbers']}" for row in shares)]
     lines += pass_line(found["pass_k"])
+    lines += ["", *_sizes(found["sizes"])]
     lines += _separates(found)
     lines += _drift(found)
     lines += _not_observed(found)
@@ -81,6 +82,26 @@ def _tools(tools: list[dict[str, Any]], told_by: str) -> Iterator[str]:
         yield f"  {BY_TEXT} (--error-pattern adds to what is known)"
     if few := unjudged_tools(tools):
         yield f"  {few}"
+
+
+def _sizes(rows: list[dict[str, Any]]) -> Iterator[str]:
+    yield "  per episode           episodes       mean     p5    p50    p95     most      total"
+    for row in rows:
+        total = "–" if row["total"] is None else short(row["total"])
+        figures = "  ".join(f"{short(row[q]):>5}" for q in ("p5", "p50", "p95"))
+        yield f"  {row['name']:<20} {row['n']:>9,}  {short(row['mean']):>9}  {figures}  {short(row['largest']):>7}  {total:>9}"
+
+
+def short(value: float) -> str:
+    """Three significant digits, and k, M or G of what is larger.
+
+    >>> short(0.38372), short(-2.0), short(12345.0), short(2.5e9), short(999.6)
+    ('0.384', '-2', '12.3k', '2.5G', '1k')
+    """
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= 0.9995 * size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"
 
 
 def unjudged_tools(tools: list[dict[str, Any]]) -> str:

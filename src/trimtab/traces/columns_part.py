@@ -23,7 +23,7 @@ from trimtab.traces.loops import Loop
 __all__ = ["Part", "part_of"]
 
 Array = npt.NDArray[Any]
-_ENDS = ("reward", "odd_reward", "success", "total", "task", "group", "stop")
+_ENDS = ("reward", "odd_reward", "success", "total", "cost", "task", "group", "stop")
 
 
 @dataclass
@@ -62,7 +62,7 @@ def part_of(c: Columns, ep: Array) -> Part:
     duration, time = _times(_seconds(c["ts"]), starts)
     ends, names = _last(c["kind"] == END, ep, n), _last(c["name"] != None, ep, n)  # noqa: E711
     said = {name: c[name][ends] for name in _ENDS}
-    for name, none in (("reward", np.nan), ("odd_reward", False), ("success", -1), ("total", np.nan), ("task", None), ("group", None), ("stop", None)):  # fmt: skip
+    for name, none in (("reward", np.nan), ("odd_reward", False), ("success", -1), ("total", np.nan), ("cost", np.nan), ("task", None), ("group", None), ("stop", None)):  # fmt: skip
         said[name][ends < 0] = none
     ids = c["name"][names]
     tokens, prompt = _tokens(c, ep, n), _prompts(c, ep, n)

@@ -39,7 +39,7 @@ __all__ = ["Columns", "Rows", "ids_of", "read_rows"]
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 """(R,) each: eh, step, kind, tool (code), h, ts, latency, tokens, err (code; of a refusal its words), name, scripts (`columns_words`), and of
-ends reward, odd_reward, success, total, task, group, stop; `told`: a field says that the call failed. `row` counts the shard's lines that are not blank."""
+ends reward, odd_reward, success, total, cost, task, group, stop; `told`: a field says that the call failed. `row` counts the shard's lines that are not blank."""
 
 
 @dataclass

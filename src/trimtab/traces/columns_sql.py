@@ -48,7 +48,7 @@ _CODES = {
     "system": SYSTEM,
     "developer": SYSTEM,
 }
-_NUMBERS = ("step", "tokens", "reward", "total_tokens", "latency_s", "duration_s")
+_NUMBERS = ("step", "tokens", "reward", "total_tokens", "total_cost", "latency_s", "duration_s")
 _TEXTS = (
     "episode_id", "timestamp", "type", "tool", "args", "result", "error", "content", "success",
 )  # fmt: skip
@@ -120,6 +120,7 @@ select
         case lower(success) when 'true' then 1 when '1' then 1 when 'false' then 0 when '0' then 0 else -1 end
      else -1 end)::tinyint as success,
     case when type = 'episode_end' then coalesce(total_tokens, 'nan') else 'nan' end as total,
+    case when type = 'episode_end' then coalesce(total_cost, 'nan') else 'nan' end as cost,
     case when type = 'episode_end' then coalesce($task, $group) end as task,
     case when type = 'episode_end' then coalesce($group) end as "group",
     case when type = 'episode_end' then coalesce($stop) end as stop

@@ -47,6 +47,7 @@ _COLUMNS = (
     "truncated",
     "tokens",
     "duration_s",
+    "cost",
     "time",
     "wrong",
     "wrong_turn",

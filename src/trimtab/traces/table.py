@@ -102,6 +102,7 @@ class TraceTable:
     truncated: npt.NDArray[np.int8]
     tokens: npt.NDArray[np.float64]
     duration_s: npt.NDArray[np.float64]
+    cost: npt.NDArray[np.float64]
     task: npt.NDArray[np.int64]
     group: npt.NDArray[np.int64]
     stop: npt.NDArray[np.int64]

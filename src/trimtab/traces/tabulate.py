@@ -94,7 +94,7 @@ class TableBuilder:
         self.ids: list[str] = []
         self.sources: list[str] = []
         self.ints = {name: array("q") for name in (*COUNTS, *MARKS, *_CODES)}
-        self.floats = {name: array("d") for name in ("reward", "tokens", "duration_s", "time")}
+        self.floats = {name: array("d") for name in ("reward", "tokens", "duration_s", "cost", "time")}
         self.codes = {
             "task": Codes(),
             "group": Codes(),
@@ -135,6 +135,7 @@ class TableBuilder:
             ("reward", episode.reward),
             ("tokens", facts.tokens),
             ("duration_s", episode.duration_s),
+            ("cost", episode.cost),
             ("time", episode.time),
         ):
             self.floats[name].append(math.nan if value is None else value)
