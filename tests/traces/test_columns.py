@@ -333,6 +333,63 @@ def test_attempts_at_one_prompt_are_a_group_where_the_log_names_none(tmp_path):
     assert table.by_prompt == 6
 
 
+def test_content_of_parts_is_read_as_its_words(tmp_path):
+    def parts(text: str) -> list[dict[str, Any]]:
+        return [{"type": "text", "text": text}]
+
+    log = []
+    for i, (asked, said, result) in enumerate(
+        [("2+2?", "I'm sorry, but I can't help with that.", "ok"), ("Прогноз погоды", "今日の天気はどうですか、晴れ", "ok"), ("2+2?", "  ", "Error: boom"),
+         ("2+2?", "[{not a list}]", '[{"a": 1}]')]
+    ):  # fmt: skip
+        rows = [
+            ("user_message", parts(asked), {}),
+            ("tool_call", None, {"tool": "t", "args": {"q": parts("x")}}),
+        ]
+        rows += [("tool_result", None, {"tool": "t", "result": parts(result) if i < 3 else result})]
+        rows += [("assistant_message", parts(said), {}), ("episode_end", None, {"reward": 0})]
+        log += [
+            {"episode_id": f"e{i}", "step": step, "type": kind, "content": text, **more}
+            for step, (kind, text, more) in enumerate(rows)
+        ]
+    path = write_lines(tmp_path / "log.jsonl", log)
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([*lines[:3], b"", b"{oops", b"", *lines[3:]]) + b"\n")
+    table = same(path)
+    assert table.marks["refusals"].tolist() == [1, 0, 0, 0]
+    assert table.marks["switches"].tolist() == [0, 1, 0, 0]
+    assert table.counts["failed"].tolist() == [0, 0, 1, 0]
+    assert table.counts["void_turns"].tolist() == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("user", "assistant", "tool", "system"),
+        ("user_message", "assistant_message", "tool_result", "system_message"),
+    ],
+)
+def test_roles_are_read_as_kinds_of_steps_and_the_other_way_round(tmp_path, kinds):
+    user, assistant, tool, system = kinds
+    rows = [
+        {"type": system, "content": "s"},
+        {"type": user, "content": "q"},
+        {"type": "tool_call", "tool": "t", "args": {}},
+    ]
+    rows += [
+        {"type": tool, "tool": "t", "content": "Error: boom"},
+        {"type": assistant, "content": "a"},
+        {"type": "episode_end"},
+    ]
+    path = write_lines(
+        tmp_path / "log.jsonl", [{"episode_id": "e", "step": i, **row} for i, row in enumerate(rows)]
+    )
+    table = same(path)
+    assert [int(table.counts[name][0]) for name in ("turns", "calls", "failed", "unanswered")] == [2, 1, 1, 0]
+    (episode,) = iter_episodes([path], ReadReport(), "steps")
+    assert [turn.role for turn in episode.turns] == ["system", "user", "assistant", "assistant"]
+
+
 def test_prompts_that_come_again_by_chance_make_no_groups(tmp_path):
     log = [row for i in range(9) for row in _asked(i, user_message="hello" if i < 4 else f"question {i}")]
     table = same(write_lines(tmp_path / "log.jsonl", log))

@@ -7,7 +7,9 @@ it is malformed, or (lone surrogates) read after all.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,9 +35,12 @@ from trimtab.traces.columns_words import scripts_in
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.text_marks import refuses
 from trimtab.traces.tool_errors import starts_as_error
+from trimtab.traces.values import as_text
 
 __all__ = ["Columns", "Rows", "ids_of", "read_rows"]
 
+_WORDED = ("content", "result", "error")
+_LIST = re.compile(rb'"(?:content|result|error)"\s*:\s*\[\s*\{')
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 """(R,) each: eh, step, kind, tool (code), h, ts, latency, tokens, err (code; of a refusal its words), name, scripts (`columns_words`), and of
@@ -62,8 +67,8 @@ def read_rows(shard: Shard, tools: Sequence[str], numeric_time: bool) -> Rows:
         query = partial(rows_query, tools, numeric_time, True)
         columns = _run(shard, query)
     problems: dict[int, tuple[int, str]] = {}
-    if columns is None or (columns["kind"] == BAD).any():
-        problems, mended = _second_look(shard, None if columns is None else columns["kind"] == BAD)
+    if columns is None or (columns["kind"] == BAD).any() or columns["parts"].any():
+        problems, mended = _second_look(shard, columns)
         columns = columns if mended is None else _run(mended, query)
         assert columns is not None
         for row in np.flatnonzero(columns["kind"] == BAD).tolist():
@@ -94,6 +99,7 @@ def _coded(columns: Columns, tools: list[str], lines: int, problems: list[tuple[
     names, known = columns.pop("new_tool"), dict(zip(tools, range(len(tools)), strict=True))
     for row in np.flatnonzero(columns["tool"] == NEW_TOOL).tolist():
         columns["tool"][row] = known.setdefault(names[row], len(known))
+    del columns["parts"]
     kind, texts, errors = columns["kind"], columns["err"], dict[str, int]()
     columns["scripts"] = scripts_in(
         columns.pop("latin"), columns.pop("words"), (kind == MESSAGE) | (kind == VOID)
@@ -110,10 +116,11 @@ def _coded(columns: Columns, tools: list[str], lines: int, problems: list[tuple[
     return Rows(columns, list(known), list(errors), lines, problems)
 
 
-def _second_look(shard: Shard, bad: Array | None) -> tuple[dict[int, tuple[int, str]], Shard | None]:
-    """Lines DuckDB made nothing of (None: it read none): row -> line and why it is malformed, and the shard rewritten if others
-    were among them."""
-    problems, lines, mended = dict[int, tuple[int, str]](), list[bytes](), bad is None
+def _second_look(shard: Shard, columns: Columns | None) -> tuple[dict[int, tuple[int, str]], Shard | None]:
+    """Lines DuckDB made nothing of (None: it read none), and those that may hold content of parts: row -> line and why it is malformed,
+    and the shard rewritten if others were among them."""
+    problems, lines, mended = dict[int, tuple[int, str]](), list[bytes](), columns is None
+    bad, parts = (None, None) if columns is None else (columns["kind"] == BAD, columns["parts"])
     for row, (line, failure) in enumerate(lines_of(shard)):
         text = line.text
         if failure or bad is None or bad[row]:
@@ -121,12 +128,20 @@ def _second_look(shard: Shard, bad: Array | None) -> tuple[dict[int, tuple[int, 
             if why:
                 problems[row], text = (line.number, why), b"0"
             else:
-                text, mended = (
-                    json.dumps(parse_json(text), ensure_ascii=False).encode("utf-8", "replace"),
-                    True,
-                )
+                text, mended = _flat(parse_json(text)), True
+        elif parts is not None and parts[row] and _LIST.search(text):
+            with contextlib.suppress(BadJson):  # what DuckDB reads and Python does not
+                text, mended = _flat(parse_json(text)), True
         lines.append(text)
     return problems, shard._replace(data=b"\n".join(lines)) if mended else None
+
+
+def _flat(step: dict[str, Any]) -> bytes:
+    """The line again, with content of parts (a list of typed objects) as the readers' text.
+
+    DuckDB knows such a list as the JSON it was, which is no words: no refusal would begin it, and its keys are Latin letters."""
+    flat = {name: as_text(step[name]) for name in _WORDED if isinstance(step.get(name), list)}
+    return json.dumps({**step, **flat}, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _reason(text: bytes, ended: bool) -> str:

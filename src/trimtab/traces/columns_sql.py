@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from string import Template
 
+from trimtab.traces.steps import KINDS
 from trimtab.traces.text_marks import LOOKED_AT, MIN_LETTERS, REFUSAL_HEAD, REFUSAL_WORDS, SCRIPTS
 from trimtab.traces.tool_errors import ERROR_START
 
@@ -41,10 +42,8 @@ _CODES = {
     "tool_result": RESULT,
     "tool_parse_error": PARSE_ERROR,
     "assistant_message": MESSAGE,
-    "assistant": MESSAGE,
     "episode_end": END,
     "user_message": USER,
-    "user": USER,
     "system": SYSTEM,
     "developer": SYSTEM,
 }
@@ -65,7 +64,10 @@ def _said(kind: int) -> str:
     return f"case when {_NOTHING} then 0::ubigint else hash({'content' if kind == USER else 'type, content'}) end"
 
 
-_SPOKEN = "type in ('assistant_message', 'assistant')"
+_SPOKEN = "type = 'assistant_message'"
+_KIND = (
+    "case type " + " ".join(f"when '{name}' then '{kind}'" for name, kind in KINDS.items()) + " else type end"
+)
 
 
 def _letters(*names: str, but: bool = False) -> str:
@@ -111,6 +113,7 @@ select
                 when regexp_matches(coalesce(result, content), '{_MAYBE_ERROR.replace("$", "$$")}', 'i') then coalesce(result, content) end
          when type = 'tool_parse_error' then coalesce(error, 'the call could not be parsed')
          when {_SPOKEN} and regexp_matches(left(content, {REFUSAL_HEAD}), '{REFUSAL_WORDS}', 'i') then content end, 400) as err,
+    coalesce(starts_with(content, '[{{') or starts_with(result, '[{{') or starts_with(error, '[{{'), false) as parts,
     $latin as latin,
     case when strlen(words) <> length(words) and regexp_matches(words, '{_FOREIGN}') then words end as words,
     case when step is null or step = 0 or type = 'episode_end' then episode_id end as name,
@@ -129,7 +132,7 @@ from (
     from (
         select *, case when type = 'tool_result' then $heard
                        when type not in ('tool_call', 'tool_parse_error', 'episode_end') then content end as said
-        from read_json(?, format = 'newline_delimited', columns = $columns, ignore_errors = true, maximum_object_size = $size)
+        from (select * replace ({_KIND} as type) from read_json(?, format = 'newline_delimited', columns = $columns, ignore_errors = true, maximum_object_size = $size))
     )
 )
 """)

@@ -17,7 +17,7 @@ from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.tool_errors import starts_as_error
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
-__all__ = ["TYPES", "is_step", "read_steps"]
+__all__ = ["KINDS", "TYPES", "is_step", "read_steps"]
 
 Json = Mapping[str, Any]
 TYPES = (
@@ -30,8 +30,14 @@ TYPES = (
     "other",
 )
 
-_KINDS = {"user": "user_message", "assistant": "assistant_message"}
-"""Roles that stand where a kind of step should."""
+KINDS = {
+    "user": "user_message",
+    "assistant": "assistant_message",
+    "tool": "tool_result",
+    "system_message": "system",
+    "developer_message": "developer",
+}
+"""Roles that stand where a kind of step should, and the other way round."""
 
 _ASSISTANT = ("assistant_message", "tool_call", "tool_parse_error")
 
@@ -95,7 +101,7 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
     tokens: list[int] = []
     before = ""
     for event in events:
-        kind, when = _KINDS.get(str(event["type"]), str(event["type"])), as_time(event.get("timestamp"))
+        kind, when = KINDS.get(str(event["type"]), str(event["type"])), as_time(event.get("timestamp"))
         episode.time = when if episode.time is None else episode.time
         if when is not None and episode.time is not None:
             episode.duration_s = when - episode.time
@@ -111,7 +117,7 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
         elif kind == "tool_result":
             _result(episode, event, when, pending, report)
         else:
-            role = kind.removesuffix("_message") if kind in _KINDS.values() else kind
+            role = kind.removesuffix("_message") if kind in KINDS.values() else kind
             episode.turns.append(_turn(event, role))
         before = before if kind == "episode_end" else kind
     episode.tokens = sum(tokens) if episode.tokens is None and tokens else episode.tokens
