@@ -136,3 +136,14 @@ def test_a_browser_colours_tokens_and_runs_none(tmp_path):
     classes = [value for name, value in page.attributes if name == "class" and value.startswith("tok ")]
     assert classes[-4:] == ["tok less4", "tok more2", "tok more0", "tok "]
     assert not set(page.tags) & {"img", "iframe", "object", "link"}
+
+
+def test_the_largest_ratios_are_on_the_page_and_among_the_sizes(tmp_path):
+    rows = [prime(log_importance_ratio=[0.0, 0.001 * i, -9.0 if i == 1_234 else 0.0]) for i in range(1_500)]
+    path = write_lines(tmp_path / "rank_0.jsonl", rows)
+    episodes = shown_episodes(diagnose_traces([path]))
+    assert [e["worst"] for e in episodes[:3]] == [9.0, 1.5, 1.5]
+    assert episodes[0]["source"].endswith(":1235")
+    _, text = run("diagnose", path)
+    row = next(line for line in text.splitlines() if line.startswith("  largest |log-ratio|"))
+    assert row.split()[2:4] == ["1,500", "0.755"]

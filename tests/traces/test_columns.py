@@ -173,6 +173,9 @@ def random_log(rng: random.Random, episodes: int, dirt: float, words: bool = Fal
                     )
                 }
             )
+        if rows and rng.random() < 0.3:
+            said = {rng.choice(["task_id", "prompt_id", "group"]): f"r{number % 3}"}
+            rows[rng.choice([0, 0, -1])] |= said if rng.random() < 0.5 else {"metadata": said}
         loose = rng.random() < dirt
         for i, row in enumerate(rows):
             row |= {

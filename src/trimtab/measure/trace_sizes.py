@@ -1,4 +1,4 @@
-"""How large are the episodes: their rewards, turns, calls, tokens, seconds and cost, as means and quantiles over episodes."""
+"""How large are the episodes: their rewards, turns, calls, tokens, seconds, cost and largest log-ratio, as means and quantiles over episodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Size", "sizes"]
 
 @dataclass(frozen=True)
 class Size:
-    """`n`: episodes that say it, and that the figures are of. `total` is None where a sum means nothing (rewards)."""
+    """`n`: episodes that say it, and that the figures are of. `total` is None where a sum means nothing (rewards, log-ratios in nats)."""
 
     name: str
     n: int
@@ -42,6 +42,7 @@ def sizes(table: TraceTable) -> Iterator[Size]:
         ("tokens", table.tokens, True),
         ("seconds", table.duration_s, True),
         ("cost", table.cost, True),
+        ("largest |log-ratio|", table.ratio, False),
     ):
         known = values[np.isfinite(values)]
         if known.size:

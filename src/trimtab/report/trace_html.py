@@ -164,7 +164,11 @@ def _separates(found: dict[str, Any]) -> str:
         "Within tasks means among attempts at the same task: what vanishes there may only mark hard tasks."
     )
     columns = ["Feature", "Failed", "Solved", "Difference", "Interval", "p", "Within tasks", "Interval"]
-    nothing = "Nothing that could not be chance." if found["separates"] else "Too few of one kind to say."
+    nothing = (
+        "Nothing that could not be chance."
+        if found["separates"]
+        else "No feature could be compared: too few of one kind, or the same in all."
+    )
     body = table(columns, rows) if rows else f'<p class="empty">{nothing}</p>'
     return section("separates", "What separates failed from solved", body, lede)
 

@@ -141,7 +141,7 @@ def _separates(found: dict[str, Any]) -> Iterator[str]:
         return
     rows = [row for row in found["separates"] if row["real"]]
     if not found["separates"]:
-        yield f"  what separates failed from solved (by {found['solved_by']}): too few of one kind to say"
+        yield f"  what separates failed from solved (by {found['solved_by']}): no feature could be compared: too few of one kind, or the same in all"
         return
     family = f"{len(found['separates'])} features, 95 % intervals and p corrected for all of them"
     yield f"  what separates failed from solved (by {found['solved_by']}; {family}):"

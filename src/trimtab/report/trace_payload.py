@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from trimtab.report.trace_diagnosis import TraceDiagnosis
-from trimtab.report.trace_tokens import largest_ratio, tokens_shown
+from trimtab.report.trace_tokens import tokens_shown
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.facts import arguments_text
 from trimtab.traces.read import iter_episodes
@@ -22,16 +24,21 @@ MAX_TEXT = 6_000
 MAX_PAGE_TEXT = 12_000_000
 """Characters of all of them: a browser opens that at once."""
 
+_WORST = 20  # episodes chosen for their log-ratios
 _TOKEN_BYTES = 16  # of a coloured token, about
 
 
 def chosen_ids(found: TraceDiagnosis, limit: int = MAX_EPISODES) -> dict[str, bool]:
-    """Ids to show -> is it named by a finding: those first, then the others in the logs' order, failed and solved in turn."""
+    """Ids to show -> is it named by a finding: those first, then those with the largest log-ratios of tokens, then the
+    others in the logs' order, failed and solved in turn."""
     named = [
         place.episode for finding in found.findings for place in finding.measured.evidence if place.episode
     ]
     known = set(found.table.ids)
     chosen = dict.fromkeys((name for name in named if name in known), True)
+    ratio = np.nan_to_num(found.table.ratio, nan=-1.0)
+    worst = np.argsort(-ratio, kind="stable")[: min(_WORST, int((ratio >= 0).sum()))]
+    chosen |= {name: chosen.get(name, False) for name in (found.table.ids[i] for i in worst.tolist())}
     solved = found.solved
     failed = [i for i, value in zip(found.table.ids, solved.tolist(), strict=True) if value == 0]
     others = [i for i, value in zip(found.table.ids, solved.tolist(), strict=True) if value != 0]
@@ -65,7 +72,7 @@ def shown_episodes(
         if room < 0 and kept:
             break
         kept.append(shown)
-    return kept
+    return sorted(kept, key=lambda shown: int(shown["key"]))
 
 
 def _again(
@@ -80,7 +87,7 @@ def _again(
 def _episode(
     episode: Episode, key: int, solved: int, named: bool, decode: Callable[[int], str] | None
 ) -> dict[str, Any]:
-    reward, calls, worst = episode.reward, episode.calls, largest_ratio(episode)
+    reward, calls, worst = episode.reward, episode.calls, episode.largest_log_ratio
     return {
         "key": key, "id": episode.id[:200], "task": None if episode.task is None else episode.task[:200],
         "reward": reward if reward is None or math.isfinite(reward) else str(reward), "solved": int(solved), "named": named,

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.errors import TraceError
-from trimtab.traces.episode import Episode, Turn
+from trimtab.traces.episode import Turn
 
-__all__ = ["MAX_TOKENS", "decoder", "largest_ratio", "tokens_shown"]
+__all__ = ["MAX_TOKENS", "decoder", "tokens_shown"]
 
 MAX_TOKENS = 2_000
 """Tokens of one turn on the page."""
@@ -37,16 +37,6 @@ def tokens_shown(turn: Turn, decode: Callable[[int], str] | None = None) -> dict
         "text": shown, "ratio": [round(r, 3) if math.isfinite(r) else None for r in ratios[:MAX_TOKENS]],
         "more": max(0, len(ids) - MAX_TOKENS), "named": texts is not None,
     }  # fmt: skip
-
-
-def largest_ratio(episode: Episode) -> float | None:
-    """The largest |log-ratio| of its tokens, in nats; None without any.
-
-    >>> largest_ratio(Episode(id="a", turns=[Turn(log_ratios=[0.5, -2.0, float("nan")])]))
-    2.0
-    """
-    known = [abs(r) for turn in episode.turns for r in turn.log_ratios or () if math.isfinite(r)]
-    return max(known, default=None)
 
 
 def decoder(path: str | os.PathLike[str]) -> Callable[[int], str]:

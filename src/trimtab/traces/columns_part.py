@@ -64,6 +64,7 @@ def part_of(c: Columns, ep: Array) -> Part:
     said = {name: c[name][ends] for name in _ENDS}
     for name, none in (("reward", np.nan), ("odd_reward", False), ("success", -1), ("total", np.nan), ("cost", np.nan), ("task", None), ("group", None), ("stop", None)):  # fmt: skip
         said[name][ends < 0] = none
+    _fill_tasks(said, c, ep)
     ids = c["name"][names]
     tokens, prompt = _tokens(c, ep, n), _prompts(c, ep, n)
     eh, told = c["eh"][starts], bool(c["told"].any())
@@ -103,6 +104,17 @@ def part_of(c: Columns, ep: Array) -> Part:
         eh, first, ids, prompt, said, turns, tokens, duration, time, wrong, repeats, again, marks, marked, loops,
         calls, moved, copies, told,
     )  # fmt: skip
+
+
+def _fill_tasks(said: Columns, c: Columns, ep: Array) -> None:
+    """Task and group of episodes whose end names none: of the last other row that does; then the group stands for the task."""
+    for name in ("task", "group"):
+        missing = said[name] == None  # noqa: E711
+        if missing.any():
+            rows = _last((c[name] != None) & (c["kind"] != END), ep, missing.size)  # noqa: E711
+            fill = missing & (rows >= 0)
+            said[name][fill] = c[name][rows[fill]]
+    said["task"] = np.where(said["task"] == None, said["group"], said["task"])  # noqa: E711
 
 
 def _heard(scripts: Array, answers: Array) -> Array:

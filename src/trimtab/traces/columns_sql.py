@@ -124,8 +124,8 @@ select
      else -1 end)::tinyint as success,
     case when type = 'episode_end' then coalesce(total_tokens, 'nan') else 'nan' end as total,
     case when type = 'episode_end' then coalesce(total_cost, 'nan') else 'nan' end as cost,
-    case when type = 'episode_end' then coalesce($task, $group) end as task,
-    case when type = 'episode_end' then coalesce($group) end as "group",
+    case when step is null or step = 0 or type = 'episode_end' then coalesce($task) end as task,
+    case when step is null or step = 0 or type = 'episode_end' then coalesce($group) end as "group",
     case when type = 'episode_end' then coalesce($stop) end as stop
 from (
     select *, case when strlen(said) > {LOOKED_AT} then left(said, {LOOKED_AT}) else said end as words
@@ -141,7 +141,7 @@ _NAMES = {
     "group": ("group_id", "group"),
     "stop": ("stop_reason", "termination_reason"),
 }
-"""What an end may call each thing, in its metadata or beside it."""
+"""What a row may call each thing, in its metadata or beside it."""
 _TIMES = {
     True: "coalesce(timestamp, 'nan')",
     False: "coalesce(case when try_cast(timestamp as double) is not null then try_cast(timestamp as double) "

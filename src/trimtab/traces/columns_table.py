@@ -166,7 +166,7 @@ class ColumnTable:
         for name in ("success", "truncated"):
             ints[name] = ints[name].astype(np.int8)
         return TraceTable(
-            ids=ids, counts={name: ints.pop(name) for name in COUNTS}, marks={name: ints.pop(name) for name in MARKS}, **floats, **ints,
+            ids=ids, counts={name: ints.pop(name) for name in COUNTS}, marks={name: ints.pop(name) for name in MARKS}, ratio=np.full(n, np.nan), **floats, **ints,
             version=np.full(n, -1), tasks=list(self.codes["task"]), groups=groups, by_prompt=by_prompt, stops=list(self.codes["stop"]),
             first_errors=list(self.codes["first_error"]), tools=self.tools.finished(wide["used"]), tool_names=self.tools.names, **wide,
             nan_rewards=self.nan_rewards, sources=[""] * n, evidence=self.evidence.listed(), told_by_log=self.told_by_log, engine="columns",

@@ -6,6 +6,7 @@ an alarm of its own.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -96,6 +97,16 @@ class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):
         'search'
         """
         return [call for turn in self.turns for call in turn.calls]
+
+    @property
+    def largest_log_ratio(self) -> float | None:
+        """The largest |log-ratio| of its tokens, in nats; None without any.
+
+        >>> Episode(id="a", turns=[Turn(log_ratios=[0.5, -2.0, float("nan")])]).largest_log_ratio
+        2.0
+        """
+        known = (abs(r) for turn in self.turns for r in turn.log_ratios or () if math.isfinite(r))
+        return max(known, default=None)
 
     def tool_calls(self, step: int = -1, number: int = -1) -> list[ToolCall]:
         """The calls as the flat records `measure.ToolHealth` takes; `number` is the episode's id there.

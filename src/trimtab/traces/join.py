@@ -48,6 +48,7 @@ _COLUMNS = (
     "tokens",
     "duration_s",
     "cost",
+    "ratio",
     "time",
     "wrong",
     "wrong_turn",

@@ -39,6 +39,7 @@ KINDS = {
 }
 """Roles that stand where a kind of step should, and the other way round."""
 
+_TASK, _GROUP = ("task_id", "task", "prompt_id"), ("group_id", "group")
 _ASSISTANT = ("assistant_message", "tool_call", "tool_parse_error")
 
 
@@ -120,6 +121,7 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
             role = kind.removesuffix("_message") if kind in KINDS.values() else kind
             episode.turns.append(_turn(event, role))
         before = before if kind == "episode_end" else kind
+    _fill_task(episode, events)
     episode.tokens = sum(tokens) if episode.tokens is None and tokens else episode.tokens
     return episode
 
@@ -185,12 +187,30 @@ def _end(episode: Episode, event: Json) -> None:
     episode.success = as_flag(event.get("success"))
     episode.tokens = as_int(event.get("total_tokens"))
     episode.cost = as_number(event.get("total_cost"))
+    said = _said(event)
+    episode.task = as_label(first_of(said, *_TASK))
+    episode.group = as_label(first_of(said, *_GROUP))
+    episode.stop_reason = as_label(first_of(said, "stop_reason", "termination_reason"))
+
+
+def _said(event: Json) -> Json:
+    """What the event says in its metadata or beside it."""
     metadata = event.get("metadata")
     extra: Json = metadata if isinstance(metadata, dict) else {}
-    said = {**extra, **{name: value for name, value in event.items() if value is not None}}
-    episode.task = as_label(first_of(said, "task_id", "task", "prompt_id"))
-    episode.group = as_label(first_of(said, "group_id", "group"))
-    episode.stop_reason = as_label(first_of(said, "stop_reason", "termination_reason"))
+    return {**extra, **{name: value for name, value in event.items() if value is not None}}
+
+
+def _fill_task(episode: Episode, events: list[Json]) -> None:
+    """Where the end names no task or no group: the last row of step 0, or of no step, that does."""
+    if episode.task is not None and episode.group is not None:
+        return
+    for event in reversed(events):
+        if event["type"] != "episode_end" and as_number(event.get("step")) in (None, 0):
+            said = _said(event)
+            if episode.task is None:
+                episode.task = as_label(first_of(said, *_TASK))
+            if episode.group is None:
+                episode.group = as_label(first_of(said, *_GROUP))
 
 
 def _step(event: Json) -> int:

@@ -87,7 +87,7 @@ class ToolRow:
 @dataclass
 class TraceTable:
     """`reward` (E,) nan where there is none, and `nan_rewards` where the log said NaN or infinity. `success`, `truncated` (E,):
-    1, 0, or -1 unknown. `task`, `group`, `stop`, `first_error` (E,): places in `tasks`, `groups` (`group_of`), `stops`, `first_errors`; -1: none.
+    1, 0, or -1 unknown. `ratio` (E,): the largest |log-ratio| of its tokens, nats; nan where the log has none. `task`, `group`, `stop`, `first_error` (E,): places in `tasks`, `groups` (`group_of`), `stops`, `first_errors`; -1: none.
     `used`, `erred` (E, T) of bool: did the episode call the tool of `tool_names`, did a call of it fail?
     `time` (E,): when the episode began, seconds since 1970, nan unknown. `wrong`, `wrong_turn`, `wrong_step` (E,): see `traces.first_wrong`.
     `told_by_log`: did the log itself, by a field, call any call failed? Else failures are those that results' texts say.
@@ -103,6 +103,7 @@ class TraceTable:
     tokens: npt.NDArray[np.float64]
     duration_s: npt.NDArray[np.float64]
     cost: npt.NDArray[np.float64]
+    ratio: npt.NDArray[np.float64]
     task: npt.NDArray[np.int64]
     group: npt.NDArray[np.int64]
     stop: npt.NDArray[np.int64]

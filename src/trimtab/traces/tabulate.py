@@ -94,7 +94,9 @@ class TableBuilder:
         self.ids: list[str] = []
         self.sources: list[str] = []
         self.ints = {name: array("q") for name in (*COUNTS, *MARKS, *_CODES)}
-        self.floats = {name: array("d") for name in ("reward", "tokens", "duration_s", "cost", "time")}
+        self.floats = {
+            name: array("d") for name in ("reward", "tokens", "duration_s", "cost", "ratio", "time")
+        }
         self.codes = {
             "task": Codes(),
             "group": Codes(),
@@ -136,6 +138,7 @@ class TableBuilder:
             ("tokens", facts.tokens),
             ("duration_s", episode.duration_s),
             ("cost", episode.cost),
+            ("ratio", episode.largest_log_ratio),
             ("time", episode.time),
         ):
             self.floats[name].append(math.nan if value is None else value)

@@ -28,14 +28,14 @@ MIN_LETTERS = 10
 REFUSAL_HEAD, LOOKED_AT = 240, 20_000
 """Characters of a turn that are looked at, for a refusal and for letters."""
 
+_WHAT = r"(?:assist|help(?! but)|comply|provide|do (?:that|this)|fulfil|answer|create|support|engage|discuss|share)"
 _REFUSAL = re.compile(
-    r"(?:^|[.!\n]\s*)(?:i['’]?m |i am )?(?:(?:very |so |really )?sorry[,.]? (?:but )?)?(?:unfortunately[,]? )?(?:"
-    r"i (?:can(?:['’]t|not)|am (?:not able|unable)|won['’]t|will not|must decline|have to decline|refuse)(?: to)? "
-    r"(?:assist|help|comply|provide|do that|do this|fulfil|continue|complete|answer|create|support|engage|proceed|discuss|share)"
-    r"|as an ai(?: language)? model)",
+    r"(?:^|[.!\n]\s*)[*_]*(?:(?:(?:i['’]?m |i am )?(?:(?:very |so |really )?sorry)|i apologi[sz]e)[*_]*[,.]? ?(?:but )?)?(?:unfortunately[,]? )?(?:"
+    r"i (?:can(?:['’]t|not| not)|am (?:not able|unable)|won['’]t|will not|must decline|have to decline|refuse)(?: to)? "
+    rf"{_WHAT}|i['’]m (?:not able|unable) to {_WHAT}|as an ai(?: language)? model)",
     re.I | re.A,
 )
-REFUSAL_WORDS = "i (can|am|won|will not|must decline|have to decline|refuse)|as an ai"
+REFUSAL_WORDS = "i (can|am|won|will not|must decline|have to decline|refuse)|m (not able|unable)|as an ai"
 """What every refusal's head holds, case aside: a quick look, in the dialect that re and DuckDB's RE2 share."""
 
 SCRIPTS = {
