@@ -48,7 +48,8 @@ class Places:
             self._keep(f"failed/{names[tool]}", rows(mine))
         self._keep("repeats", rows(_first(part.again[part.again >= 0], calls)))
         for what, marked in part.marked.items():
-            self._keep(what, [(row, ids[e], step, _said(what, of, errors)) for row, e, step, of in marked])
+            first = {e: (row, ids[e], step, _said(what, of, errors)) for row, e, step, of in reversed(marked)}
+            self._keep(what, list(first.values()))
         loops = list(part.loops.items())[:_LOOKED_AT]
         blocks = {
             at: f"{loop.calls} calls in a block of {loop.period}, from {text(at)}" for _, (loop, at) in loops
