@@ -117,6 +117,8 @@ def test_a_tokenizer_gives_ids_their_text_and_a_bad_one_is_told_before_the_logs_
     (tmp_path / "bad").mkdir()
     with pytest.raises(TraceError, match=r"bad.tokenizer.json is no tokenizer.json"):
         run("diagnose", "nowhere.jsonl", "--html", tmp_path / "p.html", "--tokenizer", tmp_path / "bad")
+    with pytest.raises(TraceError, match=r"--tokenizer .* give --html PATH too"):
+        run("diagnose", path, "--tokenizer", tmp_path)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")

@@ -12,7 +12,7 @@ from tests.report.test_trace_diagnosis import run
 from tests.traces.make import chat, write_lines
 from tests.traces.test_messages import TAU
 from trimtab.errors import TraceError
-from trimtab.traces.export import export
+from trimtab.traces.export import KINDS, export
 from trimtab.traces.export.similar import without_copies
 from trimtab.traces.read import read_episodes
 
@@ -182,6 +182,21 @@ def test_misuse_is_one_line(tmp_path):
     ):
         with pytest.raises(TraceError, match=why):
             export(paths, kind, tmp_path / output)
+
+
+@pytest.mark.parametrize(
+    ("option", "kinds"),
+    [("keep-unscored", "sft"), ("same-prompt", "dpo"), ("match-length", "dpo"), ("keep-tool-faults", "sft dpo kto")],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_option_that_changes_nothing_is_refused(tmp_path, option, kinds, kind):
+    command = ["export", *four_by_three(tmp_path), "--to", kind, "-o", tmp_path / "o.jsonl", f"--{option}"]
+    if kind in kinds.split():
+        assert run(*command)[0] == 0
+        return
+    with pytest.raises(TraceError, match=f"^--{option} changes nothing of {kind}, only of .*{kinds[-3:]};"):
+        run(*command)
+    assert not (tmp_path / "o.jsonl").exists()
 
 
 @pytest.mark.skipif(not TAU.exists(), reason="the shared data is not here: ../shared/data/tau-bench")

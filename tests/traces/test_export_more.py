@@ -284,6 +284,20 @@ def test_rewards_that_are_no_outcome_are_named_so(tmp_path, kind):
     assert len(export(paths, kind, tmp_path / "a.jsonl", solved_at=1.0).rows) == (1 if kind == "sft" else 2)
 
 
+@pytest.mark.parametrize("reward", [None, 0.3])
+def test_where_no_outcome_is_known_the_way_out_is_named(tmp_path, reward):
+    paths = _own(tmp_path, _spoken("t", 0, reward))
+    for kind, named in (("sft", True), ("kto", False)):
+        with pytest.raises(TraceError) as raised:
+            export(paths, kind, tmp_path / "a.jsonl")
+        assert ("--keep-unscored" in str(raised.value)) is named
+        assert ("--solved-at" in str(raised.value)) is (reward is not None)
+    (tmp_path / "failed").mkdir()
+    with pytest.raises(TraceError) as raised:
+        export(_own(tmp_path / "failed", _spoken("t", 0, 0.0)), "sft", tmp_path / "a.jsonl")
+    assert "--keep-unscored" not in str(raised.value)
+
+
 def test_an_episode_without_an_outcome_did_not_fail_after_a_fault_of_a_tool(tmp_path):
     call = Call(name="t", arguments={}, result="HTTP 503", error="HTTP 503", error_from="log")
     turns = [Turn(role="user", content="q"), Turn(role="assistant", calls=[call])]

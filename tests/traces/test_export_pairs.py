@@ -100,6 +100,26 @@ def test_near_duplicates_are_those_of_all_pairs(length):
     assert len(seen) == 2
 
 
+UNSPACED = {"Han": 0x4E00, "kana": 0x3041, "Thai": 0x0E01, "Lao": 0x0E86, "Khmer": 0x1780, "Myanmar": 0x1000}
+"""A first letter of each; the next 22 characters are letters and vowel signs, too."""
+
+
+@pytest.mark.parametrize("script", [*UNSPACED, "Latin", "Hangul"])
+@pytest.mark.parametrize(("count", "kept"), [(23, 1), (22, 2)])
+def test_one_word_of_many_is_no_other_text(tmp_path, script, count, kept):
+    """The last of n words is in one of n - 4 runs: (n - 5) / (n - 3) is 0.9 and more from 23 words on."""
+    first = UNSPACED.get(script, 0xAC00)
+    words = [f"word{i}" if script == "Latin" else chr(first + i) for i in range(count)]
+    join = "" if script in UNSPACED else " "
+    texts = [join.join(words), join.join([*words[:-1], words[0]])]
+    rows = [
+        {"id": str(i), "task_id": "t", "reward": 1.0, "messages": [
+            {"role": "user", "content": "Which?"}, {"role": "assistant", "content": text, "tool_calls": None}]}
+        for i, text in enumerate(texts)
+    ]  # fmt: skip
+    assert len(export(log(tmp_path, rows), "sft", tmp_path / "o.jsonl").rows) == kept
+
+
 def test_a_thousand_attempts_at_one_task_are_not_all_compared(tmp_path, monkeypatch):
     compared = Counter()
     monkeypatch.setattr(similar, "overlap", lambda a, b: compared.update(["pairs"]) or overlap(a, b))

@@ -12,6 +12,7 @@ from tests.report.test_trace_diagnosis import run
 from tests.traces import samples
 from tests.traces.make import chat, steps, tau, write_lines
 from trimtab.errors import TraceError
+from trimtab.traces.export import export
 
 BAD = "I found nothing at all, and will not look again."
 
@@ -138,6 +139,26 @@ def test_without_a_task_only_attempts_after_the_same_words_are_paired(tmp_path, 
             run(*arguments)
     else:
         assert run(*arguments)[0] == 0
+
+
+@pytest.mark.parametrize("said", ["", " \n", None])
+def test_without_a_task_and_a_users_words_attempts_share_nothing(tmp_path, said):
+    log = [_attempt(i, said, reward) for i, reward in enumerate((1.0, 0.0))]
+    path = write_lines(tmp_path / "log.jsonl", log)
+    with pytest.raises(TraceError, match="2 x episode in no pair: no other attempt at its task"):
+        export([path], "dpo", tmp_path / "o.jsonl")
+    rows = export([path], "grpo", tmp_path / "o.jsonl").rows
+    assert [(row["attempts"], row["solved"]) for row in rows] == [(1, 1), (1, 0)]
+    for one in log:
+        one["task_id"] = "t"
+    write_lines(path, log)
+    assert len(export([path], "dpo", tmp_path / "o.jsonl").rows) == 1
+
+
+def _attempt(number, said, reward):
+    answer = " ".join(f"word{number}{letter}" for letter in "abcdefg")
+    messages = [{"role": "user", "content": said}, {"role": "assistant", "content": answer}]
+    return {"id": str(number), "reward": reward, "messages": messages}
 
 
 def test_a_fault_of_a_tool_is_held_against_attempts_at_the_same_prompt(tmp_path):

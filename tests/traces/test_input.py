@@ -17,6 +17,7 @@ from trimtab.traces.json_records import iter_records
 from trimtab.traces.lines import iter_lines
 from trimtab.traces.read import read_episodes
 from trimtab.traces.reading import MAX_KEPT, ReadReport
+from trimtab.traces.text_json import BadJson, parse_json
 
 ROW = json.dumps({"id": "good", "messages": chat()}).encode()
 
@@ -73,6 +74,19 @@ def test_a_cut_last_line_says_so(tmp_path):
     ids, report = _read(path)
     assert ids == ["good"]
     assert report.problems[0].reason.startswith("cut off at the end of the file; not JSON")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"a": "it', "not JSON: Unterminated string starting at character 6"),
+        ('{"a": "\t"}', "not JSON: Invalid control character at character 7"),
+        ('{"a": }', "not JSON: Expecting value at character 6"),
+    ],
+)
+def test_where_a_text_stops_being_json_is_said_once(text, why):
+    with pytest.raises(BadJson, match=f"^{why}$"):
+        parse_json(text)
 
 
 def test_all_malformed_lines_are_counted_and_the_first_hundred_kept(tmp_path):

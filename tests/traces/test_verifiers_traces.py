@@ -146,3 +146,23 @@ def test_token_ids_that_do_not_fit_are_left_out_and_counted(tmp_path, name, valu
     assert [turn.token_ids for turn in one.turns] == [None, None, None]
     assert sum(report.notes.values()) == 1
     assert "do not fit" in next(iter(report.notes))
+
+
+@pytest.mark.parametrize("absent", [0, 1, 2, 3])
+@pytest.mark.parametrize("empty", [None, []])
+def test_a_message_without_ids_among_those_with_them_leaves_the_episode_none(tmp_path, absent, empty):
+    given = with_ids()
+    for name in ("token_ids", "mask", "logprobs"):
+        given["nodes"][absent][name] = empty
+    (one,), report = read(tmp_path, line(given))
+    assert [turn.token_ids for turn in one.turns] == [None, None, None]
+    assert list(report.notes.values()) == [1]
+    assert "ids left out" in next(iter(report.notes))
+
+
+def test_what_no_model_saw_after_the_agents_last_message_needs_no_ids(tmp_path):
+    given = with_ids()
+    given["nodes"].append(node(3, "user", "Thanks."))
+    (one,), report = read(tmp_path, line(given))
+    assert tokens_of(one)["token_ids"] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert report.notes == {}

@@ -86,6 +86,8 @@ def diagnose_logs(
     from trimtab.report.trace_tokens import decoder
 
     declared = _declared(require or [], key_argument or [], solved_at)
+    if tokenizer is not None and html is None:
+        raise TraceError("--tokenizer writes the tokens of a page, and there is none; give --html PATH too")
     decode = None if tokenizer is None else decoder(tokenizer)  # before the logs, which may take minutes
     if follow:
         if html is not None or engine == "columns" or ray is not None or len(logs) != 1:

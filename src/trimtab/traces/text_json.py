@@ -31,7 +31,7 @@ def parse_json(text: bytes | str) -> Any:
     except UnicodeDecodeError as error:
         raise BadJson(f"not UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:
-        raise BadJson(f"not JSON: {error.msg} at character {error.pos}") from error
+        raise BadJson(f"not JSON: {error.msg.removesuffix(' at')} at character {error.pos}") from error
     except RecursionError as error:
         raise BadJson("nested too deep") from error
     except ValueError as error:

@@ -12,11 +12,12 @@ __all__ = ["RATIO", "give_ids"]
 
 RATIO = "policy that sampled / reference"
 _PER_TOKEN = ("logprobs", "reference_logprobs")
+_WORDS = ("content", "tool_calls", "reasoning_content", "reasoning")
 
 
 def give_ids(turns: Sequence[Turn], nodes: Sequence[Mapping[str, Any]]) -> bool:
     """Ids, masks, log-probabilities and log-ratios to the turns, end to end the sequence that the model saw: those of a result go on after its
-    call's. NaN stands where nothing was sampled. False, and none given, where they do not fit.
+    call's. NaN stands where nothing was sampled. False, and none given, where they do not fit, or a message lacks its own.
 
     >>> turn = Turn(role="assistant")
     >>> give_ids([turn], [{"token_ids": [7, 8], "mask": [False, True], "logprobs": [-0.5], "reference_logprobs": [-0.75]}])
@@ -24,13 +25,31 @@ def give_ids(turns: Sequence[Turn], nodes: Sequence[Mapping[str, Any]]) -> bool:
     >>> turn.token_ids, turn.mask, turn.logprobs, turn.log_ratios
     ([7, 8], [0, 1], [nan, -0.5], [nan, 0.25])
     """
-    fits = _given(turns, nodes)
+    fits = not _gap(nodes) and _given(turns, nodes)
     for turn in turns if not fits else ():
         turn.token_ids = turn.mask = turn.logprobs = turn.log_ratios = None
     if not any(math.isfinite(r) for turn in turns for r in turn.log_ratios or ()):
         for turn in turns:
             turn.log_ratios = None
     return fits
+
+
+def _gap(nodes: Sequence[Mapping[str, Any]]) -> bool:
+    """A message with words or calls has no ids, and it or a later one is the agent's or has ids. What follows the agent's
+    last message was never given to the model and needs none."""
+    messages = [message if isinstance(message := node.get("message"), dict) else {} for node in nodes]
+    last = max(
+        (
+            i
+            for i, node in enumerate(nodes)
+            if node.get("token_ids") or messages[i].get("role") == "assistant"
+        ),
+        default=-1,
+    )
+    return any(
+        not node.get("token_ids") and any(message.get(name) for name in _WORDS)
+        for node, message in zip(nodes[: last + 1], messages, strict=False)
+    )
 
 
 def _given(turns: Sequence[Turn], nodes: Sequence[Mapping[str, Any]]) -> bool:

@@ -40,6 +40,13 @@ _NO_THRESHOLD = (
     "episode of which nothing says whether it is solved: rewards are not only 0 and 1, give --solved-at"
 )
 KINDS = ("sft", "dpo", "kto", "grpo", "steps")
+_OF_KINDS = {
+    "match_length": ("dpo",),
+    "same_prompt": ("dpo",),
+    "keep_tool_faults": ("sft", "dpo", "kto"),
+    "keep_unscored": ("sft",),
+}
+"""Options, and the kinds of which they change anything."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +84,12 @@ def export(
     attempts that began with the same words. A failed episode in
     which a tool was at fault teaches nothing about the policy and is left out unless `keep_tool_faults`; with
     `keep_unscored`, sft has those of which no outcome is known, too. TraceError when nothing is left, and
-    with `strict` at the first malformed line; then no file is touched.
+    with `strict` at the first malformed line, and for an option that the kind does not have; then no file is touched.
     """
     if kind not in KINDS:
         raise TraceError(f"unknown kind {kind!r} of training data; one of {', '.join(KINDS)}")
+    switches = (match_length, same_prompt, keep_tool_faults, keep_unscored)
+    _must_matter(kind, [name for name, one in zip(_OF_KINDS, switches, strict=True) if one])
     names = list(map(str, paths))
     episodes, report = read_episodes(names, format, mapping, strict, progress, error_patterns)
     schemas = None if tools is None else read_tools(tools)
@@ -103,6 +112,8 @@ def export(
         warnings = [*mixed_warnings(samples, left_out), *opening_warnings(balance), *prompt_warnings(balance)]
     if not rows:
         why = "; ".join(f"{count} x {reason}" for reason, count in left_out.items() if count)
+        if kind == "sft" and left_out[_NO_SCORE] + left_out[_NO_THRESHOLD]:
+            why += "; --keep-unscored takes episodes without an outcome, as demonstrations"
         raise TraceError(
             f"no {kind} row can be made of {len(episodes):,} episodes: {why or 'there are none'}"
         )
@@ -117,6 +128,13 @@ def export(
     Path(f"{target}.card.md").write_text(card_text(card), encoding="utf-8", errors="replace")
     Path(f"{target}.card.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
     return Export(rows, card)
+
+
+def _must_matter(kind: str, options: Iterable[str]) -> None:
+    for name in options:
+        if kind not in _OF_KINDS[name]:
+            option, kinds = name.replace("_", "-"), " and ".join(_OF_KINDS[name])
+            raise TraceError(f"--{option} changes nothing of {kind}, only of {kinds}; leave it out")
 
 
 def _scores(

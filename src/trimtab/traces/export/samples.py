@@ -40,9 +40,12 @@ class Sample:
     @property
     def attempt_at(self) -> tuple[str, str]:
         """What it is an attempt at: its task; where the log names none, its prompt and what users said later, word for word: after
-        a greeting or examples the question comes behind the agent's first words."""
+        a greeting or examples the question comes behind the agent's first words. Where users say nothing at all, it is an attempt
+        at nothing that another shares."""
         if self.task is not None:
             return "task", self.task
+        if not any(m["role"] == "user" and m["content"].strip() for m in self.prompt + self.completion):
+            return "episode", self.episode
         return "prompt", json.dumps([self.prompt, [m for m in self.completion if m["role"] == "user"]])
 
     @property

@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from trimtab.traces.export.samples import Sample
 
@@ -16,7 +17,14 @@ NEAR = 0.9
 """Jaccard overlap from which two completions are near-duplicates (house default)."""
 
 _FEW = 16  # texts that are sooner compared than indexed
-_WORD = re.compile(r"\w+")
+_UNSPACED = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u0edc-\u0edf"  # Thai, Lao
+    "\u1000-\u103f\u1050-\u109d\ua9e0-\ua9fe\uaa60-\uaa7f\u1780-\u17d3"  # Myanmar, Khmer
+    "\u3005-\u3007\u3041-\u30fa\u30fc-\u312f\u31a0-\u31bf\u31f0-\u31ff\uff66-\uff9f"  # kana, bopomofo
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+)
+"""Characters of scripts that put no space between words, vowel signs included: each is a word of its own."""
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 
 Runs = frozenset[int]
 
@@ -24,11 +32,27 @@ Runs = frozenset[int]
 def shingles(sample: Sample) -> Runs:
     """Hashes (64 bits, of this process) of the five-word runs of what the agent wrote, case aside; of a shorter text the text itself."""
     own = [m for m in sample.completion if m["role"] == "assistant"]
-    words = _WORD.findall(
-        json.dumps([[m["content"], m.get("tool_calls")] for m in own], ensure_ascii=False).lower()
-    )
+    words = [word for message in own for text in _texts(message) for word in _WORD.findall(text.lower())]
     runs = zip(words, words[1:], words[2:], words[3:], words[4:], strict=False)
     return frozenset(map(hash, runs)) or frozenset([hash(tuple(words))])
+
+
+def _texts(message: dict[str, Any]) -> Iterator[str]:
+    """The content, and of calls the names and whatever the arguments hold; not the words of the form that all calls have."""
+    yield message["content"]
+    left = [
+        part
+        for call in reversed(message.get("tool_calls") or ())
+        for part in (call["function"]["arguments"], call["function"]["name"])
+    ]
+    while left:  # no recursion: arguments may be nested deep
+        value = left.pop()
+        if isinstance(value, dict):
+            left += [part for key, one in reversed(value.items()) for part in (one, key)]
+        elif isinstance(value, list):
+            left += reversed(value)
+        else:
+            yield value if isinstance(value, str) else json.dumps(value)
 
 
 def overlap(a: Runs, b: Runs) -> float:
