@@ -39,6 +39,7 @@ class Desk:
         self._memory = MemoryFile() if hasattr(os, "memfd_create") else None
         self.scripts = False  # has it met another script than Latin?
         self._names: dict[str, str] = {}
+        self._max_bytes = 0
         self._numbers = itertools.count()
 
     @contextlib.contextmanager
@@ -53,7 +54,9 @@ class Desk:
 
     def columns(self, shard: Shard, query: str, max_bytes: int) -> dict[str, Array]:
         """What the query, whose `?` is the shard's path, finds in it. duckdb.Error as DuckDB raises it."""
-        self.con.execute(f"set memory_limit = '{_MEMORY_MB + 4 * max_bytes // 2**20}MB'")
+        if max_bytes != self._max_bytes:
+            self.con.execute(f"set memory_limit = '{_MEMORY_MB + 4 * max_bytes // 2**20}MB'")
+            self._max_bytes = max_bytes
         with self.path(shard) as path:
             if self._memory is None:
                 found = self.con.execute(query, [path])
