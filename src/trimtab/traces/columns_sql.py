@@ -110,13 +110,12 @@ select
     $latin as latin,
     case when strlen(words) <> length(words) and regexp_matches(words, '{_FOREIGN}') then words end as words,
     case when step is null or step = 0 or type = 'episode_end' then episode_id end as name,
-    case when type = 'episode_end' then coalesce(reward, 'nan') else 'nan' end as reward,
-    coalesce(type = 'episode_end' and not isfinite(reward), false) as odd_reward,
+    reward,
     (case when type = 'episode_end' then
         case lower(success) when 'true' then 1 when '1' then 1 when 'false' then 0 when '0' then 0 else -1 end
      else -1 end)::tinyint as success,
-    case when type = 'episode_end' then coalesce(total_tokens, 'nan') else 'nan' end as total,
-    case when type = 'episode_end' then coalesce(total_cost, 'nan') else 'nan' end as cost,
+    total_tokens as total,
+    total_cost as cost,
     case when step is null or step = 0 or type = 'episode_end' then coalesce($task) end as task,
     case when step is null or step = 0 or type = 'episode_end' then coalesce($group) end as "group",
     case when type = 'episode_end' then coalesce($stop) end as stop
