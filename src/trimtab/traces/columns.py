@@ -10,6 +10,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from trimtab.traces.columns_order import together
 from trimtab.traces.columns_part import part_of
 from trimtab.traces.columns_rows import ids_of
 from trimtab.traces.columns_shards import LinesBefore, shards_of
+from trimtab.traces.columns_shelf import Shelf
 from trimtab.traces.columns_table import ColumnTable
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.lines import iter_lines
@@ -57,38 +59,46 @@ def thread_map(threads: int = 2) -> Mapper:
 
 def tabulate_steps(files: Sequence[str], report: ReadReport, mapper: Mapper | None = None) -> TraceTable:
     """The table of files of step JSONL. The caller has made sure of the format; see `traces.engine`."""
-    whole, shards = ColumnTable(), itertools.count()
-    with tempfile.TemporaryDirectory(prefix="trimtab-") as folder:
+    shards = itertools.count()
+    with tempfile.TemporaryDirectory(prefix="trimtab-") as folder, closing(Shelf(Path(folder))) as shelf:
+        whole = ColumnTable(shelf)
         for file in files:
             report.formats[file] = "steps"
-            reading = _File(file, report, mapper or thread_map(), shards, Path(folder))
+            reading = _File(file, report, mapper or thread_map(), shards, Path(folder), shelf)
             whole.merge(reading.table())
+        table = whole.table()
     for what, count in (
         ("steps out of order, sorted", whole.moved),
         ("steps that are copies of another, dropped", whole.copies),
     ):
         if count:
             report.note(what, count)
-    report.num_episodes += len(whole.ids)
-    return whole.table()
+    report.num_episodes += whole.size
+    return table
 
 
 class _File:
     """One file's reading; a second one where the first was wrong about which episodes are whole."""
 
     def __init__(
-        self, path: str, report: ReadReport, mapper: Mapper, numbers: Iterator[int], folder: Path
+        self,
+        path: str,
+        report: ReadReport,
+        mapper: Mapper,
+        numbers: Iterator[int],
+        folder: Path,
+        shelf: Shelf,
     ) -> None:
         self._path, self._report, self._mapper, self._numbers = path, report, mapper, numbers
-        self._folder = folder
+        self._folder, self._shelf = folder, shelf
         self._numeric_time, self._tools = _sample(path)
-        self._counted, self._loose = ColumnTable(), Loose(folder)
+        self._counted, self._loose = ColumnTable(self._shelf), Loose(folder)
 
     def table(self) -> ColumnTable:
         """All of its episodes."""
         self._read(self._report, _NONE)
         if (twice := self._twice()).size:
-            self._counted, self._loose = ColumnTable(), Loose(self._folder)
+            self._counted, self._loose = ColumnTable(self._shelf), Loose(self._folder)
             self._read(ReadReport(), twice)
         for steps in self._loose.parts():
             part, table = part_of(*together(steps)), ColumnTable()
@@ -120,8 +130,8 @@ class _File:
 
     def _twice(self) -> Array:
         """Hashes of episodes that were taken for whole and came again."""
-        whole = self._counted.columns.get("eh", [])
-        hashes, counts = np.unique(np.concatenate([*whole, self._loose.hashes(), _NONE]), return_counts=True)
+        whole = self._counted.column("eh").astype(np.uint64)
+        hashes, counts = np.unique(np.concatenate([whole, self._loose.hashes()]), return_counts=True)
         return hashes[counts > 1]
 
     def _ids(self, hashes: Array, ids: Array) -> list[str]:

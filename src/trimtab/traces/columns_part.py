@@ -60,7 +60,7 @@ def part_of(c: Columns, ep: Array) -> Part:
     starts = np.flatnonzero(np.r_[True, ep[1:] != ep[:-1]])
     n, first = starts.size, np.minimum.reduceat(c["row"], starts)
     duration, time = _times(_seconds(c["ts"]), starts)
-    ends, names = _last(c["kind"] == END, ep, n), _last(c["name"] != None, ep, n)  # noqa: E711
+    ends, names = _last(c["kind"] == END, ep, n), _last(c["has_name"], ep, n)
     said = {name: c[name][ends] for name in _ENDS}
     for name, none in (("reward", np.nan), ("odd_reward", False), ("success", -1), ("total", np.nan), ("cost", np.nan), ("task", None), ("group", None), ("stop", None)):  # fmt: skip
         said[name][ends < 0] = none
@@ -111,7 +111,7 @@ def _fill_tasks(said: Columns, c: Columns, ep: Array) -> None:
     for name in ("task", "group"):
         missing = said[name] == None  # noqa: E711
         if missing.any():
-            rows = _last((c[name] != None) & (c["kind"] != END), ep, missing.size)  # noqa: E711
+            rows = _last(c[f"has_{name}"] & (c["kind"] != END), ep, missing.size)
             fill = missing & (rows >= 0)
             said[name][fill] = c[name][rows[fill]]
     said["task"] = np.where(said["task"] == None, said["group"], said["task"])  # noqa: E711

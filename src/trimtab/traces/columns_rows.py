@@ -40,11 +40,12 @@ from trimtab.traces.values import as_text
 __all__ = ["Columns", "Rows", "ids_of", "read_rows"]
 
 _WORDED = ("content", "result", "error")
+_UNUSED = ("new_tool", "err", "words", "reward", "total", "cost", "stop")
 _LIST = re.compile(rb'"(?:content|result|error)"\s*:\s*\[\s*\{')
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 """(R,) each: eh, step, kind, tool (code), h, ts, latency, tokens, err (code; of a refusal its words), name, scripts (`columns_words`), and of
-ends reward, odd_reward, success, total, cost, task, group, stop; `told`: a field says that the call failed. `row` counts the shard's lines that are not blank."""
+ends reward, odd_reward, success, total, cost, task, group, stop; `has_name`, `has_task`, `has_group`: is there one? `told`: a field says that the call failed. `row` counts the shard's lines that are not blank."""
 
 
 @dataclass
@@ -62,7 +63,7 @@ def read_rows(shard: Shard, tools: Sequence[str], numeric_time: bool) -> Rows:
     """The steps of a shard; `tools`: names known so far, others are added behind them."""
     query = partial(rows_query, tools, numeric_time, desk().scripts)
     columns = _run(shard, query)
-    if columns is not None and not desk().scripts and (columns["words"] != None).any():  # noqa: E711
+    if columns is not None and not desk().scripts and columns["has_words"].any():
         desk().scripts = True  # what one shard has, the next will have
         query = partial(rows_query, tools, numeric_time, True)
         columns = _run(shard, query)
@@ -99,13 +100,16 @@ def _coded(columns: Columns, tools: list[str], lines: int, problems: list[tuple[
     names, known = columns.pop("new_tool"), dict(zip(tools, range(len(tools)), strict=True))
     for row in np.flatnonzero(columns["tool"] == NEW_TOOL).tolist():
         columns["tool"][row] = known.setdefault(names[row], len(known))
-    del columns["parts"]
+    columns["odd_reward"] = columns.get("has_reward", True) & ~np.isfinite(columns["reward"])
+    worded, wrong = np.flatnonzero(columns["has_words"]), np.flatnonzero(columns["has_err"])
+    for name in ("parts", *(f"has_{name}" for name in _UNUSED)):
+        columns.pop(name, None)
     kind, texts, errors = columns["kind"], columns["err"], dict[str, int]()
     columns["scripts"] = scripts_in(
-        columns.pop("latin"), columns.pop("words"), (kind == MESSAGE) | (kind == VOID)
+        columns.pop("latin"), columns.pop("words"), worded, (kind == MESSAGE) | (kind == VOID)
     )
     columns["err"] = np.full(texts.size, -1, np.int32)
-    for row in np.flatnonzero(texts != None).tolist():  # noqa: E711
+    for row in wrong.tolist():
         if kind[row] == MESSAGE:
             if not refuses(texts[row]):
                 continue

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from string import Template
 
 from trimtab.traces.steps import KINDS
 from trimtab.traces.text_marks import LOOKED_AT, MIN_LETTERS, REFUSAL_HEAD, REFUSAL_WORDS, SCRIPTS
-from trimtab.traces.tool_errors import ERROR_START
+from trimtab.traces.tool_errors import MAYBE_ERROR
 
 __all__ = [
     "BAD",
@@ -84,12 +83,6 @@ _LATIN_SAID = (
 )
 _FOREIGN = _letters(*(name for name in SCRIPTS if name != "Latin"))
 
-_MAYBE_ERROR = re.sub(
-    r"\{[01],\d+\}", "*", ERROR_START.replace(r"[\s", r"[\v\t\n\f\r ").replace(r"\s", r"[\s\v]")
-)
-"""All of ERROR_START's and a few more, which are looked at again: RE2 takes 37 ms a statement to unroll the counted repeats. Its blanks
-lack the vertical tab that Python's have."""
-
 _SELECT = Template(rf"""
 select
     hash(episode_id) as eh,
@@ -110,20 +103,19 @@ select
     type = 'tool_result' and coalesce(error, '') not in ('', 'false') as told,
     left(case when type = 'tool_result' then
            case when error is not null and error not in ('', 'false') then error
-                when regexp_matches(coalesce(result, content), '{_MAYBE_ERROR.replace("$", "$$")}', 'i') then coalesce(result, content) end
+                when regexp_matches(coalesce(result, content), '{MAYBE_ERROR}', 'i') then coalesce(result, content) end
          when type = 'tool_parse_error' then coalesce(error, 'the call could not be parsed')
          when {_SPOKEN} and regexp_matches(left(content, {REFUSAL_HEAD}), '{REFUSAL_WORDS}', 'i') then content end, 400) as err,
     coalesce(starts_with(content, '[{{') or starts_with(result, '[{{') or starts_with(error, '[{{'), false) as parts,
     $latin as latin,
     case when strlen(words) <> length(words) and regexp_matches(words, '{_FOREIGN}') then words end as words,
     case when step is null or step = 0 or type = 'episode_end' then episode_id end as name,
-    case when type = 'episode_end' then coalesce(reward, 'nan') else 'nan' end as reward,
-    coalesce(type = 'episode_end' and not isfinite(reward), false) as odd_reward,
+    reward,
     (case when type = 'episode_end' then
         case lower(success) when 'true' then 1 when '1' then 1 when 'false' then 0 when '0' then 0 else -1 end
      else -1 end)::tinyint as success,
-    case when type = 'episode_end' then coalesce(total_tokens, 'nan') else 'nan' end as total,
-    case when type = 'episode_end' then coalesce(total_cost, 'nan') else 'nan' end as cost,
+    total_tokens as total,
+    total_cost as cost,
     case when step is null or step = 0 or type = 'episode_end' then coalesce($task) end as task,
     case when step is null or step = 0 or type = 'episode_end' then coalesce($group) end as "group",
     case when type = 'episode_end' then coalesce($stop) end as stop

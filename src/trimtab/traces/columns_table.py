@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from trimtab.traces.asked import grouped_by_prompt
 from trimtab.traces.codes import Codes
 from trimtab.traces.columns_evidence import Places
 from trimtab.traces.columns_part import Part
+from trimtab.traces.columns_shelf import Kept, Shelf, loaded, stored
 from trimtab.traces.columns_tools import FAULTS, ToolCounts, judged
+from trimtab.traces.narrow import Names, Widened, narrow
 from trimtab.traces.stop_reasons import is_limit
 from trimtab.traces.table import COUNTS, TraceTable, group_of
 from trimtab.traces.text_marks import MARKS
@@ -25,13 +28,14 @@ _NOT_SEEN = ("schema_errors",)  # a step log declares no schemas, and names no p
 
 
 class ColumnTable:
-    """`add` a part, `merge` other tables in the order of their shards, then ask for the `table`. Pickles small: sums and columns."""
+    """`add` a part, `merge` other tables in the order of their shards, then ask for the `table`. Pickles small: sums and columns.
+    With a `shelf`, what is merged lies there; without, in memory."""
 
-    def __init__(self) -> None:
-        self.ids: list[str] = []
-        self.tools, self.evidence = ToolCounts(), Places()
+    def __init__(self, shelf: Shelf | None = None) -> None:
+        self.size, self._shelf = 0, shelf
+        self.tools, self.evidence = ToolCounts(shelf), Places()
         self.codes = {"task": Codes(), "group": Codes(), "stop": Codes(256), "first_error": Codes(256)}
-        self.columns: dict[str, list[Array]] = {}
+        self.columns: dict[str, list[Kept]] = {}
         self.nan_rewards = self.moved = self.copies = 0
         self.told_by_log = False
 
@@ -58,22 +62,42 @@ class ColumnTable:
             "repeats": part.repeats, "loop_calls": loops, "wrong": part.wrong[0], "wrong_turn": part.wrong[1], "wrong_step": part.wrong[2],
         }  # fmt: skip
         columns |= self._ends(part) | {"first_error": self._first_errors(part, [e.kind for e in said], n)}
-        columns = {name: _narrow(column) for name, column in columns.items()}
+        columns = {name: narrow(column) for name, column in columns.items()}
         total = part.ends["total"]
         columns |= {
             "reward": part.ends["reward"], "tokens": np.where(np.isfinite(total), total, part.tokens), "duration_s": part.duration_s,
             "cost": _absent(part.ends["cost"]), "time": part.time, "eh": part.eh, "first": part.first, "prompt": self._prompts(part, columns["group"]),
         }  # fmt: skip
         columns["used"], columns["erred"] = self.tools.count(calls, fault, said, n)
-        self._extend(ids, columns)
+        columns["id_text"], columns["id_size"] = Names.packed(ids)
+        self._extend(n, {name: [column] for name, column in columns.items()})
         self.nan_rewards += int(part.ends["odd_reward"].sum())
         self.moved, self.copies = self.moved + part.moved, self.copies + part.copies
         self.told_by_log |= part.told
 
-    def _extend(self, ids: list[str], columns: dict[str, Array]) -> None:
-        self.ids += ids
-        for name, column in columns.items():
-            self.columns.setdefault(name, []).append(column)
+    def _extend(self, size: int, columns: Mapping[str, Sequence[Kept]]) -> None:
+        self.size += size
+        for name, parts in columns.items():
+            self.columns.setdefault(name, []).extend(stored(part, self._shelf) for part in parts)
+
+    def column(self, name: str) -> Array:
+        """A column, all episodes; zeros for tools that an earlier part did not know."""
+        parts = self.columns.get(name, [])
+        if not parts:
+            return np.zeros(0, np.int64)
+        size = sum(part.shape[0] for part in parts)
+        found: Array = np.zeros((size, *_widest(parts)), np.result_type(*{part.dtype for part in parts}))
+        at = 0
+        for part in parts:
+            here = loaded(part, self._shelf)
+            found[at : at + len(here)][tuple(map(slice, here.shape))] = here
+            at += len(here)
+        return found
+
+    @property
+    def ids(self) -> Names:
+        """Of all episodes, in the order in which they were added."""
+        return Names(self.column("id_text"), self.column("id_size"))
 
     @staticmethod
     def _prompts(part: Part, group: Array) -> Array:
@@ -111,25 +135,27 @@ class ColumnTable:
         return found
 
     def merge(self, other: ColumnTable) -> None:
-        """Add another table's episodes behind these. The other is used up."""
+        """Add another table's episodes behind these. The other is used up; what it has on a shelf must lie on this one's."""
         for name, codes in other.codes.items():
             moved = np.array([*(self.codes[name].of(text) for text in codes), -1])
-            other.columns[name] = [_narrow(moved[column]) for column in other.columns.get(name, [])]
+            if not np.array_equal(moved[:-1], np.arange(moved.size - 1)):
+                other.columns[name] = [
+                    narrow(moved[loaded(part, other._shelf)]) for part in other.columns.get(name, [])
+                ]
         places = self.tools.merge(other.tools)
-        for name in ("used", "erred"):
-            other.columns[name] = [self._placed(column, places) for column in other.columns.get(name, [])]
+        if places != list(range(len(places))):
+            for name in ("used", "erred"):
+                other.columns[name] = [
+                    self._placed(loaded(part, other._shelf), places) for part in other.columns.get(name, [])
+                ]
         self.evidence.merge(other.evidence)
         self.told_by_log |= other.told_by_log
-        self.ids += other.ids
-        for name, parts in other.columns.items():
-            self.columns.setdefault(name, []).extend(parts)
+        self._extend(other.size, other.columns)
         self.nan_rewards, self.moved, self.copies = (
             self.nan_rewards + other.nan_rewards, self.moved + other.moved, self.copies + other.copies,
         )  # fmt: skip
 
     def _placed(self, column: Array, places: list[int]) -> Array:
-        if places[: column.shape[1]] == list(range(column.shape[1])):
-            return column
         wide = np.zeros((column.shape[0], len(self.tools.rows)), bool)
         for i in range(column.shape[1]):
             wide[:, places[i]] |= column[:, i]
@@ -137,40 +163,41 @@ class ColumnTable:
 
     def taken(self, name: str) -> Array:
         """A column, all episodes; it is let go of here."""
-        parts = self.columns.pop(name, [])
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        found = self.column(name)
+        self.columns.pop(name, None)
+        return found
 
     def table(self) -> TraceTable:
         """The table, episodes in the order of their first lines. The columns are used up."""
         order = np.argsort(self.taken("first"), kind="stable")
         n, width = order.size, len(self.tools.rows)
-        wide: dict[str, Any] = {}
-        for name in ("used", "erred"):
-            wide[name], at = np.zeros((n, width), bool), 0
-            for part in self.columns.pop(name, []):
-                wide[name][at : at + len(part), : part.shape[1]] = part
-                at += len(part)
-            wide[name] = wide[name][order]
         self.taken("eh")
-        ints: dict[str, Any] = {
-            name: self.taken(name)[order].astype(np.int32)
-            for name in (*COUNTS, *_INTS, *MARKS)
-            if name not in _NOT_SEEN
-        }
+        wide: dict[str, Any] = {name: self._wide(name, n, width)[order] for name in ("used", "erred")}
+        small = {
+            name: narrow(self.taken(name)[order]) for name in (*COUNTS, *MARKS) if name not in _NOT_SEEN
+        } | {name: np.zeros(n, np.int8) for name in _NOT_SEEN}
+        ints: dict[str, Any] = {name: self.taken(name)[order].astype(np.int32) for name in _INTS}
         floats: dict[str, Any] = {name: self.taken(name)[order].astype(np.float64) for name in _FLOATS}
-        ints |= {name: np.zeros(n, np.int32) for name in _NOT_SEEN}
-        ids = [self.ids[i] for i in order.tolist()]
+        ids = self.ids.taken(order)
         ints["group"], groups, by_prompt = grouped_by_prompt(
             ints["group"], list(self.codes["group"]), self.taken("prompt")[order], ids
         )
         for name in ("success", "truncated"):
             ints[name] = ints[name].astype(np.int8)
         return TraceTable(
-            ids=ids, counts={name: ints.pop(name) for name in COUNTS}, marks={name: ints.pop(name) for name in MARKS}, ratio=np.full(n, np.nan), **floats, **ints,
-            version=np.full(n, -1), tasks=list(self.codes["task"]), groups=groups, by_prompt=by_prompt, stops=list(self.codes["stop"]),
-            first_errors=list(self.codes["first_error"]), tools=self.tools.finished(wide["used"]), tool_names=self.tools.names, **wide,
-            nan_rewards=self.nan_rewards, sources=[""] * n, evidence=self.evidence.listed(), told_by_log=self.told_by_log, engine="columns",
+            ids=ids, counts=Widened({name: small[name] for name in COUNTS}), marks=Widened({name: small[name] for name in MARKS}), **floats, **ints,
+            ratio=np.broadcast_to(np.nan, n), version=np.broadcast_to(-1, n), tasks=list(self.codes["task"]), groups=groups, by_prompt=by_prompt,
+            stops=list(self.codes["stop"]), first_errors=list(self.codes["first_error"]), tools=self.tools.finished(wide["used"]),
+            tool_names=self.tools.names, **wide, nan_rewards=self.nan_rewards, sources=[""] * n, evidence=self.evidence.listed(),
+            told_by_log=self.told_by_log, engine="columns",
         )  # fmt: skip
+
+    def _wide(self, name: str, n: int, width: int) -> Array:
+        """(E, T) a column of tools, of which early parts know fewer."""
+        found = np.zeros((n, width), bool)
+        some = self.taken(name)
+        found[:, : some.shape[1] if some.ndim > 1 else 0] = some if some.ndim > 1 else False
+        return found
 
 
 def _absent(column: Array) -> Array:
@@ -178,10 +205,9 @@ def _absent(column: Array) -> Array:
     return column if np.isfinite(column).any() else column.astype(np.float16)
 
 
-def _narrow(column: Array) -> Array:
-    """Whole numbers in one byte each where that holds them: most counts of an episode are small."""
-    small = not column.size or (column.min() >= -128 and column.max() < 128)
-    return column.astype(np.int8 if small else np.int32)
+def _widest(parts: Sequence[Kept]) -> tuple[int, ...]:
+    """The shape of a row that holds those of all parts."""
+    return tuple(max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True))
 
 
 def _coded(codes: Codes, texts: list[str | None]) -> Array:

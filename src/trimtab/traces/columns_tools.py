@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.traces.columns_calls import Calls
+from trimtab.traces.columns_shelf import Kept, Shelf, loaded, stored
 from trimtab.traces.facts import EXCERPT, says_unknown_tool
 from trimtab.traces.table import MAX_TOOLS, NO_NAME, OTHER, ToolRow
 from trimtab.traces.tool_errors import error_kind_of, fault_of
@@ -38,10 +39,11 @@ def judged(text: str) -> Judged:
 class ToolCounts:
     """`places`: tool -> its row; the row after the last is of all that came when there were MAX_TOOLS. `merge` adds another's."""
 
-    def __init__(self) -> None:
+    def __init__(self, shelf: Shelf | None = None) -> None:
         self.places: dict[str, int] = {}
         self.rows: list[ToolRow] = []
-        self.seconds: list[list[Array]] = []
+        self.seconds: list[list[Kept]] = []
+        self._shelf = shelf
 
     @property
     def names(self) -> list[str]:
@@ -102,13 +104,15 @@ class ToolCounts:
             for kind, count in row.kinds.items():
                 _add_kind(mine, kind, count)
             mine.faults += row.faults
-            self.seconds[place] += seconds
+            self.seconds[place] += [stored(part, self._shelf) for part in seconds]
         return places
 
     def finished(self, used: Array) -> dict[str, ToolRow]:
         """Rows by name, with quantiles of latency, and the first and last episode of `used` (E, T)."""
         for place, row in enumerate(self.rows):
-            seconds = np.concatenate(self.seconds[place]) if self.seconds[place] else np.zeros(0)
+            seconds = np.concatenate(
+                [np.zeros(0, np.float32), *(loaded(part, self._shelf) for part in self.seconds[place])]
+            )
             row.timed = seconds.size
             if seconds.size:
                 row.p50, row.p95, row.p99 = (float(q) for q in np.quantile(seconds, [0.5, 0.95, 0.99]))

@@ -21,14 +21,13 @@ _BATCH = 2**19  # characters counted at a time
 _NAMES = np.array(list(SCRIPTS))
 
 
-def scripts_in(latin: Array, texts: Array, spoken: Array) -> Array:
+def scripts_in(latin: Array, texts: Array, rows: Array, spoken: Array) -> Array:
     """(R,) bits of the scripts of each row's words, in the order of SCRIPTS.
 
-    `latin` (R,): does DuckDB say that Latin is one? `texts` (R,): words with letters of others, else None. `spoken` (R,): are they
+    `latin` (R,): does DuckDB say that Latin is one? `texts` (R,): words with letters of others, at `rows`. `spoken` (R,): are they
     the assistant's own, which must be MIN_LETTERS?
     """
     found = latin.astype(np.uint16)
-    rows = np.flatnonzero(texts != None)  # noqa: E711
     bits = np.uint16(1) << np.arange(len(SCRIPTS), dtype=np.uint16)
     for some in _batches(rows, texts):
         sizes = [len(texts[row]) for row in some.tolist()]

@@ -32,7 +32,7 @@ def joined(a: TraceTable, b: TraceTable) -> TraceTable:
     wide: dict[str, Any] = {name: _wide(a, b, name, codes["tool_names"]) for name in ("used", "erred")}
     both: dict[str, Any] = {name: np.concatenate([getattr(a, name), getattr(b, name)]) for name in _COLUMNS}
     return TraceTable(
-        ids=a.ids + b.ids, counts={name: np.concatenate([a.counts[name], b.counts[name]]) for name in COUNTS}, **both, **places, **wide,
+        ids=[*a.ids, *b.ids], counts={name: np.concatenate([a.counts[name], b.counts[name]]) for name in COUNTS}, **both, **places, **wide,
         tasks=list(codes["tasks"][0]), groups=list(codes["groups"][0]), stops=list(codes["stops"][0]), first_errors=list(codes["first_errors"][0]),
         versions=list(codes["versions"][0]), marks={name: np.concatenate([a.marks[name], b.marks[name]]) for name in a.marks if name in b.marks},
         tool_names=list(codes["tool_names"][0]), tools={}, declared_tools=a.declared_tools | b.declared_tools,

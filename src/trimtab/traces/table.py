@@ -6,6 +6,7 @@ Shape letters: E episodes, T tools.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,8 +96,8 @@ class TraceTable:
     `files`: a required file -> the calls that named it. `by_prompt`: episodes whose group is their prompt's (`traces.asked`).
     """
 
-    ids: list[str]
-    counts: dict[str, npt.NDArray[np.int64]]
+    ids: Sequence[str]
+    counts: Mapping[str, npt.NDArray[np.int64]]
     reward: npt.NDArray[np.float64]
     success: npt.NDArray[np.int8]
     truncated: npt.NDArray[np.int8]
@@ -122,7 +123,7 @@ class TraceTable:
     wrong_step: npt.NDArray[np.int64]
     version: npt.NDArray[np.int64]
     versions: list[str] = field(default_factory=list)
-    marks: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    marks: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
     files: dict[str, ToolRow] = field(default_factory=dict)
     declared_tools: frozenset[str] = frozenset()
     nan_rewards: int = 0
