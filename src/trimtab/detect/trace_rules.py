@@ -11,6 +11,7 @@ from trimtab.catalog import TRACE_BOUNDS, bound
 from trimtab.detect.verdict import Verdict
 from trimtab.measure.trace_maker import Measured
 from trimtab.records import Severity
+from trimtab.traces.wording import counted
 
 __all__ = ["TRACE_RULES", "Finding", "TraceRule", "judge_traces", "trace_findings", "trace_verdict"]
 
@@ -220,7 +221,8 @@ def trace_verdict(findings: list[Finding], measured: list[Measured], num_episode
         return Verdict("alarms", f"{count}: {', '.join(names[:4])}{more}")
     if num_episodes < bound(_EPISODES):
         return Verdict(
-            "not judged yet", f"{num_episodes} episodes; {bound(_EPISODES):.0f} are needed to judge anything"
+            "not judged yet",
+            f"{counted(num_episodes, 'episode')}; {bound(_EPISODES):.0f} are needed to judge anything",
         )
     seen = {m.reading.key for m in measured if m.reading.status == "ok"}
     if not seen & {"tools/failure_frac", "traces/reward_std", "traces/solved_frac"}:

@@ -13,6 +13,7 @@ from trimtab.measure.declared import Declared
 from trimtab.measure.trace_maker import Maker, Measured
 from trimtab.stats.shares import effective_trials, share_interval
 from trimtab.traces.table import Evidence, ToolRow
+from trimtab.traces.wording import counted
 
 __all__ = ["neglected", "tool_readings"]
 
@@ -43,7 +44,7 @@ def tool_readings(maker: Maker) -> Iterator[Measured]:
         )
         for label, seconds in (("p50", row.p50), ("p95", row.p95), ("p99", row.p99)):
             reason = "the log has no latency nor timestamps to take one from"
-            text = f"{row.timed:,} calls timed"
+            text = f"{counted(row.timed, 'call')} timed"
             yield maker.value(f"tools/latency_{label}_s", seconds, row.timed, where, reason, text=text)
 
 
@@ -51,7 +52,7 @@ def _failures(row: ToolRow) -> str:
     kinds = "; ".join(f"{count} x {kind}" for kind, count in row.kinds.most_common(3))
     whose = ", ".join(f"{count} by the {who}" for who, count in row.faults.most_common() if who != "unknown")
     return (
-        f"{row.failed:,} of {row.calls:,} calls, in {row.episodes:,} episodes"
+        f"{row.failed:,} of {counted(row.calls, 'call')}, in {counted(row.episodes, 'episode')}"
         + (f": {kinds}" if kinds else "")
         + (f" ({whose})" if whose else "")
     )

@@ -20,6 +20,7 @@ from trimtab.measure.trace_words import first_wrongs, word_readings
 from trimtab.stats.shares import share_interval
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.table import Evidence, TraceTable
+from trimtab.traces.wording import counted
 
 __all__ = ["trace_readings"]
 
@@ -57,7 +58,7 @@ def _reading_lines(maker: Maker, report: ReadReport) -> Iterator[Measured]:
     ends = share_interval(bad / lines, lines) if lines else None
     yield maker.value(
         "traces/malformed_frac", bad / lines if lines else math.nan, lines, ends=ends, evidence=found,
-        text=f"{bad:,} of {lines:,} lines",
+        text=f"{bad:,} of {counted(lines, 'line')}",
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from trimtab.traces.join import joined
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.table import TraceTable
 from trimtab.traces.tool_errors import compile_patterns
+from trimtab.traces.wording import counted
 
 __all__ = ["compare_lines", "compare_tables", "compare_traces"]
 
@@ -120,9 +121,9 @@ def compare_lines(found: dict[str, Any]) -> list[str]:
 def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"{found['verdict'].upper()}: A against B"
     for side in ("a", "b"):
-        yield f"  {side.upper()}  {', '.join(found[side]['logs'])}: {found[side]['episodes']:,} episodes, {found[side]['malformed']:,} malformed lines"
+        yield f"  {side.upper()}  {', '.join(found[side]['logs'])}: {counted(found[side]['episodes'], 'episode')}, {counted(found[side]['malformed'], 'malformed line')}"
     yield from _outcome_lines(found["outcome"], found["solved_by"])
-    yield f"  {found['shared_tasks']:,} tasks in both; {len(found['contrasts'])} other features, intervals and p corrected for all of them"
+    yield f"  {counted(found['shared_tasks'], 'task')} in both; {len(found['contrasts'])} other features, intervals and p corrected for all of them"
     shown = [row for row in found["contrasts"] if row["real"] or row["real_within"]]
     yield from (f"    {contrast_line(row, 'A', 'B')}" for row in shown)
     if found["contrasts"] and not shown:

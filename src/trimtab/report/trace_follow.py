@@ -14,6 +14,7 @@ from trimtab.traces.follow import Follower
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.tabulate import RequiredFiles
 from trimtab.traces.tool_errors import compile_patterns
+from trimtab.traces.wording import counted
 
 __all__ = ["Followed", "follow_traces"]
 
@@ -30,7 +31,9 @@ class Followed:
         """A line; after it the whole diagnosis when other rules fire than before."""
         verdict = self.found.verdict
         clock = time.strftime("%H:%M:%S")
-        count = f"{self.found.table.num_episodes:,} episodes (+{self.new:,}), {self.still_open:,} open"
+        count = (
+            f"{counted(self.found.table.num_episodes, 'episode')} (+{self.new:,}), {self.still_open:,} open"
+        )
         reason = "no rule fired" if verdict.word == "healthy" else verdict.reason
         line = inert(f"{clock} {verdict.word.upper()}: {count}; {reason}")
         return [line, *trace_diagnosis_lines(trace_diagnosis(self.found)), ""] if self.changed else [line]

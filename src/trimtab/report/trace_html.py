@@ -183,7 +183,7 @@ def _drift(found: dict[str, Any]) -> str:
             continue
         names = [f"<bdi>{escape(drift[side])}</bdi>" for side in ("a", "b")]
         lede = (
-            f"{names[0]} against {names[1]}, by {escape(drift['by'].replace('_', ' '))}; intervals and p hold for {family} comparisons at once. A run that "
+            f"What differs between {names[0]} and {names[1]}, by {escape(drift['by'].replace('_', ' '))}; intervals and p hold for {family} comparisons at once. A run that "
             "learns changes: this is a reading, no alarm."
         )
         columns = ["Feature", *names, "Difference", "Interval", "p", "Within tasks", "Interval"]

@@ -8,6 +8,7 @@ from typing import Any
 
 from trimtab.catalog import bound
 from trimtab.report.inert import inert
+from trimtab.traces.wording import counted
 
 __all__ = ["BY_TEXT", "contrast_line", "pass_line", "short", "trace_diagnosis_lines", "unjudged_tools"]
 
@@ -28,13 +29,13 @@ _SHOWN = {
 
 def trace_diagnosis_lines(found: dict[str, Any]) -> list[str]:
     """`found` is `trace_diagnosis`'s."""
-    tasks = f" of {found['num_tasks']:,} tasks" if found["num_tasks"] else ""
+    tasks = f" of {counted(found['num_tasks'], 'task')}" if found["num_tasks"] else ""
     formats = ", ".join(dict.fromkeys(found["formats"].values()))
     lines = [
         f"{', '.join(found['logs'])}: {found['verdict'].upper()}",
         f"  {found['reason']}",
-        f"  {found['num_episodes']:,} episodes{tasks}, {found['num_calls']:,} calls, format {formats}, "
-        f"{found['num_lines']:,} lines in {found['seconds']:.1f} s",
+        f"  {counted(found['num_episodes'], 'episode')}{tasks}, {counted(found['num_calls'], 'call')}, format {formats}, "
+        f"{counted(found['num_lines'], 'line')} in {found['seconds']:.1f} s",
     ]
     for finding in found["findings"]:
         lines += _finding(finding)
@@ -125,7 +126,7 @@ def pass_line(rows: list[dict[str, Any]], before: str = "") -> Iterator[str]:
     shown = []
     for row in rows:
         few = (
-            f" ({row['tasks']} tasks, {row['left_out']} of fewer attempts left out)"
+            f" ({counted(row['tasks'], 'task')}, {row['left_out']} of fewer attempts left out)"
             if row["left_out"]
             else ""
         )
@@ -181,7 +182,7 @@ def contrast_line(row: dict[str, Any], a: str = "failed", b: str = "solved") -> 
         return f"{text}; {size}, {p}"
     scale, unit, form = (100, " points", ".0f") if row["yes_no"] else (1, "", ".3g")
     inside = f"{scale * row['within']:+{form}}{unit} ({scale * row['within_low']:+{form}} to {scale * row['within_high']:+{form}})"
-    return f"{text}; {size}, {p}; within {row['mixed']} tasks {inside}"
+    return f"{text}; {size}, {p}; within {counted(row['mixed'], 'task')} {inside}"
 
 
 def _not_observed(found: dict[str, Any]) -> Iterator[str]:

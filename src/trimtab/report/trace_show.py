@@ -12,6 +12,7 @@ from trimtab.traces.facts import arguments_text
 from trimtab.traces.own import dump_episode
 from trimtab.traces.read import iter_episodes
 from trimtab.traces.reading import ReadReport
+from trimtab.traces.wording import counted
 
 __all__ = ["episode_lines", "show"]
 
@@ -56,7 +57,7 @@ def _line(episode: Episode) -> str:
     calls = episode.calls
     failed = sum(bool(call.error) for call in calls)
     reward = "no reward" if episode.reward is None else f"reward {episode.reward:g}"
-    text = f"{episode.id}: {reward}, {len(episode.turns)} turns, {len(calls)} calls, {failed} failed, {episode.stop_reason or 'no stop reason'}"
+    text = f"{episode.id}: {reward}, {counted(len(episode.turns), 'turn')}, {counted(len(calls), 'call')}, {failed} failed, {episode.stop_reason or 'no stop reason'}"
     return inert(text)
 
 
