@@ -13,6 +13,7 @@ import typer
 from trimtab.cli.text import pairs, plain
 from trimtab.errors import MetricLogError, TraceError
 from trimtab.report.inert import inert
+from trimtab.traces.wording import counted
 
 __all__ = ["traces_app"]
 
@@ -147,7 +148,7 @@ def export_logs(
     mapping: LogMap = None,
     strict: Strict = False,
     solved_at: SolvedAt = None,
-    per_task: Annotated[int, typer.Option(help="Pairs a task, at most (dpo).", min=1)] = 4,
+    per_task: Annotated[int | None, typer.Option(help="Pairs a task, at most (dpo); 4.", min=1)] = None,
     match_length: Annotated[
         bool, typer.Option("--match-length", help="Pair attempts of like size first (dpo).")
     ] = False,
@@ -220,7 +221,7 @@ def convert_logs(
     with reading_bar(logs) as progress:
         report = convert(logs, output, format, _fields(mapping), strict, progress)
     print(
-        f"wrote {report.num_episodes:,} episodes to {output}; {report.num_malformed:,} malformed lines skipped"
+        f"wrote {counted(report.num_episodes, 'episode')} to {output}; {counted(report.num_malformed, 'malformed line')} skipped"
     )
 
 
@@ -267,7 +268,9 @@ def _follow(
             print("\n".join(text), flush=True)
     except KeyboardInterrupt:
         seen = (
-            f"{last.table.num_episodes:,} episodes, {last.verdict.word}" if last else "no episode had ended"
+            f"{counted(last.table.num_episodes, 'episode')}, {last.verdict.word}"
+            if last
+            else "no episode had ended"
         )
         print(f"stopped: {seen}", file=sys.stderr)
     raise typer.Exit(last.verdict.exit_code if last else 2)

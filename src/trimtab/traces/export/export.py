@@ -31,6 +31,7 @@ from trimtab.traces.export.tokens import add_tokens
 from trimtab.traces.export.tools import give_tools, read_tools, tool_warnings
 from trimtab.traces.export.write import card_text, write_rows
 from trimtab.traces.read import read_episodes
+from trimtab.traces.wording import counted
 
 __all__ = ["KINDS", "Export", "export"]
 
@@ -39,8 +40,10 @@ _NO_SCORE = "episode without a reward or success"
 _NO_THRESHOLD = (
     "episode of which nothing says whether it is solved: rewards are not only 0 and 1, give --solved-at"
 )
+_PER_TASK = 4
 KINDS = ("sft", "dpo", "kto", "grpo", "steps")
 _OF_KINDS = {
+    "per_task": ("dpo",),
     "match_length": ("dpo",),
     "same_prompt": ("dpo",),
     "keep_tool_faults": ("sft", "dpo", "kto"),
@@ -64,7 +67,7 @@ def export(
     format: str | None = None,
     mapping: Mapping[str, str] | None = None,
     solved_at: float | None = None,
-    per_task: int = 4,
+    per_task: int | None = None,
     match_length: bool = False,
     keep_tool_faults: bool = False,
     progress: Callable[[int], None] | None = None,
@@ -80,7 +83,7 @@ def export(
     sft: `messages` of solved episodes. dpo: `prompt`, `chosen`, `rejected` of attempts at the same task. kto: `prompt`,
     `completion`, `label`. grpo: `prompt`, `task`, `attempts`, `solved`, of each task once. steps: `prompt`, `completions`,
     `labels` (`export.steps`). All with the `tools` the log has, or those of the JSON file `tools` where it has none. Solved is
-    the log's success, a reward of `solved_at`, or a reward of 1 where all are 0 or 1; dpo also ranks other rewards; with `same_prompt` it pairs only
+    the log's success, a reward of `solved_at`, or a reward of 1 where all are 0 or 1; dpo also ranks other rewards, makes up to `per_task` pairs (4) of a task, and with `same_prompt` pairs only
     attempts that began with the same words. A failed episode in
     which a tool was at fault teaches nothing about the policy and is left out unless `keep_tool_faults`; with
     `keep_unscored`, sft has those of which no outcome is known, too. TraceError when nothing is left, and
@@ -88,7 +91,7 @@ def export(
     """
     if kind not in KINDS:
         raise TraceError(f"unknown kind {kind!r} of training data; one of {', '.join(KINDS)}")
-    switches = (match_length, same_prompt, keep_tool_faults, keep_unscored)
+    switches = (per_task, match_length, same_prompt, keep_tool_faults, keep_unscored)
     _must_matter(kind, [name for name, one in zip(_OF_KINDS, switches, strict=True) if one])
     names = list(map(str, paths))
     episodes, report = read_episodes(names, format, mapping, strict, progress, error_patterns)
@@ -106,7 +109,9 @@ def export(
         samples = _samples(episodes, scores, left_out)
         if kind != "grpo" and not keep_tool_faults:
             samples = _without_tool_faults(samples, left_out)
-        rows, balance = _rows(kind, samples, per_task, match_length, same_prompt, left_out, keep_unscored)
+        rows, balance = _rows(
+            kind, samples, per_task or _PER_TASK, match_length, same_prompt, left_out, keep_unscored
+        )
         if rewarded and left_out[_NO_SCORE]:
             left_out[_NO_THRESHOLD] = left_out.pop(_NO_SCORE)
         warnings = [*mixed_warnings(samples, left_out), *opening_warnings(balance), *prompt_warnings(balance)]
@@ -115,7 +120,7 @@ def export(
         if kind == "sft" and left_out[_NO_SCORE] + left_out[_NO_THRESHOLD]:
             why += "; --keep-unscored takes episodes without an outcome, as demonstrations"
         raise TraceError(
-            f"no {kind} row can be made of {len(episodes):,} episodes: {why or 'there are none'}"
+            f"no {kind} row can be made of {counted(len(episodes), 'episode')}: {why or 'there are none'}"
         )
     warnings += of_tools
     balance = {**balance, **add_tokens(rows, episodes)}
