@@ -71,7 +71,17 @@ def test_the_command(tmp_path):
     few = write_lines(tmp_path / "few.jsonl", [{"trimtab": 1, "id": "x"}])
     code, text = run("compare", few, few)
     assert code == 2
-    assert "too few episodes" in text
+    assert "fewer than 10 episodes" in text
+
+
+def test_episodes_that_name_no_task_are_not_called_tasks(tmp_path):
+    for name, solved in (("a", 5), ("b", 35)):
+        rows = [{"trimtab": 1, "id": str(i), "reward": float(i < solved)} for i in range(40)]
+        write_lines(tmp_path / f"{name}.jsonl", rows)
+    code, text = run("compare", tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert code == 1
+    assert "80 episodes, of which none names its task: different" in text
+    assert "no task is named; 0 other features" in text
 
 
 def test_an_empty_side_is_an_error(tmp_path):

@@ -25,6 +25,12 @@ from trimtab.traces.wording import counted
 
 __all__ = ["compare_lines", "compare_tables", "compare_traces"]
 
+_CLUSTERS = {
+    "all": "tasks",
+    "some": "tasks, an episode that names none being its own",
+    "none": "episodes, of which none names its task",
+}
+
 
 def compare_traces(
     a: Iterable[str | Path],
@@ -110,7 +116,9 @@ def _outcome(a: TraceTable, b: TraceTable, both: TraceTable, solved: Any) -> dic
         "real": judged.real,
     }
     means = {name: getattr(contrast, name) for name in ("name", "mean_a", "mean_b", "n_a", "n_b", "clusters")}
-    return {**means, **row, "paired": paired, **sides}
+    of_task = (both.task >= 0)[np.isfinite(values)]
+    named = "all" if of_task.all() else "some" if of_task.any() else "none"
+    return {**means, **row, "paired": paired, "tasks_named": named, **sides}
 
 
 def compare_lines(found: dict[str, Any]) -> list[str]:
@@ -123,13 +131,18 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     for side in ("a", "b"):
         yield f"  {side.upper()}  {', '.join(found[side]['logs'])}: {counted(found[side]['episodes'], 'episode')}, {counted(found[side]['malformed'], 'malformed line')}"
     yield from _outcome_lines(found["outcome"], found["solved_by"])
-    yield f"  {counted(found['shared_tasks'], 'task')} in both; {len(found['contrasts'])} other features, intervals and p corrected for all of them"
+    tasks = (
+        "no task is named"
+        if found["outcome"].get("tasks_named") == "none"
+        else f"{counted(found['shared_tasks'], 'task')} in both"
+    )
+    yield f"  {tasks}; {len(found['contrasts'])} other features, intervals and p corrected for all of them"
     shown = [row for row in found["contrasts"] if row["real"] or row["real_within"]]
     yield from (f"    {contrast_line(row, 'A', 'B')}" for row in shown)
     if found["contrasts"] and not shown:
         yield "    nothing that could not be chance"
     if not found["contrasts"]:
-        yield "    too few episodes or tasks on a side to judge anything (10 of each)"
+        yield "    none can be judged: the same in all, or fewer than 10 episodes or tasks on a side"
     for side in ("a", "b"):
         if names := found[f"only_{side}"]:
             yield f"  tools called in {side.upper()} only: {', '.join(names[:20])}"
@@ -149,7 +162,11 @@ def _outcome_lines(row: dict[str, Any], solved_by: str) -> Iterator[str]:
     else:
         sides = [f"{s.upper()} {row[f'mean_{s}']:.3g} of {row[f'n_{s}']:,}" for s in ("a", "b")]
         name, scale, unit = "mean reward", 1, ""
-    how = f"paired by the {row['clusters']} tasks in both" if row["paired"] else f"{row['clusters']} tasks"
+    how = (
+        f"paired by the {row['clusters']} tasks in both"
+        if row["paired"]
+        else f"{row['clusters']} {_CLUSTERS[row['tasks_named']]}"
+    )
     gap = f"{scale * row['difference']:+.3g}{unit}"
     if row["p"] is None:
         yield f"  {name}: {', '.join(sides)}; {gap}, not judged: too few episodes or tasks (10 of each)"
