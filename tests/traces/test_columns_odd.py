@@ -15,6 +15,7 @@ from trimtab.traces.columns import tabulate_steps
 from trimtab.traces.columns_part import _seconds
 from trimtab.traces.columns_rows import Rows, read_rows
 from trimtab.traces.columns_shards import Shard
+from trimtab.traces.engine import table_of
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.tool_errors import ERROR_START, starts_as_error
 from trimtab.traces.values import as_time
@@ -94,3 +95,40 @@ def test_results_are_errors_where_python_says_so(texts, ascii_only):
     lines = [json.dumps(row, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass") for row in rows]
     found = read(*lines)
     assert [code >= 0 for code in found.columns["err"]] == [starts_as_error(text) for text in texts]
+
+
+SAYS_NONE = (None, False, 0, 0.0, "", " ", "\t\n", "0", "false", "False", "none", "None", "null", {}, [])
+SAYS_ERROR = (True, 1, -1, 2.5, "no", "0 rows", "nil", {"code": 500}, [0], "  x")
+
+
+@pytest.mark.parametrize("engine", ["records", "columns"])
+def test_what_an_error_field_says(tmp_path, engine):
+    rows = []
+    for tool, errors in (("fine", SAYS_NONE), ("bad", SAYS_ERROR)):
+        for error in errors:
+            rows += [
+                {"type": "tool_call", "tool": tool},
+                {"type": "tool_result", "tool": tool, "result": "r", "error": error},
+            ]
+    rows.append({"type": "episode_end", "success": True})
+    path = write_lines(
+        tmp_path / "log.jsonl", [{"episode_id": "a", "step": i, **row} for i, row in enumerate(rows)]
+    )
+    tools = table_of([path], ReadReport(), engine=engine).tools
+    assert (tools["fine"].calls, tools["fine"].failed) == (len(SAYS_NONE), 0)
+    assert (tools["bad"].calls, tools["bad"].failed) == (len(SAYS_ERROR), len(SAYS_ERROR))
+
+
+@pytest.mark.parametrize("engine", ["records", "columns"])
+def test_results_without_a_call_and_episodes_without_an_end_are_counted(tmp_path, engine):
+    rows = [
+        *steps("a"),
+        *steps("b")[:-1],
+        {"episode_id": "b", "type": "tool_result", "step": 90, "tool": "x", "result": "r"},
+    ]
+    report = ReadReport()
+    table_of([write_lines(tmp_path / "log.jsonl", rows)], report, engine=engine)
+    assert report.notes == {
+        "episodes without an episode_end": 1,
+        "tool results that answer no call, kept as turns": 1,
+    }

@@ -28,6 +28,7 @@ from trimtab.traces.columns_table import ColumnTable
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.lines import iter_lines
 from trimtab.traces.reading import ReadReport
+from trimtab.traces.steps import NO_END, ORPHANS
 from trimtab.traces.table import TraceTable
 from trimtab.traces.values import as_label
 
@@ -70,6 +71,8 @@ def tabulate_steps(files: Sequence[str], report: ReadReport, mapper: Mapper | No
     for what, count in (
         ("steps out of order, sorted", whole.moved),
         ("steps that are copies of another, dropped", whole.copies),
+        (ORPHANS, whole.orphans),
+        (NO_END, whole.endless),
     ):
         if count:
             report.note(what, count)

@@ -31,7 +31,7 @@ class Part:
     """`eh`, `first`, `ids`, `prompt` (E,): hash of the id, first row, the id (None: no row of it says), what stands for what was asked
     (`traces.asked`; 0: nothing). `ends`: (E,) each, of the last end.
     `marks`: column -> (E,) how many turns; `marked`: row, episode and step of the first ones, and code of the words or name of the script.
-    `loops`: episode -> its loop and the place of its first call in `calls`. `told`: did a field call any call failed?"""
+    `orphans`: results that answer no call. `endless`: episodes without an end. `loops`: episode -> its loop and the place of its first call in `calls`. `told`: did a field call any call failed?"""
 
     eh: Array
     first: Array
@@ -51,6 +51,8 @@ class Part:
     calls: Calls
     moved: int
     copies: int
+    orphans: int
+    endless: int
     told: bool
 
 
@@ -85,6 +87,7 @@ def part_of(c: Columns, ep: Array) -> Part:
     turn = np.cumsum(opened) - (np.cumsum(turns) - turns)[ep]
     silent = void & (turn == turns[ep])
     answers = answers_of(kind, c["tool"], ep, same)
+    orphans = int((kind == RESULT).sum() - (answers >= 0).sum())
     calls, keys = calls_of(c, ep, answers, turn)
     switched, to = switches(_heard(c["scripts"], answers), message, ~calling & (kind != RESULT), ep)
     rows: dict[str, Array] = {
@@ -102,7 +105,7 @@ def part_of(c: Columns, ep: Array) -> Part:
     wrong = _first_wrong(calls, again, np.column_stack([ep[void], turn[void], c["step"][void]]), n)
     return Part(
         eh, first, ids, prompt, said, turns, tokens, duration, time, wrong, repeats, again, marks, marked, loops,
-        calls, moved, copies, told,
+        calls, moved, copies, orphans, int((ends < 0).sum()), told,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from string import Template
 
-from trimtab.traces.steps import KINDS
+from trimtab.traces.steps import BLANKS, KINDS, NO_ERROR
 from trimtab.traces.text_marks import LOOKED_AT, MIN_LETTERS, REFUSAL_HEAD, REFUSAL_WORDS, SCRIPTS
 from trimtab.traces.tool_errors import MAYBE_ERROR
 
@@ -81,6 +81,13 @@ _LATIN_SAID = (
     f"(case when words is null then 0 when {_SPOKEN} then regexp_matches(words, '{_SOME_LATIN}')::utinyint "
     f"else regexp_matches(words, '{_LATIN}')::utinyint end)::utinyint"
 )
+_FAILED = (
+    "(error is not null and lower(trim(error, '"
+    + BLANKS
+    + "')) not in ("
+    + ", ".join(f"'{word}'" for word in NO_ERROR)
+    + "))"
+)
 _FOREIGN = _letters(*(name for name in SCRIPTS if name != "Latin"))
 
 _SELECT = Template(rf"""
@@ -100,9 +107,9 @@ select
     $time as ts,
     case when type = 'tool_result' then coalesce(latency_s, duration_s, 'nan') else 'nan' end as latency,
     coalesce(tokens, 'nan') as tokens,
-    type = 'tool_result' and coalesce(error, '') not in ('', 'false') as told,
+    type = 'tool_result' and $failed as told,
     left(case when type = 'tool_result' then
-           case when error is not null and error not in ('', 'false') then error
+           case when $failed then error
                 when regexp_matches(coalesce(result, content), '{MAYBE_ERROR}', 'i') then coalesce(result, content) end
          when type = 'tool_parse_error' then coalesce(error, 'the call could not be parsed')
          when {_SPOKEN} and regexp_matches(left(content, {REFUSAL_HEAD}), '{REFUSAL_WORDS}', 'i') then content end, 400) as err,
@@ -154,6 +161,7 @@ def rows_query(tools: Sequence[str], numeric_time: bool, scripts: bool, max_byte
     }
     return _SELECT.substitute(
         said,
+        failed=_FAILED,
         heard="coalesce(result, content)" if scripts else "null",
         latin=_LATIN_SAID.replace("$", "$$") if scripts else "0::utinyint",
         cases=" ".join(f"when {name} then {place}" for name, place in known),

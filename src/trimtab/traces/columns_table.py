@@ -36,7 +36,7 @@ class ColumnTable:
         self.tools, self.evidence = ToolCounts(shelf), Places()
         self.codes = {"task": Codes(), "group": Codes(), "stop": Codes(256), "first_error": Codes(256)}
         self.columns: dict[str, list[Kept]] = {}
-        self.nan_rewards = self.moved = self.copies = 0
+        self.nan_rewards = self.moved = self.copies = self.orphans = self.endless = 0
         self.told_by_log = False
 
     def add(self, part: Part, ids: list[str], tools: list[str], errors: list[str]) -> None:
@@ -73,6 +73,7 @@ class ColumnTable:
         self._extend(n, {name: [column] for name, column in columns.items()})
         self.nan_rewards += int(part.ends["odd_reward"].sum())
         self.moved, self.copies = self.moved + part.moved, self.copies + part.copies
+        self.orphans, self.endless = self.orphans + part.orphans, self.endless + part.endless
         self.told_by_log |= part.told
 
     def _extend(self, size: int, columns: Mapping[str, Sequence[Kept]]) -> None:
@@ -151,9 +152,8 @@ class ColumnTable:
         self.evidence.merge(other.evidence)
         self.told_by_log |= other.told_by_log
         self._extend(other.size, other.columns)
-        self.nan_rewards, self.moved, self.copies = (
-            self.nan_rewards + other.nan_rewards, self.moved + other.moved, self.copies + other.copies,
-        )  # fmt: skip
+        for name in ("nan_rewards", "moved", "copies", "orphans", "endless"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def _placed(self, column: Array, places: list[int]) -> Array:
         wide = np.zeros((column.shape[0], len(self.tools.rows)), bool)

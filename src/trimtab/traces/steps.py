@@ -17,7 +17,7 @@ from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.tool_errors import starts_as_error
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
-__all__ = ["KINDS", "TYPES", "is_step", "read_steps"]
+__all__ = ["BLANKS", "KINDS", "NO_END", "NO_ERROR", "ORPHANS", "TYPES", "is_step", "read_steps"]
 
 Json = Mapping[str, Any]
 TYPES = (
@@ -38,6 +38,10 @@ KINDS = {
     "developer_message": "developer",
 }
 """Roles that stand where a kind of step should, and the other way round."""
+
+NO_END, ORPHANS = "episodes without an episode_end", "tool results that answer no call, kept as turns"
+NO_ERROR, BLANKS = ("", "false", "none", "null", "0", "0.0", "{}", "[]"), " \t\n\v\f\r"
+"""What an error field says where there was no error, case and blanks around it aside."""
 
 _TASK, _GROUP = ("task_id", "task", "prompt_id"), ("group_id", "group")
 _ASSISTANT = ("assistant_message", "tool_call", "tool_parse_error")
@@ -121,6 +125,8 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
             role = kind.removesuffix("_message") if kind in KINDS.values() else kind
             episode.turns.append(_turn(event, role))
         before = before if kind == "episode_end" else kind
+    if not any(event["type"] == "episode_end" for event in events):
+        report.note(NO_END)
     _fill_task(episode, events)
     episode.tokens = sum(tokens) if episode.tokens is None and tokens else episode.tokens
     return episode
@@ -166,14 +172,14 @@ def _result(
     place = next((i for i, (call, _) in enumerate(pending) if tool in (None, "", call.name)), None)
     text = as_text(first_of(event, "result", "content"))
     if place is None:
-        report.note("tool results that answer no call, kept as turns")
+        report.note(ORPHANS)
         episode.turns.append(Turn(role="tool", content=text, name=tool, step=_step(event)))
         return
     call, called = pending.pop(place)
     call.result = text or ""
-    said = event.get("error")
-    if said not in (None, "", False):
-        call.error, call.error_from = as_text(said) or "error", "log"
+    said = as_text(event.get("error")) or ""
+    if said.strip(BLANKS).lower() not in NO_ERROR:
+        call.error, call.error_from = said, "log"
     elif starts_as_error(call.result):
         call.error, call.error_from = call.result, "text"
     given = as_number(first_of(event, "latency_s", "duration_s"))
