@@ -13,6 +13,7 @@ import typer
 from trimtab.cli.text import pairs, plain
 from trimtab.errors import MetricLogError, TraceError
 from trimtab.report.inert import inert
+from trimtab.traces.files import spare_logs
 from trimtab.traces.wording import counted
 
 __all__ = ["traces_app"]
@@ -89,6 +90,8 @@ def diagnose_logs(
     declared = _declared(require or [], key_argument or [], solved_at)
     if tokenizer is not None and html is None:
         raise TraceError("--tokenizer writes the tokens of a page, and there is none; give --html PATH too")
+    if html is not None:
+        spare_logs(logs, html)
     decode = None if tokenizer is None else decoder(tokenizer)  # before the logs, which may take minutes
     if follow:
         if html is not None or engine == "columns" or ray is not None or len(logs) != 1:
@@ -304,6 +307,8 @@ def _write_traces(
         raise TraceError(
             "--html reads the logs a second time, which standard input cannot; write them to a file first"
         )
+    if output.is_dir():
+        raise TraceError(f"{output} is a folder; name the page")
     try:
         write_traces_html(judged, output, format, mapping, decode)
     except OSError as error:

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from trimtab.errors import TraceError
+from trimtab.traces.files import STDIN, spare_logs
 from trimtab.traces.own import dump_episode
 from trimtab.traces.read import iter_episodes
 from trimtab.traces.reading import ReadReport
 
 __all__ = ["convert"]
+
+_OTHERS = (".gz", ".zst", ".parquet", ".eval", ".csv")
 
 
 def convert(
@@ -26,6 +29,12 @@ def convert(
 ) -> ReadReport:
     """Write the episodes of the logs to `output`, whole or not at all. TraceError as for reading, or when it cannot be written."""
     target, report = Path(output), ReadReport(strict=strict, progress=progress)
+    if str(output) == STDIN or target.suffix in _OTHERS:
+        raise TraceError(
+            f"{output} is no name for what is written, JSON lines of plain text; name a .jsonl file"
+        )
+    paths = list(paths)
+    spare_logs(paths, target)
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     except OSError as error:

@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 
 from trimtab.errors import TraceError
 
-__all__ = ["STDIN", "SUFFIXES", "find_files", "open_bytes", "zstd_reader"]
+__all__ = ["STDIN", "SUFFIXES", "find_files", "open_bytes", "spare_logs", "zstd_reader"]
 
 STDIN = "-"
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".traj", ".parquet", ".eval")
@@ -62,6 +62,15 @@ def _folder(folder: Path) -> list[str]:
     if not names:
         raise TraceError(f"{folder} holds no {', '.join(SUFFIXES)} file; name the file itself to read it")
     return names
+
+
+def spare_logs(paths: Iterable[str | Path], *outputs: str | Path) -> None:
+    """Make sure that no output is a log that is read, by whatever name: it would be lost. TraceError otherwise."""
+    written = [Path(output) for output in outputs if Path(output).exists()]
+    for file in find_files(paths) if written else ():
+        for output in written:
+            if file != STDIN and output.samefile(file):
+                raise TraceError(f"{output} is one of the logs; name another file to write")
 
 
 def open_bytes(path: str) -> io.BufferedReader:

@@ -5,6 +5,7 @@ Shape letters: E episodes, T tools.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from trimtab.errors import TraceError
 
 __all__ = [
     "COUNTS",
@@ -23,6 +26,7 @@ __all__ = [
     "ToolRow",
     "TraceTable",
     "group_of",
+    "must_be_finite",
 ]
 
 COUNTS = (
@@ -38,6 +42,12 @@ MAX_TOOLS = 64
 OTHER = "(other)"
 NO_NAME = "(no name)"
 MAX_EVIDENCE = 5
+
+
+def must_be_finite(solved_at: float) -> None:
+    """TraceError for a threshold of nan or infinity, which nothing reaches."""
+    if not math.isfinite(solved_at):
+        raise TraceError(f"--solved-at {solved_at:g}: nothing can be said to reach that; give a number")
 
 
 def group_of(group: str | None, task: str | None, step: int | None = None) -> str | None:
@@ -148,6 +158,7 @@ class TraceTable:
         reward that is 0 or 1 throughout."""
         finite = np.isfinite(self.reward)
         if solved_at is not None:
+            must_be_finite(solved_at)
             return np.where(finite, self.reward >= solved_at, -1).astype(
                 np.int8
             ), f"reward of at least {solved_at:g}"

@@ -30,7 +30,9 @@ from trimtab.traces.export.steps import step_rows
 from trimtab.traces.export.tokens import add_tokens
 from trimtab.traces.export.tools import give_tools, read_tools, tool_warnings
 from trimtab.traces.export.write import card_text, write_rows
+from trimtab.traces.files import STDIN, spare_logs
 from trimtab.traces.read import read_episodes
+from trimtab.traces.table import must_be_finite
 from trimtab.traces.wording import counted
 
 __all__ = ["KINDS", "Export", "export"]
@@ -40,6 +42,7 @@ _NO_SCORE = "episode without a reward or success"
 _NO_THRESHOLD = (
     "episode of which nothing says whether it is solved: rewards are not only 0 and 1, give --solved-at"
 )
+_OPEN = "rows without `solved`: of an attempt the outcome is unknown"
 _PER_TASK = 4
 KINDS = ("sft", "dpo", "kto", "grpo", "steps")
 _OF_KINDS = {
@@ -94,6 +97,9 @@ def export(
     switches = (per_task, match_length, same_prompt, keep_tool_faults, keep_unscored)
     _must_matter(kind, [name for name, one in zip(_OF_KINDS, switches, strict=True) if one])
     names = list(map(str, paths))
+    if str(output) == STDIN:
+        raise TraceError("- is no name for training data and its card; name a .jsonl or .parquet file")
+    spare_logs(names, output, *(f"{output}.card{suffix}" for suffix in (".md", ".json")))
     episodes, report = read_episodes(names, format, mapping, strict, progress, error_patterns)
     schemas = None if tools is None else read_tools(tools)
     given = give_tools(episodes, schemas)
@@ -149,6 +155,7 @@ def _scores(
     rewards = [e.reward if e.reward is not None and np.isfinite(e.reward) else None for e in episodes]
     known = [r for r in rewards if r is not None]
     if solved_at is not None:
+        must_be_finite(solved_at)
         return [
             None if r is None else float(r >= solved_at) for r in rewards
         ], f"solved: reward of at least {solved_at:g}"
@@ -160,7 +167,7 @@ def _scores(
         return list(rewards), "solved: reward of 1, as every reward is 0 or 1"
     if ranked and known:
         return list(rewards), "ranked by reward"
-    return [None] * len(episodes), "unknown: give --solved-at"
+    return [None] * len(episodes), "unknown: give --solved-at" if known else "unknown: no reward, no success"
 
 
 def _samples(
@@ -258,4 +265,6 @@ def _prompts(samples: list[Sample]) -> tuple[list[dict[str, Any]], dict[str, Any
         for attempts in tasks.values()
     ]  # fmt: skip
     prompts = Counter(json.dumps(row["prompt"]) for row in rows)
-    return rows, {SAME_PROMPT_ROWS: sum(count for count in prompts.values() if count > 1)}
+    open_ones = sum(row["solved"] is None for row in rows)
+    balance: dict[str, Any] = {_OPEN: open_ones} if open_ones else {}
+    return rows, balance | {SAME_PROMPT_ROWS: sum(count for count in prompts.values() if count > 1)}
