@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -71,6 +72,9 @@ def _folder(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
         room = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     except OSError as error:
         raise TraceError(f"{path} cannot be written: {error.strerror or error}") from error
+    bars = not sys.stderr.isatty() and not datasets.are_progress_bars_disabled()
+    if bars:
+        datasets.disable_progress_bars()
     try:
         _parquet(rows, str(room / "rows.parquet"))
         made = datasets.Dataset.from_parquet(str(room / "rows.parquet"), cache_dir=str(room / "cache"))
@@ -81,6 +85,8 @@ def _folder(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
         (room / "made").chmod(0o755)
         os.replace(room / "made", path)
     finally:
+        if bars:
+            datasets.enable_progress_bars()
         shutil.rmtree(room, ignore_errors=True)
     return digest.hexdigest()
 
