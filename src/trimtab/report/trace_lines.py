@@ -147,6 +147,7 @@ def _separates(found: dict[str, Any]) -> Iterator[str]:
     family = f"{len(found['separates'])} features, 95 % intervals and p corrected for all of them"
     yield f"  what separates failed from solved (by {found['solved_by']}; {family}):"
     yield from (f"    {contrast_line(row)}" for row in rows[:_MAX_CONTRASTS])
+    yield from _more(rows)
     if not rows:
         yield "    nothing that could not be chance"
     if any(row["mixed"] >= 2 for row in rows):
@@ -163,26 +164,38 @@ def _drift(found: dict[str, Any]) -> Iterator[str]:
         yield f"  what changed from {drift['b']} to {drift['a']} ({by}; corrected for {family} comparisons; a run that learns changes):"
         rows = [row for row in drift["contrasts"] if row["real"]]
         yield from (f"    {contrast_line(row, drift['a'], drift['b'])}" for row in rows[:_MAX_CONTRASTS])
-        if len(rows) > _MAX_CONTRASTS:
-            yield f"    and {len(rows) - _MAX_CONTRASTS} more (--json has all)"
+        yield from _more(rows)
         if not rows:
             yield "    nothing that could not be chance"
 
 
+def _more(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if len(rows) > _MAX_CONTRASTS:
+        yield f"    and {len(rows) - _MAX_CONTRASTS} more (--json has all)"
+
+
 def contrast_line(row: dict[str, Any], a: str = "failed", b: str = "solved") -> str:
     """One contrast in words."""
-    if row["yes_no"]:
+    percent = row["yes_no"]
+    if percent:
         text = f"{row['name']}: {100 * row['mean_a']:.0f} % of {a}, {100 * row['mean_b']:.0f} % of {b}"
-        size = f"{100 * row['difference']:+.0f} points ({100 * row['low']:+.0f} to {100 * row['high']:+.0f})"
     else:
         text = f"{row['name']}: {row['mean_a']:.3g} in {a}, {row['mean_b']:.3g} in {b}"
-        size = f"{row['difference']:+.3g} ({row['low']:+.3g} to {row['high']:+.3g})"
-    p = f"p {row['p']:.2g}" if row["p"] >= 0.001 else "p < 0.001"
+    size = _gap(row["difference"], row["low"], row["high"], percent)
+    p = "not judged" if not _finite(row["p"]) else f"p {row['p']:.2g}" if row["p"] >= 0.001 else "p < 0.001"
     if not _finite(row["within"]):
         return f"{text}; {size}, {p}"
-    scale, unit, form = (100, " points", ".0f") if row["yes_no"] else (1, "", ".3g")
-    inside = f"{scale * row['within']:+{form}}{unit} ({scale * row['within_low']:+{form}} to {scale * row['within_high']:+{form}})"
+    inside = _gap(row["within"], row["within_low"], row["within_high"], percent)
     return f"{text}; {size}, {p}; within {counted(row['mixed'], 'task')} {inside}"
+
+
+def _gap(difference: float, low: float | None, high: float | None, percent: bool) -> str:
+    """A difference and its interval, where it has one."""
+    scale, unit, form = (100, " points", ".0f") if percent else (1, "", ".3g")
+    ends = ""
+    if low is not None and high is not None and math.isfinite(low):
+        ends = f" ({scale * low:+{form}} to {scale * high:+{form}})"
+    return f"{scale * difference:+{form}}{unit}{ends}"
 
 
 def _not_observed(found: dict[str, Any]) -> Iterator[str]:
