@@ -34,6 +34,8 @@ def test_wilson_against_scipy():
         expected = scipy.stats.binomtest(hits, n).proportion_ci(method="wilson")
         assert share_interval(hits / n, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
     assert all(math.isnan(v) for v in share_interval(0.5, 0))
+    for n in (*range(1, 60), 8.3, 17.92):
+        assert (share_interval(0.0, n)[0], share_interval(1.0, n)[1]) == (0.0, 1.0)  # not 4.3e-19
 
 
 def test_the_interval_keeps_its_promise_where_calls_of_an_episode_are_alike():
@@ -90,6 +92,12 @@ def test_shares_of_a_small_log():
         == "needs episodes with both a reward and a success"
     )
     assert [e.source for e in found["aggregate/zero_std_frac", "all"].evidence] == ["task t"]
+
+
+def test_counts_in_words_have_separators():
+    bad = Call(name="a", result="Error: HTTP 503", error="Error: HTTP 503")
+    one = readings([episode(*[bad] * 40, id=str(i)) for i in range(50)])["tools/failure_frac", "tool/a"]
+    assert one.text == "2,000 of 2,000 calls, in 50 episodes: 2,000 x HTTP 503 (2,000 by the tool), by text"
 
 
 def test_reward_against_success():

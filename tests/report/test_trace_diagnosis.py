@@ -38,6 +38,21 @@ def test_points_are_written_out():
     assert contrast_line(row).endswith("within 12 tasks +123 (-0.5 to +250)")
 
 
+def test_thousands_are_written_out():
+    row = {
+        "name": "tokens",
+        "yes_no": False,
+        "mean_a": 13_004.2,
+        "mean_b": 1300.0,
+        "difference": 11_704.2,
+        "low": 999.7,
+        "high": 22_408.8,
+    }
+    row |= {"p": 0.002, "within": None}
+    expected = "tokens: 13,004 in failed, 1,300 in solved; +11,704 (+1,000 to +22,409), p 0.002"
+    assert contrast_line(row) == expected
+
+
 def test_a_difference_without_an_interval_is_printed_without():
     row = {
         "name": "x",

@@ -73,8 +73,10 @@ def _kept_by_task(hits: npt.NDArray[Any], trials: npt.NDArray[Any], tasks: npt.N
 
 
 def _failures(row: ToolRow) -> str:
-    kinds = "; ".join(f"{count} x {kind}" for kind, count in row.kinds.most_common(3))
-    whose = ", ".join(f"{count} by the {who}" for who, count in row.faults.most_common() if who != "unknown")
+    kinds = "; ".join(f"{count:,} x {kind}" for kind, count in row.kinds.most_common(3))
+    whose = ", ".join(
+        f"{count:,} by the {who}" for who, count in row.faults.most_common() if who != "unknown"
+    )
     return (
         f"{row.failed:,} of {counted(row.calls, 'call')}, in {counted(row.episodes, 'episode')}"
         + (f": {kinds}" if kinds else "")
@@ -91,14 +93,14 @@ def neglected(maker: Maker, declared: Declared) -> Iterator[Measured]:
         if row is None:
             found[name] = "never called"
         elif row.episodes >= 5 and n - 1 - row.last >= bound("trace_abandoned_frac") * n:
-            found[name] = f"abandoned: last called in episode {row.last + 1} of {n}"
+            found[name] = f"abandoned: last called in episode {row.last + 1:,} of {n:,}"
         elif row.calls < bound("tool_rare_frac") * total:
-            found[name] = f"called rarely: {row.calls} of {total} calls"
+            found[name] = f"called rarely: {row.calls:,} of {total:,} calls"
     for name, row in table.files.items():
         if row.last < 0:
             found[name] = "never named in a call"
         elif row.episodes >= 5 and n - 1 - row.last >= bound("trace_abandoned_frac") * n:
-            found[name] = f"abandoned: last named in episode {row.last + 1} of {n}"
+            found[name] = f"abandoned: last named in episode {row.last + 1:,} of {n:,}"
     places = [Evidence("", -1, f"{name}: {why}") for name, why in found.items()]
     yield maker.value(
         "traces/neglected", float(len(found)) if declared.required_tools or table.files else math.nan, n, evidence=places,

@@ -16,7 +16,7 @@ from trimtab.errors import TraceError
 from trimtab.measure.solve_rates import outcome_contrast, pass_k, solved_interval
 from trimtab.measure.trace_contrasts import contrasts
 from trimtab.report.inert import inert
-from trimtab.report.trace_lines import contrast_line, pass_line
+from trimtab.report.trace_lines import contrast_line, figure, pass_line
 from trimtab.traces.engine import table_of
 from trimtab.traces.join import joined
 from trimtab.traces.reading import ReadReport
@@ -161,14 +161,14 @@ def _outcome_lines(row: dict[str, Any], solved_by: str) -> Iterator[str]:
         ]
         name, scale, unit = "solved", 100, " points"
     else:
-        sides = [f"{s.upper()} {row[f'mean_{s}']:.3g} of {row[f'n_{s}']:,}" for s in ("a", "b")]
+        sides = [f"{s.upper()} {figure(row[f'mean_{s}'])} of {row[f'n_{s}']:,}" for s in ("a", "b")]
         name, scale, unit = "mean reward", 1, ""
     how = (
-        f"paired by the {row['clusters']} tasks in both"
+        f"the mean of the differences at the {row['clusters']:,} tasks in both"
         if row["paired"]
-        else f"{row['clusters']} {_CLUSTERS[row['tasks_named']]}"
+        else f"{row['clusters']:,} {_CLUSTERS[row['tasks_named']]}"
     )
-    gap = f"{scale * row['difference']:+.3g}{unit}"
+    gap = f"{figure(scale * row['difference'], '+')}{unit}"
     if row["p"] is None:
         enough = min(row["n_a"], row["n_b"], row["clusters"]) >= bound("trace_contrast_min")
         why = (
@@ -180,7 +180,9 @@ def _outcome_lines(row: dict[str, Any], solved_by: str) -> Iterator[str]:
     else:
         p = f"p {row['p']:.2g}" if row["p"] >= 0.001 else "p < 0.001"
         ends = (
-            f" ({scale * row['low']:+.3g} to {scale * row['high']:+.3g})" if math.isfinite(row["low"]) else ""
+            f" ({figure(scale * row['low'], '+')} to {figure(scale * row['high'], '+')})"
+            if math.isfinite(row["low"])
+            else ""
         )
         yield (
             f"  {name}: {', '.join(sides)}; {gap}{ends}, {p}, {how}" + (": different" if row["real"] else "")
