@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from tests.traces.test_table import episode
 from trimtab.catalog import READINGS, TRACE_BOUNDS, TRACE_READINGS
+from trimtab.detect.student import t_tail
 from trimtab.detect.trace_contrasts import holm, judge_contrasts
 from trimtab.detect.trace_rules import TRACE_RULES, trace_findings, trace_verdict
 from trimtab.measure.declared import Declared
 from trimtab.measure.trace_contrasts import contrasts
 from trimtab.measure.traces import trace_readings
+from trimtab.report.trace_compare import compare_tables
+from trimtab.report.trace_lines import contrast_line
+from trimtab.stats.shares import share_interval
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.tabulate import tabulate
@@ -237,3 +243,125 @@ def test_contrasts_keep_their_level_within_tasks_and_find_what_was_planted():
         found += calls.within_p < 0.05
         assert calls.low < calls.contrast.difference < calls.high
     assert found >= 18
+
+
+@pytest.mark.parametrize("dof", [1, 2, 3, 9, 50, 99, 100])
+def test_the_tail_of_t_is_scipy_s_however_far_out(dof):
+    for t in (0.0, 0.5, 2.0, 5.0, 6.0, 6.5, 8.0, 10.0, 37.0, 1e3, 1e6):
+        expected = scipy.stats.t.sf(t, dof)
+        assert t_tail(t, dof) == pytest.approx(expected, rel=2e-6, abs=1e-300)
+    assert t_tail(1e200, dof) == pytest.approx(0, abs=1e-199)
+
+
+def _calls(n):
+    return [Call(name="a", arguments={"q": j}, result=f"r{j}") for j in range(n)]
+
+
+_TWICE = [
+    Call(name="a", arguments={"q": f"x{j}"}, result=f"Error: HTTP 50{j}", error=f"Error: HTTP 50{j}") for j in (2, 3)
+]  # fmt: skip
+
+
+def _apart(log):
+    table = tabulate(log)
+    rows = judge_contrasts(contrasts(table, table.reward == 0, table.reward == 1))
+    return rows, {row.contrast.name: row for row in rows}
+
+
+def test_the_most_certain_difference_comes_first_however_certain_all_are():
+    rng = np.random.default_rng(6)
+    log = []
+    for i in range(600):
+        failed = i % 2
+        n = int(rng.poisson(3 + 2.5 * failed)) + 1
+        log.append(episode(*_calls(n), id=str(i), reward=1.0 - failed, tokens=1000.0 * (1 + failed) + rng.normal(0, 60), duration_s=rng.normal(9 + 7 * failed, 5)))  # fmt: skip
+    rows, named = _apart(log)
+    t = [abs(row.contrast.difference) / row.contrast.se for row in rows]
+    assert t == sorted(t, reverse=True)
+    assert rows[0].contrast.name == "tokens"
+    assert 0 < named["tokens"].p < named["seconds"].p < 1e-15
+
+
+def test_what_cancels_in_every_task_is_not_judged():
+    """Ten tasks, each of three attempts that are the same in every one: the standard error is 0, and says nothing."""
+    attempts = [(0.0, 1), (0.0, 3), (1.0, 1)]
+    log = [
+        episode(*_calls(n), id=f"{task}/{i}", task=str(task), reward=reward)
+        for task in range(10)
+        for i, (reward, n) in enumerate(attempts)
+    ]
+    _, named = _apart(log)
+    one = named["tool calls"]
+    assert one.contrast.difference == one.contrast.within == 1.0
+    assert not one.real
+    for unknown in (one.p, one.low, one.high, one.within_p, one.within_low, one.within_high):
+        assert math.isnan(unknown)
+    assert (
+        contrast_line(asdict(one.contrast) | asdict(one))
+        == "tool calls: 2 in failed, 1 in solved; +1, not judged; within 10 tasks +1"
+    )
+
+
+def test_sides_that_are_wholly_apart_differ_with_an_interval():
+    """Fifteen tasks fail, each with a fault of the tool, and fifteen are solved without."""
+    log = [
+        episode(*(_TWICE if task < 15 else _calls(1)), id=f"{task}/{i}", task=str(task), reward=float(task >= 15))
+        for task in range(30)
+        for i in range(3)
+    ]  # fmt: skip
+    rows, named = _apart(log)
+    one = named["has a failed call"]
+    level = 0.05 / len(rows)
+    other = share_interval(0.0, 15, 1 - level)[1]
+    assert (one.contrast.difference, one.contrast.se, one.real) == (1.0, 0.0, True)
+    assert (one.low, one.high) == (pytest.approx(1 - 2 * other), 1.0)
+    assert one.p == pytest.approx(len(rows) * 2 / math.comb(30, 15))
+
+
+def test_attempts_that_are_wholly_apart_within_tasks():
+    """Each of twelve tasks has a failed attempt of three calls and a solved one of two: a number has no interval, and p is 2 of 2^12."""
+    log = [
+        episode(*_calls(3 - solved), id=f"{task}/{solved}", task=str(task), reward=float(solved))
+        for task in range(12)
+        for solved in (0, 1)
+    ]
+    rows, named = _apart(log)
+    one = named["tool calls"]
+    assert one.p == one.within_p == pytest.approx(len(rows) * 2 / 2**12)
+    assert math.isnan(one.low)
+    assert one.contrast.within == 1.0
+    assert math.isnan(one.within_low)
+
+
+def test_a_feature_that_never_varies_within_a_task_has_no_interval_of_zero_width():
+    rng = np.random.default_rng(7)
+    log = [
+        episode(*_calls(1 + int(rng.integers(3))), *(_TWICE if task % 3 == 0 else []), id=f"{task}/{i}", task=str(task), reward=float(i == 0 or rng.random() < 0.5 * (task % 3 > 0)))
+        for task in range(30)
+        for i in range(3)
+    ]  # fmt: skip
+    rows, named = _apart(log)
+    one = named["has a failed call"]
+    other = share_interval(0.0, one.contrast.mixed, 1 - 0.05 / sum(math.isfinite(r.within_p) for r in rows))[
+        1
+    ]
+    assert one.contrast.mixed >= 10
+    assert (one.contrast.within, one.within_p) == (pytest.approx(0.0, abs=1e-12), 1.0)
+    assert (one.within_low, one.within_high) == (pytest.approx(-other), pytest.approx(other))
+
+
+def test_intervals_of_shares_end_at_one():
+    log = [
+        episode(*(_TWICE if (i < 12) != (i == 0) else _calls(1)), id=str(i), reward=float(i >= 12))
+        for i in range(24)
+    ]  # fmt: skip
+    rows, named = _apart(log)
+    one = named["has a failed call"]
+    assert one.contrast.difference > 0.8
+    assert one.high == 1.0
+    assert all(-1 <= row.low <= row.high <= 1 for row in rows if row.contrast.yes_no)
+
+
+def test_a_log_compared_with_itself_has_no_difference():
+    table = tabulate(_every(2, _fail("Error: x")))
+    assert compare_tables(table, table)["verdict"] == "no difference found"

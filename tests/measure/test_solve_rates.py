@@ -81,7 +81,7 @@ def test_the_outcome_is_paired_by_task_and_judged_on_its_own():
     lines = "\n".join(compare_lines(found))
     assert f"solved: A {100 * np.mean(means[0]):.1f} % (" in lines
     assert f"{100 * (np.mean(means[0]) - np.mean(means[1])):+.3g} points" in lines
-    assert "paired by the 50 tasks in both: different" in lines
+    assert "the mean of the differences at the 50 tasks in both: different" in lines
     assert "pass^k" in lines
 
 

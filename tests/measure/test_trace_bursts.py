@@ -11,6 +11,7 @@ import pytest
 from tests.traces.test_table import episode
 from trimtab.measure.trace_bursts import bursts, in_order, permutation_p, running_at_once, worst_window
 from trimtab.measure.trace_maker import Maker
+from trimtab.stats.dot import dot
 from trimtab.traces.episode import Call, Episode
 from trimtab.traces.tabulate import tabulate
 
@@ -117,6 +118,47 @@ def test_the_permutation_moves_whole_tasks_only():
     )
     assert exact == pytest.approx(1 / 3)
     assert p == pytest.approx(1 / 3, abs=0.05)  # stopped early, its mean is a little above
+
+
+def test_neither_the_numbering_of_tasks_nor_the_order_of_tools_changes_what_is_found():
+    """The engines number both in orders of their own; a tool's p is its own, whatever other tools there are."""
+    rng = np.random.default_rng(11)
+    n = 120
+    tasks, times, seconds = rng.integers(0, 30, n), np.arange(n) * 5.0, rng.uniform(5, 40, n)
+    fails = {tool: rng.random(n) < 0.3 for tool in ("t", "u", "v")}
+    calls = {
+        (tool, bad): Call(name=tool, result="Error: x" if bad else "y", error="Error: x" if bad else "")
+        for tool in fails
+        for bad in (False, True)
+    }
+
+    def told(tools, name):
+        log = [
+            episode(*[calls[tool, bool(fails[tool][i])] for tool in tools], id=f"e{i}", task=name(tasks[i]), time=times[i], duration_s=seconds[i])
+            for i in range(n)
+        ]  # fmt: skip
+        table = tabulate(log)
+        maker = Maker(table)
+        _, maker.clusters = np.unique([name(task) for task in tasks], return_inverse=True)
+        return {(m.reading.key, m.reading.slice): m.text for m in bursts(maker)}
+
+    plain = told(["t", "u", "v"], lambda task: f"{task:02d}")
+    assert len(plain) == 6
+    assert all("chance: p" in text for text in plain.values())
+    assert told(["v", "t", "u"], lambda task: f"{99 - task:02d}") == plain
+    alone = told(["u"], lambda task: f"{task * 7 % 31:02d}")
+    assert alone == {key: plain[key] for key in alone}
+    own = np.arange(9)
+    p = {
+        permutation_p(
+            np.array([1.0, 1, 0, 0, 1, 0, 1, 0, 0]),
+            order,
+            lambda x: dot(x, own * 1.0),
+            np.random.default_rng(0),
+        )
+        for order in (own, own[::-1])
+    }
+    assert len(p) == 1
 
 
 @pytest.mark.parametrize("fails", [np.zeros(60), np.ones(60)])

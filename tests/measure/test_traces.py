@@ -10,9 +10,12 @@ import scipy.stats
 
 from tests.traces.test_table import episode
 from trimtab.catalog import READINGS, TRACE_READINGS
+from trimtab.detect.trace_rules import trace_findings
 from trimtab.measure.declared import Declared
 from trimtab.measure.trace_contrasts import contrasts, difference, within_difference
+from trimtab.measure.trace_maker import Maker
 from trimtab.measure.trace_outcomes import outcomes
+from trimtab.measure.trace_tools import tool_readings
 from trimtab.measure.traces import trace_readings
 from trimtab.stats.shares import effective_trials, share_interval
 from trimtab.traces.episode import Call, Episode, Turn
@@ -31,6 +34,8 @@ def test_wilson_against_scipy():
         expected = scipy.stats.binomtest(hits, n).proportion_ci(method="wilson")
         assert share_interval(hits / n, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
     assert all(math.isnan(v) for v in share_interval(0.5, 0))
+    for n in (*range(1, 60), 8.3, 17.92):
+        assert (share_interval(0.0, n)[0], share_interval(1.0, n)[1]) == (0.0, 1.0)  # not 4.3e-19
 
 
 def test_the_interval_keeps_its_promise_where_calls_of_an_episode_are_alike():
@@ -87,6 +92,12 @@ def test_shares_of_a_small_log():
         == "needs episodes with both a reward and a success"
     )
     assert [e.source for e in found["aggregate/zero_std_frac", "all"].evidence] == ["task t"]
+
+
+def test_counts_in_words_have_separators():
+    bad = Call(name="a", result="Error: HTTP 503", error="Error: HTTP 503")
+    one = readings([episode(*[bad] * 40, id=str(i)) for i in range(50)])["tools/failure_frac", "tool/a"]
+    assert one.text == "2,000 of 2,000 calls, in 50 episodes: 2,000 x HTTP 503 (2,000 by the tool), by text"
 
 
 def test_reward_against_success():
@@ -230,3 +241,73 @@ def test_attempts_at_one_prompt_are_the_groups_of_a_log_that_names_none():
     assert found.evidence[0] == Evidence("", -1, "4 rewards of 0", "prompt of episode e5")
     alone = readings(log(80))["aggregate/zero_std_frac", "all"]
     assert (alone.reading.status, alone.reading.reason) == ("not observed", "no task has two rewards")
+
+
+def _attempts(rng, tasks, attempts, alone):
+    """A log whose tasks differ in how often tool a fails, 0.3 of its calls on the whole; `alone`, or beside a tool b that works."""
+    rate = np.repeat(rng.beta(0.6, 1.4, tasks), attempts)
+    bad, good = Call(name="a", result="Error: x", error="Error: x"), Call(name="a", result="y")
+    others = [] if alone else [Call(name="b", result="y")] * 2
+    return [
+        episode(*[bad if x < p else good for x in rng.random(rng.integers(1, 5))], *others, id=str(i), task=str(i // attempts))
+        for i, p in enumerate(rate)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_intervals_of_calls_keep_their_promise_where_attempts_at_one_task_are_alike(alone):
+    rng = np.random.default_rng(4)
+    held, naive, logs = 0, 0, 250
+    for _ in range(logs):
+        table = tabulate(_attempts(rng, 30, 8, alone))
+        found = {m.reading.key: m.reading for m in tool_readings(Maker(table)) if m.reading.slice == "tool/a"}
+        one = found["tools/failure_frac"]
+        held += one.low <= 0.3 <= one.high
+        row = table.tools["a"]
+        trials = effective_trials(
+            row.calls, row.failed, row.episodes, row.sum_ff, row.sum_fc, row.sum_cc
+        )  # by episode
+        low, high = share_interval(one.value, trials)
+        naive += low <= 0.3 <= high
+    assert 0.915 <= held / logs <= 0.985
+    assert naive / logs < 0.75
+
+
+def test_calls_of_ten_tasks_that_always_or_never_fail_are_worth_ten():
+    """No alarm: the share of failing tasks, 4 of 10, reaches from 16 to 70 %, below the bound of 20 %."""
+    bad, good = Call(name="a", result="Error: x", error="Error: x"), Call(name="a", result="y")
+    found = readings(
+        [episode(*[bad if i // 8 < 4 else good] * 3, id=str(i), task=str(i // 8)) for i in range(80)]
+    )
+    expected = share_interval(0.4, 9)  # ten tasks, less one
+    for key in (("traces/failed_call_frac", "all"), ("tools/failure_frac", "tool/a")):
+        assert (found[key].reading.low, found[key].reading.high) == pytest.approx(expected)
+    assert not any("failing" in one.rule.name for one in trace_findings(list(found.values())))
+
+
+def test_intervals_of_calls_are_by_episode_where_each_task_has_one():
+    rng = np.random.default_rng(5)
+    log = _attempts(rng, 60, 1, alone=False)
+    calls = np.array([len(one.calls) for one in log])
+    failed = np.array([sum(bool(call.error) for call in one.calls) for one in log])
+    for named in (log, [Episode(id=one.id, turns=one.turns) for one in log]):
+        found = readings(named)
+        for key, c in (
+            (("traces/failed_call_frac", "all"), calls),
+            (("tools/failure_frac", "tool/a"), calls - 2),
+        ):
+            n, k = c.sum(), failed.sum()
+            trials = effective_trials(n, k, 60, failed @ failed, failed @ c, c @ c)
+            assert (found[key].reading.low, found[key].reading.high) == pytest.approx(
+                share_interval(k / n, trials)
+            )
+
+
+def test_attempts_that_cancel_are_worth_no_more_than_themselves():
+    """One of each task's two attempts fails: the tasks' shares are all the same, which a hundred episodes may be by chance."""
+    bad, good = Call(name="a", result="Error: x", error="Error: x"), Call(name="a", result="y")
+    found = readings(
+        [episode(*[bad if i % 2 else good] * 3, id=str(i), task=str(i // 2)) for i in range(100)]
+    )
+    for key in (("traces/failed_call_frac", "all"), ("tools/failure_frac", "tool/a")):
+        assert (found[key].reading.low, found[key].reading.high) == pytest.approx(share_interval(0.5, 99))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,55 @@ def test_points_are_written_out():
     assert contrast_line(row).endswith("within 12 tasks +100 points (+100 to +100)")
     row |= {"yes_no": False, "within": 123.4, "within_low": -0.5, "within_high": 250.0}
     assert contrast_line(row).endswith("within 12 tasks +123 (-0.5 to +250)")
+
+
+def test_thousands_are_written_out():
+    row = {
+        "name": "tokens",
+        "yes_no": False,
+        "mean_a": 13_004.2,
+        "mean_b": 1300.0,
+        "difference": 11_704.2,
+        "low": 999.7,
+        "high": 22_408.8,
+    }
+    row |= {"p": 0.002, "within": None}
+    expected = "tokens: 13,004 in failed, 1,300 in solved; +11,704 (+1,000 to +22,409), p 0.002"
+    assert contrast_line(row) == expected
+
+
+def test_a_difference_without_an_interval_is_printed_without():
+    row = {
+        "name": "x",
+        "yes_no": False,
+        "mean_a": 3.0,
+        "mean_b": 2.0,
+        "difference": 1.0,
+        "low": math.nan,
+        "high": None,
+        "p": None,
+    }
+    row |= {"within": 1.0, "within_low": None, "within_high": None, "mixed": 12}
+    assert contrast_line(row) == "x: 3 in failed, 2 in solved; +1, not judged; within 12 tasks +1"
+
+
+def test_differences_that_are_not_printed_are_counted(tmp_path):
+    """Ten tools, each called in three failed episodes of four and in one solved of four, each by chance of its own."""
+    rng, rows = random.Random(0), []
+    for i in range(400):
+        often = 3 if i % 2 else 1
+        called = [t for t in range(10) if rng.random() < often / 4]
+        messages = [message for t in called for message in chat(name=f"tool_{t}", arguments=f'{{"q": {t}}}')]
+        rows.append(
+            {"id": str(i), "reward": float(i % 2 == 0), "messages": messages or chat(name="none")[:1]}
+        )
+    path = write_lines(tmp_path / "m.jsonl", rows)
+    real = sum(row["real"] for row in json.loads(run("diagnose", path, "--json")[1])["separates"])
+    assert real > 8
+    _, _, text = run("diagnose", path)[1].partition("what separates")
+    text, _, _ = text.partition("what changed")
+    assert text.count("% of failed") + text.count(" in failed") == 8
+    assert f"    and {real - 8} more (--json has all)" in text
 
 
 def run(*arguments: str) -> tuple[int, str]:

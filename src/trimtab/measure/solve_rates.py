@@ -83,12 +83,15 @@ def outcome_contrast(
     g = int(both.sum())
     if g >= least:
         gaps = sums[0][both] / counts[0][both] - sums[1][both] / counts[1][both]
-        se = float(gaps.std(ddof=1)) / math.sqrt(g)
-        return Contrast(name, yes_no, *means, float(gaps.mean()), se, g), True
-    gap, se, groups = difference(x, a, Maker(table).clusters[keep])
+        same = float(gaps.max() - gaps.min()) <= 1e-12 * max(float(np.abs(x).max()), 1e-300)
+        se = 0.0 if same else float(gaps.std(ddof=1)) / math.sqrt(g)
+        return Contrast(name, yes_no, *means, float(gaps.mean()), se, g, g, g), True
+    clusters = Maker(table).clusters[keep]
+    gap, se, groups = difference(x, a, clusters)
     if groups < least or min(means[2:]) < least:
         se = math.nan
-    return Contrast(name, yes_no, *means, gap, se, groups), False
+    sides = [int(np.count_nonzero(np.bincount(clusters[side]))) for side in (a, ~a)]
+    return Contrast(name, yes_no, *means, gap, se, groups, sides[0], sides[1]), False
 
 
 def solved_interval(table: TraceTable, solved: npt.NDArray[Any]) -> tuple[float, float]:

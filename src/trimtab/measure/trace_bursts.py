@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -83,8 +84,13 @@ def worst_window(failed: Floats) -> tuple[float, int, int]:
 
 
 def permutation_p(failed: Floats, tasks: Ints, statistic: Statistic, rng: np.random.Generator) -> float:
-    """How often the statistic is as large or larger when tasks with as many episodes change places."""
-    _, task, sizes = np.unique(tasks, return_inverse=True, return_counts=True)
+    """How often the statistic is as large or larger when tasks with as many episodes change places.
+
+    Tasks are told apart by `tasks` (n,) and go by the place of their first episode, so what they are numbered by does not matter.
+    """
+    _, first, task, sizes = np.unique(tasks, return_index=True, return_inverse=True, return_counts=True)
+    by_place = np.argsort(first)
+    sizes, task = sizes[by_place], np.argsort(by_place)[task]
     order = np.lexsort((np.arange(failed.size), task, sizes[task]))
     ends = np.cumsum(np.bincount(sizes[task]))
     blocks = [
@@ -113,9 +119,9 @@ def bursts(maker: Maker) -> Iterator[Measured]:
     table = maker.table
     cases = list(_cases(maker))
     judged = [case for case in cases if _LEAST_FAILED <= case.failed.sum() < case.failed.size]
-    judged = sorted(judged, key=lambda case: -case.failed.sum())[:_MOST_TOOLS]
+    judged = sorted(judged, key=lambda case: (-case.failed.sum(), case.tool))[:_MOST_TOOLS]
     family = sum(1 + _varies(case.at_once) for case in judged)
-    level, rng = bound("trace_level") / max(family, 1), np.random.default_rng(0)
+    level = bound("trace_level") / max(family, 1)
     if not cases:
         yield maker.value("traces/burst_excess", math.nan, 0, reason="no tool is called in enough episodes")
         yield maker.value("traces/load_excess", math.nan, 0, reason="no tool is called in enough episodes")
@@ -127,8 +133,8 @@ def bursts(maker: Maker) -> Iterator[Measured]:
                 "traces/load_excess", 0.0, case.failed.size, f"tool/{case.tool}", text=few
             )
             continue
-        yield _burst(maker, table, case, level, rng)
-        yield _no_load(maker, case) or _load(maker, table, case, level, rng)
+        yield _burst(maker, table, case, level)
+        yield _no_load(maker, case) or _load(maker, table, case, level)
 
 
 def _cases(maker: Maker) -> Iterator[_Case]:
@@ -142,8 +148,14 @@ def _cases(maker: Maker) -> Iterator[_Case]:
             yield _Case(tool, mine, table.erred[mine, place] * 1.0, maker.clusters[mine], load)
 
 
-def _burst(maker: Maker, table: TraceTable, case: _Case, level: float, rng: np.random.Generator) -> Measured:
-    p = permutation_p(case.failed, case.tasks, lambda failed: worst_window(failed)[0], rng)
+def _rng(question: str, case: _Case) -> np.random.Generator:
+    """Of its own for each tool and question, so that neither their order nor the other tools change a p."""
+    seed = blake2b(f"{question}/{case.tool}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return np.random.default_rng(int.from_bytes(seed, "big"))
+
+
+def _burst(maker: Maker, table: TraceTable, case: _Case, level: float) -> Measured:
+    p = permutation_p(case.failed, case.tasks, lambda failed: worst_window(failed)[0], _rng("burst", case))
     _, first, end = worst_window(case.failed)
     inside, outside = case.failed[first:end], np.r_[case.failed[:first], case.failed[end:]]
     excess = float(inside.mean() - outside.mean()) if p <= level else 0.0
@@ -159,11 +171,11 @@ def _burst(maker: Maker, table: TraceTable, case: _Case, level: float, rng: np.r
     )
 
 
-def _load(maker: Maker, table: TraceTable, case: _Case, level: float, rng: np.random.Generator) -> Measured:
+def _load(maker: Maker, table: TraceTable, case: _Case, level: float) -> Measured:
     load = case.at_once
     assert load is not None
     away = load - load.mean()
-    p = permutation_p(case.failed, case.tasks, lambda failed: dot(failed, away), rng)
+    p = permutation_p(case.failed, case.tasks, lambda failed: dot(failed, away), _rng("load", case))
     busy = load > np.median(load) if (load > np.median(load)).any() else load >= np.median(load)
     high, low = case.failed[busy].mean(), case.failed[~busy].mean()
     excess = float(high - low) if p <= level else 0.0

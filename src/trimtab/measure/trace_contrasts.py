@@ -26,11 +26,14 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
+_ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
 class Contrast:
     """`difference` = mean of a - mean of b, in the unit of the feature (a share for yes-or-no ones), with its standard error
-    from `clusters` tasks. The same `within` tasks that have both, of which there are `mixed`; nan where too few."""
+    from `clusters` tasks, of which `clusters_a` have episodes of a, `clusters_b` of b. The same `within` tasks that have both, of which
+    there are `mixed`; nan where too few. A standard error is 0 where nothing varies about the difference, and nan where things vary and cancel."""
 
     name: str
     yes_no: bool
@@ -41,6 +44,8 @@ class Contrast:
     difference: float
     se: float
     clusters: int
+    clusters_a: int
+    clusters_b: int
     within: float = math.nan
     within_se: float = math.nan
     mixed: int = 0
@@ -112,7 +117,12 @@ def contrasts(
         inside = within_difference(x, is_a, tasks) if within else (math.nan, math.nan, 0)
         if inside[2] < least:
             inside = (math.nan, math.nan, inside[2])
-        found.append(Contrast(name, yes_no, mean_a, mean_b, counts[0], counts[1], gap, se, groups, *inside))
+        sides = [int(np.count_nonzero(np.bincount(tasks[side]))) for side in (is_a, ~is_a)]
+        found.append(
+            Contrast(
+                name, yes_no, mean_a, mean_b, counts[0], counts[1], gap, se, groups, sides[0], sides[1], *inside
+            )
+        )  # fmt: skip
     return found
 
 
@@ -120,18 +130,30 @@ def difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, float, in
     """Mean of a less mean of b, its cluster-robust standard error, and the number of clusters; `clusters` are small integers.
 
     The variance is G/(G-1) times the sum over clusters of the squared sum of influences, (x - mean)/n with its sign (Liang and
-    Zeger 1986). With clusters of one it is Welch's, up to G/(G-1).
+    Zeger 1986). With clusters of one it is Welch's, up to G/(G-1). It is 0 where x is one number on each side; where x varies, but in
+    every cluster so that its influences cancel, that tells nothing of other tasks: nan.
 
     >>> gap, se, groups = difference(np.array([1.0, 3.0, 0.0, 0.0]), np.array([True, True, False, False]), np.arange(4))
     >>> gap, round(se, 4), groups
     (2.0, 0.8165, 4)
     """
-    mean_a, mean_b = x[is_a].mean(), x[~is_a].mean()
-    influence = np.where(is_a, (x - mean_a) / is_a.sum(), -(x - mean_b) / (~is_a).sum())
+    x_a, x_b = x[is_a], x[~is_a]
+    mean_a, mean_b = x_a.mean(), x_b.mean()
+    influence = np.where(is_a, (x - mean_a) / x_a.size, -(x - mean_b) / x_b.size)
     sums = np.bincount(clusters, influence)
     g = int((np.bincount(clusters) > 0).sum())
     se = math.sqrt(g / (g - 1) * dot(sums, sums)) if g > 1 else math.nan
+    spread = max(float(x_a.max() - x_a.min()), float(x_b.max() - x_b.min()))
+    se = _honest(se, spread, float(np.abs(x).max()), float(np.abs(influence).sum()))
     return float(mean_a - mean_b), se, g
+
+
+def _honest(se: float, spread: float, size: float, parts: float) -> float:
+    """0 where what varies, by `spread` in numbers as large as `size`, is rounding; nan where it is not, and the sum of `parts` is all
+    the same."""
+    if not math.isfinite(se) or spread <= _ROUNDING * size:
+        return se * 0.0
+    return math.nan if se <= _ROUNDING * parts else se
 
 
 def within_difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, float, int]:
@@ -151,5 +173,8 @@ def within_difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, fl
         return math.nan, math.nan, g
     y = x - (np.bincount(clusters, x) / np.maximum(sizes, 1))[clusters]
     slope = dot(z, y) / total
-    scores = np.bincount(clusters, z * (y - slope * z))[mixed]
-    return slope, math.sqrt(g / (g - 1) * dot(scores, scores)) / total, g
+    left = np.where(z == 0, 0.0, y - slope * z)
+    scores = np.bincount(clusters, z * left)[mixed]
+    se = math.sqrt(g / (g - 1) * dot(scores, scores)) / total
+    parts = float(np.abs(z * left).sum()) / total
+    return slope, _honest(se, float(np.abs(left).max()), float(np.abs(x).max()), parts), g

@@ -15,7 +15,7 @@ from trimtab.stats.dot import dot
 from trimtab.stats.shares import effective_trials, share_interval
 from trimtab.traces.table import Evidence, TraceTable
 
-__all__ = ["Maker", "Measured"]
+__all__ = ["Maker", "Measured", "independent"]
 
 Floats = npt.NDArray[Any]
 
@@ -51,18 +51,25 @@ class Maker:
         return Measured(reading, tuple(evidence or ()), text)
 
     def share(
-        self, key: str, hits: Floats, trials: Floats, clusters: npt.NDArray[np.int64] | None, reason: str = "",
+        self, key: str, hits: Floats, trials: Floats, clusters: npt.NDArray[np.int64], reason: str = "",
         evidence: Sequence[Evidence] | None = None, what: str = "",
     ) -> Measured:  # fmt: skip
-        """Share of `hits` (E,) in `trials` (E,), clustered by task, or by episode when `clusters` is None."""
-        f = hits if clusters is None else np.bincount(clusters, hits)
-        c = trials if clusters is None else np.bincount(clusters, trials)
-        f, c = f[c > 0], c[c > 0]
-        n, k = float(c.sum()), float(f.sum())
+        """Share of `hits` (E,) in `trials` (E,), whose interval knows that those of one of the `clusters` (E,) are alike."""
+        n, k = float(trials.sum()), float(hits.sum())
         if not n:
             return self.value(key, math.nan, 0, reason=reason or "nothing to judge it by")
-        independent = effective_trials(n, k, c.size, dot(f, f), dot(f, c), dot(c, c))
-        ends = share_interval(k / n, independent)
+        ends = share_interval(k / n, min(independent(hits, trials), independent(hits, trials, clusters)))
         return self.value(
             key, k / n, int(n), ends=ends, evidence=evidence, text=f"{k:,.0f} of {n:,.0f} {what}"
         )
+
+
+def independent(hits: Floats, trials: Floats, clusters: npt.NDArray[np.int64] | None = None) -> float:
+    """`effective_trials` of `hits` (E,) in `trials` (E,), by `clusters` (E,), or by episode when they are None.
+
+    Of the two the smaller is to be used: attempts at one task that cancel by chance are no more than themselves.
+    """
+    f = hits if clusters is None else np.bincount(clusters, hits)
+    c = trials if clusters is None else np.bincount(clusters, trials)
+    f, c = f[c > 0], c[c > 0]
+    return effective_trials(float(c.sum()), float(f.sum()), c.size, dot(f, f), dot(f, c), dot(c, c))

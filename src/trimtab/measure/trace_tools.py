@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.measure.declared import Declared
-from trimtab.measure.trace_maker import Maker, Measured
+from trimtab.measure.trace_maker import Maker, Measured, independent
 from trimtab.stats.shares import effective_trials, share_interval
 from trimtab.traces.table import Evidence, ToolRow
 from trimtab.traces.wording import counted
@@ -28,9 +32,6 @@ def tool_readings(maker: Maker) -> Iterator[Measured]:
         yield maker.value(
             "tools/calls_per_episode", row.calls / table.num_episodes, table.num_episodes, where
         )
-        independent = effective_trials(
-            row.calls, row.failed, row.episodes, row.sum_ff, row.sum_fc, row.sum_cc
-        )
         share = row.failed / row.calls
         found = table.evidence.get(f"failed/{name}")
         yield maker.value(
@@ -38,7 +39,7 @@ def tool_readings(maker: Maker) -> Iterator[Measured]:
             share,
             row.calls,
             where,
-            ends=share_interval(share, independent),
+            ends=share_interval(share, _independent_calls(maker, name, row)),
             evidence=found,
             text=_failures(row) + ("" if table.told_by_log else ", by text"),
         )
@@ -48,9 +49,34 @@ def tool_readings(maker: Maker) -> Iterator[Measured]:
             yield maker.value(f"tools/latency_{label}_s", seconds, row.timed, where, reason, text=text)
 
 
+def _independent_calls(maker: Maker, name: str, row: ToolRow) -> float:
+    """How many independent calls carry as much about the tool's share of failures?
+
+    The table has what each episode's calls of one tool are worth only as sums, so that attempts at one task are alike is learnt from two
+    shares of the episodes that call it: of those in which a call of it fails, and of failures in their calls of all tools. By as much as
+    clustering by task instead of by episode takes from the worse of these, it is taken from the tool's; exact where it is the only tool
+    they call, or calls are one an episode. Nothing is taken where each task has one episode, and nothing is ever added.
+    """
+    table, place = maker.table, maker.table.tool_names.index(name)
+    used = table.used[:, place]
+    tasks, calls, failed = maker.clusters[used], table.counts["calls"][used], table.counts["failed"][used]
+    trials = effective_trials(row.calls, row.failed, row.episodes, row.sum_ff, row.sum_fc, row.sum_cc)
+    shares: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = [(failed, calls)]
+    if (calls.sum(), failed.sum()) != (row.calls, row.failed):
+        shares.append((table.erred[used, place], used[used]))
+    return trials * min(1.0, *(_kept_by_task(f * 1.0, c * 1.0, tasks) for f, c in shares))
+
+
+def _kept_by_task(hits: npt.NDArray[Any], trials: npt.NDArray[Any], tasks: npt.NDArray[np.int64]) -> float:
+    """The part of what trials are worth by episode that is left by task."""
+    return independent(hits, trials, tasks) / independent(hits, trials)
+
+
 def _failures(row: ToolRow) -> str:
-    kinds = "; ".join(f"{count} x {kind}" for kind, count in row.kinds.most_common(3))
-    whose = ", ".join(f"{count} by the {who}" for who, count in row.faults.most_common() if who != "unknown")
+    kinds = "; ".join(f"{count:,} x {kind}" for kind, count in row.kinds.most_common(3))
+    whose = ", ".join(
+        f"{count:,} by the {who}" for who, count in row.faults.most_common() if who != "unknown"
+    )
     return (
         f"{row.failed:,} of {counted(row.calls, 'call')}, in {counted(row.episodes, 'episode')}"
         + (f": {kinds}" if kinds else "")
@@ -67,14 +93,14 @@ def neglected(maker: Maker, declared: Declared) -> Iterator[Measured]:
         if row is None:
             found[name] = "never called"
         elif row.episodes >= 5 and n - 1 - row.last >= bound("trace_abandoned_frac") * n:
-            found[name] = f"abandoned: last called in episode {row.last + 1} of {n}"
+            found[name] = f"abandoned: last called in episode {row.last + 1:,} of {n:,}"
         elif row.calls < bound("tool_rare_frac") * total:
-            found[name] = f"called rarely: {row.calls} of {total} calls"
+            found[name] = f"called rarely: {row.calls:,} of {total:,} calls"
     for name, row in table.files.items():
         if row.last < 0:
             found[name] = "never named in a call"
         elif row.episodes >= 5 and n - 1 - row.last >= bound("trace_abandoned_frac") * n:
-            found[name] = f"abandoned: last named in episode {row.last + 1} of {n}"
+            found[name] = f"abandoned: last named in episode {row.last + 1:,} of {n:,}"
     places = [Evidence("", -1, f"{name}: {why}") for name, why in found.items()]
     yield maker.value(
         "traces/neglected", float(len(found)) if declared.required_tools or table.files else math.nan, n, evidence=places,

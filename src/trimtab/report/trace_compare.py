@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from trimtab.catalog import bound
 from trimtab.detect.trace_contrasts import judge_contrasts
 from trimtab.errors import TraceError
 from trimtab.measure.solve_rates import outcome_contrast, pass_k, solved_interval
 from trimtab.measure.trace_contrasts import contrasts
 from trimtab.report.inert import inert
-from trimtab.report.trace_lines import contrast_line, pass_line
+from trimtab.report.trace_lines import contrast_line, figure, pass_line
 from trimtab.traces.engine import table_of
 from trimtab.traces.join import joined
 from trimtab.traces.reading import ReadReport
@@ -81,7 +82,7 @@ def compare_tables(a: TraceTable, b: TraceTable, solved_at: float | None = None)
         row["real_within"] = bool(one.within_p < 0.05)
         rows.append(row)
     differs = [row for row in rows if row["real"] or row["real_within"]] or outcome.get("real")
-    if not rows and outcome.get("p") is None:
+    if outcome.get("p") is None and not any(math.isfinite(row["p"]) for row in rows):
         verdict, code = "not judged yet", 2
     else:
         verdict, code = ("different", 1) if differs else ("no difference found", 0)
@@ -160,21 +161,31 @@ def _outcome_lines(row: dict[str, Any], solved_by: str) -> Iterator[str]:
         ]
         name, scale, unit = "solved", 100, " points"
     else:
-        sides = [f"{s.upper()} {row[f'mean_{s}']:.3g} of {row[f'n_{s}']:,}" for s in ("a", "b")]
+        sides = [f"{s.upper()} {figure(row[f'mean_{s}'])} of {row[f'n_{s}']:,}" for s in ("a", "b")]
         name, scale, unit = "mean reward", 1, ""
     how = (
-        f"paired by the {row['clusters']} tasks in both"
+        f"the mean of the differences at the {row['clusters']:,} tasks in both"
         if row["paired"]
-        else f"{row['clusters']} {_CLUSTERS[row['tasks_named']]}"
+        else f"{row['clusters']:,} {_CLUSTERS[row['tasks_named']]}"
     )
-    gap = f"{scale * row['difference']:+.3g}{unit}"
+    gap = f"{figure(scale * row['difference'], '+')}{unit}"
     if row["p"] is None:
-        yield f"  {name}: {', '.join(sides)}; {gap}, not judged: too few episodes or tasks (10 of each)"
+        enough = min(row["n_a"], row["n_b"], row["clusters"]) >= bound("trace_contrast_min")
+        why = (
+            "the tasks are all alike, which says nothing of others"
+            if enough
+            else "too few episodes or tasks (10 of each)"
+        )
+        yield f"  {name}: {', '.join(sides)}; {gap}, not judged: {why}"
     else:
         p = f"p {row['p']:.2g}" if row["p"] >= 0.001 else "p < 0.001"
+        ends = (
+            f" ({figure(scale * row['low'], '+')} to {figure(scale * row['high'], '+')})"
+            if math.isfinite(row["low"])
+            else ""
+        )
         yield (
-            f"  {name}: {', '.join(sides)}; {gap} ({scale * row['low']:+.3g} to {scale * row['high']:+.3g}), {p}, {how}"
-            + (": different" if row["real"] else "")
+            f"  {name}: {', '.join(sides)}; {gap}{ends}, {p}, {how}" + (": different" if row["real"] else "")
         )
     if row["name"] == "is solved":
         yield f"    by {solved_by}"

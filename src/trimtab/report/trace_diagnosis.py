@@ -81,9 +81,9 @@ def diagnose_table(
         where = (
             f"; {report.problems[0].file}:{report.problems[0].line}: {report.problems[0].reason}"
             if report.problems
-            else "".join(f"; {count} x {why}" for why, count in report.notes.most_common(3))
+            else "".join(f"; {count:,} x {why}" for why, count in report.notes.most_common(3))
         )
-        raise TraceError(f"{', '.join(paths)}: no episode ({report.num_malformed} malformed lines{where})")
+        raise TraceError(f"{', '.join(paths)}: no episode ({report.num_malformed:,} malformed lines{where})")
     solved, source = table.solved(declared.solved_at)
     with ThreadPoolExecutor(2) as pool:  # none of them writes to the table
         read = pool.submit(trace_readings, table, report, declared)

@@ -14,7 +14,7 @@ from trimtab.report.html import asset, embed_json, source_hash, write_page
 from trimtab.report.html_parts import escape, icon, integer, section, table
 from trimtab.report.inert import inert_json
 from trimtab.report.trace_diagnosis import TraceDiagnosis, trace_diagnosis
-from trimtab.report.trace_lines import BY_TEXT, pass_line, short, unjudged_tools
+from trimtab.report.trace_lines import BY_TEXT, figure, pass_line, short, unjudged_tools
 from trimtab.report.trace_payload import shown_episodes
 
 __all__ = ["render_traces", "write_traces_html"]
@@ -196,12 +196,16 @@ def _contrast(row: dict[str, Any]) -> list[str]:
     scale, unit = (100, " %") if row["yes_no"] else (1, "")
 
     def ends(low: float | None, high: float | None) -> str:
-        return "–" if low is None or high is None else f"{scale * low:+.3g} to {scale * high:+.3g}"
+        return (
+            "–"
+            if low is None or high is None
+            else f"{figure(scale * low, '+')} to {figure(scale * high, '+')}"
+        )
 
-    inside = "–" if row["within"] is None else f"{scale * row['within']:+.3g}"
+    inside = "–" if row["within"] is None else figure(scale * row["within"], "+")
     return [
-        f"<bdi>{escape(row['name'])}</bdi>", f"{scale * row['mean_a']:.3g}{unit}", f"{scale * row['mean_b']:.3g}{unit}",
-        f"{scale * row['difference']:+.3g}", ends(row["low"], row["high"]), f"{row['p']:.2g}" if row["p"] >= 0.001 else "&lt; 0.001",
+        f"<bdi>{escape(row['name'])}</bdi>", figure(scale * row["mean_a"]) + unit, figure(scale * row["mean_b"]) + unit,
+        figure(scale * row["difference"], "+"), ends(row["low"], row["high"]), f"{row['p']:.2g}" if row["p"] >= 0.001 else "&lt; 0.001",
         inside, ends(row["within_low"], row["within_high"]),
     ]  # fmt: skip
 
@@ -290,13 +294,13 @@ def _range(row: dict[str, Any], scale: int = 100) -> str:
     return (
         f"{100 * row['low']:.0f} to {100 * row['high']:.0f} %"
         if scale == 100
-        else f"{row['low']:.3g} to {row['high']:.3g}"
+        else f"{figure(row['low'])} to {figure(row['high'])}"
     )
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.3g}"
+    return "–" if value is None else figure(value)
 
 
 def _seconds(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g} s"
+    return "–" if value is None else f"{figure(value)} s"

@@ -10,7 +10,15 @@ from trimtab.catalog import bound
 from trimtab.report.inert import inert
 from trimtab.traces.wording import counted
 
-__all__ = ["BY_TEXT", "contrast_line", "pass_line", "short", "trace_diagnosis_lines", "unjudged_tools"]
+__all__ = [
+    "BY_TEXT",
+    "contrast_line",
+    "figure",
+    "pass_line",
+    "short",
+    "trace_diagnosis_lines",
+    "unjudged_tools",
+]
 
 _MAX_TOOLS = 20
 _MAX_CONTRASTS = 8
@@ -56,8 +64,8 @@ def _finding(finding: dict[str, Any]) -> Iterator[str]:
     where = "" if finding["slice"] == "all" else f" in {finding['slice']}"
     yield ""
     yield f"  [{finding['severity']}] {finding['rule']}{where}: {finding['what']}"
-    interval = f" ({finding['low']:.3g} to {finding['high']:.3g})" if _finite(finding["low"]) else ""
-    yield f"    seen   {finding['value']:.3g}{interval}, bound {finding['bound']:g}: {finding['numbers']}"
+    interval = f" ({figure(finding['low'])} to {figure(finding['high'])})" if _finite(finding["low"]) else ""
+    yield f"    seen   {figure(finding['value'])}{interval}, bound {finding['bound']:g}: {finding['numbers']}"
     yield f"    why    {finding['why']}"
     yield f"    do     {finding['advice']}"
     for place in finding["evidence"][:3]:
@@ -74,7 +82,7 @@ def _tools(tools: list[dict[str, Any]], told_by: str) -> Iterator[str]:
     yield f"  tool                              calls  failed{' by text' if by_text else ''}  episodes  p50 s   p95 s   p99 s"
     for row in tools[:_MAX_TOOLS]:
         seconds = "  ".join(
-            f"{row[f'latency_{q}_s']:6.3g}" if row["timed"] else "     –" for q in ("p50", "p95", "p99")
+            f"{figure(row[f'latency_{q}_s']):>6}" if row["timed"] else "     –" for q in ("p50", "p95", "p99")
         )
         yield f"  {row['tool'][:30]:<30} {row['calls']:>8,}  {100 * row['error_frac']:>5.1f}%{'        ' if by_text else ''}  {row['episodes']:>8,}  {seconds}"
     if len(tools) > _MAX_TOOLS:
@@ -103,6 +111,15 @@ def short(value: float) -> str:
         if abs(value) >= 0.9995 * size:
             return f"{value / size:.3g}{unit}"
     return f"{value:.3g}"
+
+
+def figure(value: float, sign: str = "-") -> str:
+    """Three significant digits, or all of a larger whole number; `sign` as in a format.
+
+    >>> figure(0.38372), figure(1300.4), figure(999.7, "+"), figure(-12.345)
+    ('0.384', '1,300', '+1,000', '-12.3')
+    """
+    return f"{value:{sign},.0f}" if 999.5 <= abs(value) < math.inf else f"{value:{sign}.3g}"
 
 
 def unjudged_tools(tools: list[dict[str, Any]]) -> str:
@@ -147,6 +164,7 @@ def _separates(found: dict[str, Any]) -> Iterator[str]:
     family = f"{len(found['separates'])} features, 95 % intervals and p corrected for all of them"
     yield f"  what separates failed from solved (by {found['solved_by']}; {family}):"
     yield from (f"    {contrast_line(row)}" for row in rows[:_MAX_CONTRASTS])
+    yield from _more(rows)
     if not rows:
         yield "    nothing that could not be chance"
     if any(row["mixed"] >= 2 for row in rows):
@@ -163,26 +181,41 @@ def _drift(found: dict[str, Any]) -> Iterator[str]:
         yield f"  what changed from {drift['b']} to {drift['a']} ({by}; corrected for {family} comparisons; a run that learns changes):"
         rows = [row for row in drift["contrasts"] if row["real"]]
         yield from (f"    {contrast_line(row, drift['a'], drift['b'])}" for row in rows[:_MAX_CONTRASTS])
-        if len(rows) > _MAX_CONTRASTS:
-            yield f"    and {len(rows) - _MAX_CONTRASTS} more (--json has all)"
+        yield from _more(rows)
         if not rows:
             yield "    nothing that could not be chance"
 
 
+def _more(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if len(rows) > _MAX_CONTRASTS:
+        yield f"    and {len(rows) - _MAX_CONTRASTS} more (--json has all)"
+
+
 def contrast_line(row: dict[str, Any], a: str = "failed", b: str = "solved") -> str:
     """One contrast in words."""
-    if row["yes_no"]:
+    percent = row["yes_no"]
+    if percent:
         text = f"{row['name']}: {100 * row['mean_a']:.0f} % of {a}, {100 * row['mean_b']:.0f} % of {b}"
-        size = f"{100 * row['difference']:+.0f} points ({100 * row['low']:+.0f} to {100 * row['high']:+.0f})"
     else:
-        text = f"{row['name']}: {row['mean_a']:.3g} in {a}, {row['mean_b']:.3g} in {b}"
-        size = f"{row['difference']:+.3g} ({row['low']:+.3g} to {row['high']:+.3g})"
-    p = f"p {row['p']:.2g}" if row["p"] >= 0.001 else "p < 0.001"
+        text = f"{row['name']}: {figure(row['mean_a'])} in {a}, {figure(row['mean_b'])} in {b}"
+    size = _gap(row["difference"], row["low"], row["high"], percent)
+    p = "not judged" if not _finite(row["p"]) else f"p {row['p']:.2g}" if row["p"] >= 0.001 else "p < 0.001"
     if not _finite(row["within"]):
         return f"{text}; {size}, {p}"
-    scale, unit, form = (100, " points", ".0f") if row["yes_no"] else (1, "", ".3g")
-    inside = f"{scale * row['within']:+{form}}{unit} ({scale * row['within_low']:+{form}} to {scale * row['within_high']:+{form}})"
+    inside = _gap(row["within"], row["within_low"], row["within_high"], percent)
     return f"{text}; {size}, {p}; within {counted(row['mixed'], 'task')} {inside}"
+
+
+def _gap(difference: float, low: float | None, high: float | None, percent: bool) -> str:
+    """A difference and its interval, where it has one."""
+    ends = ""
+    if low is not None and high is not None and math.isfinite(low):
+        ends = f" ({_signed(low, percent)} to {_signed(high, percent)})"
+    return f"{_signed(difference, percent)}{' points' if percent else ''}{ends}"
+
+
+def _signed(value: float, percent: bool) -> str:
+    return f"{100 * value:+.0f}" if percent else figure(value, "+")
 
 
 def _not_observed(found: dict[str, Any]) -> Iterator[str]:

@@ -32,7 +32,7 @@ def effective_trials(
 
 
 def share_interval(share: float, trials: float, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's (1927) interval of a share of (effective) trials; (nan, nan) without any.
+    """Wilson's (1927) interval of a share of (effective) trials; (nan, nan) without any. It begins at 0 for none and ends at 1 for all.
 
     >>> low, high = share_interval(0.5, 20)
     >>> round(low, 4), round(high, 4)
@@ -43,4 +43,5 @@ def share_interval(share: float, trials: float, level: float = 0.95) -> tuple[fl
     z = NormalDist().inv_cdf(0.5 + level / 2)
     centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
     half = z / (1 + z * z / trials) * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials**2))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    low, high = max(0.0, centre - half), min(1.0, centre + half)
+    return 0.0 if share == 0 else low, 1.0 if share == 1 else high
