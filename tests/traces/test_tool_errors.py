@@ -91,6 +91,50 @@ def test_the_kind_leaves_the_label_out():
     assert error_kind_of("[ERROR] bad thing") == error_kind_of("<error>bad thing") == "bad thing"
 
 
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ({"message": "rate limit exceeded", "code": 429}, "rate limit exceeded"),
+        ({"error": {"message": "rate limit exceeded", "code": 429}}, "rate limit exceeded"),
+        ({"code": 404, "message": "no row 7 in 'a'"}, "no row # in #"),
+        ({"code": 500}, "code 500"), ({"code": "500"}, "code 500"), ({"status": 404, "path": "a b"}, "status 404"),
+        ({"error": {"code": -32602, "data": None}}, "code -32602"), ({"error": "it is gone", "code": 1}, "it is gone"),
+        ({"detail": "not here", "type": "gone"}, "not here"), ({"detail": [{"loc": ["q"], "msg": "field required"}]}, "field required"),
+        ({"errors": [{"message": "no such row"}]}, "no such row"), ({"reason": "full"}, "full"), ({"type": "invalid_request", "param": None}, "invalid_request"),
+        ({"message": "", "reason": "late"}, "late"), ({"rows 7": [1, 2], "q": "x"}, "{rows #, q}"), ({"message": "Error: no seats"}, "no seats"),
+        ({"message": "down", "type": "pkg.ServerError"}, "pkg.ServerError"), ({"trace": "x" * 50, "message": "a, \"b\"\nc"}, "a, #"),
+    ],
+)  # fmt: skip
+def test_the_kind_of_an_object_is_what_it_says_with_blanks_and_without(error, kind):
+    spaced, tight = json.dumps(error), json.dumps(error, separators=(",", ":"))
+    assert [error_kind_of(text) for text in (spaced, tight, f"Error: {tight}")] == [kind] * 3
+    if kind[0] != "{":  # the columns keep 400 characters
+        long = json.dumps({**error, "rest": "y" * 500}, separators=(",", ":"))[:400]
+        assert error_kind_of(long) == kind
+
+
+def test_both_engines_name_the_kinds_of_objects_alike(tmp_path):
+    errors = [{"message": "rate limit exceeded", "code": 429}, {"code": 500, "stack": "s" * 600}, {"q": 1}, '{"error": {"message": "late"}}']  # fmt: skip
+    rows = []
+    for i, error in enumerate(errors):
+        call = {"episode_id": f"e{i}", "step": 0, "type": "tool_call", "tool": "a", "args": {"i": i}}
+        rows += [call, {"episode_id": f"e{i}", "step": 1, "type": "tool_result", "tool": "a", "error": error}]
+    table = same(write_lines(tmp_path / "steps.jsonl", rows))
+    assert set(table.tools["a"].kinds) == {"rate limit exceeded", "code 500", "{q}", "late"}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ("<error>bad thing</error>", "bad thing"), ("Error! something", "something"), ("Error. Gone", "Gone"), ("ERROR - bad", "bad"),
+        ("<tool_use_error>File was not read</tool_use_error>\n", "File was not read"), ("see <b>this</b>\nError", "see <b>this</b>"), ("{not json", "{not json"),
+        ("An error occurred while running the tool. Please try again. Error: no seats", "no seats"),
+    ],
+)  # fmt: skip
+def test_the_kind_leaves_marks_and_tags_out(error, kind):
+    assert error_kind_of(error) == kind
+
+
 def _log(tmp_path):
     rows = [
         {"id": str(i), "task_id": str(i // 4), "reward": i % 2, "messages": chat(result="no such luck" if i % 2 else f"row {i}")}

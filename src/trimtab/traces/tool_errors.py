@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from trimtab.errors import TraceError
+from trimtab.traces.error_objects import said_by
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.values import as_number, as_text
 
@@ -89,7 +90,12 @@ _HEAD = 112  # characters that _MAYBE looks at: nine before a name of 81 and `ex
 _CLASS = re.compile(r"\b[A-Za-z_][\w.]*(?:Error|Exception|Timeout)\b")
 _VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|(?<!\S)(?<!http )(?<!status )\S*\d\S*", re.I)
 _REPR = re.compile(r"\A\{'error': (['\"])(.*)\1\}\s*\Z", re.S)
-_LEAD = re.compile(r"^[\s\[(<*❌✗⛔🚫]*(?:error|exception)\b[\])>*:\s]*", re.I)
+_LEAD = re.compile(
+    r"^[\s\[(<*❌✗⛔🚫]*(?:an error occurred while running the tool\. please try again\. error|(?:tool_use_)?error|exception)\b[\])>*:!.\s–—-]*",
+    re.I,
+)
+_TAG_END = re.compile(r"\s*</(?:tool_use_)?(?:error|exception)>\s*\Z", re.I)
+_NUMBERED = re.compile(r"(?:code|status|status_code) -?\d+")
 _TOOL = re.compile(
     r"\b(?:50[0-4]|429)\b|time[d ]*-?out|connection|unreachable|unavailable\b(?! on)|rate.?limit|internal (?:server )?error|"
     r"bad gateway|overloaded|out of memory|reset by peer|dns|temporar",
@@ -177,22 +183,29 @@ def compile_patterns(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
 
 
 def error_kind_of(error: str) -> str:
-    """What errors of one kind share: the exception's class, or the first line without numbers, ids and quoted names; an HTTP status stays.
+    """What errors of one kind share: the exception's class, or the first line, of a JSON object its message, without numbers, ids and quoted
+    names; an HTTP status stays.
 
     >>> error_kind_of("Error: flight HAT030 not available on date 2024-05-13")
     'flight # not available on date #'
     >>> error_kind_of("Traceback (most recent call last):\\n  x\\nkeys.KeyError: 'a'")
     'keys.KeyError'
-    >>> error_kind_of("{'error': 'no row 7'}")
-    'no row #'
+    >>> error_kind_of("{'error': 'no row 7'}"), error_kind_of('{"message": "no row 7", "code": 404}'), error_kind_of('{"code": 500}')
+    ('no row #', 'no row #', 'code 500')
     """
     shown = _REPR.match(error[:4_000])
     error = shown[2] if shown else error
     found = _CLASS.search(error[:4_000])
     if found and found.group().lower() != "error":
         return found.group()[:80]
-    lines = _LEAD.sub("", error[:400]).strip().splitlines()
-    return _VARIABLE.sub("#", lines[0] if lines else "")[:80].strip() or "error"
+    text = _LEAD.sub("", error[:_MAX_JSON]).strip()
+    if said := said_by(text):
+        if _NUMBERED.fullmatch(said):
+            return said
+        text = _LEAD.sub("", said).strip()
+    lines = text[:400].splitlines()
+    line = _TAG_END.sub("", lines[0]) if lines else ""
+    return _VARIABLE.sub("#", line)[:80].strip() or "error"
 
 
 def fault_of(error: str) -> Fault:
