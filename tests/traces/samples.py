@@ -221,5 +221,5 @@ def own() -> dict[str, Any]:
 RECORDS: dict[str, list[Any]] = {
     "trimtab": [own()], "steps": steps("s"), "tau": [tau(1, 2, 1.0, chat()), tau2()], "otlp": [otlp(), openinference()], "inspect": [inspect()],
     "swe-agent": [swe()], "mini-swe-agent": [mini()], "verifiers": [verifiers(), verifiers_trace()], "prime-rl": [prime()], "verl": [verl()], "trl": [trl()],
-    "messages": [{"id": "m", "messages": chat(), "reward": 1.0}],
+    "messages": [{"id": "m", "messages": chat(), "reward": 1.0}, {"prompt": chat()[:1], "chosen": chat()[1:], "rejected": chat()[1:3], "score_chosen": 2}],
 }  # fmt: skip

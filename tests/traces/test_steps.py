@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from tests.report.test_trace_diagnosis import run
 from tests.traces.make import chat, steps, write_lines
 from trimtab.errors import TraceError
 from trimtab.traces.read import read_episodes
@@ -135,6 +136,36 @@ def test_mapped_fields(tmp_path):
 def test_a_mapping_that_cannot_be(tmp_path, mapping, why):
     with pytest.raises(TraceError, match=why):
         read_episodes([write_lines(tmp_path / "m.jsonl", [{"a": 1}])], mapping=mapping)
+
+
+def test_a_path_that_is_not_found_is_counted_and_one_that_no_record_has_is_said_plainly(tmp_path):
+    rows = [{"data": chat(), "score": 1.0, **({"who": {"id": i}} if i else {"who": None})} for i in range(5)]
+    half = [write_lines(tmp_path / f"{i}.jsonl", rows[i::2]) for i in range(2)]
+    mapping = {"messages": "data", "reward": "score.nope", "id": "who.id", "model": "who"}
+    found, report = read_episodes(half, mapping=mapping)
+    assert (len(found), [e.reward for e in found]) == (5, [None] * 5)
+    assert report.notes == {
+        "records read, and --map reward=score.nope is in none of them": 5,
+        "records in which --map id=who.id is not found": 1,  # a model of null is there
+    }
+    options = [f"--map={name}={path}" for name, path in mapping.items()]
+    assert "5 records read, and --map reward=score.nope is in none of them" in run("diagnose", *half, *options)[1]  # fmt: skip
+
+
+def test_of_mapped_steps_only_a_path_that_no_line_has_is_said(tmp_path):
+    mapping = {"episode_id": "episode_id", "type": "type", "tool": "tool", "duration_s": "took"}
+    _, report = read_episodes([write_lines(tmp_path / "s.jsonl", steps("e"))], mapping=mapping)
+    assert report.notes == {"records read, and --map duration_s=took is in none of them": len(steps("e"))}
+
+
+def test_a_map_that_would_do_nothing_is_refused(tmp_path):
+    path, mapping = write_lines(tmp_path / "m.jsonl", [{"messages": chat()}]), {"messages": "messages"}
+    for format in ("messages", "steps", "trl"):
+        with pytest.raises(TraceError, match=f"--map changes nothing of --format {format}"):
+            read_episodes([path], format, mapping)
+    assert len(read_episodes([path], "mapped", mapping)[0]) == 1
+    with pytest.raises(TraceError, match="--follow reads no mapped logs"):
+        run("diagnose", path, "--follow", "--map", "messages=messages")
 
 
 def test_no_mutated_line_stops_a_reader_or_loses_its_neighbours(tmp_path):

@@ -19,6 +19,8 @@ from trimtab.report.trace_payload import shown_episodes
 
 __all__ = ["render_traces", "write_traces_html"]
 
+_WHOLE = 40
+"""Characters of a tool's name that its column is wide enough for; longer ones break."""
 _HEADLINES = {"healthy": "Healthy", "alarms": "Alarms", "blind": "Blind", "not judged yet": "Not judged yet"}
 
 
@@ -111,7 +113,7 @@ def _place(place: dict[str, Any], keys: dict[str, int]) -> str:
 def _tools(found: dict[str, Any]) -> str:
     rows = [
         [
-            f"<bdi>{escape(tool['tool'])}</bdi>", integer(tool["calls"]), integer(tool["episodes"]), _percent(tool["error_frac"]),
+            f"<bdi{' class=whole' if len(tool['tool']) <= _WHOLE else ''}>{escape(tool['tool'])}</bdi>", integer(tool["calls"]), integer(tool["episodes"]), _percent(tool["error_frac"]),
             _seconds(tool["latency_p50_s"]), _seconds(tool["latency_p95_s"]), _seconds(tool["latency_p99_s"]),
             f"<bdi>{escape('; '.join(f'{count} × {kind}' for kind, count in list(tool['kinds'].items())[:3]) or '–')}</bdi>",
         ]

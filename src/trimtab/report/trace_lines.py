@@ -71,7 +71,7 @@ def _finding(finding: dict[str, Any]) -> Iterator[str]:
     for place in finding["evidence"][:3]:
         where = f"episode {place['episode']}" if place["episode"] else place["source"]
         step = f" step {place['step']}" if place["step"] >= 0 and place["episode"] else ""
-        yield f"    e.g.   {where}{step}: {place['text'][:320]}"
+        yield f"    e.g.   {where}{step}{': ' if where else ''}{place['text'][:320]}"
 
 
 def _tools(tools: list[dict[str, Any]], told_by: str) -> Iterator[str]:

@@ -56,19 +56,38 @@ def show(
 def _line(episode: Episode) -> str:
     calls = episode.calls
     failed = sum(bool(call.error) for call in calls)
-    reward = "no reward" if episode.reward is None else f"reward {episode.reward:g}"
-    text = f"{episode.id}: {reward}, {counted(len(episode.turns), 'turn')}, {counted(len(calls), 'call')}, {failed} failed, {episode.stop_reason or 'no stop reason'}"
+    text = f"{episode.id}: {_outcome(episode)}, {counted(len(episode.turns), 'turn')}, {counted(len(calls), 'call')}, {failed} failed, {episode.stop_reason or 'no stop reason'}"
     return inert(text)
 
 
+def _outcome(episode: Episode) -> str:
+    """The reward; without one, the log's word of success."""
+    if episode.reward is not None:
+        return f"reward {episode.reward:g}"
+    return "no reward" if episode.success is None else _success(episode.success)
+
+
+def _success(success: bool) -> str:
+    return "success" if success else "no success"
+
+
 def episode_lines(episode: Episode) -> Iterator[str]:
-    """The episode in full, but for texts beyond 4,000 characters, which are cut and say so."""
+    """The episode in full, but for texts beyond 4,000 characters, which are cut and say so. Turns go by the log's steps; where those
+    begin again, by their place, with the step behind it."""
     yield _line(episode)
-    yield inert(
-        f"  task {episode.task}, success {episode.success}, tokens {episode.tokens}, from {episode.source}"
-    )
-    for turn in episode.turns:
-        yield inert(f"[{turn.step}] {turn.role}{f' ({turn.name})' if turn.name else ''}")
+    said = [
+        "no task" if episode.task is None else f"task {episode.task}",
+        "success not said" if episode.success is None else _success(episode.success),
+        *([] if episode.tokens is None else [counted(episode.tokens, "token")]),
+        f"from {episode.source}",
+    ]
+    yield inert(f"  {', '.join(said)}")
+    steps = [turn.step for turn in episode.turns]
+    ordered = steps == sorted(steps) and min(steps, default=0) >= 0
+    for place, turn in enumerate(episode.turns):
+        number = turn.step if ordered else place
+        step = f", step {turn.step}" if turn.step not in (number, -1) else ""
+        yield inert(f"[{number}] {turn.role}{f' ({turn.name})' if turn.name else ''}{step}")
         for text in (turn.reasoning, turn.content):
             if text:
                 yield _block(text)
@@ -82,7 +101,8 @@ def _call(call: Call) -> Iterator[str]:
     if inside := arguments_text(call):
         yield _block(inside)
     if call.error:
-        yield inert(f"  error ({call.error_from}): {call.error[:200]}")
+        again = call.error[:200] in (call.result or "")[:_MAX_TEXT]  # it stands below
+        yield inert(f"  error ({call.error_from}){'' if again else f': {call.error[:200]}'}")
     if call.result is None:
         yield "  <- no result"
     else:

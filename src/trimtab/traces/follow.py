@@ -50,6 +50,8 @@ class Follower:
             raise TraceError(f"--follow needs one file that is there already, and {self.path} is none")
         if format is not None and format not in FOLLOWED:
             raise TraceError(f"--follow cannot read the format {format!r}; it can {', '.join(FOLLOWED)}")
+        if self.mapping:
+            raise TraceError("--follow reads no mapped logs; leave --map out")
         self.builder, self.identities, self.max_bytes = TableBuilder(required), Identities(), max_bytes
         self.open: dict[str, list[Record]] = {}
         self._waiting: list[Record] = []

@@ -66,7 +66,9 @@ FORMATS: dict[str, Format] = {
     "verl": Format("verl rollout dumps (trainer.rollout_data_dir)", is_verl, read_verl),
     "trl": Format("TRL completions (log_completions), Parquet", is_trl, read_trl),
     "messages": Format(
-        "OpenAI chat messages with tool_calls; TRL conversational sets", is_messages, read_messages
+        "OpenAI chat messages with tool_calls; TRL conversational sets, pairs and labels too",
+        is_messages,
+        read_messages,
     ),
     "mapped": Format("anything else, by --map FIELD=JSON.PATH", _never, None),
 }

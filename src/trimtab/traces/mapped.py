@@ -12,15 +12,16 @@ from trimtab.traces.messages import read_messages
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.steps import read_steps
 
-__all__ = ["FIELDS", "at_path", "read_mapped"]
+__all__ = ["FIELDS", "at_path", "read_mapped", "say_missed"]
 
 _STEP_FIELDS = ("episode_id", "step", "timestamp", "type", "tool", "args", "result", "error", "content")
 FIELDS = (
-    "id", "messages", "prompt", "completion", "task_id", "group_id", "reward", "success", "stop_reason", "tools", "model",
+    "id", "messages", "prompt", "completion", "chosen", "rejected", "label", "task_id", "group_id", "reward", "success", "stop_reason", "tools", "model",
     "policy_version", "tokens", "total_tokens", "cost", "duration_s", *_STEP_FIELDS,
 )  # fmt: skip
 """What `--map` may name. With `episode_id` and `type` a line is a step, otherwise an episode."""
 
+_NOTHING = object()
 _PART = re.compile(r"([^.\[\]]+)|\[(-?\d+)\]")
 
 
@@ -30,32 +31,53 @@ def at_path(value: Any, path: str) -> Any:
     >>> at_path({"a": [{"b c": 7}]}, "$.a[0].b c"), at_path({"a": 1}, "a.b")
     (7, None)
     """
+    found = _found(value, path)
+    return None if found is _NOTHING else found
+
+
+def _found(value: Any, path: str) -> Any:
     for key, place in _PART.findall(path.removeprefix("$")):
-        if key and isinstance(value, dict):
-            value = value.get(key)
+        if key and isinstance(value, dict) and key in value:
+            value = value[key]
         elif place and isinstance(value, list) and -len(value) <= int(place) < len(value):
             value = value[int(place)]
         else:
-            return None
+            return _NOTHING
     return value
 
 
 def read_mapped(
     mapping: Mapping[str, str], records: Iterable[Record], report: ReadReport
 ) -> Iterator[Episode]:
-    """Episodes of records whose fields lie at the given paths. TraceError for a field that there is none of."""
+    """Episodes of records whose fields lie at the given paths; the report knows how many records had nothing there. TraceError for a field
+    that there is none of."""
     for name in mapping:
         if name not in FIELDS:
             raise TraceError(f"--map {name}=...: there is no such field; one of {', '.join(FIELDS)}")
     steps = "episode_id" in mapping and "type" in mapping
-    if not steps and not mapping.keys() & {"messages", "prompt", "completion"}:
+    if not steps and not mapping.keys() & {"messages", "prompt", "completion", "chosen", "rejected"}:
         raise TraceError(
             "--map needs messages, or prompt and completion; for one step a line episode_id and type"
         )
-    renamed = (
-        Record(r.file, r.line, {ours: at_path(r.value, path) for ours, path in mapping.items()})
-        if isinstance(r.value, dict)
-        else r
-        for r in records
-    )
+    renamed = (_renamed(mapping, r, report) if isinstance(r.value, dict) else r for r in records)
     return (read_steps if steps else read_messages)(renamed, report)
+
+
+def _renamed(mapping: Mapping[str, str], record: Record, report: ReadReport) -> Record:
+    values: dict[str, Any] = {}
+    report.mapped += 1
+    for ours, path in mapping.items():
+        found = _found(record.value, path)
+        report.missed[f"{ours}={path}"] += found is _NOTHING
+        values[ours] = None if found is _NOTHING else found
+    return Record(record.file, record.line, values)
+
+
+def say_missed(mapping: Mapping[str, str], report: ReadReport) -> None:
+    """Note the paths at which records had nothing. Where a record is a step, those that none had: a call has no result."""
+    steps = "episode_id" in mapping and "type" in mapping
+    for name, count in report.missed.items():
+        if count == report.mapped:
+            report.note(f"records read, and --map {name} is in none of them", count)
+        elif count and not steps:
+            report.note(f"records in which --map {name} is not found", count)

@@ -14,15 +14,17 @@ from typing import Any
 from trimtab.traces.blocks import reasoning_of, unpacked
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import BadJson, parse_json, require_object
+from trimtab.traces.preferences import chat_of, is_chat, is_preference, sides_of
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.task_keys import space_of, task_key, tau_space
 from trimtab.traces.tool_errors import error_text
 from trimtab.traces.tool_schemas import tools_of
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
-__all__ = ["episode_of", "is_chat", "is_messages", "is_tau", "read_messages", "read_tau", "turns_of"]
+__all__ = ["episode_of", "is_messages", "is_tau", "read_messages", "read_tau", "turns_of"]
 
 Json = Mapping[str, Any]
+_CHATS = ("messages", "prompt", "completion", "conversations", "conversation", "chosen", "rejected")
 _QUOTED = re.compile(r"tool call arguments:\n\n(.*)\n\nError details:", re.S)
 
 
@@ -130,41 +132,44 @@ def _answer(call: Call, message: Json) -> None:
 
 def is_messages(value: Json) -> bool:
     """Has it a list of messages under one of the usual names?"""
-    return any(
-        is_chat(value.get(name))
-        for name in ("messages", "prompt", "completion", "conversations", "conversation")
-    )
-
-
-def is_chat(value: Any) -> bool:
-    """Is it a list of messages?"""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and isinstance(value[0], dict)
-        and ("role" in value[0] or "from" in value[0])
-    )
+    return any(is_chat(value.get(name)) for name in _CHATS)
 
 
 def read_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """An episode a record: `messages`, or `prompt` and `completion` (text or messages), and whatever else it names."""
+    """An episode a record: `messages`, or `prompt` and `completion` (text or messages), and whatever else it names; of `chosen` and
+    `rejected` one each (`traces.preferences`). KTO's `label` of a completion is its success."""
     for record in records:
         value = require_object(record, report)
         if value is None:
             continue
+        if is_preference(value):
+            for side in sides_of(value, record.source, report):
+                episode = episode_of(record, side.fields, side.messages, report)
+                if episode.task is None and episode.group is None:
+                    episode.group = side.group
+                episode.extra = {"preference": side.name}
+                yield episode
+            continue
         messages = first_of(value, "messages", "conversations", "conversation")
         if not isinstance(messages, list):
-            messages = [*_chat(value.get("prompt"), "user"), *_chat(value.get("completion"), "assistant")]
+            messages = [*chat_of(value.get("prompt"), "user"), *chat_of(value.get("completion"), "assistant")]
         if not messages:
             report.malformed(record.file, record.line, "no messages, nor prompt and completion")
             continue
-        yield episode_of(record, value, messages, report)
+        yield _of_export(episode_of(record, value, messages, report), value)
 
 
-def _chat(value: Any, role: str) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    return [] if value is None else [{"role": role, "content": as_text(value)}]
+def _of_export(episode: Episode, value: Json) -> Episode:
+    """With KTO's label, and the id under which our own export names the episode."""
+    if (
+        isinstance(value.get("label"), bool)
+        and value.get("completion") is not None
+        and episode.success is None
+    ):
+        episode.success = value["label"]
+    if episode.id == episode.source and isinstance(value.get("episode"), str):
+        episode.id = value["episode"] or episode.source
+    return episode
 
 
 def episode_of(record: Record, value: Json, messages: list[Any], report: ReadReport) -> Episode:

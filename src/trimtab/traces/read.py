@@ -13,6 +13,7 @@ from trimtab.traces.files import find_files
 from trimtab.traces.formats import FORMATS, find_format
 from trimtab.traces.identity import Identities
 from trimtab.traces.json_records import iter_records
+from trimtab.traces.mapped import say_missed
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.tool_errors import compile_patterns
 from trimtab.traces.values import as_label
@@ -48,6 +49,8 @@ def iter_episodes(
     """
     if format is not None and format not in FORMATS:
         raise TraceError(f"unknown format {format!r}; one of {', '.join(FORMATS)}")
+    if mapping and format not in (None, "mapped"):
+        raise TraceError(f"--map changes nothing of --format {format}; leave one of them out")
     files, identities, unknown = find_files(paths), Identities(), list[str]()
     empty: list[str] = []
     for file in files:
@@ -67,6 +70,7 @@ def iter_episodes(
                 report.mark_errors(episode.calls)
                 report.num_episodes += 1
                 yield episode
+    say_missed(mapping or {}, report)
     if empty and len(empty) == len(files):
         last = report.problems[-1] if report.problems else None
         why = f"no line of it can be read ({last.reason})" if last else "it is empty"

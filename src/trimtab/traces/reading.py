@@ -41,7 +41,7 @@ class Record(NamedTuple):
 @dataclass
 class ReadReport:
     """`notes`: what was repaired or ignored without loss of a record, by reason. With `strict` the first malformed line raises.
-    `error_patterns`: the user's own, of results that report an error. `progress` is called with the bytes of each piece read."""
+    `missed`: of `mapped` records that were read by `--map`, how many had nothing at a path. `error_patterns`: the user's own, of results that report an error. `progress` is called with the bytes of each piece read."""
 
     strict: bool = False
     formats: dict[str, str] = field(default_factory=dict)  # file -> format
@@ -50,6 +50,8 @@ class ReadReport:
     num_episodes: int = 0
     problems: list[Problem] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
+    mapped: int = 0
+    missed: Counter[str] = field(default_factory=Counter)
     error_patterns: tuple[re.Pattern[str], ...] = ()
     progress: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import require_object
-from trimtab.traces.messages import is_chat, turns_of
+from trimtab.traces.messages import turns_of
+from trimtab.traces.preferences import is_chat
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.swe_steps import messages_of_steps, not_run
 from trimtab.traces.swe_verdicts import verdict_of

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from trimtab.errors import TraceError
+from trimtab.traces.error_objects import said_by
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.values import as_number, as_text
 
@@ -29,17 +30,25 @@ _SERVER = (
 _STATUS = f"bad request|unauthorized|forbidden|not found|request time-?out|conflict|internal error|{_SERVER}"
 _OF = (
     "api|internal|server|client|runtime|syntax|network|connection|database|sql|http|system|validation|pars(e|ing)|execution|tool|"
-    "permission|authentication|unknown|unexpected|import|compil(er|ation)|build|fatal|timeout|unhandled"
+    "permission|authentication|unknown|unexpected|import|compil(er|ation)|build|fatal|timeout|unhandled|"
+    "mcp|json-?rpc|(in|out)put validation"
 )
 _AFTER = (
     "in|on|at|from|with|while|when|during|occurred|code|message|executing|running|calling|invoking|fetching|reading|writing|opening|"
     "parsing|processing|loading|getting|creating|connecting|performing|accessing|searching|retrieving"
 )
+_THING = r"([^\s\dn]|n[^o\s]|no[^nt\s]|not[^\s])"  # no count, and neither none, no nor not
 _STARTS = (
     rf"(error|exception)(\s{{0,9}}([:!(>\]*]|\.\s|\.?$|[\r\n])|\s[-–—]|\s#?\d|\s({_AFTER})\b)",
     r"traceback \(most recent call last\)",
     r"[a-z][\w.]{0,80}(error|exception)\s{0,9}([:(]|$)",
-    rf"({_OF}) (error|exception)\s{{0,9}}([:(]|$)",
+    rf"({_OF}) (error|exception)( -?\d{{3,6}})?\s{{0,9}}([:(]|$)",
+    r"an (\w{1,20} )?(error|exception) (has )?occurred( (while|when) \w{1,20}ing\b|\s{0,9}:|[.!]?\s{0,9}$|[.!] (please|try)\b)",
+    r"tool_use_error>",
+    rf"invalid (tool |function |input )?(arguments?|param(eter)?s?|input|request|json)( (for|to)( [\w.`-]{{1,60}}){{1,2}})?\s{{0,9}}:\s{{0,9}}{_THING}",
+    rf"(file|directory|path|resource) not found(\s{{0,9}}:\s{{0,9}}({_THING}|\d{{1,9}}[^\s\d])|[.!]?\s{{0,9}}$|\s{{0,9}}[\r\n])",
+    r"(unable to|could not|cannot) (resolve host(name)?|connect to ((the|remote) ){0,2}(host|server|database|proxy|api|service|endpoint|mcp|"
+    r"localhost|[\w-]{1,60}[.:/]{1,3}\w))\b[^?\n]{0,120}([:.!\r\n]|$)",
     r"http(/\d(\.\d)?)?( status| error)?( code)?:? ?[45]\d\d\b",
     rf"(status |error )?(code )?:? ?[45]\d\d:? ({_STATUS})\b",
     rf"({_SERVER})\b",
@@ -56,7 +65,7 @@ _STARTS = (
     r"(fatal|panic): ",
     r"(permission|access) denied\b",
     r"segmentation fault",
-    r"((request|connection|operation|tool|command|execution|read) )?(timed[ -]?out\b|timeout( (after|exceeded|expired|reached|waiting|while)\b|[.!]?\s{0,9}$))",
+    r"((request|connection|operation|tool|command|execution|read|call|query|function) ){0,2}(timed[ -]?out\b|timeout( (after|exceeded|expired|reached|waiting|while)\b|[.!]?\s{0,9}$))",
     r"connection (refused|reset|aborted|closed|failed)\b",
     r"rate limit(ed)? (exceeded|reached)\b",
     r"no replacement was performed",
@@ -74,7 +83,8 @@ _OPENINGS = (
     "a(?:ccess|ction|pi |uthentication )|b(?:ad g|uild )|c(?:all|lient |o(?:de|mmand|mpil|nnection))|data|e(?:rror|x(?:ception|ecution|it))|"
     "f(?:a(?:iled|tal )|inished|unction)|gateway|http|i(?:mport |nternal |nvalid )|n(?:etwork |o (?:such|replacement))|operation|p(?:ars|ermission|"
     "ro(?:cess|gram))|query|r(?:ate limit|e(?:ad|quest|turn)|untime )|s(?:cript|e(?:gmentation|rver|rvice)|ql |tatus|y(?:ntax|stem) )|t(?:erminated|"
-    r"ime|o(?:o many|ol)|raceback)|un(?:expected|handled|known)|validation |your proposed|[45]\d\d|\{\x27error"
+    r"ime|o(?:o many|ol)|raceback)|un(?:expected|handled|known)|validation |your proposed|:? ?[45]\d\d|\{\x27error|"
+    r"an (?:\w+ )?e(?:rror|xception) |mcp |json-?rpc |(?:in|out)put val|(?:file|directory|path|resource) not|(?:unable to|could not|cannot) (?:con|res)"
 )
 _MAYBE = re.compile(rf"[\s\[(<*❌✗⛔🚫]*(?:[\w./-]*:|[\w.]*(?:error|exception)|{_OPENINGS})", re.A)
 """All of ERROR_START's and more, in lower case, by the first word: seven times as fast, and most text is no error."""
@@ -89,7 +99,12 @@ _HEAD = 112  # characters that _MAYBE looks at: nine before a name of 81 and `ex
 _CLASS = re.compile(r"\b[A-Za-z_][\w.]*(?:Error|Exception|Timeout)\b")
 _VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|(?<!\S)(?<!http )(?<!status )\S*\d\S*", re.I)
 _REPR = re.compile(r"\A\{'error': (['\"])(.*)\1\}\s*\Z", re.S)
-_LEAD = re.compile(r"^[\s\[(<*❌✗⛔🚫]*(?:error|exception)\b[\])>*:\s]*", re.I)
+_LEAD = re.compile(
+    r"^[\s\[(<*❌✗⛔🚫]*(?:an error occurred while running the tool\. please try again\. error|(?:tool_use_)?error|exception)\b[\])>*:!.\s–—-]*",
+    re.I,
+)
+_TAG_END = re.compile(r"\s*</(?:tool_use_)?(?:error|exception)>\s*\Z", re.I)
+_NUMBERED = re.compile(r"(?:code|status|status_code) -?\d+")
 _TOOL = re.compile(
     r"\b(?:50[0-4]|429)\b|time[d ]*-?out|connection|unreachable|unavailable\b(?! on)|rate.?limit|internal (?:server )?error|"
     r"bad gateway|overloaded|out of memory|reset by peer|dns|temporar",
@@ -177,22 +192,29 @@ def compile_patterns(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
 
 
 def error_kind_of(error: str) -> str:
-    """What errors of one kind share: the exception's class, or the first line without numbers, ids and quoted names; an HTTP status stays.
+    """What errors of one kind share: the exception's class, or the first line, of a JSON object its message, without numbers, ids and quoted
+    names; an HTTP status stays.
 
     >>> error_kind_of("Error: flight HAT030 not available on date 2024-05-13")
     'flight # not available on date #'
     >>> error_kind_of("Traceback (most recent call last):\\n  x\\nkeys.KeyError: 'a'")
     'keys.KeyError'
-    >>> error_kind_of("{'error': 'no row 7'}")
-    'no row #'
+    >>> error_kind_of("{'error': 'no row 7'}"), error_kind_of('{"message": "no row 7", "code": 404}'), error_kind_of('{"code": 500}')
+    ('no row #', 'no row #', 'code 500')
     """
     shown = _REPR.match(error[:4_000])
     error = shown[2] if shown else error
     found = _CLASS.search(error[:4_000])
     if found and found.group().lower() != "error":
         return found.group()[:80]
-    lines = _LEAD.sub("", error[:400]).strip().splitlines()
-    return _VARIABLE.sub("#", lines[0] if lines else "")[:80].strip() or "error"
+    text = _LEAD.sub("", error[:_MAX_JSON]).strip()
+    if said := said_by(text):
+        if _NUMBERED.fullmatch(said):
+            return said
+        text = _LEAD.sub("", said).strip()
+    lines = text[:400].splitlines()
+    line = _TAG_END.sub("", lines[0]) if lines else ""
+    return _VARIABLE.sub("#", line)[:80].strip() or "error"
 
 
 def fault_of(error: str) -> Fault:

@@ -9,7 +9,8 @@ from typing import Any
 
 from trimtab.traces.episode import Episode, Turn
 from trimtab.traces.json_records import BadJson, parse_json, require_object
-from trimtab.traces.messages import episode_of, is_chat
+from trimtab.traces.messages import episode_of
+from trimtab.traces.preferences import is_chat
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.roles import prompt_turns
 from trimtab.traces.tagged import tagged_turns

@@ -1,0 +1,118 @@
+"""Rows of preference sets, as DPO is trained on: a prompt with a chosen and a rejected answer, which are two attempts at it.
+
+A preference says which answer is better, not that one solved its task: neither has an outcome. Scores of each side are rewards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from trimtab.traces.reading import ReadReport
+from trimtab.traces.values import as_label, as_text, first_of
+
+__all__ = ["Side", "chat_of", "is_chat", "is_preference", "sides_of"]
+
+Json = Mapping[str, Any]
+_SIDES = ("chosen", "rejected")
+_OTHERS = ("system", "developer", "user", "human")
+_OUTCOMES = ("reward", "score", "success", "resolved", "passed", "is_success")
+_READ = "rows of preferences, read as two episodes: chosen and rejected"
+_ONE = "rows of preferences with one side only, read as one episode"
+_WHOSE = "outcomes of rows of preferences, which do not say of which side, left out"
+
+
+class Side(NamedTuple):
+    """`name`: chosen or rejected; `fields`: what is said of it; `messages`: with those of the prompt; `group`: a name of what both are
+    attempts at, where the row says no task."""
+
+    name: str
+    fields: dict[str, Any]
+    messages: list[Any]
+    group: str | None
+
+
+def is_chat(value: Any) -> bool:
+    """Is it a list of messages?"""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and isinstance(value[0], dict)
+        and ("role" in value[0] or "from" in value[0])
+    )
+
+
+def chat_of(value: Any, role: str) -> list[Any]:
+    """Messages as they are; text as one of `role`; none of nothing.
+
+    >>> chat_of("Where?", "user"), chat_of(None, "user")
+    ([{'role': 'user', 'content': 'Where?'}], [])
+    """
+    if isinstance(value, list):
+        return value
+    return [] if value is None else [{"role": role, "content": as_text(value)}]
+
+
+def is_preference(value: Json) -> bool:
+    """Has it messages as `chosen` or `rejected`? Text is an answer only in both, and where the row holds no conversation of its own.
+
+    >>> is_preference({"chosen": [{"role": "assistant", "content": "a"}]}), is_preference({"chosen": "a", "rejected": "b"})
+    (True, True)
+    >>> is_preference({"messages": [], "chosen": True}), is_preference({"prompt": "q", "chosen": "a"})
+    (False, False)
+    """
+    if any(is_chat(value.get(name)) for name in _SIDES):
+        return True
+    own = first_of(value, "messages", "conversations", "conversation", "completion")
+    return own is None and all(isinstance(value.get(name), str) for name in _SIDES)
+
+
+def sides_of(value: Json, source: str, report: ReadReport) -> Iterator[Side]:
+    """The chosen and the rejected attempt of a row, counted in the report. The id is the attempt's own (`chosen_episode`), else the
+    row's, else its place in the log, and the side: an attempt that our export has in many pairs is known again."""
+    prompt = chat_of(value.get("prompt"), "user")
+    given = {name: chat_of(value[name], "assistant") for name in _SIDES if value.get(name) not in (None, [])}
+    whole = {name: _whole(prompt, answer) for name, answer in given.items()}
+    report.note(_READ if len(given) == 2 else _ONE)
+    if any(value.get(name) is not None for name in _OUTCOMES):
+        report.note(_WHOSE)
+    rest = {name: one for name, one in value.items() if name not in _OUTCOMES}
+    row = as_label(first_of(value, "id", "episode_id", "uuid", "example_id", "session_id"))
+    group = _asked(list(whole.values())) or row or source
+    for name, messages in whole.items():
+        base = as_label(value.get(f"{name}_episode")) or row or source
+        fields = {
+            **rest,
+            "id": f"{base}/{name}",
+            "reward": first_of(value, f"score_{name}", f"{name}_score"),
+            "model": first_of(value, f"{name}_model", "model"),
+        }
+        yield Side(name, fields, messages, group)
+
+
+def _whole(prompt: list[Any], answer: list[Any]) -> list[Any]:
+    """The prompt and the answer; the answer alone where it is a conversation that repeats the prompt."""
+    first = answer[0] if answer and isinstance(answer[0], dict) else {}
+    begins = first_of(first, "role", "from") in _OTHERS
+    said = [_said(message) for message in answer]
+    return answer if begins and all(_said(m) in said for m in prompt) else [*prompt, *answer]
+
+
+def _said(message: Any) -> Any:
+    return first_of(message, "content", "value") if isinstance(message, dict) else message
+
+
+def _asked(attempts: list[list[Any]]) -> str | None:
+    """A digest of what all begin with that the agent did not write; None where that is nothing."""
+    shared: list[str] = []
+    for messages in zip(*attempts, strict=False):
+        if any(message != messages[0] for message in messages):
+            break
+        first = messages[0] if isinstance(messages[0], dict) else {}
+        role = first_of(first, "role", "from")
+        if role in _OTHERS:
+            shared.append(f"{role}: {as_text(_said(first))}")
+    if not shared:
+        return None
+    return blake2b("\n".join(shared).encode("utf-8", "replace"), digest_size=8).hexdigest()

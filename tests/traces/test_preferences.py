@@ -1,0 +1,151 @@
+"""Sets for DPO and KTO, our own exports among them, read back: two attempts of a pair, a label's outcome, nothing dropped unsaid."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.report.test_trace_diagnosis import run
+from tests.traces.make import chat, write_lines
+from tests.traces.test_export import attempt, four_by_three, log
+from trimtab.traces.export import export
+from trimtab.traces.formats import find_format
+from trimtab.traces.read import read_episodes
+
+READ = "rows of preferences, read as two episodes: chosen and rejected"
+ASK = {"role": "user", "content": "Where is x?"}
+
+
+def said(text):
+    return [{"role": "assistant", "content": text}]
+
+
+def read(tmp_path, *rows):
+    return read_episodes([write_lines(tmp_path / "set.jsonl", rows)])
+
+
+def held(episode):
+    """What an export must keep of an episode."""
+    return [
+        (turn.role, turn.content or "", [(call.name, call.arguments, call.result, call.error) for call in turn.calls])
+        for turn in episode.turns
+    ]  # fmt: skip
+
+
+def with_errors(tmp_path):
+    return log(
+        tmp_path,
+        [
+            attempt(task, trial, float(trial < task), result=f"Error: no row {trial}" if trial == 2 else f"row {trial}")
+            for task in range(4)
+            for trial in range(3)
+        ],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_our_own_sets_read_back_with_their_calls_results_and_outcomes(tmp_path, suffix):
+    paths = with_errors(tmp_path)
+    first = {e.id: e for e in read_episodes(paths)[0]}
+    for kind, count in (("sft", 6), ("kto", 12)):
+        export(paths, kind, tmp_path / f"{kind}.{suffix}")
+        back, report = read_episodes([tmp_path / f"{kind}.{suffix}"])
+        assert (len(back), report.num_malformed, dict(report.notes)) == (count, 0, {})
+        for episode in back:
+            one = first[episode.id]
+            assert held(episode) == held(one)
+            assert (episode.task, episode.tools) == (one.task, one.tools)
+            assert episode.success is (one.reward == 1.0 if kind == "kto" else None)
+    made = export(paths, "dpo", tmp_path / f"dpo.{suffix}")
+    back, report = read_episodes([tmp_path / f"dpo.{suffix}"])
+    assert report.notes[READ] == len(made.rows)
+    wanted = {f"{row[f'{side}_episode']}/{side}" for row in made.rows for side in ("chosen", "rejected")}
+    assert {e.id for e in back} == wanted  # an attempt of several pairs once
+    assert sum(report.notes.values()) - len(made.rows) == 2 * len(made.rows) - len(wanted)
+    for episode in back:
+        name, _, side = episode.id.rpartition("/")
+        assert held(episode) == held(first[name])
+        assert (episode.task, episode.success, episode.reward) == (first[name].task, None, None)
+        assert episode.extra == {"preference": side}
+    assert any(call.error for e in back for call in e.calls)
+
+
+def test_a_set_of_preferences_is_diagnosed_by_both_its_sides(tmp_path):
+    export(four_by_three(tmp_path), "dpo", tmp_path / "dpo.jsonl")
+    text = run("diagnose", tmp_path / "dpo.jsonl")[1]
+    assert f"4 {READ}" in text
+    found = json.loads(run("diagnose", tmp_path / "dpo.jsonl", "--json")[1])
+    assert (found["num_episodes"], found["tools"][0]["calls"]) == (6, 6)
+
+
+def test_two_attempts_at_one_prompt_whether_it_is_told_apart_or_repeated(tmp_path):
+    apart = {"prompt": [ASK], "chosen": said("There."), "rejected": said("Nowhere.")}
+    both = {"chosen": [ASK, *said("There.")], "rejected": [ASK, *said("Nowhere.")]}
+    repeated = {**both, "prompt": "Where is x?", "messages": both["chosen"], "score_chosen": 8.5, "score_rejected": 2.0}  # fmt: skip
+    turns = [[("user", "Where is x?", []), ("assistant", text, [])] for text in ("There.", "Nowhere.")]
+    groups = set()
+    for row in (apart, both, repeated, {**apart, "prompt": "Where is x?", "chosen": "There."}):
+        found, report = read(tmp_path, {"id": "r", **row})
+        assert [e.id for e in found] == ["r/chosen", "r/rejected"]
+        assert [held(e) for e in found] == turns
+        assert report.notes == {READ: 1}
+        groups |= {e.group for e in found}
+    assert len(groups) == 1
+    found, _ = read(tmp_path, repeated)
+    assert [e.reward for e in found] == [8.5, 2.0]
+    assert [e.id.rpartition(":")[2] for e in found] == ["1/chosen", "1/rejected"]
+
+
+def test_what_a_row_leaves_open_is_counted(tmp_path):
+    (one,), report = read(tmp_path, {"id": "a", "prompt": [ASK], "chosen": said("There.")})
+    assert one.id == "a/chosen"
+    assert report.notes == {"rows of preferences with one side only, read as one episode": 1}
+    pair = {"chosen": [ASK, *said("There.")], "rejected": [ASK, *said("No.")], "reward": 1.0, "task_id": "t"}
+    found, report = read(tmp_path, pair)
+    assert [(e.task, e.group, e.reward) for e in found] == [("t", None, None)] * 2
+    assert report.notes == {
+        READ: 1,
+        "outcomes of rows of preferences, which do not say of which side, left out": 1,
+    }
+
+
+def test_prompts_that_differ_are_no_group(tmp_path):
+    rows = [{"prompt": [{**ASK, "content": f"{i}?"}], "chosen": said("a"), "rejected": said("b")} for i in range(3)]  # fmt: skip
+    found, _ = read(tmp_path, *rows)
+    assert [e.group for e in found[::2]] == [e.group for e in found[1::2]]
+    assert len({e.group for e in found}) == 3
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": chat(), "chosen": True, "rejected": None},
+        {"messages": chat(), "chosen": "A", "rejected": "B"},
+        {"prompt": [ASK], "completion": said("There."), "chosen": "A"},
+        {"prompt": [ASK], "chosen": 1},
+    ],
+)
+def test_a_field_of_that_name_is_no_preference(tmp_path, row):
+    (one,), report = read(tmp_path, {"id": "a", **row})
+    assert (one.id, one.extra, dict(report.notes)) == ("a", {}, {})
+
+
+def test_only_a_label_of_a_completion_that_is_true_or_false_is_an_outcome(tmp_path):
+    pair = {"prompt": [ASK], "completion": said("There.")}
+    rows = [{**pair, "label": True}, {**pair, "label": False}, {**pair, "label": 3}, {"messages": chat(), "label": True}]  # fmt: skip
+    found, _ = read(tmp_path, *rows, {**pair, "label": True, "success": False})
+    assert [e.success for e in found] == [True, False, None, None, False]
+
+
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        ({"chosen": [ASK], "rejected": [ASK]}, "messages"),
+        ({"prompt": "a", "chosen": "b", "rejected": "c"}, None),
+        ({"traj": [ASK], "reward": 1, "chosen": [ASK]}, "tau"),
+        ({"prompt": "a", "completion": "b", "advantage": 0.1, "chosen": [ASK]}, "trl"),
+    ],
+)
+def test_the_format_is_told_by_messages(row, name):
+    assert find_format([row]) == name
