@@ -66,7 +66,10 @@ def _outcome(maker: Maker, declared: Declared) -> Iterator[Measured]:
     table = maker.table
     solved, source = table.solved(declared.solved_at)
     known = (solved >= 0).astype(np.float64)
-    reason = "no success in the log, and the rewards are not 0 and 1: give --solved-at"
+    rewarded = np.isfinite(table.reward).any()
+    reason = "no success in the log, and " + (
+        "the rewards are not 0 and 1: give --solved-at" if rewarded else "no reward"
+    )
     yield maker.share(
         "traces/solved_frac",
         (solved == 1) * known,

@@ -137,7 +137,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         if found["outcome"].get("tasks_named") == "none"
         else f"{counted(found['shared_tasks'], 'task')} in both"
     )
-    yield f"  {tasks}; {len(found['contrasts'])} other features, intervals and p corrected for all of them"
+    yield f"  {tasks}; {counted(len(found['contrasts']), 'other feature')}, intervals and p corrected for all of them"
     shown = [row for row in found["contrasts"] if row["real"] or row["real_within"]]
     yield from (f"    {contrast_line(row, 'A', 'B')}" for row in shown)
     if found["contrasts"] and not shown:
@@ -152,7 +152,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
 def _outcome_lines(row: dict[str, Any], solved_by: str) -> Iterator[str]:
     """The outcome's numbers, always; what is missing is said."""
     if not row:
-        yield "  solved: not observed on both sides (--solved-at), nor a reward"
+        yield "  solved: not observed, as A or B says neither what is solved nor a reward"
         return
     if row["name"] == "is solved":
         sides = [

@@ -16,6 +16,7 @@ from trimtab.report.inert import inert_json
 from trimtab.report.trace_diagnosis import TraceDiagnosis, trace_diagnosis
 from trimtab.report.trace_lines import BY_TEXT, figure, pass_line, short, unjudged_tools
 from trimtab.report.trace_payload import shown_episodes
+from trimtab.traces.wording import counted
 
 __all__ = ["render_traces", "write_traces_html"]
 
@@ -158,11 +159,11 @@ def _separates(found: dict[str, Any]) -> str:
         return section(
             "separates",
             "What separates failed from solved",
-            '<p class="empty">The log does not say what is solved (--solved-at).</p>',
+            '<p class="empty">The log does not say what is solved (--solved-at, where it has rewards).</p>',
         )
     rows = [_contrast(row) for row in found["separates"] if row["real"]]
     lede = (
-        f"Solved: {escape(found['solved_by'])}. {len(found['separates'])} features could be compared; intervals are 95&nbsp;% for all of them at once, p is Holm's. "
+        f"Solved: {escape(found['solved_by'])}. {counted(len(found['separates']), 'feature')} could be compared; intervals are 95&nbsp;% for all of them at once, p is Holm's. "
         "Within tasks means among attempts at the same task: what vanishes there may only mark hard tasks."
     )
     columns = ["Feature", "Failed", "Solved", "Difference", "Interval", "p", "Within tasks", "Interval"]
@@ -185,7 +186,7 @@ def _drift(found: dict[str, Any]) -> str:
             continue
         names = [f"<bdi>{escape(drift[side])}</bdi>" for side in ("a", "b")]
         lede = (
-            f"What differs between {names[0]} and {names[1]}, by {escape(drift['by'].replace('_', ' '))}; intervals and p hold for {family} comparisons at once. A run that "
+            f"What differs between {names[0]} and {names[1]}, by {escape(drift['by'].replace('_', ' '))}; intervals and p hold for {counted(family, 'comparison')} at once. A run that "
             "learns changes: this is a reading, no alarm."
         )
         columns = ["Feature", *names, "Difference", "Interval", "p", "Within tasks", "Interval"]

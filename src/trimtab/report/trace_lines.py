@@ -155,13 +155,13 @@ def pass_line(rows: list[dict[str, Any]], before: str = "") -> Iterator[str]:
 def _separates(found: dict[str, Any]) -> Iterator[str]:
     yield ""
     if not found["solved_by"]:
-        yield "  what separates failed from solved: not observed, the log does not say what is solved (--solved-at)"
+        yield "  what separates failed from solved: not observed, the log does not say what is solved (--solved-at, where it has rewards)"
         return
     rows = [row for row in found["separates"] if row["real"]]
     if not found["separates"]:
         yield f"  what separates failed from solved (by {found['solved_by']}): no feature could be compared: too few of one kind, or the same in all"
         return
-    family = f"{len(found['separates'])} features, 95 % intervals and p corrected for all of them"
+    family = f"{counted(len(found['separates']), 'feature')}, 95 % intervals and p corrected for all of them"
     yield f"  what separates failed from solved (by {found['solved_by']}; {family}):"
     yield from (f"    {contrast_line(row)}" for row in rows[:_MAX_CONTRASTS])
     yield from _more(rows)
@@ -178,7 +178,7 @@ def _drift(found: dict[str, Any]) -> Iterator[str]:
             continue
         yield ""
         by = f"by {drift['by'].replace('_', ' ')}"
-        yield f"  what changed from {drift['b']} to {drift['a']} ({by}; corrected for {family} comparisons; a run that learns changes):"
+        yield f"  what changed from {drift['b']} to {drift['a']} ({by}; corrected for {counted(family, 'comparison')}; a run that learns changes):"
         rows = [row for row in drift["contrasts"] if row["real"]]
         yield from (f"    {contrast_line(row, drift['a'], drift['b'])}" for row in rows[:_MAX_CONTRASTS])
         yield from _more(rows)
