@@ -75,3 +75,13 @@ def test_prompts_with_an_attempt_of_unknown_outcome_are_counted(tmp_path):
     unknown = sum("solved" not in row for row in written)
     assert unknown == 1
     assert "rows without `solved`" in said
+
+
+def test_convert_says_what_it_could_not_read(tmp_path):
+    chat = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    log = write_lines(tmp_path / "x.jsonl", [{"talk": chat}] * 3)
+    said = run("convert", log, "-o", tmp_path / "o.jsonl", "--map", "messages=talk", "--map", "id=no.where")[
+        1
+    ]
+    assert "wrote 3 episodes" in said
+    assert "3 records read, and --map id=no.where is in none of them" in said

@@ -226,6 +226,8 @@ def convert_logs(
     print(
         f"wrote {counted(report.num_episodes, 'episode')} to {output}; {counted(report.num_malformed, 'malformed line')} skipped"
     )
+    for note, count in report.notes.items():
+        print(f"  note     {count:,} {inert(note)}")
 
 
 @traces_app.command("show")
