@@ -27,6 +27,7 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 _ROUNDING = 1e-12
+_TINY = 1e-8  # a standard error that small against the numbers is looked at again
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,12 @@ def contrasts(
     _, clusters = np.unique(np.where(table.task >= 0, table.task, own), return_inverse=True)
     found: list[Contrast] = []
     seen: set[bytes] = set()
+    of_all: list[int] | None = None
     either = a | b
     for name, yes_no, values in features(table, outcome):
         keep = either & np.isfinite(values)
-        x, is_a, tasks = (values, a, clusters) if keep.all() else (values[keep], a[keep], clusters[keep])
+        whole = bool(keep.all())
+        x, is_a, tasks = (values, a, clusters) if whole else (values[keep], a[keep], clusters[keep])
         counts = [int(is_a.sum()), int((~is_a).sum())]
         if yes_no:
             counts += [int((x > 0).sum()), int((x == 0).sum())]
@@ -117,7 +120,11 @@ def contrasts(
         inside = within_difference(x, is_a, tasks) if within else (math.nan, math.nan, 0)
         if inside[2] < least:
             inside = (math.nan, math.nan, inside[2])
-        sides = [int(np.count_nonzero(np.bincount(tasks[side]))) for side in (is_a, ~is_a)]
+        if not whole or of_all is None:
+            sides = [int(np.count_nonzero(np.bincount(tasks[side]))) for side in (is_a, ~is_a)]
+            of_all = sides if whole else of_all
+        else:
+            sides = of_all
         found.append(
             Contrast(
                 name, yes_no, mean_a, mean_b, counts[0], counts[1], gap, se, groups, sides[0], sides[1], *inside
@@ -143,9 +150,14 @@ def difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, float, in
     sums = np.bincount(clusters, influence)
     g = int((np.bincount(clusters) > 0).sum())
     se = math.sqrt(g / (g - 1) * dot(sums, sums)) if g > 1 else math.nan
-    spread = max(float(x_a.max() - x_a.min()), float(x_b.max() - x_b.min()))
-    se = _honest(se, spread, float(np.abs(x).max()), float(np.abs(influence).sum()))
+    if (size := _size(x)) * _TINY >= se:
+        spread = max(float(x_a.max() - x_a.min()), float(x_b.max() - x_b.min()))
+        se = _honest(se, spread, size, float(np.abs(influence).sum()))
     return float(mean_a - mean_b), se, g
+
+
+def _size(x: Floats) -> float:
+    return max(abs(float(x.max())), abs(float(x.min())))
 
 
 def _honest(se: float, spread: float, size: float, parts: float) -> float:
@@ -176,5 +188,6 @@ def within_difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, fl
     left = np.where(z == 0, 0.0, y - slope * z)
     scores = np.bincount(clusters, z * left)[mixed]
     se = math.sqrt(g / (g - 1) * dot(scores, scores)) / total
-    parts = float(np.abs(z * left).sum()) / total
-    return slope, _honest(se, float(np.abs(left).max()), float(np.abs(x).max()), parts), g
+    if (size := _size(x)) * _TINY >= se:
+        se = _honest(se, float(np.abs(left).max()), size, float(np.abs(z * left).sum()) / total)
+    return slope, se, g
