@@ -121,7 +121,7 @@ def test_a_log_read_by_columns_has_its_episodes_too(tmp_path):
     )
     found = diagnose_traces([path], engine="columns")
     shown = shown_episodes(found)
-    assert [e["id"] for e in shown] == found.table.ids
+    assert [e["id"] for e in shown] == list(found.table.ids)
     assert shown[0]["turns"][1]["calls"][0]["result"] == "r0"
     assert "Failed" in render_traces(trace_diagnosis(found), shown)
 

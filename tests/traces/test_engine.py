@@ -31,7 +31,7 @@ def test_several_files_are_one_log_and_a_shared_id_goes_to_the_readers(tmp_path,
     write_lines(tmp_path / "2.jsonl", steps("c"))
     report = ReadReport()
     table = table_of([tmp_path], report)
-    assert (table.engine, table.ids, table.total("calls")) == ("columns", ["a", "b", "c"], 5)
+    assert (table.engine, list(table.ids), table.total("calls")) == ("columns", ["a", "b", "c"], 5)
     assert (report.num_lines, len(report.formats)) == (7 + 5 + 7, 2)
     write_lines(tmp_path / "3.jsonl", steps("a", calls=3))
     report = ReadReport()

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from trimtab.catalog import bound
 from trimtab.detect.student import t_quantile, t_tail
-from trimtab.measure.trace_contrasts import Contrast
+from trimtab.measure.trace_contrasts import ROUNDING, Contrast
 from trimtab.stats.shares import share_interval
 
 __all__ = ["JudgedContrast", "holm", "judge_contrasts"]
@@ -82,7 +82,7 @@ def _judged(
     c: Contrast, difference: float, se: float, clusters: int, clusters_a: int, clusters_b: int
 ) -> tuple[float, float]:
     """Two-sided p and |t|, nan and 0 where it cannot be judged; a difference below rounding is none."""
-    if abs(difference) <= 1e-12 * max(abs(c.mean_a), abs(c.mean_b), 1e-300):
+    if abs(difference) <= ROUNDING * max(abs(c.mean_a), abs(c.mean_b), 1e-300):
         return (1.0, 0.0) if clusters >= 2 else (math.nan, 0.0)
     if not (math.isfinite(difference) and math.isfinite(se)) or clusters < 2:
         return math.nan, 0.0

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.catalog import bound
-from trimtab.measure.trace_contrasts import Contrast, difference
+from trimtab.measure.trace_contrasts import ROUNDING, Contrast, clusters_of_sides, difference
 from trimtab.measure.trace_maker import Maker
 from trimtab.traces.table import TraceTable
 
@@ -83,15 +83,14 @@ def outcome_contrast(
     g = int(both.sum())
     if g >= least:
         gaps = sums[0][both] / counts[0][both] - sums[1][both] / counts[1][both]
-        same = float(gaps.max() - gaps.min()) <= 1e-12 * max(float(np.abs(x).max()), 1e-300)
+        same = float(gaps.max() - gaps.min()) <= ROUNDING * max(float(np.abs(x).max()), 1e-300)
         se = 0.0 if same else float(gaps.std(ddof=1)) / math.sqrt(g)
         return Contrast(name, yes_no, *means, float(gaps.mean()), se, g, g, g), True
     clusters = Maker(table).clusters[keep]
     gap, se, groups = difference(x, a, clusters)
     if groups < least or min(means[2:]) < least:
         se = math.nan
-    sides = [int(np.count_nonzero(np.bincount(clusters[side]))) for side in (a, ~a)]
-    return Contrast(name, yes_no, *means, gap, se, groups, sides[0], sides[1]), False
+    return Contrast(name, yes_no, *means, gap, se, groups, *clusters_of_sides(clusters, a)), False
 
 
 def solved_interval(table: TraceTable, solved: npt.NDArray[Any]) -> tuple[float, float]:

@@ -20,13 +20,23 @@ from trimtab.catalog import bound
 from trimtab.stats.dot import dot
 from trimtab.traces.table import TraceTable
 
-__all__ = ["Contrast", "contrasts", "difference", "features", "within_difference"]
+__all__ = [
+    "ROUNDING",
+    "Contrast",
+    "clusters_of_sides",
+    "contrasts",
+    "difference",
+    "features",
+    "within_difference",
+]
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
+"""Differences that small against the numbers are those of floating point."""
+
 _TINY = 1e-8  # a standard error that small against the numbers is looked at again
 
 
@@ -96,12 +106,10 @@ def contrasts(
     _, clusters = np.unique(np.where(table.task >= 0, table.task, own), return_inverse=True)
     found: list[Contrast] = []
     seen: set[bytes] = set()
-    of_all: list[int] | None = None
     either = a | b
     for name, yes_no, values in features(table, outcome):
         keep = either & np.isfinite(values)
-        whole = bool(keep.all())
-        x, is_a, tasks = (values, a, clusters) if whole else (values[keep], a[keep], clusters[keep])
+        x, is_a, tasks = (values, a, clusters) if keep.all() else (values[keep], a[keep], clusters[keep])
         counts = [int(is_a.sum()), int((~is_a).sum())]
         if yes_no:
             counts += [int((x > 0).sum()), int((x == 0).sum())]
@@ -120,17 +128,15 @@ def contrasts(
         inside = within_difference(x, is_a, tasks) if within else (math.nan, math.nan, 0)
         if inside[2] < least:
             inside = (math.nan, math.nan, inside[2])
-        if not whole or of_all is None:
-            sides = [int(np.count_nonzero(np.bincount(tasks[side]))) for side in (is_a, ~is_a)]
-            of_all = sides if whole else of_all
-        else:
-            sides = of_all
-        found.append(
-            Contrast(
-                name, yes_no, mean_a, mean_b, counts[0], counts[1], gap, se, groups, sides[0], sides[1], *inside
-            )
-        )  # fmt: skip
+        in_a, in_b = clusters_of_sides(tasks, is_a)
+        found.append(Contrast(name, yes_no, mean_a, mean_b, counts[0], counts[1], gap, se, groups, in_a, in_b, *inside))  # fmt: skip
     return found
+
+
+def clusters_of_sides(clusters: Ints, is_a: Bools) -> tuple[int, int]:
+    """How many clusters have members in a, and how many others."""
+    a, b = (int(np.count_nonzero(np.bincount(clusters[side]))) for side in (is_a, ~is_a))
+    return a, b
 
 
 def difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, float, int]:
@@ -163,9 +169,9 @@ def _size(x: Floats) -> float:
 def _honest(se: float, spread: float, size: float, parts: float) -> float:
     """0 where what varies, by `spread` in numbers as large as `size`, is rounding; nan where it is not, and the sum of `parts` is all
     the same."""
-    if not math.isfinite(se) or spread <= _ROUNDING * size:
+    if not math.isfinite(se) or spread <= ROUNDING * size:
         return se * 0.0
-    return math.nan if se <= _ROUNDING * parts else se
+    return math.nan if se <= ROUNDING * parts else se
 
 
 def within_difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, float, int]:

@@ -1,4 +1,4 @@
-"""Where a thread has DuckDB read shards: a connection of its own, a file in memory, and statements that are read once."""
+"""Where a thread has DuckDB read shards: a connection of its own, a file in memory, and statements that are parsed once."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class ColumnTable:
     @property
     def ids(self) -> Names:
         """Of all episodes, in the order in which they were added."""
-        return Names(self.column("id_text"), self.column("id_size"))
+        return Names.joined(self.column("id_text"), self.column("id_size"))
 
     @staticmethod
     def _prompts(part: Part, group: Array) -> Array:

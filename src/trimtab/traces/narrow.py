@@ -46,19 +46,19 @@ class Widened(Mapping[str, npt.NDArray[np.int64]]):
 class Names(Sequence[str]):
     """Texts end to end in bytes; a list of them takes sixty bytes more for each.
 
-    >>> names = Names.of(["a", "", "\\u00e9\\udc80"])
+    >>> names = Names.joined(*Names.packed(["a", "", "\\u00e9\\udc80"]))
     >>> list(names), names[-1], len(names), list(names.taken(np.array([2, 0])))
     (['a', '', 'é\\udc80'], 'é\\udc80', 3, ['é\\udc80', 'a'])
     """
 
-    def __init__(self, text: Array, sizes: Array, order: Array | None = None) -> None:
-        """`text`: bytes of all; `sizes` (N,): of each; `order`: places of those meant, in their order; None: all."""
-        self._text, self._ends, self._order = text.tobytes(), np.cumsum(sizes, dtype=np.int64), order
+    def __init__(self, text: bytes, ends: Array, order: Array | None = None) -> None:
+        """`text`: of all; `ends` (N,): where each ends in it; `order`: places of those meant, in their order; None: all."""
+        self._text, self._ends, self._order = text, ends, order
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> Names:
-        """Of a list."""
-        return cls(*cls.packed(texts))
+    def joined(cls, text: Array, sizes: Array) -> Names:
+        """Of what `packed` made, many of which may have been put end to end."""
+        return cls(text.tobytes(), np.cumsum(sizes, dtype=np.int64))
 
     @staticmethod
     def packed(texts: Sequence[str]) -> tuple[Array, Array]:
@@ -69,9 +69,7 @@ class Names(Sequence[str]):
 
     def taken(self, order: Array) -> Names:
         """The names at these places of all."""
-        found = Names.__new__(Names)
-        found._text, found._ends, found._order = self._text, self._ends, order.astype(np.int32)
-        return found
+        return Names(self._text, self._ends, order.astype(np.int32))
 
     @overload
     def __getitem__(self, place: int) -> str: ...
@@ -88,8 +86,3 @@ class Names(Sequence[str]):
 
     def __len__(self) -> int:
         return len(self._ends if self._order is None else self._order)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
