@@ -132,3 +132,18 @@ def test_results_without_a_call_and_episodes_without_an_end_are_counted(tmp_path
         "episodes without an episode_end": 1,
         "tool results that answer no call, kept as turns": 1,
     }
+
+
+@pytest.mark.parametrize("latency", ["nan", float("nan"), float("inf"), None])
+@pytest.mark.parametrize("engine", ["records", "columns"])
+def test_a_latency_that_is_no_number_is_that_of_the_times(tmp_path, engine, latency):
+    rows = [{**row, "latency_s": latency} if row["type"] == "tool_result" else row for row in steps("a")]
+    tools = table_of([write_lines(tmp_path / "log.jsonl", rows)], ReadReport(), engine=engine).tools
+    assert (tools["search"].timed, tools["search"].p50) == (2, 0.5)
+
+
+@pytest.mark.parametrize("engine", ["records", "columns"])
+def test_a_total_of_tokens_is_whole(tmp_path, engine):
+    rows = [*steps("a")[:-1], {**steps("a")[-1], "total_tokens": 5.5}]
+    table = table_of([write_lines(tmp_path / "log.jsonl", rows)], ReadReport(), engine=engine)
+    assert table.tokens.tolist() == [25.0]

@@ -85,3 +85,34 @@ def test_convert_says_what_it_could_not_read(tmp_path):
     ]
     assert "wrote 3 episodes" in said
     assert "3 records read, and --map id=no.where is in none of them" in said
+
+
+def test_a_few_successes_do_not_make_the_rewards_unsaid(tmp_path):
+    rows = [{"trimtab": 1, "id": str(i), "task": f"t{i // 4}", "reward": float(i % 4 < 1)} for i in range(80)]
+    rows += [{"trimtab": 1, "id": f"x{i}", "task": "x", "success": i < 2} for i in range(4)]
+    for row in rows:
+        row["turns"] = [
+            {"role": "user", "content": f"q{row['task']}"},
+            {"role": "assistant", "content": f"a{row['id']}"},
+        ]
+    log = write_lines(tmp_path / "log.jsonl", rows)
+    found = json.loads(run("diagnose", log, "--json")[1])
+    [solved] = [r for r in found["readings"] if r["key"] == "traces/solved_frac"]
+    assert (solved["value"], solved["n"]) == (22 / 84, 84)
+    assert "where it says none a reward of 1" in found["solved_by"]
+    run("export", log, "--to", "sft", "-o", tmp_path / "o.jsonl")
+    assert len((tmp_path / "o.jsonl").read_text().splitlines()) == 22
+
+
+def test_prompts_count_attempts_that_templates_cannot_write(tmp_path):
+    broken = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{broken"}}
+    rows = []
+    for i in range(4):
+        answer = {"role": "assistant", "content": f"a{i}", **({"tool_calls": [broken]} if i > 1 else {})}
+        rows.append(
+            {"task_id": "t", "reward": float(i < 2), "messages": [{"role": "user", "content": "q"}, answer]}
+        )
+    log = write_lines(tmp_path / "log.jsonl", rows)
+    run("export", log, "--to", "grpo", "-o", tmp_path / "o.jsonl")
+    [row] = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    assert (row["attempts"], row["solved"]) == (4, 2)

@@ -142,7 +142,10 @@ def test_only_a_label_of_a_completion_that_is_true_or_false_is_an_outcome(tmp_pa
     ("row", "name"),
     [
         ({"chosen": [ASK], "rejected": [ASK]}, "messages"),
-        ({"prompt": "a", "chosen": "b", "rejected": "c"}, None),
+        ({"prompt": "a", "chosen": "b", "rejected": "c"}, "messages"),
+        ({"prompt": "a", "completion": "b", "label": False}, "messages"),
+        ({"prompt": "a", "completion": "b", "label": 3}, None),
+        ({"chosen": "Human: a Assistant: b", "rejected": "Human: a Assistant: c"}, None),
         ({"traj": [ASK], "reward": 1, "chosen": [ASK]}, "tau"),
         ({"prompt": "a", "completion": "b", "advantage": 0.1, "chosen": [ASK]}, "trl"),
     ],

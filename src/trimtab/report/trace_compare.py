@@ -152,7 +152,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
 def _outcome_lines(row: dict[str, Any], solved_by: str) -> Iterator[str]:
     """The outcome's numbers, always; what is missing is said."""
     if not row:
-        yield "  solved: not observed, as A or B says neither what is solved nor a reward"
+        yield "  solved: not observed, as A and B do not both say what is solved, nor both a reward"
         return
     if row["name"] == "is solved":
         sides = [

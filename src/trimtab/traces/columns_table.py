@@ -65,7 +65,7 @@ class ColumnTable:
         columns = {name: narrow(column) for name, column in columns.items()}
         total = part.ends["total"]
         columns |= {
-            "reward": part.ends["reward"], "tokens": np.where(np.isfinite(total), total, part.tokens), "duration_s": part.duration_s,
+            "reward": part.ends["reward"], "tokens": np.where(np.isfinite(total) & (total == np.floor(total)), total, part.tokens), "duration_s": part.duration_s,
             "cost": _absent(part.ends["cost"]), "time": part.time, "eh": part.eh, "first": part.first, "prompt": self._prompts(part, columns["group"]),
         }  # fmt: skip
         columns["used"], columns["erred"] = self.tools.count(calls, fault, said, n)

@@ -131,8 +131,11 @@ def _answer(call: Call, message: Json) -> None:
 
 
 def is_messages(value: Json) -> bool:
-    """Has it a list of messages under one of the usual names?"""
-    return any(is_chat(value.get(name)) for name in _CHATS)
+    """Has it a list of messages under one of the usual names, or are its texts a prompt with a preference or with KTO's label?"""
+    if any(is_chat(value.get(name)) for name in _CHATS):
+        return True
+    labelled = isinstance(value.get("label"), bool) and isinstance(value.get("completion"), str)
+    return isinstance(value.get("prompt"), str) and (labelled or is_preference(value))
 
 
 def read_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:

@@ -7,6 +7,7 @@ both have one. Steps out of order are sorted; a line that repeats another of its
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -183,7 +184,12 @@ def _result(
     elif starts_as_error(call.result):
         call.error, call.error_from = call.result, "text"
     given = as_number(first_of(event, "latency_s", "duration_s"))
-    if given is None and when is not None and called is not None and when >= called:
+    if (
+        (given is None or not math.isfinite(given))
+        and when is not None
+        and called is not None
+        and when >= called
+    ):
         given = when - called
     call.latency_s = given
 

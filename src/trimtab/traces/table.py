@@ -17,6 +17,7 @@ import numpy.typing as npt
 from trimtab.errors import TraceError
 
 __all__ = [
+    "BOTH",
     "COUNTS",
     "MAX_EVIDENCE",
     "MAX_TOOLS",
@@ -42,6 +43,7 @@ MAX_TOOLS = 64
 OTHER = "(other)"
 NO_NAME = "(no name)"
 MAX_EVIDENCE = 5
+BOTH = "the log's success, or where it says none a reward of 1, as every reward is 0 or 1"
 
 
 def must_be_finite(solved_at: float) -> None:
@@ -155,16 +157,21 @@ class TraceTable:
 
     def solved(self, solved_at: float | None = None) -> tuple[npt.NDArray[Any], str]:
         """(E,) 1 solved, 0 failed, -1 unknown, and where that comes from: the log's success, a threshold of the reward, or a
-        reward that is 0 or 1 throughout."""
+        reward that is 0 or 1 throughout, also of episodes of which the log's success does not speak."""
         finite = np.isfinite(self.reward)
         if solved_at is not None:
             must_be_finite(solved_at)
             return np.where(finite, self.reward >= solved_at, -1).astype(
                 np.int8
             ), f"reward of at least {solved_at:g}"
-        if (self.success >= 0).any():
+        said = self.success >= 0
+        binary = finite.any() and np.isin(self.reward[finite], (0.0, 1.0)).all()
+        if said.any() and binary and (finite & ~said).any():
+            by_reward = np.where(finite, self.reward == 1.0, -1)
+            return np.where(said, self.success, by_reward).astype(np.int8), BOTH
+        if said.any():
             return self.success, "the log's success"
-        if finite.any() and np.isin(self.reward[finite], (0.0, 1.0)).all():
+        if binary:
             return np.where(finite, self.reward == 1.0, -1).astype(
                 np.int8
             ), "reward of 1, as every reward is 0 or 1"

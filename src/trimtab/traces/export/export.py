@@ -32,7 +32,7 @@ from trimtab.traces.export.tools import give_tools, read_tools, tool_warnings
 from trimtab.traces.export.write import card_text, write_rows
 from trimtab.traces.files import STDIN, spare_logs
 from trimtab.traces.read import read_episodes
-from trimtab.traces.table import must_be_finite
+from trimtab.traces.table import BOTH, must_be_finite
 from trimtab.traces.wording import counted
 
 __all__ = ["KINDS", "Export", "export"]
@@ -112,7 +112,7 @@ def export(
         source = "not used: labels are of steps"
     else:
         rewarded = any(e.reward is not None for e in episodes) and all(score is None for score in scores)
-        samples = _samples(episodes, scores, left_out)
+        samples = _samples(episodes, scores, left_out, prompts=kind == "grpo")
         if kind != "grpo" and not keep_tool_faults:
             samples = _without_tool_faults(samples, left_out)
         rows, balance = _rows(
@@ -159,11 +159,18 @@ def _scores(
         return [
             None if r is None else float(r >= solved_at) for r in rewards
         ], f"solved: reward of at least {solved_at:g}"
+    binary = bool(known) and all(r in (0.0, 1.0) for r in known)
     if any(e.success is not None for e in episodes):
+        if binary and any(
+            e.success is None and r is not None for e, r in zip(episodes, rewards, strict=True)
+        ):
+            return [
+                r if e.success is None else float(e.success) for e, r in zip(episodes, rewards, strict=True)
+            ], f"solved: {BOTH}"
         return [
             None if e.success is None else float(e.success) for e in episodes
         ], "solved: the log's success"
-    if known and all(r in (0.0, 1.0) for r in known):
+    if binary:
         return list(rewards), "solved: reward of 1, as every reward is 0 or 1"
     if ranked and known:
         return list(rewards), "ranked by reward"
@@ -171,12 +178,12 @@ def _scores(
 
 
 def _samples(
-    episodes: Sequence[Episode], scores: Sequence[float | None], left_out: Counter[str]
+    episodes: Sequence[Episode], scores: Sequence[float | None], left_out: Counter[str], prompts: bool
 ) -> list[Sample]:
     """Samples of the episodes that make one. Turns are let go of, so that texts are not held in two forms; those with token ids stay."""
     found: list[Sample] = []
     for episode, score in zip(episodes, scores, strict=True):
-        sample = sample_of(episode, score)
+        sample = sample_of(episode, score, prompts)
         if not any(turn.token_ids for turn in episode.turns):
             episode.turns = []
         if isinstance(sample, str):

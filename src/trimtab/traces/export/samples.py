@@ -89,11 +89,11 @@ def messages_of(episode: Episode) -> list[Message]:
     return found
 
 
-def sample_of(episode: Episode, score: float | None) -> Sample | str:
-    """The sample, or why the episode makes none."""
+def sample_of(episode: Episode, score: float | None, prompts: bool = False) -> Sample | str:
+    """The sample, or why the episode makes none; with `prompts` only its prompt is written, and calls need not be."""
     if any(turn.role not in ("system", "developer", "user", "assistant", "tool") for turn in episode.turns):
         return "a turn of a role that chat templates do not know"
-    if any(not _usable(call) for call in episode.calls):
+    if not prompts and any(not _usable(call) for call in episode.calls):
         return "a call whose arguments are no object: templates cannot write it"
     messages = messages_of(episode)
     start = next((i for i, m in enumerate(messages) if m["role"] == "assistant"), None)
