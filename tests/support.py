@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,21 +20,40 @@ TOOLS = ("search", "stock")
 
 
 @contextmanager
-def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """A child that a test may interrupt, with its output in pipes; it never outlives the block.
+def running(command: Sequence[str], limit: float = 300, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A child that a test may interrupt, with its output in pipes; it outlives neither the block nor `limit` seconds.
 
-    A suite started in the background of a shell ignores SIGINT, and children inherit that: theirs is set back.
+    A suite started in the background of a shell ignores SIGINT, and children inherit that: this one's is set back, in this process
+    and before it starts, as code between fork and exec may wait for ever for a lock that another thread held.
     """
-    child = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **options,
-    )  # fmt: skip
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        child = subprocess.Popen(command, **options)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    killer = threading.Timer(limit, child.kill)
+    killer.start()
     with child:
         try:
             yield child
         finally:
+            killer.cancel()
             if child.poll() is None:
                 child.kill()
+
+
+def leave_group() -> None:
+    """Leave torch's process group when nothing of the caller's holds a DistributedDataParallel any more.
+
+    One that outlives the group takes gloo's threads down with it and waits for them while it holds the interpreter's lock, which they
+    may want: seen on torch 2.13, some one in eighty processes of a busy machine hung for ever.
+    """
+    import torch.distributed as dist
+
+    gc.collect()
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def make_batch(

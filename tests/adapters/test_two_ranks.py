@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("trl", reason="needs the trl extra")
 
 from tests.adapters.tiny_trl import tiny_model
+from tests.support import running
 from trimtab.report.view import load_view
 
 ROOT = Path(__file__).parents[2]
@@ -23,28 +24,32 @@ import json, os, sys
 from pathlib import Path
 from trl import GRPOTrainer
 from tests.adapters.tiny_trl import grpo_config, random_reward, text_rows, make_tokenizer
+from tests.support import leave_group
 from trimtab.adapters.trl import watch
 
-model, work, steps, resume = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "resume"
-changes = {"ddp_backend": "gloo"} if int(os.environ.get("WORLD_SIZE", 1)) > 1 else {}
-config = grpo_config(work, max_steps=steps, save_strategy="steps", save_steps=1, save_total_limit=4, learning_rate=1e-2, **changes)
-trainer = GRPOTrainer(model, random_reward, args=config, train_dataset=text_rows(64), processing_class=make_tokenizer())
-print("world", trainer.accelerator.num_processes, flush=True)
-run = watch(trainer, work / "run", reference_rows=1.0, min_tokens=20, min_trajectories=2, state_every=1, strict=True)
-inner = run.flush
-def flush(step, *a, **k):
-    out = inner(step, *a, **k)
-    print("flushed", step, flush=True)
-    return out
-run.flush = flush
+def train(model, work, steps, resume):
+    changes = {"ddp_backend": "gloo"} if int(os.environ.get("WORLD_SIZE", 1)) > 1 else {}
+    config = grpo_config(work, max_steps=steps, save_strategy="steps", save_steps=1, save_total_limit=4, learning_rate=1e-2, **changes)
+    trainer = GRPOTrainer(model, random_reward, args=config, train_dataset=text_rows(64), processing_class=make_tokenizer())
+    print("world", trainer.accelerator.num_processes, flush=True)
+    run = watch(trainer, work / "run", reference_rows=1.0, min_tokens=20, min_trajectories=2, state_every=1, strict=True)
+    inner = run.flush
+    def flush(step, *a, **k):
+        out = inner(step, *a, **k)
+        print("flushed", step, flush=True)
+        return out
+    run.flush = flush
+    found = sorted(((whole(c), str(c)) for c in (work / "out").glob("checkpoint-*")), reverse=True) if resume else []
+    trainer.train(resume_from_checkpoint=found[0][1] if found and found[0][0] > 0 else None)
+
 def whole(checkpoint):  # kill -9 may leave a half-written checkpoint; transformers writes trainer_state.json last
     try:
         return json.loads((checkpoint / "trainer_state.json").read_text())["global_step"]
     except (OSError, ValueError, KeyError):
         return -1
-found = sorted(((whole(c), str(c)) for c in (work / "out").glob("checkpoint-*")), reverse=True) if resume else []
-trainer.train(resume_from_checkpoint=found[0][1] if found and found[0][0] > 0 else None)
-trainer.accelerator.end_training()  # gloo's threads may abort a process that exits with the group alive
+
+train(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "resume")
+leave_group()  # gloo's threads may abort a process that exits with the group alive
 """
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -91,19 +96,20 @@ def test_kill_9_of_a_watched_trl_run(model, tmp_path):
     for attempt in range(4):
         last = attempt == 3
         target = 400 if not last else seen + 3
-        process = subprocess.Popen([sys.executable, str(script), model, str(tmp_path), str(target), "resume"], cwd=ROOT,
-                                   env={**ENVIRONMENT, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                   text=True)  # fmt: skip
-        assert process.stdout is not None
+        command = [sys.executable, str(script), model, str(tmp_path), str(target), "resume"]
         flushed = 0
-        for line in process.stdout:
-            if line.startswith("flushed"):
-                flushed += 1
-                seen = int(line.split()[1])
-                if not last and flushed == 4:
-                    time.sleep(rng.uniform(0.0, 0.2))
-                    process.send_signal(signal.SIGKILL)
-        process.wait()
+        with running(
+            command, stderr=subprocess.DEVNULL, cwd=ROOT, env={**ENVIRONMENT, "PYTHONPATH": str(ROOT)}
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith("flushed"):
+                    flushed += 1
+                    seen = int(line.split()[1])
+                    if not last and flushed == 4:
+                        time.sleep(rng.uniform(0.0, 0.2))
+                        process.send_signal(signal.SIGKILL)
+            process.wait()
         view = load_view(tmp_path / "run")
         steps = [row["step"] for row in view.steps]
         assert steps == list(range(1, steps[-1] + 1))

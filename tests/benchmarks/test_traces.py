@@ -22,7 +22,7 @@ def test_the_benchmark_prints_its_figures(tmp_path):
         "--folder",
         str(tmp_path),
     ]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=240)
     figures = json.loads(done.stdout.splitlines()[-1])
     assert figures["engine"] == "columns"
     assert figures["peak_mb_5gb"] is None

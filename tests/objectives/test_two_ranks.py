@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from tests.support import leave_group
 from trimtab.objectives import WeightAverage, local_denominator, minirl, trainable
 
 ROWS, TOKENS, WORDS = 8, 6, 11
+LIMIT_S = 240
 
 
 def data():
@@ -52,7 +55,8 @@ def rank_main(rank: int, folder: str) -> None:
     micro = [slice(4 * rank, 4 * rank + 2), slice(4 * rank + 2, 4 * rank + 4)]
     steps(net, average, micro, local_denominator(ROWS, ranks_averaged=2, steps_averaged=2))
     torch.save((net.module.state_dict(), average.state_dict()), Path(folder) / f"{rank}.pt")
-    dist.destroy_process_group()
+    del net
+    leave_group()
 
 
 @pytest.mark.slow
@@ -60,12 +64,15 @@ def test_two_ranks_of_two_micro_batches_train_as_one(tmp_path):
     net = model()
     average = WeightAverage(trainable(net), centre_of_mass=2.0)
     steps(net, average, [slice(0, ROWS)], local_denominator(ROWS))
-    mp.spawn(rank_main, (str(tmp_path),), nprocs=2)
-    ranks = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]
+    ranks = mp.spawn(rank_main, (str(tmp_path),), nprocs=2, join=False, daemon=True)
+    deadline = time.monotonic() + LIMIT_S
+    while not ranks.join(timeout=1):
+        assert time.monotonic() < deadline, "the ranks wait for ever"
+    saved = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]
     moved = model().state_dict()
     for name, value in net.state_dict().items():
         assert not torch.equal(value, moved[name])
-        for weights, state in ranks:
+        for weights, state in saved:
             torch.testing.assert_close(weights[name], value, rtol=1e-10, atol=1e-12)
             torch.testing.assert_close(state["average"][name], average.average[name], rtol=1e-10, atol=1e-12)
-        assert torch.equal(ranks[0][1]["average"][name], ranks[1][1]["average"][name])
+        assert torch.equal(saved[0][1]["average"][name], saved[1][1]["average"][name])

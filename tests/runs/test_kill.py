@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+from tests.support import running
 from trimtab.report.view import load_view
 
 WRITER = """
@@ -29,20 +29,19 @@ with trimtab.open_run(folder, strict=True, state_every=1) as run:
 
 def run_and_kill(folder: Path, start: int, delay: float | None, count: int = 100_000) -> int:
     """Last step the writer said it had flushed before it was killed; start - 1 when none."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(folder), str(start), str(count)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
+    command = [sys.executable, "-c", WRITER, str(folder), str(start), str(count)]
     last = start - 1
-    if delay is not None:
-        first = process.stdout.readline()  # import time is not interesting; kill among the writes
-        last = int(first)
-        time.sleep(delay)
-        process.send_signal(signal.SIGKILL)
-    for line in process.stdout:
-        if line.endswith("\n"):
-            last = int(line)
-    process.wait()
+    with running(command, stderr=None) as process:
+        assert process.stdout is not None
+        if delay is not None:
+            first = process.stdout.readline()  # import time is not interesting; kill among the writes
+            last = int(first)
+            time.sleep(delay)
+            process.send_signal(signal.SIGKILL)
+        for line in process.stdout:
+            if line.endswith("\n"):
+                last = int(line)
+        process.wait()
     return last
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from tests.support import leave_group
 from tests.training.tiny import fixed_rollout, ours
 
 
@@ -53,5 +54,4 @@ def train(model: str, work: Path) -> None:
 
 if __name__ == "__main__":
     train(sys.argv[1], Path(sys.argv[2]))
-    if torch.distributed.is_initialized():  # gloo's threads may abort what exits with the group alive
-        torch.distributed.destroy_process_group()
+    leave_group()  # gloo's threads may abort what exits with the group alive
