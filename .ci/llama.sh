@@ -25,7 +25,7 @@ if [ ! -f "$venv/.ready" ] || [ .ci/llama.sh -nt "$venv/.ready" ]; then
   site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
   mkdir -p "$site/llama_cpp/lib"
   cp "$build"/bin/lib*.so* "$site/llama_cpp/lib/"
-  "${pip[@]}" install --quiet --editable '.[llama]' 'peft>=0.17' 'pytest>=8.2'
+  "${pip[@]}" install --quiet --editable '.[llama]' 'peft>=0.17' 'pytest>=9'
   rm -rf "$source" "$build" "$source.tar.gz"
   touch "$venv/.ready"
 fi

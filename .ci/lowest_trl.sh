@@ -10,7 +10,7 @@ if [ ! -f "$venv/.others" ] || [ .ci/lowest_trl.sh -nt "$venv/.others" ]; then
   "$venv/bin/python" -m pip install --quiet torch==2.13.0
   "$venv/bin/python" -m pip install --quiet \
     trl==1.2.0 transformers==5.2.0 accelerate==1.15.0 datasets==4.7.0 peft==0.21.2 jmespath==1.1.0 \
-    'pytest>=8.2' 'pytest-xdist>=3.6'
+    'pytest>=9' 'pytest-xdist>=3.6'
   touch "$venv/.others"
 fi
 if [ "${1:-}" = install ]; then exit 0; fi

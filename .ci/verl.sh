@@ -12,7 +12,7 @@ if [ ! -f "$venv/.ready" ] || [ .ci/verl.sh -nt "$venv/.ready" ]; then
   "$venv/bin/python" -m pip install --quiet torch==2.13.0
   "$venv/bin/python" -m pip install --quiet \
     'numpy>=2' packaging 'tensordict>=0.8,<=0.10,!=0.9.0' ray omegaconf 'transformers>=5.5.3,<5.11,!=5.6.0' codetiming orjson \
-    datasets pillow 'pytest>=8.2'
+    datasets pillow 'pytest>=9'
   "$venv/bin/python" -m pip install --quiet --no-deps verl==0.9.1
   "$venv/bin/python" -m pip install --quiet --editable .
   touch "$venv/.ready"
