@@ -147,3 +147,19 @@ def test_a_total_of_tokens_is_whole(tmp_path, engine):
     rows = [*steps("a")[:-1], {**steps("a")[-1], "total_tokens": 5.5}]
     table = table_of([write_lines(tmp_path / "log.jsonl", rows)], ReadReport(), engine=engine)
     assert table.tokens.tolist() == [25.0]
+
+
+@pytest.mark.parametrize("engine", ["records", "columns"])
+def test_names_that_nothing_reads_are_noted(tmp_path, engine):
+    rows = [{**row, "latency_ms": 5, "run": None} for row in steps("a")]
+    rows.append({"episode_id": "a", "step": 90, "type": "message", "content": "x", "model": "m"})
+    report = ReadReport()
+    table_of([write_lines(tmp_path / "log.jsonl", rows)], report, engine=engine)
+    assert report.notes == {
+        "fields of steps that nothing reads, in the first 500 lines: latency_ms, model": 8,
+        "steps of a kind that is none of ours, kept as turns of that role, in the first 500 lines: message": 1,
+    }
+    report = ReadReport()
+    later = [*(row for i in range(100) for row in steps(f"e{i}")), {**rows[-1], "episode_id": "e99"}]
+    table_of([write_lines(tmp_path / "later.jsonl", later)], report, engine=engine)
+    assert not report.notes

@@ -28,7 +28,8 @@ from trimtab.traces.columns_table import ColumnTable
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.lines import iter_lines
 from trimtab.traces.reading import ReadReport
-from trimtab.traces.steps import NO_END, ORPHANS
+from trimtab.traces.step_names import SAMPLE, StepNames
+from trimtab.traces.steps import NO_END, ORPHANS, is_step
 from trimtab.traces.table import TraceTable
 from trimtab.traces.values import as_label
 
@@ -38,7 +39,6 @@ Array = npt.NDArray[Any]
 Mapper = Callable[[Iterable[Job]], Iterator[Counted]]
 """Jobs to what `count_shard` makes of them, in their order, a few at a time."""
 
-_SAMPLE = 500  # lines looked at for the form of times and the names of tools
 _NONE: Array = np.zeros(0, np.uint64)
 
 
@@ -94,7 +94,7 @@ class _File:
     ) -> None:
         self._path, self._report, self._mapper, self._numbers = path, report, mapper, numbers
         self._folder, self._shelf = folder, shelf
-        self._numeric_time, self._tools = _sample(path)
+        self._numeric_time, self._tools = _sample(path, report)
         self._counted, self._loose = ColumnTable(self._shelf), Loose(folder)
 
     def table(self) -> ColumnTable:
@@ -148,10 +148,10 @@ class _File:
         return [str(name) for name in ids.tolist()]
 
 
-def _sample(path: str) -> tuple[bool, list[str]]:
-    """Of the first lines: are timestamps numbers, which are faster read as such? And the names of tools."""
-    numeric, tools = True, dict[str, None]()
-    for line in itertools.islice(iter_lines(path, ReadReport()), _SAMPLE):
+def _sample(path: str, report: ReadReport) -> tuple[bool, list[str]]:
+    """Of the first lines: are timestamps numbers, which are faster read as such? And the names of tools. Notes what nothing reads."""
+    numeric, tools, names = True, dict[str, None](), StepNames()
+    for line in itertools.islice(iter_lines(path, ReadReport()), SAMPLE):
         try:
             value = parse_json(line.text)
         except BadJson:
@@ -159,4 +159,7 @@ def _sample(path: str) -> tuple[bool, list[str]]:
         if isinstance(value, dict):
             numeric &= not isinstance(value.get("timestamp"), str)
             tools[as_label(value.get("tool")) or ""] = None
+            if is_step(value):
+                names.look(value)
+    names.tell(report)
     return numeric, [tool for tool in tools if tool]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from string import Template
 
-from trimtab.traces.steps import BLANKS, KINDS, NO_ERROR
+from trimtab.traces.step_names import KINDS
+from trimtab.traces.steps import BLANKS, NO_ERROR
 from trimtab.traces.text_marks import LOOKED_AT, MIN_LETTERS, REFUSAL_HEAD, REFUSAL_WORDS, SCRIPTS
 from trimtab.traces.tool_errors import MAYBE_ERROR
 

@@ -15,31 +15,13 @@ from typing import Any
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import require_object
 from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.step_names import KINDS, StepNames
 from trimtab.traces.tool_errors import starts_as_error
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
-__all__ = ["BLANKS", "KINDS", "NO_END", "NO_ERROR", "ORPHANS", "TYPES", "is_step", "read_steps"]
+__all__ = ["BLANKS", "NO_END", "NO_ERROR", "ORPHANS", "is_step", "read_steps"]
 
 Json = Mapping[str, Any]
-TYPES = (
-    "user_message",
-    "assistant_message",
-    "tool_call",
-    "tool_result",
-    "tool_parse_error",
-    "episode_end",
-    "other",
-)
-
-KINDS = {
-    "user": "user_message",
-    "assistant": "assistant_message",
-    "tool": "tool_result",
-    "system_message": "system",
-    "developer_message": "developer",
-}
-"""Roles that stand where a kind of step should, and the other way round."""
-
 NO_END, ORPHANS = "episodes without an episode_end", "tool results that answer no call, kept as turns"
 NO_ERROR, BLANKS = ("", "false", "none", "null", "0", "0.0", "{}", "[]"), " \t\n\v\f\r"
 """What an error field says where there was no error, case and blanks around it aside."""
@@ -62,6 +44,7 @@ class _Open:
 def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """Episodes in the order of their first line. All lines are held until the file ends: a late line may belong anywhere."""
     episodes: dict[str, _Open] = {}
+    names = StepNames()
     for record in records:
         value = require_object(record, report)
         if value is None:
@@ -71,7 +54,9 @@ def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episod
             missing = "episode_id" if name is None else "type"
             report.malformed(record.file, record.line, f"no {missing}")
             continue
+        names.look(value)
         episodes.setdefault(name, _Open(record.source)).events.append(value)
+    names.tell(report)
     while episodes:
         name = next(iter(episodes))
         held = episodes.pop(name)
