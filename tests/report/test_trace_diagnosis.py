@@ -32,7 +32,7 @@ def test_points_are_written_out():
         "high": 1.0,
         "p": 0.0001,
     }
-    row |= {"within": 1.0, "within_low": 0.995, "within_high": 1.0, "mixed": 12}
+    row |= {"within": 1.0, "within_low": 0.995, "within_high": 1.0, "within_p": None, "mixed": 12}
     assert contrast_line(row).endswith("within 12 tasks +100 points (+100 to +100)")
     row |= {"yes_no": False, "within": 123.4, "within_low": -0.5, "within_high": 250.0}
     assert contrast_line(row).endswith("within 12 tasks +123 (-0.5 to +250)")
@@ -64,8 +64,10 @@ def test_a_difference_without_an_interval_is_printed_without():
         "high": None,
         "p": None,
     }
-    row |= {"within": 1.0, "within_low": None, "within_high": None, "mixed": 12}
+    row |= {"within": 1.0, "within_low": None, "within_high": None, "within_p": None, "mixed": 12}
     assert contrast_line(row) == "x: 3 in failed, 2 in solved; +1, not judged; within 12 tasks +1"
+    row |= {"within_p": 0.0004}
+    assert contrast_line(row).endswith("not judged; within 12 tasks +1, p < 0.001")
 
 
 def test_differences_that_are_not_printed_are_counted(tmp_path):

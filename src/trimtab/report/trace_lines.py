@@ -199,11 +199,18 @@ def contrast_line(row: dict[str, Any], a: str = "failed", b: str = "solved") -> 
     else:
         text = f"{row['name']}: {figure(row['mean_a'])} in {a}, {figure(row['mean_b'])} in {b}"
     size = _gap(row["difference"], row["low"], row["high"], percent)
-    p = "not judged" if not _finite(row["p"]) else f"p {row['p']:.2g}" if row["p"] >= 0.001 else "p < 0.001"
+    p = _p(row["p"]) or "not judged"
     if not _finite(row["within"]):
         return f"{text}; {size}, {p}"
     inside = _gap(row["within"], row["within_low"], row["within_high"], percent)
-    return f"{text}; {size}, {p}; within {counted(row['mixed'], 'task')} {inside}"
+    p_inside = f", {found}" if (found := _p(row["within_p"])) else ""
+    return f"{text}; {size}, {p}; within {counted(row['mixed'], 'task')} {inside}{p_inside}"
+
+
+def _p(p: float | None) -> str:
+    if p is None or not math.isfinite(p):
+        return ""
+    return f"p {p:.2g}" if p >= 0.001 else "p < 0.001"
 
 
 def _gap(difference: float, low: float | None, high: float | None, percent: bool) -> str:
