@@ -152,3 +152,52 @@ def test_only_a_label_of_a_completion_that_is_true_or_false_is_an_outcome(tmp_pa
 )
 def test_the_format_is_told_by_messages(row, name):
     assert find_format([row]) == name
+
+
+def test_texts_that_spell_their_turns_out_are_conversations(tmp_path):
+    """Anthropic's hh-rlhf: two texts, each the whole dialogue."""
+    ask = "\n\nHuman: Where is x?\n\nHow far?\n\nAssistant: Which x?\n\nHuman: The big one."
+    rows = [
+        {"chosen": f"{ask}\n\nAssistant: There.", "rejected": f"{ask}\n\nAssistant: Human: no"},
+        {
+            "prompt": f"{ask}\n\nAssistant:",
+            "chosen": " There.",
+            "rejected": "no",
+        },
+    ]
+    back, report = read(tmp_path, *rows)
+    assert report.num_malformed == 0
+    asked = [
+        ("user", "Where is x?\n\nHow far?", []),
+        ("assistant", "Which x?", []),
+        ("user", "The big one.", []),
+    ]
+    answers = ["There.", "Human: no", " There.", "no"]
+    assert [held(e) for e in back] == [[*asked, ("assistant", answer, [])] for answer in answers]
+    assert len({e.group for e in back}) == 1
+    assert find_format([{"chosen": "x Human: a", "rejected": "b"}]) is None
+
+
+@pytest.mark.parametrize("kind", ["sft", "kto", "dpo"])
+def test_a_row_that_ends_with_a_call_waits_for_no_answer(tmp_path, kind):
+    """What follows the agent's last turn is not in a row to train on, and only that is excused."""
+    rows = []
+    for i in range(30):
+        words = {"role": "assistant", "content": " ".join(f"word{i * 7 + k}" for k in range(30))}
+        messages = [*chat(result=f"row {i}")[:3], words, chat(call_id="c2", name="submit")[1]]
+        rows.append({"id": str(i), "messages": messages, "reward": float(i % 3 > 0), "task_id": str(i // 3)})
+    path = write_lines(tmp_path / "log.jsonl", rows)
+    found = json.loads(run("diagnose", path, "--json")[1])
+    assert "unanswered_calls" in {f["rule"] for f in found["findings"]}
+    export([path], kind, tmp_path / "set.jsonl")
+    code, text = run("diagnose", tmp_path / "set.jsonl", "--json")
+    shares = {r["key"]: r["value"] for r in json.loads(text)["readings"]}
+    assert shares["traces/unanswered_frac"] == 0
+    assert code in (0, 2)
+    lost = [
+        {**row, "messages": [*row["messages"][:2], {"role": "assistant", "content": "?"}]} for row in rows
+    ]
+    for row in lost:
+        row["episode"] = row["id"]
+    code, text = run("diagnose", write_lines(tmp_path / "lost.jsonl", lost), "--json")
+    assert {r["key"]: r["value"] for r in json.loads(text)["readings"]}["traces/unanswered_frac"] == 1

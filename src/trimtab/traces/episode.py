@@ -66,7 +66,8 @@ class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     `task`: the same text for attempts at the same task; `group`: the group whose rewards were compared in training.
     `success` is the log's own word, never derived here. `tools`: schemas as OpenAI and TRL write them. `log_ratio_of`: the log of what its turns'
-    `log_ratios` are, as `trainer / sampler`. `source` is `file:line` of its first record. `extra` holds what the format has and we have no field for.
+    `log_ratios` are, as `trainer / sampler`. `source` is `file:line` of its first record. `for_training`: a row to train on, which ends where the
+    agent's last turn does, whatever came after. `extra` holds what the format has and we have no field for.
     """
 
     id: str
@@ -87,6 +88,7 @@ class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):
     cost: float | None = None
     log_ratio_of: str | None = None
     source: str = ""
+    for_training: bool = False
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @property

@@ -75,7 +75,7 @@ def facts_of(episode: Episode) -> EpisodeFacts:
     counts["turns"] = sum(turn.role == "assistant" for turn in episode.turns)
     counts["calls"] = len(calls)
     _words(episode, seen)
-    first_error = _errors(calls, flat, seen)
+    first_error = _errors(calls, flat, seen, _cut_off(episode))
     checked = _arguments(calls, schemas_by_name(episode.tools or []), episode.tools is not None, seen)
     keys = [(call.name, arguments_text(call), call.result) for call in calls]
     counts["repeats"], loop = num_repeats(keys), longest_loop(keys)
@@ -157,17 +157,23 @@ def _words(episode: Episode, seen: Any) -> None:
         seen("switches", turn.step, f"{script}: {(turn.content or '')[:EXCERPT]}")
 
 
-def _errors(calls: list[Call], flat: list[CallFacts], seen: Any) -> str:
+def _cut_off(episode: Episode) -> int:
+    """How many of the last calls have no result because a row to train on ends with them."""
+    last = episode.turns[-1] if episode.turns and episode.for_training else None
+    return len(last.calls) if last and last.role == "assistant" else 0
+
+
+def _errors(calls: list[Call], flat: list[CallFacts], seen: Any, cut_off: int) -> str:
     """Failed, unanswered and unknown; the first error as `tool: kind`."""
     first = ""
-    for call, facts in zip(calls, flat, strict=True):
+    for place, (call, facts) in enumerate(zip(calls, flat, strict=True)):
         if facts.error:
             seen("failed", call.step, call_text(call))
             seen(f"failed/{facts.name}", call.step, call_text(call))
             first = first or f"{facts.name}: {facts.kind}"
         if facts.fault == "tool":
             seen("tool_faults", call.step, call_text(call))
-        if call.result is None and not call.error:
+        if call.result is None and not call.error and place < len(calls) - cut_off:
             seen("unanswered", call.step, call_text(call))
         if call.bad_arguments is not None:
             seen("bad_arguments", call.step, call_text(call))

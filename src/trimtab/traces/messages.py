@@ -14,7 +14,7 @@ from typing import Any
 from trimtab.traces.blocks import reasoning_of, unpacked
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import BadJson, parse_json, require_object
-from trimtab.traces.preferences import chat_of, is_chat, is_preference, sides_of
+from trimtab.traces.preferences import chat_of, is_chat, is_dialogue, is_preference, sides_of
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.task_keys import space_of, task_key, tau_space
 from trimtab.traces.tool_errors import error_text
@@ -134,6 +134,8 @@ def is_messages(value: Json) -> bool:
     """Has it a list of messages under one of the usual names, or are its texts a prompt with a preference or with KTO's label?"""
     if any(is_chat(value.get(name)) for name in _CHATS):
         return True
+    if is_preference(value) and is_dialogue(value["chosen"]):
+        return True
     labelled = isinstance(value.get("label"), bool) and isinstance(value.get("completion"), str)
     return isinstance(value.get("prompt"), str) and (labelled or is_preference(value))
 
@@ -150,7 +152,7 @@ def read_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Epi
                 episode = episode_of(record, side.fields, side.messages, report)
                 if episode.task is None and episode.group is None:
                     episode.group = side.group
-                episode.extra = {"preference": side.name}
+                episode.extra, episode.for_training = {"preference": side.name}, True
                 yield episode
             continue
         messages = first_of(value, "messages", "conversations", "conversation")
@@ -170,8 +172,10 @@ def _of_export(episode: Episode, value: Json) -> Episode:
         and episode.success is None
     ):
         episode.success = value["label"]
-    if episode.id == episode.source and isinstance(value.get("episode"), str):
+    own = isinstance(value.get("episode"), str)
+    if own and episode.id == episode.source:
         episode.id = value["episode"] or episode.source
+    episode.for_training = own or value.get("completion") is not None
     return episode
 
 

@@ -5,6 +5,7 @@ A preference says which answer is better, not that one solved its task: neither 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.values import as_label, as_text, first_of
 
-__all__ = ["Side", "chat_of", "is_chat", "is_preference", "sides_of"]
+__all__ = ["Side", "chat_of", "is_chat", "is_dialogue", "is_preference", "sides_of"]
 
 Json = Mapping[str, Any]
 _SIDES = ("chosen", "rejected")
@@ -20,6 +21,9 @@ _OTHERS = ("system", "developer", "user", "human")
 _OUTCOMES = ("reward", "score", "success", "resolved", "passed", "is_success")
 _READ = "rows of preferences, read as two episodes: chosen and rejected"
 _ONE = "rows of preferences with one side only, read as one episode"
+_SPEAKERS = {"Human": "user", "Assistant": "assistant"}
+_SPOKEN = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):[^\S\n]?")
+_DIALOGUE = re.compile(r"\s*Human:.*\n\nAssistant:", re.S)
 _WHOSE = "outcomes of rows of preferences, which do not say of which side, left out"
 
 
@@ -44,14 +48,27 @@ def is_chat(value: Any) -> bool:
 
 
 def chat_of(value: Any, role: str) -> list[Any]:
-    """Messages as they are; text as one of `role`; none of nothing.
+    """Messages as they are; text as one of `role`, or as the turns that it spells out as Anthropic's hh-rlhf does; none of nothing.
 
     >>> chat_of("Where?", "user"), chat_of(None, "user")
     ([{'role': 'user', 'content': 'Where?'}], [])
+    >>> chat_of("\\n\\nHuman: Where?\\n\\nAssistant: There.", "assistant")
+    [{'role': 'user', 'content': 'Where?'}, {'role': 'assistant', 'content': 'There.'}]
     """
     if isinstance(value, list):
         return value
+    if is_dialogue(value):
+        said = _SPOKEN.split(value)[1:]
+        turns = [
+            {"role": _SPEAKERS[who], "content": text} for who, text in zip(said[::2], said[1::2], strict=True)
+        ]
+        return turns[:-1] if not turns[-1]["content"] else turns  # a prompt ends in `Assistant:`
     return [] if value is None else [{"role": role, "content": as_text(value)}]
+
+
+def is_dialogue(value: Any) -> bool:
+    """Is it text that spells out its turns, `Human: ...` and `Assistant: ...` after blank lines?"""
+    return isinstance(value, str) and _DIALOGUE.match(value) is not None
 
 
 def is_preference(value: Json) -> bool:
