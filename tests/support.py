@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,19 @@ def running(command: Sequence[str], limit: float = 300, **options: Any) -> Itera
             killer.cancel()
             if child.poll() is None:
                 child.kill()
+
+
+def finished(command: Sequence[str], limit: float = 300, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A child that starts others, as torchrun does, run to its end. After the limit it is asked to end, so that it may end them, then killed."""
+    with running(command, limit + 90, **options) as child:
+        try:
+            out, err = child.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            child.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                child.communicate(timeout=60)
+            raise
+    return subprocess.CompletedProcess(command, child.returncode, out, err)
 
 
 def leave_group() -> None:

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("trl", reason="needs the trl extra")
 
 from tests.adapters.tiny_trl import tiny_model
-from tests.support import running
+from tests.support import finished, running
 from trimtab.report.view import load_view
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +51,9 @@ def whole(checkpoint):  # kill -9 may leave a half-written checkpoint; transform
 train(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "resume")
 leave_group()  # gloo's threads may abort a process that exits with the group alive
 """
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+ENVIRONMENT = {
+    **os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": str(ROOT),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +73,7 @@ def test_two_ranks_write_shards_and_the_views_merge_them(model, tmp_path):
         "2",
         str(script),
     ]
-    done = subprocess.run([*command, model, str(tmp_path), "3", "new"], cwd=ROOT, env={**ENVIRONMENT, "PYTHONPATH": str(ROOT)},
-                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    done = finished([*command, model, str(tmp_path), "3", "new"], cwd=ROOT, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("world 2") == 2
     view = load_view(tmp_path / "run")
@@ -98,9 +99,7 @@ def test_kill_9_of_a_watched_trl_run(model, tmp_path):
         target = 400 if not last else seen + 3
         command = [sys.executable, str(script), model, str(tmp_path), str(target), "resume"]
         flushed = 0
-        with running(
-            command, stderr=subprocess.DEVNULL, cwd=ROOT, env={**ENVIRONMENT, "PYTHONPATH": str(ROOT)}
-        ) as process:
+        with running(command, 130, stderr=subprocess.DEVNULL, cwd=ROOT, env=ENVIRONMENT) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 if line.startswith("flushed"):
@@ -110,6 +109,7 @@ def test_kill_9_of_a_watched_trl_run(model, tmp_path):
                         time.sleep(rng.uniform(0.0, 0.2))
                         process.send_signal(signal.SIGKILL)
             process.wait()
+        assert last or flushed >= 4
         view = load_view(tmp_path / "run")
         steps = [row["step"] for row in view.steps]
         assert steps == list(range(1, steps[-1] + 1))

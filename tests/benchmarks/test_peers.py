@@ -62,7 +62,7 @@ def test_the_releases_are_the_pinned_ones(python: Path) -> None:
 
 def test_the_peers_know_the_names_and_rules_of_our_tables(python: Path) -> None:
     keys = json.dumps(list(TO_PEER["rldoctor"].values()))
-    names = json.loads(subprocess.check_output([str(python), "-c", ASK_NAMES, keys], text=True))
+    names = json.loads(subprocess.check_output([str(python), "-c", ASK_NAMES, keys], text=True, timeout=120))
     for ours, theirs in TO_PEER["rldoctor"].items():
         assert names["rldoctor"][theirs] == CANONICAL.get(ours, ours), ours
     assert set(TO_PEER["rlprobe"].values()) <= set(names["rlprobe"])

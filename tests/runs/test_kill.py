@@ -31,7 +31,7 @@ def run_and_kill(folder: Path, start: int, delay: float | None, count: int = 100
     """Last step the writer said it had flushed before it was killed; start - 1 when none."""
     command = [sys.executable, "-c", WRITER, str(folder), str(start), str(count)]
     last = start - 1
-    with running(command, stderr=None) as process:
+    with running(command, 60, stderr=None) as process:
         assert process.stdout is not None
         if delay is not None:
             first = process.stdout.readline()  # import time is not interesting; kill among the writes

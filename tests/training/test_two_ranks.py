@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ pytest.importorskip("trl", reason="needs the trl extra")
 import torch
 
 from tests.adapters.tiny_trl import tiny_model
+from tests.support import finished
 from tests.training.ranks import train
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ ENVIRONMENT = {
 
 
 def start(command: list[str]) -> None:
-    done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    done = finished(command, cwd=ROOT, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
