@@ -156,10 +156,26 @@ def test_names_that_nothing_reads_are_noted(tmp_path, engine):
     report = ReadReport()
     table_of([write_lines(tmp_path / "log.jsonl", rows)], report, engine=engine)
     assert report.notes == {
-        "fields of steps that nothing reads, in the first 500 lines: latency_ms, model": 8,
-        "steps of a kind that is none of ours, kept as turns of that role, in the first 500 lines: message": 1,
+        "steps with fields that nothing reads, of a file's first 500 lines: latency_ms, model": 8,
+        "steps of a kind that is none of ours, kept as turns of that role, of a file's first 500 lines: message": 1,
     }
     report = ReadReport()
     later = [*(row for i in range(100) for row in steps(f"e{i}")), {**rows[-1], "episode_id": "e99"}]
     table_of([write_lines(tmp_path / "later.jsonl", later)], report, engine=engine)
     assert not report.notes
+
+
+@pytest.mark.parametrize("engine", ["records", "columns"])
+def test_names_of_many_files_and_of_lines_that_are_no_steps(tmp_path, engine):
+    files = []
+    for i, extra in enumerate(({"b": 1, "c": 1}, {"c": 1, "b": 1}, {"d": 1})):
+        path = write_lines(
+            tmp_path / f"{i}.jsonl", [row for k in range(2) for row in steps(f"e{i}{k}", calls=1)]
+        )
+        lines = [json.dumps(json.loads(line) | extra) for line in path.read_text().splitlines()]
+        dirt = ["{bad", '{"episode_id": null, "type": "x", "odd": 1}']
+        path.write_text("\n".join([*dirt, *lines, *dirt]) + "\n")
+        files.append(path)
+    report = ReadReport()
+    table_of(files, report, engine=engine)
+    assert report.notes == {"steps with fields that nothing reads, of a file's first 500 lines: b, c, d": 30}

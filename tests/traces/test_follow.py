@@ -165,6 +165,22 @@ def test_a_diagnosis_comes_only_when_episodes_ended_and_the_whole_text_when_find
     assert "nan_rewards" in states[2].lines()[0]
 
 
+def test_what_nothing_reads_is_noted_once_however_long_the_log(tmp_path):
+    path = tmp_path / "s.jsonl"
+    report, ended = ReadReport(), 0
+    path.touch()
+    follower = Follower(path, report)
+    for i in range(150):
+        with path.open("a") as file:
+            file.writelines(json.dumps({**row, f"k{i}": 1, "run": 1}) + "\n" for row in steps(f"e{i}"))
+        ended += follower.poll()
+        assert len(report.notes) == 1
+    assert ended == 150
+    shown = "run, k0, k1, k10, k11, k12, k13, k14"  # 71 episodes of seven steps, and three steps of another
+    note = f"steps with fields that nothing reads, of a file's first 500 lines: {shown} and 65 more"
+    assert report.notes == {note: 500}
+
+
 @pytest.mark.parametrize("flags", [[], ["--json"]])
 def test_ctrl_c_ends_the_command_with_one_line(tmp_path, flags):
     path = write_lines(

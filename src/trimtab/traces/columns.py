@@ -28,7 +28,7 @@ from trimtab.traces.columns_table import ColumnTable
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.lines import iter_lines
 from trimtab.traces.reading import ReadReport
-from trimtab.traces.step_names import SAMPLE, StepNames
+from trimtab.traces.step_names import SAMPLE
 from trimtab.traces.steps import NO_END, ORPHANS, is_step
 from trimtab.traces.table import TraceTable
 from trimtab.traces.values import as_label
@@ -150,7 +150,7 @@ class _File:
 
 def _sample(path: str, report: ReadReport) -> tuple[bool, list[str]]:
     """Of the first lines: are timestamps numbers, which are faster read as such? And the names of tools. Notes what nothing reads."""
-    numeric, tools, names = True, dict[str, None](), StepNames()
+    numeric, tools = True, dict[str, None]()
     for line in itertools.islice(iter_lines(path, ReadReport()), SAMPLE):
         try:
             value = parse_json(line.text)
@@ -159,7 +159,7 @@ def _sample(path: str, report: ReadReport) -> tuple[bool, list[str]]:
         if isinstance(value, dict):
             numeric &= not isinstance(value.get("timestamp"), str)
             tools[as_label(value.get("tool")) or ""] = None
-            if is_step(value):
-                names.look(value)
-    names.tell(report)
+            if is_step(value) and as_label(value["episode_id"]) is not None:
+                report.step_names.look(value, line.number)
+    report.step_names.tell(report.notes)
     return numeric, [tool for tool in tools if tool]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Call
+from trimtab.traces.step_names import StepNames
 
 __all__ = ["MAX_KEPT", "Problem", "ReadReport", "Record"]
 
@@ -41,7 +42,8 @@ class Record(NamedTuple):
 @dataclass
 class ReadReport:
     """`notes`: what was repaired or ignored without loss of a record, by reason. With `strict` the first malformed line raises.
-    `missed`: of `mapped` records that were read by `--map`, how many had nothing at a path. `error_patterns`: the user's own, of results that report an error. `progress` is called with the bytes of each piece read."""
+    `missed`: of `mapped` records that were read by `--map`, how many had nothing at a path. `error_patterns`: the user's own, of results that report an error. `step_names`: what
+    nothing reads, of step logs. `progress` is called with the bytes of each piece read."""
 
     strict: bool = False
     formats: dict[str, str] = field(default_factory=dict)  # file -> format
@@ -53,6 +55,7 @@ class ReadReport:
     mapped: int = 0
     missed: Counter[str] = field(default_factory=Counter)
     error_patterns: tuple[re.Pattern[str], ...] = ()
+    step_names: StepNames = field(default_factory=StepNames, repr=False, compare=False)
     progress: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
 
     def malformed(self, file: str, line: int, reason: str) -> None:

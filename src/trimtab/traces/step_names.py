@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from trimtab.traces.reading import ReadReport
-
 __all__ = ["KINDS", "SAMPLE", "TYPES", "StepNames"]
 
 TYPES = (
@@ -68,29 +66,40 @@ _MAX_CHARS = 40
 
 
 class StepNames:
-    """Fields and kinds of the first steps of a file that are none of ours."""
+    """Fields and kinds of the first steps of files that are none of ours."""
 
     def __init__(self) -> None:
-        self._looked_at = 0
+        self._steps = 0
         self._fields: Counter[str] = Counter()
         self._kinds: Counter[str] = Counter()
+        self._told: list[str] = []
 
-    def look(self, step: Mapping[str, Any]) -> None:
-        """At one step, while there are few."""
-        if self._looked_at >= SAMPLE:
+    def look(self, step: Mapping[str, Any], line: int) -> None:
+        """At a step of a file's first lines."""
+        if line > SAMPLE:
             return
-        self._looked_at += 1
-        self._fields.update(name for name in step if name not in FIELDS and step[name] is not None)
+        odd = [name for name, value in step.items() if name not in FIELDS and value is not None]
+        self._steps += bool(odd)
+        self._fields.update(odd)
         if step.get("type") not in _KINDS:
             self._kinds[str(step.get("type"))] += 1
 
-    def tell(self, report: ReadReport) -> None:
-        """Note what was found, the most frequent first, with how many steps have any of it at most."""
-        for what, found in (
-            ("fields of steps that nothing reads", self._fields),
-            ("steps of a kind that is none of ours, kept as turns of that role", self._kinds),
+    def tell(self, notes: Counter[str]) -> None:
+        """Put what was found in the notes, the most frequent names first, in place of what was told before."""
+        for told in self._told:
+            del notes[told]
+        self._told = []
+        for what, found, count in (
+            ("steps with fields that nothing reads", self._fields, self._steps),
+            (
+                "steps of a kind that is none of ours, kept as turns of that role",
+                self._kinds,
+                self._kinds.total(),
+            ),
         ):
             if found:
-                names = [name[:_MAX_CHARS] for name, _ in found.most_common(_MAX_NAMES)]
-                more = f" and {len(found) - _MAX_NAMES} more" if len(found) > _MAX_NAMES else ""
-                report.note(f"{what}, in the first {SAMPLE} lines: {', '.join(names)}{more}", found.total())
+                names = sorted(found, key=lambda name: (-found[name], name))
+                shown = ", ".join(name[:_MAX_CHARS] for name in names[:_MAX_NAMES])
+                more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+                self._told.append(f"{what}, of a file's first {SAMPLE} lines: {shown}{more}")
+                notes[self._told[-1]] = count

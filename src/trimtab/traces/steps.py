@@ -15,7 +15,7 @@ from typing import Any
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import require_object
 from trimtab.traces.reading import ReadReport, Record
-from trimtab.traces.step_names import KINDS, StepNames
+from trimtab.traces.step_names import KINDS
 from trimtab.traces.tool_errors import starts_as_error
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
@@ -44,7 +44,6 @@ class _Open:
 def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """Episodes in the order of their first line. All lines are held until the file ends: a late line may belong anywhere."""
     episodes: dict[str, _Open] = {}
-    names = StepNames()
     for record in records:
         value = require_object(record, report)
         if value is None:
@@ -54,9 +53,9 @@ def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episod
             missing = "episode_id" if name is None else "type"
             report.malformed(record.file, record.line, f"no {missing}")
             continue
-        names.look(value)
+        report.step_names.look(value, record.line)
         episodes.setdefault(name, _Open(record.source)).events.append(value)
-    names.tell(report)
+    report.step_names.tell(report.notes)
     while episodes:
         name = next(iter(episodes))
         held = episodes.pop(name)
