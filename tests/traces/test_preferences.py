@@ -9,9 +9,11 @@ import pytest
 from tests.report.test_trace_diagnosis import run
 from tests.traces.make import chat, write_lines
 from tests.traces.test_export import attempt, four_by_three, log
+from trimtab.traces.engine import table_of
 from trimtab.traces.export import export
 from trimtab.traces.formats import find_format
 from trimtab.traces.read import read_episodes
+from trimtab.traces.reading import ReadReport
 
 READ = "rows of preferences, read as two episodes: chosen and rejected"
 ASK = {"role": "user", "content": "Where is x?"}
@@ -201,3 +203,63 @@ def test_a_row_that_ends_with_a_call_waits_for_no_answer(tmp_path, kind):
         row["episode"] = row["id"]
     code, text = run("diagnose", write_lines(tmp_path / "lost.jsonl", lost), "--json")
     assert {r["key"]: r["value"] for r in json.loads(text)["readings"]}["traces/unanswered_frac"] == 1
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"episode": "e3"},
+        {"completion": ""},
+        {"completion": {"usage": {}}},
+        {"prompt": None, "completion": None},
+    ],
+)
+def test_a_rollout_that_died_in_a_call_is_no_row_to_train_on(tmp_path, more):
+    asked, called = chat()[:2]
+    rows = []
+    for i in range(30):
+        row = {
+            "id": str(i),
+            "task_id": str(i // 3),
+            "reward": 0.0,
+            "stop_reason": "killed",
+            "messages": [asked, called],
+        }
+        if "prompt" in more:
+            row = {**row, "messages": None, "prompt": [asked], "completion": [called]}
+        rows.append({**more, **row})
+    for one in (rows, [{**row, "reward": None, "stop_reason": None} for row in rows if row["messages"]]):
+        if one:
+            found = json.loads(run("diagnose", write_lines(tmp_path / "log.jsonl", one), "--json")[1])
+            assert "unanswered_calls" in {f["rule"] for f in found["findings"]}
+
+
+def test_one_of_two_calls_answered_is_one_unanswered(tmp_path):
+    asked, called, answer, _ = chat()
+    both = {**called, "tool_calls": [*called["tool_calls"], {**called["tool_calls"][0], "id": "c2"}]}
+    rows = [{"prompt": [asked], "completion": [both, answer]}, {"prompt": [asked], "completion": [both]}]
+    table = table_of([write_lines(tmp_path / "set.jsonl", rows)], ReadReport())
+    assert table.counts["unanswered"].tolist() == [1, 0]
+
+
+def test_what_an_agent_makes_others_say_is_its_own(tmp_path):
+    text = "Human: hi\n\nAssistant: yo\n\nHuman: bye"
+    rows = [
+        {"prompt": "write a dialogue", "completion": text, "label": True},
+        {"prompt": "write a dialogue", "chosen": text, "rejected": "no"},
+    ]
+    back, _ = read(tmp_path, *rows)
+    own = [("user", "write a dialogue", []), ("assistant", text, [])]
+    assert [held(e) for e in back] == [own, own, [own[0], ("assistant", "no", [])]]
+
+
+def test_an_empty_answer_of_a_spelt_out_dialogue_is_one(tmp_path):
+    ask = "\r\n\r\nHuman: q\r\n\r\nAssistant:"
+    back, _ = read(
+        tmp_path,
+        {"chosen": f"{ask} a", "rejected": f"{ask} "},
+        {"prompt": ask, "chosen": "a", "rejected": ""},
+    )
+    sides = [[("user", "q", []), ("assistant", answer, [])] for answer in ("a", "")]
+    assert [held(e) for e in back] == [*sides, *sides]

@@ -159,8 +159,8 @@ def _words(episode: Episode, seen: Any) -> None:
 
 def _cut_off(episode: Episode) -> int:
     """How many of the last calls have no result because a row to train on ends with them."""
-    last = episode.turns[-1] if episode.turns and episode.for_training else None
-    return len(last.calls) if last and last.role == "assistant" else 0
+    last = episode.turns[-1].calls if episode.turns and episode.for_training else []
+    return 0 if any(call.result is not None for call in last) else len(last)
 
 
 def _errors(calls: list[Call], flat: list[CallFacts], seen: Any, cut_off: int) -> str:

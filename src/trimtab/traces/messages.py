@@ -14,8 +14,18 @@ from typing import Any
 from trimtab.traces.blocks import reasoning_of, unpacked
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import BadJson, parse_json, require_object
-from trimtab.traces.preferences import chat_of, is_chat, is_dialogue, is_preference, sides_of
+from trimtab.traces.preferences import (
+    REWARD,
+    SIDES,
+    SUCCESS,
+    answer_of,
+    is_chat,
+    is_preference,
+    prompt_of,
+    sides_of,
+)
 from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.spelt_out import is_dialogue
 from trimtab.traces.task_keys import space_of, task_key, tau_space
 from trimtab.traces.tool_errors import error_text
 from trimtab.traces.tool_schemas import tools_of
@@ -25,6 +35,8 @@ __all__ = ["episode_of", "is_messages", "is_tau", "read_messages", "read_tau", "
 
 Json = Mapping[str, Any]
 _CHATS = ("messages", "prompt", "completion", "conversations", "conversation", "chosen", "rejected")
+_STOPS = ("stop_reason", "finish_reason", "termination_reason", "stop_condition")
+_MAY_BE_EXPORTED = {"tools", "token_ids", "token_mask", "token_logprobs"}
 _QUOTED = re.compile(r"tool call arguments:\n\n(.*)\n\nError details:", re.S)
 
 
@@ -134,7 +146,7 @@ def is_messages(value: Json) -> bool:
     """Has it a list of messages under one of the usual names, or are its texts a prompt with a preference or with KTO's label?"""
     if any(is_chat(value.get(name)) for name in _CHATS):
         return True
-    if is_preference(value) and is_dialogue(value["chosen"]):
+    if is_preference(value) and any(is_dialogue(value[name]) for name in SIDES):
         return True
     labelled = isinstance(value.get("label"), bool) and isinstance(value.get("completion"), str)
     return isinstance(value.get("prompt"), str) and (labelled or is_preference(value))
@@ -157,7 +169,7 @@ def read_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Epi
             continue
         messages = first_of(value, "messages", "conversations", "conversation")
         if not isinstance(messages, list):
-            messages = [*chat_of(value.get("prompt"), "user"), *chat_of(value.get("completion"), "assistant")]
+            messages = [*prompt_of(value.get("prompt")), *answer_of(value.get("completion"))]
         if not messages:
             report.malformed(record.file, record.line, "no messages, nor prompt and completion")
             continue
@@ -172,11 +184,19 @@ def _of_export(episode: Episode, value: Json) -> Episode:
         and episode.success is None
     ):
         episode.success = value["label"]
-    own = isinstance(value.get("episode"), str)
-    if own and episode.id == episode.source:
+    if episode.id == episode.source and isinstance(value.get("episode"), str):
         episode.id = value["episode"] or episode.source
-    episode.for_training = own or value.get("completion") is not None
+    episode.for_training = _trains(value)
     return episode
+
+
+def _trains(value: Json) -> bool:
+    """Is it a row to train on, which ends where the agent's last turn does? Not what says how it went: a rollout may have died in a call."""
+    if any(value.get(name) is not None for name in (*REWARD, *SUCCESS, *_STOPS)):
+        return False
+    if first_of(value, "messages", "conversations", "conversation") is not None:
+        return value.keys() - _MAY_BE_EXPORTED == {"messages", "task", "episode"}
+    return value.get("completion") is not None
 
 
 def episode_of(record: Record, value: Json, messages: list[Any], report: ReadReport) -> Episode:
@@ -192,11 +212,9 @@ def episode_of(record: Record, value: Json, messages: list[Any], report: ReadRep
             space_of(value), as_label(first_of(value, "task_id", "task", "prompt_id", "instance_id"))
         ),
         group=as_label(first_of(value, "group_id", "group")),
-        reward=as_number(first_of(value, "reward", "score")),
-        success=as_flag(first_of(value, "success", "resolved", "passed", "is_success")),
-        stop_reason=as_label(
-            first_of(value, "stop_reason", "finish_reason", "termination_reason", "stop_condition")
-        ),
+        reward=as_number(first_of(value, *REWARD)),
+        success=as_flag(first_of(value, *SUCCESS)),
+        stop_reason=as_label(first_of(value, *_STOPS)),
         tools=tools,
         model=as_label(value.get("model")),
         policy_version=version if isinstance(version, (int, str)) else None,

@@ -5,25 +5,33 @@ A preference says which answer is better, not that one solved its task: neither 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from trimtab.traces.reading import ReadReport
+from trimtab.traces.spelt_out import is_dialogue, spelt_out
 from trimtab.traces.values import as_label, as_text, first_of
 
-__all__ = ["Side", "chat_of", "is_chat", "is_dialogue", "is_preference", "sides_of"]
+__all__ = [
+    "REWARD",
+    "SIDES",
+    "SUCCESS",
+    "Side",
+    "answer_of",
+    "is_chat",
+    "is_preference",
+    "prompt_of",
+    "sides_of",
+]
 
 Json = Mapping[str, Any]
-_SIDES = ("chosen", "rejected")
+SIDES = ("chosen", "rejected")
 _OTHERS = ("system", "developer", "user", "human")
-_OUTCOMES = ("reward", "score", "success", "resolved", "passed", "is_success")
+REWARD, SUCCESS = ("reward", "score"), ("success", "resolved", "passed", "is_success")
+"""What a record may call each."""
 _READ = "rows of preferences, read as two episodes: chosen and rejected"
 _ONE = "rows of preferences with one side only, read as one episode"
-_SPEAKERS = {"Human": "user", "Assistant": "assistant"}
-_SPOKEN = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):[^\S\n]?")
-_DIALOGUE = re.compile(r"\s*Human:.*\n\nAssistant:", re.S)
 _WHOSE = "outcomes of rows of preferences, which do not say of which side, left out"
 
 
@@ -47,28 +55,39 @@ def is_chat(value: Any) -> bool:
     )
 
 
-def chat_of(value: Any, role: str) -> list[Any]:
-    """Messages as they are; text as one of `role`, or as the turns that it spells out as Anthropic's hh-rlhf does; none of nothing.
+def prompt_of(value: Any) -> list[Any]:
+    """Messages as they are; text as the user's, or as the turns that it spells out as Anthropic's hh-rlhf does; none of nothing.
 
-    >>> chat_of("Where?", "user"), chat_of(None, "user")
+    >>> prompt_of("Where?"), prompt_of(None)
     ([{'role': 'user', 'content': 'Where?'}], [])
-    >>> chat_of("\\n\\nHuman: Where?\\n\\nAssistant: There.", "assistant")
-    [{'role': 'user', 'content': 'Where?'}, {'role': 'assistant', 'content': 'There.'}]
+    >>> prompt_of("\\n\\nHuman: Where?\\n\\nAssistant:")
+    [{'role': 'user', 'content': 'Where?'}]
     """
+    if not is_dialogue(value):
+        return _messages(value, "user")
+    *turns, last = spelt_out(value)
+    return [*turns, last] if last["content"].strip() else turns
+
+
+def answer_of(value: Any) -> list[Any]:
+    """Messages as they are; text as the agent's; none of nothing.
+
+    >>> answer_of("There."), answer_of(None)
+    ([{'role': 'assistant', 'content': 'There.'}], [])
+    """
+    return _messages(value, "assistant")
+
+
+def _messages(value: Any, role: str) -> list[Any]:
     if isinstance(value, list):
         return value
-    if is_dialogue(value):
-        said = _SPOKEN.split(value)[1:]
-        turns = [
-            {"role": _SPEAKERS[who], "content": text} for who, text in zip(said[::2], said[1::2], strict=True)
-        ]
-        return turns[:-1] if not turns[-1]["content"] else turns  # a prompt ends in `Assistant:`
     return [] if value is None else [{"role": role, "content": as_text(value)}]
 
 
-def is_dialogue(value: Any) -> bool:
-    """Is it text that spells out its turns, `Human: ...` and `Assistant: ...` after blank lines?"""
-    return isinstance(value, str) and _DIALOGUE.match(value) is not None
+def _side(value: Any, prompt: list[Any]) -> list[Any]:
+    """An answer; the turns that its text spells out only where these begin with the prompt: what an agent makes a `Human:` say is its own."""
+    turns = spelt_out(value) if is_dialogue(value) else []
+    return turns if turns and turns[: len(prompt)] == prompt else answer_of(value)
 
 
 def is_preference(value: Json) -> bool:
@@ -79,22 +98,22 @@ def is_preference(value: Json) -> bool:
     >>> is_preference({"messages": [], "chosen": True}), is_preference({"prompt": "q", "chosen": "a"})
     (False, False)
     """
-    if any(is_chat(value.get(name)) for name in _SIDES):
+    if any(is_chat(value.get(name)) for name in SIDES):
         return True
     own = first_of(value, "messages", "conversations", "conversation", "completion")
-    return own is None and all(isinstance(value.get(name), str) for name in _SIDES)
+    return own is None and all(isinstance(value.get(name), str) for name in SIDES)
 
 
 def sides_of(value: Json, source: str, report: ReadReport) -> Iterator[Side]:
     """The chosen and the rejected attempt of a row, counted in the report. The id is the attempt's own (`chosen_episode`), else the
     row's, else its place in the log, and the side: an attempt that our export has in many pairs is known again."""
-    prompt = chat_of(value.get("prompt"), "user")
-    given = {name: chat_of(value[name], "assistant") for name in _SIDES if value.get(name) not in (None, [])}
+    prompt = prompt_of(value.get("prompt"))
+    given = {name: _side(value[name], prompt) for name in SIDES if value.get(name) not in (None, [])}
     whole = {name: _whole(prompt, answer) for name, answer in given.items()}
     report.note(_READ if len(given) == 2 else _ONE)
-    if any(value.get(name) is not None for name in _OUTCOMES):
+    if any(value.get(name) is not None for name in (*REWARD, *SUCCESS)):
         report.note(_WHOSE)
-    rest = {name: one for name, one in value.items() if name not in _OUTCOMES}
+    rest = {name: one for name, one in value.items() if name not in (*REWARD, *SUCCESS)}
     row = as_label(first_of(value, "id", "episode_id", "uuid", "example_id", "session_id"))
     group = _asked(list(whole.values())) or row or source
     for name, messages in whole.items():
