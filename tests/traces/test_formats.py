@@ -94,6 +94,24 @@ def test_swe_agent(tmp_path):
     ]
 
 
+def test_verifiers_of_other_years(tmp_path):
+    """Milliseconds in columns of their own; before `example_id` the example's number was the `id`."""
+    row = {k: v for k, v in samples.verifiers().items() if k not in ("example_id", "task")}
+    later = {
+        **row,
+        "example_id": 4,
+        "task": "env",
+        "generation_ms": 900.0,
+        "scoring_ms": 100.0,
+        "total_ms": 1_000.0,
+    }
+    older = [{**row, "id": i // 3, "task": "default"} for i in range(30)]
+    (first, *rest) = _read(tmp_path, later, *older)
+    assert first.duration_s == 1.0
+    assert len({e.id for e in rest}) == 30
+    assert [e.task for e in rest] == [f"default/{i // 3}" for i in range(30)]
+
+
 def test_verifiers_and_verl(tmp_path):
     (found,) = _read(tmp_path, samples.verifiers())
     assert (found.task, found.reward, found.reward_parts, found.stop_reason) == (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
@@ -15,6 +16,7 @@ from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.roles import prompt_turns
 from trimtab.traces.tagged import tagged_turns
 from trimtab.traces.task_keys import env_of_path, space_of, task_key
+from trimtab.traces.trl_rewards import numbers_of, reward_columns
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 from trimtab.traces.verifiers_traces import episodes_of_traces, is_traces
 
@@ -23,7 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 Json = Mapping[str, Any]
-_NOT_REWARDS = ("step", "advantage", "advantages", "__index_level_0__")
+_LOOKED_AT = 2_000  # rows of TRL from which its columns are told
 
 
 def is_trl(value: Json) -> bool:
@@ -32,9 +34,19 @@ def is_trl(value: Json) -> bool:
 
 
 def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """`completions_*.parquet` of TRL: every other number is a reward function's, and the reward is their sum (TRL's default weights).
-    TRL writes NaN for a function that returned None, and leaves it out of the sum; the sum is NaN where all are. Attempts at one prompt in one step are a group."""
-    for record in records:
+    """`completions_*.parquet` of TRL: the reward is the sum of the reward functions' columns (TRL's default weights); which these are, the
+    advantages say (`traces.trl_rewards`). TRL writes NaN for a function that returned None, and leaves it out of the sum; the sum is NaN where all are.
+    Attempts at one prompt in one step are a group."""
+    rest = iter(records)
+    first = list(itertools.islice(rest, _LOOKED_AT))
+    columns = reward_columns([r.value for r in first if isinstance(r.value, dict) and is_trl(r.value)])
+    if columns.others:
+        report.note(f"columns of TRL that are no reward, by the advantages: {', '.join(columns.others)}")
+    if columns.told == "no":
+        report.note(
+            f"advantages that are in the order of no sum of rewards; the reward is that of {', '.join(columns.names)}"
+        )
+    for record in itertools.chain(first, rest):
         value = require_object(record, report)
         if value is None:
             continue
@@ -42,11 +54,9 @@ def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
         if not is_trl(value):
             report.malformed(record.file, record.line, "no prompt, completion and advantage")
             continue
-        parts = {
-            k: float(v)
-            for k, v in value.items()
-            if k not in _NOT_REWARDS and isinstance(v, (int, float)) and not isinstance(v, bool)
-        }
+        numbers = numbers_of(value)
+        parts = {name: number for name, number in numbers.items() if name not in columns.others}
+        others = {name: number for name, number in numbers.items() if name in columns.others}
         given = {k: v for k, v in parts.items() if not math.isnan(v)}
         if given and len(given) < len(parts):
             report.note(
@@ -59,7 +69,7 @@ def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
         yield Episode(
             id=record.source, turns=turns, tools=tools, task=task, group=f"{step}/{task}",
             reward=sum(parts.values()) if parts else None, reward_parts=parts, step=step,
-            source=record.source, extra={"advantage": as_number(value.get("advantage"))},
+            source=record.source, extra={"advantage": as_number(value.get("advantage")), **others},
         )  # fmt: skip
 
 
@@ -94,7 +104,14 @@ def read_verl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode
 
 def is_verifiers(value: Json) -> bool:
     """verifiers' results.jsonl, or since 0.4 its traces.jsonl."""
-    return ("example_id" in value and "completion" in value and "reward" in value) or is_traces(value)
+    return (
+        "completion" in value and "reward" in value and ("example_id" in value or _is_old(value))
+    ) or is_traces(value)
+
+
+def _is_old(value: Json) -> bool:
+    """verifiers before `example_id`: the example's number is the `id`."""
+    return isinstance(value.get("id"), int) and value.keys() >= {"prompt", "answer", "task"}
 
 
 def read_verifiers(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
@@ -109,15 +126,16 @@ def read_verifiers(records: Iterable[Record], report: ReadReport) -> Iterator[Ep
         if is_traces(value):
             yield from episodes_of_traces(record, value, report)
             continue
-        fields = {k: v for k, v in value.items() if k not in ("example_id", "task")}
-        fields |= {"task_id": value["example_id"], "tools": first_of(value, "tools", "tool_defs")}
+        example = value["example_id"] if "example_id" in value else value["id"]
+        fields = {k: v for k, v in value.items() if k not in ("example_id", "id", "task")}
+        fields |= {"task_id": example, "tools": first_of(value, "tools", "tool_defs")}
         episode = episode_of(record, fields, [], report)
         prompt, completion = value.get("prompt"), value.get("completion")
         episode.turns, tools = _dialogue(value, prompt, completion, report, record)
         episode.tools = episode.tools if episode.tools is not None else tools
         episode.id = record.source
         space = as_label(value.get("task")) or space_of(value) or env_of_path(record.file)
-        episode.task = task_key(space, as_label(value["example_id"]))
+        episode.task = task_key(space, as_label(example))
         metrics = value.get("metrics")
         named = metrics.items() if isinstance(metrics, dict) else ()
         episode.reward_parts = {str(k): v for k, raw in named if (v := as_number(raw)) is not None}
@@ -135,7 +153,7 @@ def _usage(episode: Episode, value: Json) -> None:
     """verifiers' milliseconds and tokens."""
     raw = value.get("timing")
     timing: Json = raw if isinstance(raw, dict) else {}
-    total = as_number(timing.get("total_ms"))
+    total = as_number(first_of(timing, "total_ms") or value.get("total_ms"))  # once a column of its own
     episode.duration_s = episode.duration_s if total is None else total / 1000
     episode.time = as_time(timing.get("start_time")) if episode.time is None else episode.time
     usage = value.get("token_usage")
