@@ -92,3 +92,17 @@ def test_an_empty_side_is_an_error(tmp_path):
     bad = write_lines(tmp_path / "bad.jsonl", [{"trimtab": 1, "id": 3}])
     with pytest.raises(TraceError, match="no episode to compare"):
         compare_traces([few], [bad])
+
+
+def test_rewards_stand_in_where_one_side_alone_says_what_is_solved(tmp_path):
+    """A has rewards between 0 and 1, B has a success as well: their mean rewards can be compared, what is solved cannot."""
+    for name, base, more in (("a", 0.1, {}), ("b", 0.7, {"success": True})):
+        rows = [
+            {"trimtab": 1, "id": str(i), "task": str(i // 4), "reward": base + 0.05 * (i % 4), **more}
+            for i in range(60)
+        ]
+        write_lines(tmp_path / f"{name}.jsonl", rows)
+    code, text = run("compare", tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert code == 1
+    assert "  mean reward: A 0.175 of 60, B 0.775 of 60" in text
+    assert "not observed" not in text

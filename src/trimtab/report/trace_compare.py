@@ -69,6 +69,9 @@ def compare_tables(a: TraceTable, b: TraceTable, solved_at: float | None = None)
     solved, source = both.solved(solved_at)
     is_a = np.arange(both.num_episodes) < a.num_episodes
     outcome = _outcome(a, b, both, solved if source else None)
+    if source and not outcome:  # only one of them says what is solved
+        solved, source = np.full(both.num_episodes, -1), ""
+        outcome = _outcome(a, b, both, None)
     given = solved if source else np.full(both.num_episodes, -1)
     all_features = contrasts(both, is_a, ~is_a, outcome=given)
     judged = judge_contrasts([one for one in all_features if one.name != outcome.get("name")])
