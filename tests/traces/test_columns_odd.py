@@ -16,6 +16,7 @@ from trimtab.traces.columns_part import _seconds
 from trimtab.traces.columns_rows import Rows, read_rows
 from trimtab.traces.columns_shards import Shard
 from trimtab.traces.engine import table_of
+from trimtab.traces.read import read_episodes
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.tool_errors import ERROR_START, starts_as_error
 from trimtab.traces.values import as_time
@@ -179,3 +180,83 @@ def test_names_of_many_files_and_of_lines_that_are_no_steps(tmp_path, engine):
     report = ReadReport()
     table_of(files, report, engine=engine)
     assert report.notes == {"steps with fields that nothing reads, of a file's first 500 lines: b, c, d": 30}
+
+
+YES = (True, 1, 1.0, "true", "True", "1.0", "1", "yes", "PASSED")
+NO = (False, 0, 0.0, -0.0, "false", "0", "No", "fail", "failure")
+UNREAD = ("maybe", 0.5, 2, "", [1], {"a": 1}, "NaN")
+
+
+@pytest.mark.parametrize("engine", ["records", "columns"])
+def test_what_a_success_says(tmp_path, engine):
+    rows = [
+        row if row["type"] != "episode_end" else {**row, "success": said}
+        for i, said in enumerate((*YES, *NO, *UNREAD, None))
+        for row in steps(f"e{i}")
+    ]
+    report = ReadReport()
+    table = table_of([write_lines(tmp_path / "log.jsonl", rows)], report, engine=engine)
+    assert table.success.tolist() == [1] * len(YES) + [0] * len(NO) + [-1] * (len(UNREAD) + 1)
+    assert report.notes == {"successes that are neither true nor false, ignored": len(UNREAD)}
+
+
+def test_numbers_too_large_for_a_step_or_a_count(tmp_path):
+    """Steps that are no whole numbers are none, so the file's order holds; a total that is none is that of the steps."""
+    for number in (1.7e18, 1e20, float("inf"), 2.5, 10**400):
+        rows = [
+            {
+                **row,
+                **({"step": number} if i == 3 else {}),
+                **({"total_tokens": number} if "success" in row else {}),
+            }
+            for i, row in enumerate(steps("a"))
+        ]
+        table = same(write_lines(tmp_path / "log.jsonl", rows))
+        assert (table.counts["unanswered"].tolist(), table.tokens.tolist()) == ([0], [25.0])
+
+
+def test_a_reward_too_large_is_infinite_in_both_engines(tmp_path):
+    rows = [row | ({"reward": 10**400} if "reward" in row else {}) for row in steps("a")]
+    path = write_lines(tmp_path / "log.jsonl", rows)
+    for engine in ("records", "columns"):
+        assert table_of([path], ReadReport(), engine=engine).nan_rewards == 1
+
+
+@pytest.mark.parametrize("said", [True, 1, "true", 1.0])
+def test_an_error_that_only_says_so_has_the_words_of_the_result(tmp_path, said):
+    rows = [
+        {**row, "error": said, "result": result} if row["type"] == "tool_result" else row
+        for i, result in enumerate(("HTTP 503: connection timed out", "", None))
+        for row in steps(f"e{i}")
+    ]
+    table = same(write_lines(tmp_path / "log.jsonl", rows))
+    assert (table.tools["search"].failed, table.tools["search"].faults["tool"]) == (6, 2)
+    assert dict(table.tools["search"].kinds) == {"HTTP 503: connection timed out": 2, "error": 4}
+
+
+@pytest.mark.parametrize("said", [False, "false"])
+def test_that_there_was_no_error_is_the_logs_word(tmp_path, said):
+    """A file that begins `Error:` was read all the same; null says nothing, and then the text does."""
+    rows = [
+        {**row, "error": error, "result": "Error: no such thing"} if row["type"] == "tool_result" else row
+        for i, error in enumerate((said, None))
+        for row in steps(f"e{i}")
+    ]
+    table = same(write_lines(tmp_path / "log.jsonl", rows))
+    assert (table.tools["search"].failed, table.told_by_log) == (2, True)
+    assert table.counts["failed"].tolist() == [0, 2]
+
+
+def test_arguments_that_are_json_text_are_the_object(tmp_path):
+    rows = [{**row, "args": json.dumps(row["args"])} if "args" in row else row for row in steps("a")]
+    path = write_lines(tmp_path / "log.jsonl", [*rows, *({**row, "episode_id": "b"} for row in rows)])
+    episodes, _ = read_episodes([path])
+    assert [call.arguments for call in episodes[0].calls] == [{"q": 0}, {"q": 1}]
+    same(path)
+    odd = [
+        {**row, "args": text} if "args" in row else row
+        for text in ("{oops", "[1]", "find x")
+        for row in steps(text)
+    ]
+    kept, _ = read_episodes([write_lines(tmp_path / "odd.jsonl", odd)])
+    assert [e.calls[0].arguments for e in kept] == ["{oops", "[1]", "find x"]

@@ -27,7 +27,7 @@ from trimtab.traces.columns_shelf import Shelf
 from trimtab.traces.columns_table import ColumnTable
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.lines import iter_lines
-from trimtab.traces.reading import ReadReport
+from trimtab.traces.reading import UNREAD_SUCCESS, ReadReport
 from trimtab.traces.step_names import SAMPLE
 from trimtab.traces.steps import NO_END, ORPHANS, is_step
 from trimtab.traces.table import TraceTable
@@ -73,6 +73,7 @@ def tabulate_steps(files: Sequence[str], report: ReadReport, mapper: Mapper | No
         ("steps that are copies of another, dropped", whole.copies),
         (ORPHANS, whole.orphans),
         (NO_END, whole.endless),
+        (UNREAD_SUCCESS, whole.unread),
     ):
         if count:
             report.note(what, count)

@@ -16,7 +16,18 @@ import numpy.typing as npt
 from trimtab.traces.columns_calls import MIX, Calls, answers_of, calls_of, identical, whole_steps
 from trimtab.traces.columns_order import in_step_order
 from trimtab.traces.columns_rows import Columns
-from trimtab.traces.columns_sql import CALL, END, MESSAGE, PARSE_ERROR, REFUSAL, RESULT, SYSTEM, USER, VOID
+from trimtab.traces.columns_sql import (
+    CALL,
+    END,
+    MESSAGE,
+    PARSE_ERROR,
+    REFUSAL,
+    RESULT,
+    SYSTEM,
+    UNREAD,
+    USER,
+    VOID,
+)
 from trimtab.traces.columns_words import switches
 from trimtab.traces.loops import Loop
 
@@ -31,7 +42,7 @@ class Part:
     """`eh`, `first`, `ids`, `prompt` (E,): hash of the id, first row, the id (None: no row of it says), what stands for what was asked
     (`traces.asked`; 0: nothing). `ends`: (E,) each, of the last end.
     `marks`: column -> (E,) how many turns; `marked`: row, episode and step of the first ones, and code of the words or name of the script.
-    `orphans`: results that answer no call. `endless`: episodes without an end. `loops`: episode -> its loop and the place of its first call in `calls`. `told`: did a field call any call failed?"""
+    `orphans`: results that answer no call. `endless`: episodes without an end, `unread`: with a success that is none. `loops`: episode -> its loop and the place of its first call in `calls`. `told`: did a field call any call failed?"""
 
     eh: Array
     first: Array
@@ -53,6 +64,7 @@ class Part:
     copies: int
     orphans: int
     endless: int
+    unread: int
     told: bool
 
 
@@ -66,6 +78,8 @@ def part_of(c: Columns, ep: Array) -> Part:
     said = {name: c[name][ends] for name in _ENDS}
     for name, none in (("reward", np.nan), ("odd_reward", False), ("success", -1), ("total", np.nan), ("cost", np.nan), ("task", None), ("group", None), ("stop", None)):  # fmt: skip
         said[name][ends < 0] = none
+    unread = said["success"] == UNREAD
+    said["success"][unread] = -1
     _fill_tasks(said, c, ep)
     ids = c["name"][names]
     tokens, prompt = _tokens(c, ep, n), _prompts(c, ep, n)
@@ -105,7 +119,7 @@ def part_of(c: Columns, ep: Array) -> Part:
     wrong = _first_wrong(calls, again, np.column_stack([ep[void], turn[void], c["step"][void]]), n)
     return Part(
         eh, first, ids, prompt, said, turns, tokens, duration, time, wrong, repeats, again, marks, marked, loops,
-        calls, moved, copies, orphans, int((ends < 0).sum()), told,
+        calls, moved, copies, orphans, int((ends < 0).sum()), int(unread.sum()), told,
     )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ from trimtab.traces.values import as_text
 
 __all__ = ["Columns", "Rows", "ids_of", "read_rows"]
 
+_WHOLE = 2.0**53  # from here on no number says which whole one it is
 _WORDED = ("content", "result", "error")
 _UNUSED = ("new_tool", "err", "words", "reward", "total", "cost", "stop")
 _LIST = re.compile(rb'"(?:content|result|error)"\s*:\s*\[\s*\{')
@@ -100,6 +101,8 @@ def _coded(columns: Columns, tools: list[str], lines: int, problems: list[tuple[
     names, known = columns.pop("new_tool"), dict(zip(tools, range(len(tools)), strict=True))
     for row in np.flatnonzero(columns["tool"] == NEW_TOOL).tolist():
         columns["tool"][row] = known.setdefault(names[row], len(known))
+    step = columns["step"]
+    step[~((np.abs(step) < _WHOLE) & (step == np.floor(step)))] = np.nan
     columns["odd_reward"] = columns.get("has_reward", True) & ~np.isfinite(columns["reward"])
     worded, wrong = np.flatnonzero(columns["has_words"]), np.flatnonzero(columns["has_err"])
     for name in ("parts", *(f"has_{name}" for name in _UNUSED)):

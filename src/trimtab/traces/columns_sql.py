@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from string import Template
 
 from trimtab.traces.step_names import KINDS
-from trimtab.traces.steps import BLANKS, NO_ERROR
+from trimtab.traces.steps import BLANKS, NO_ERROR, ONLY_SAYS_SO
 from trimtab.traces.text_marks import LOOKED_AT, MIN_LETTERS, REFUSAL_HEAD, REFUSAL_WORDS, SCRIPTS
 from trimtab.traces.tool_errors import MAYBE_ERROR
+from trimtab.traces.values import FLAGS
 
 __all__ = [
     "BAD",
@@ -21,6 +22,7 @@ __all__ = [
     "REFUSAL",
     "RESULT",
     "SYSTEM",
+    "UNREAD",
     "USER",
     "VOID",
     "ids_query",
@@ -30,6 +32,9 @@ __all__ = [
 OTHER, CALL, RESULT, PARSE_ERROR, MESSAGE, END, VOID, USER, SYSTEM, REFUSAL = range(10)
 BAD = -1
 """Kinds of rows. VOID, REFUSAL: an assistant's message without text, or that opens as one. USER, SYSTEM: words of the prompt. BAD: no step."""
+
+UNREAD = -2
+"""Code of a success that is neither true nor false."""
 
 NEW_TOOL = -2
 """Code of a tool that was not known; -1: the step names none."""
@@ -89,6 +94,11 @@ _FAILED = (
     + ", ".join(f"'{word}'" for word in NO_ERROR)
     + "))"
 )
+_FINE = f"coalesce(lower(trim(error, '{BLANKS}')) = 'false', false)"
+_MARK_ONLY = (
+    "lower(trim(error, '" + BLANKS + "')) in (" + ", ".join(f"'{word}'" for word in ONLY_SAYS_SO) + ")"
+)
+_FLAGS = " ".join(f"when '{word}' then {int(flag)}" for word, flag in FLAGS.items())
 _FOREIGN = _letters(*(name for name in SCRIPTS if name != "Latin"))
 
 _SELECT = Template(rf"""
@@ -108,9 +118,10 @@ select
     $time as ts,
     case when type = 'tool_result' then coalesce(latency_s, duration_s, 'nan') else 'nan' end as latency,
     coalesce(tokens, 'nan') as tokens,
-    type = 'tool_result' and $failed as told,
+    type = 'tool_result' and ($failed or $fine) as told,
     left(case when type = 'tool_result' then
-           case when $failed then error
+           case when $failed then case when $bare then coalesce(nullif(coalesce(result, content), ''), 'error') else error end
+                when $fine then null
                 when regexp_matches(coalesce(result, content), '{MAYBE_ERROR}', 'i') then coalesce(result, content) end
          when type = 'tool_parse_error' then coalesce(error, 'the call could not be parsed')
          when {_SPOKEN} and regexp_matches(left(content, {REFUSAL_HEAD}), '{REFUSAL_WORDS}', 'i') then content end, 400) as err,
@@ -120,7 +131,7 @@ select
     case when step is null or step = 0 or type = 'episode_end' then episode_id end as name,
     reward,
     (case when type = 'episode_end' then
-        case lower(success) when 'true' then 1 when '1' then 1 when 'false' then 0 when '0' then 0 else -1 end
+        case lower(success) $flags else case when success is null then -1 else case try_cast(success as double) when 1 then 1 when 0 then 0 else {UNREAD} end end end
      else -1 end)::tinyint as success,
     total_tokens as total,
     total_cost as cost,
@@ -163,6 +174,9 @@ def rows_query(tools: Sequence[str], numeric_time: bool, scripts: bool, max_byte
     return _SELECT.substitute(
         said,
         failed=_FAILED,
+        fine=_FINE,
+        bare=_MARK_ONLY,
+        flags=_FLAGS,
         heard="coalesce(result, content)" if scripts else "null",
         latin=_LATIN_SAID.replace("$", "$$") if scripts else "0::utinyint",
         cases=" ".join(f"when {name} then {place}" for name, place in known),

@@ -24,7 +24,7 @@ from trimtab.traces.preferences import (
     prompt_of,
     sides_of,
 )
-from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.reading import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Record
 from trimtab.traces.spelt_out import is_dialogue
 from trimtab.traces.task_keys import space_of, task_key, tau_space
 from trimtab.traces.tool_errors import error_text
@@ -205,6 +205,9 @@ def episode_of(record: Record, value: Json, messages: list[Any], report: ReadRep
     if tools is None and isinstance(value.get("tools"), str):
         report.note("tools that are no JSON list, ignored")
     version = value.get("policy_version")
+    rewarded, told = first_of(value, *REWARD), first_of(value, *SUCCESS)
+    report.unread(UNREAD_REWARD, rewarded, as_number(rewarded))
+    report.unread(UNREAD_SUCCESS, told, as_flag(told))
     return Episode(
         id=as_label(first_of(value, "id", "episode_id", "uuid", "example_id", "session_id")) or record.source,
         turns=turns_of([*_system(value, messages), *messages], report),
@@ -212,8 +215,8 @@ def episode_of(record: Record, value: Json, messages: list[Any], report: ReadRep
             space_of(value), as_label(first_of(value, "task_id", "task", "prompt_id", "instance_id"))
         ),
         group=as_label(first_of(value, "group_id", "group")),
-        reward=as_number(first_of(value, *REWARD)),
-        success=as_flag(first_of(value, *SUCCESS)),
+        reward=as_number(rewarded),
+        success=as_flag(told),
         stop_reason=as_label(first_of(value, *_STOPS)),
         tools=tools,
         model=as_label(value.get("model")),

@@ -12,10 +12,13 @@ from trimtab.errors import TraceError
 from trimtab.traces.episode import Call
 from trimtab.traces.step_names import StepNames
 
-__all__ = ["MAX_KEPT", "Problem", "ReadReport", "Record"]
+__all__ = ["MAX_KEPT", "UNREAD_REWARD", "UNREAD_SUCCESS", "Problem", "ReadReport", "Record"]
 
 MAX_KEPT = 100
 """Malformed lines of which file, line and reason are kept; all are counted."""
+
+UNREAD_SUCCESS = "successes that are neither true nor false, ignored"
+UNREAD_REWARD = "rewards that are no number, ignored"
 
 
 class Problem(NamedTuple):
@@ -69,6 +72,11 @@ class ReadReport:
     def note(self, reason: str, count: int = 1) -> None:
         """Count a repair or something ignored."""
         self.notes[reason] += count
+
+    def unread(self, what: str, given: Any, read: Any) -> None:
+        """Count a value that is there and was not read."""
+        if given is not None and read is None:
+            self.note(what)
 
     def mark_errors(self, calls: Iterable[Call]) -> None:
         """Calls that failed by the user's patterns; what the log or our own patterns said stays."""

@@ -6,6 +6,7 @@ both have one. Steps out of order are sorted; a line that repeats another of its
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,18 +14,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.traces.episode import Call, Episode, Turn
-from trimtab.traces.json_records import require_object
-from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.json_records import BadJson, parse_json, require_object
+from trimtab.traces.reading import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Record
 from trimtab.traces.step_names import KINDS
 from trimtab.traces.tool_errors import starts_as_error
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
-__all__ = ["BLANKS", "NO_END", "NO_ERROR", "ORPHANS", "is_step", "read_steps"]
+__all__ = ["BLANKS", "NO_END", "NO_ERROR", "ONLY_SAYS_SO", "ORPHANS", "is_step", "read_steps"]
 
 Json = Mapping[str, Any]
 NO_END, ORPHANS = "episodes without an episode_end", "tool results that answer no call, kept as turns"
 NO_ERROR, BLANKS = ("", "false", "none", "null", "0", "0.0", "{}", "[]"), " \t\n\v\f\r"
 """What an error field says where there was no error, case and blanks around it aside."""
+ONLY_SAYS_SO = ("true", "1", "1.0")
+"""An error field that says that there was one, and not which: the result does."""
 
 _TASK, _GROUP = ("task_id", "task", "prompt_id"), ("group_id", "group")
 _ASSISTANT = ("assistant_message", "tool_call", "tool_parse_error")
@@ -98,7 +101,7 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
         if (count := as_int(event.get("tokens"))) is not None and kind != "episode_end":
             tokens.append(count)
         if kind == "episode_end":
-            _end(episode, event)
+            _end(episode, event, report)
         elif kind in ("tool_call", "tool_parse_error"):
             call = _call(event)
             _assistant(episode, event, before).calls.append(call)
@@ -137,13 +140,22 @@ def _assistant(episode: Episode, event: Json, before: str) -> Turn:
 
 def _call(event: Json) -> Call:
     call = Call(
-        name=as_label(event.get("tool")) or "", arguments=event.get("args"), step=_step(event),
+        name=as_label(event.get("tool")) or "", arguments=_arguments(event.get("args")), step=_step(event),
         time=as_time(event.get("timestamp")),
     )  # fmt: skip
     if event["type"] == "tool_parse_error":
         call.bad_arguments = as_text(first_of(event, "content", "args")) or ""
         call.error, call.error_from = as_text(event.get("error")) or "the call could not be parsed", "parse"
     return call
+
+
+def _arguments(given: Any) -> Any:
+    """As they are; of text that is a JSON object, as OpenAI sends it, the object."""
+    if isinstance(given, str) and given.lstrip()[:1] == "{":
+        with contextlib.suppress(BadJson):
+            value = parse_json(given)
+            return value if isinstance(value, dict) else given
+    return given
 
 
 def _result(
@@ -163,8 +175,11 @@ def _result(
     call, called = pending.pop(place)
     call.result = text or ""
     said = as_text(event.get("error")) or ""
-    if said.strip(BLANKS).lower() not in NO_ERROR:
-        call.error, call.error_from = said, "log"
+    word = said.strip(BLANKS).lower()
+    if word not in NO_ERROR:
+        call.error, call.error_from = call.result or "error" if word in ONLY_SAYS_SO else said, "log"
+    elif word == "false":  # the log's word is before what the text looks like
+        call.error_from = "log"
     elif starts_as_error(call.result):
         call.error, call.error_from = call.result, "text"
     given = as_number(first_of(event, "latency_s", "duration_s"))
@@ -178,9 +193,11 @@ def _result(
     call.latency_s = given
 
 
-def _end(episode: Episode, event: Json) -> None:
+def _end(episode: Episode, event: Json, report: ReadReport) -> None:
     episode.reward = as_number(event.get("reward"))
     episode.success = as_flag(event.get("success"))
+    report.unread(UNREAD_SUCCESS, event.get("success"), episode.success)
+    report.unread(UNREAD_REWARD, event.get("reward"), episode.reward)
     episode.tokens = as_int(event.get("total_tokens"))
     episode.cost = as_number(event.get("total_cost"))
     said = _said(event)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -10,9 +11,14 @@ from hashlib import blake2b
 from typing import Any
 
 __all__ = [
-    "as_flag", "as_int", "as_label", "as_nanoseconds", "as_number", "as_text", "as_time", "first_of", "placeholder", "text_of", "without_digests",
+    "FLAGS", "as_flag", "as_int", "as_label", "as_nanoseconds", "as_number", "as_text", "as_time", "first_of", "placeholder", "text_of", "without_digests",
 ]  # fmt: skip
 
+FLAGS = {
+    "true": True, "yes": True, "pass": True, "passed": True, "success": True,
+    "false": False, "no": False, "fail": False, "failed": False, "failure": False,
+}  # fmt: skip
+"""Words for the outcome of an episode, in lower case."""
 _NOT_DATA = (
     "type",
     "id",
@@ -75,7 +81,7 @@ def without_digests(text: str) -> tuple[str, int]:
 
 
 def as_number(value: Any) -> float | None:
-    """A number, also of a bool or of text that is one; None for anything else.
+    """A number, also of a bool or of text that is one, infinite where it is too large for one; None for anything else.
 
     >>> as_number(True), as_number("0.5"), as_number("NaN"), as_number("high"), as_number(None)
     (1.0, 0.5, nan, None, None)
@@ -83,8 +89,10 @@ def as_number(value: Any) -> float | None:
     if isinstance(value, (bool, int, float, str)):
         try:
             return float(value)
-        except (ValueError, OverflowError):
+        except ValueError:
             return None
+        except OverflowError:
+            return math.inf if isinstance(value, int) and value > 0 else -math.inf
     return None
 
 
@@ -112,12 +120,13 @@ def as_nanoseconds(value: Any) -> int | None:
 def as_flag(value: Any) -> bool | None:
     """True or False, also of 0, 1 and the words; None for anything else.
 
-    >>> as_flag(1.0), as_flag("false"), as_flag("maybe")
-    (True, False, None)
+    >>> as_flag(1.0), as_flag("false"), as_flag("passed"), as_flag("0.0"), as_flag("maybe")
+    (True, False, True, False, None)
     """
-    if isinstance(value, str):
-        return {"true": True, "false": False, "1": True, "0": False}.get(value.lower())
-    return bool(value) if isinstance(value, (bool, int, float)) and value in (0, 1) else None
+    if isinstance(value, str) and value.lower() in FLAGS:
+        return FLAGS[value.lower()]
+    number = as_number(value)
+    return bool(number) if number in (0, 1) else None
 
 
 def as_label(value: Any) -> str | None:
