@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from trimtab.traces.values import as_number
+
 __all__ = ["RewardColumns", "numbers_of", "reward_columns"]
 
 Json = Mapping[str, Any]
@@ -32,9 +34,11 @@ class RewardColumns(NamedTuple):
 def numbers_of(row: Json) -> dict[str, float]:
     """The numbers of a row that may be rewards, in its order."""
     return {
-        name: float(value)
+        name: number
         for name, value in row.items()
-        if name not in _NOT_REWARDS and isinstance(value, (int, float)) and not isinstance(value, bool)
+        if name not in _NOT_REWARDS
+        and not isinstance(value, (bool, str))
+        and (number := as_number(value)) is not None
     }
 
 
@@ -57,11 +61,11 @@ def reward_columns(rows: Sequence[Json]) -> RewardColumns:
 
 
 def _groups(rows: Iterable[Json]) -> list[list[Row]]:
-    found: dict[tuple[Any, str], list[Row]] = defaultdict(list)
+    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
-        advantage = row.get("advantage")
-        if isinstance(advantage, (int, float)) and math.isfinite(advantage):
-            found[row.get("step"), str(row.get("prompt"))].append((numbers_of(row), float(advantage)))
+        advantage = as_number(row.get("advantage"))
+        if advantage is not None and math.isfinite(advantage):
+            found[str(row.get("step")), str(row.get("prompt"))].append((numbers_of(row), advantage))
     return list(found.values())
 
 
