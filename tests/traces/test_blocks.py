@@ -51,6 +51,72 @@ def test_anthropic_messages(tmp_path):
     assert "[t" not in json.dumps([m["content"] for m in messages_of(found)])
 
 
+def _own(kind, content, **more):
+    """An answer that calls a tool of the provider's, has its result, and goes on."""
+    use = "mcp_tool_use" if kind.startswith("mcp") else "server_tool_use"
+    return [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "usage": {"completion_tokens": 7}, "content": [
+            {"type": "text", "text": "I look."},
+            {"type": use, "id": "s", "name": "search", "input": {"q": 1}},
+            {"type": kind, "tool_use_id": "s", "content": content, **more},
+            {"type": "text", "text": "end"},
+        ]},
+    ]  # fmt: skip
+
+
+FOUND = [{"type": "text", "text": "found"}]
+
+
+@pytest.mark.parametrize(
+    ("messages", "result", "error"),
+    [
+        (_own("web_search_tool_result", FOUND), "found", ""),
+        (_own("mcp_tool_result", FOUND, is_error=False), "found", ""),
+        (_own("mcp_tool_result", [{"type": "text", "text": "down"}], is_error=True), "down", "down"),
+        (_own("code_execution_tool_result", {"type": "code_execution_result", "stdout": "4", "return_code": 0}), None, ""),
+        (_own("web_fetch_tool_result", {"type": "web_fetch_tool_error", "error_code": "url_not_accessible"}), None, "url_not_accessible"),
+        (_own("bash_code_execution_tool_result", {"type": "bash_code_execution_tool_result_error", "error_code": "unavailable"}), None, "unavailable"),
+    ],
+)  # fmt: skip
+def test_tools_that_the_provider_runs_are_answered_in_order(tmp_path, messages, result, error):
+    path = write_lines(tmp_path / "a.jsonl", [{"id": "a", "messages": messages, "success": True}])
+    (found,), report = read_episodes([path])
+    assert [(t.role, t.content, t.tokens, len(t.calls)) for t in found.turns] == [
+        ("user", "go", None, 0),
+        ("assistant", "I look.", 7, 1),
+        ("assistant", "end", None, 0),
+    ]
+    (call,) = found.calls
+    assert (call.name, call.arguments, call.error) == ("search", {"q": 1}, error)
+    assert call.result is not None
+    assert result in (None, call.result)
+    assert call.error_from in ("log" if error else "", "log")
+    assert [m["role"] for m in messages_of(found)] == ["user", "assistant", "tool", "assistant"]
+    assert not report.notes
+
+
+def test_two_tools_of_the_provider_and_a_last_one_that_is_answered_later(tmp_path):
+    call = {"type": "server_tool_use", "name": "web_search", "input": {}}
+    result = {"type": "web_search_tool_result", "content": FOUND}
+    content = [
+        {**call, "id": "1"}, {**result, "tool_use_id": "1"}, {"type": "text", "text": "and"},
+        {**call, "id": "2"}, {**call, "id": "3"}, {**result, "tool_use_id": "3"}, {**result, "tool_use_id": "2", "content": "two"},
+        {**call, "id": "4"},
+    ]  # fmt: skip
+    late = [{**result, "tool_use_id": "4", "content": "four"}, {"type": "text", "text": "end"}]
+    messages = [{"role": "assistant", "content": content}, {"role": "assistant", "content": late}]
+    (found,), report = read_episodes([write_lines(tmp_path / "a.jsonl", [{"messages": messages}])])
+    said = [(t.content, [(c.id, c.result) for c in t.calls]) for t in found.turns]
+    assert said == [
+        (None, [("1", "found")]),
+        ("and", [("2", "two"), ("3", "found")]),
+        (None, [("4", "four")]),
+        ("end", []),
+    ]
+    assert not report.notes
+
+
 def test_inspect_reasoning_is_no_text(tmp_path):
     thought = {"type": "reasoning", "reasoning": "let me think", "signature": "abc", "redacted": False}
     hidden = {"type": "reasoning", "reasoning": "gAAAA", "redacted": True, "summary": "in short"}
