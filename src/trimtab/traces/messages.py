@@ -6,14 +6,13 @@ latest message's call of its id that has no answer yet.
 
 from __future__ import annotations
 
-import contextlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from trimtab.traces.blocks import reasoning_of, unpacked
 from trimtab.traces.episode import Call, Episode, Turn
-from trimtab.traces.json_records import BadJson, parse_json, require_object
+from trimtab.traces.json_records import require_object
+from trimtab.traces.message_calls import answer, answered, call_of, raw_calls
 from trimtab.traces.preferences import (
     REWARD,
     SIDES,
@@ -27,7 +26,6 @@ from trimtab.traces.preferences import (
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.spelt_out import is_dialogue
 from trimtab.traces.task_keys import space_of, task_key, tau_space
-from trimtab.traces.tool_errors import error_text
 from trimtab.traces.tool_schemas import tools_of
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
@@ -37,7 +35,6 @@ Json = Mapping[str, Any]
 _CHATS = ("messages", "prompt", "completion", "conversations", "conversation", "chosen", "rejected")
 _STOPS = ("stop_reason", "finish_reason", "termination_reason", "stop_condition")
 _MAY_BE_EXPORTED = {"tools", "token_ids", "token_mask", "token_logprobs"}
-_QUOTED = re.compile(r"tool call arguments:\n\n(.*)\n\nError details:", re.S)
 
 
 def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
@@ -52,12 +49,12 @@ def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
         for message in unpacked(given, report):
             role = as_label(first_of(message, "role", "from")) or ""
             if role in ("tool", "function"):
-                call = _answered(pending, message)
+                call = answered(pending, message)
                 if call is not None:
-                    _answer(call, message)
+                    answer(call, message)
                     continue
                 report.note("tool results that answer no call, kept as turns")
-            calls = [_call(raw, step, report) for raw in _raw_calls(message)]
+            calls = [call_of(raw, step, report) for raw in raw_calls(message)]
             pending += calls
             turns.append(_turn(message, role, step, calls))
     return turns
@@ -76,70 +73,6 @@ def _turn(message: Json, role: str, step: int, calls: list[Call]) -> Turn:
         time=as_time(first_of(message, "timestamp", "created_at", "time")),
         tokens=as_int(tokens),
     )
-
-
-def _raw_calls(message: Json) -> list[Any]:
-    calls = message.get("tool_calls")
-    if isinstance(calls, list):
-        return calls
-    old = message.get("function_call")
-    return [old] if isinstance(old, dict) else []
-
-
-def _call(raw: Any, step: int, report: ReadReport) -> Call:
-    if isinstance(raw, str):  # verifiers writes calls as JSON text
-        with contextlib.suppress(BadJson):
-            raw = parse_json(raw)
-    call: Json = raw if isinstance(raw, dict) else {}
-    inner = call.get("function")
-    function: Json = inner if isinstance(inner, dict) else call
-    name = inner if isinstance(inner, str) else function.get("name")  # Inspect: function is the name
-    made = Call(name=as_label(name) or "", id=as_label(call.get("id")) or "", step=step)
-    arguments = function.get("arguments", function.get("args"))
-    if isinstance(refused := call.get("parse_error"), str) and refused:  # Inspect
-        quoted = _QUOTED.search(refused)
-        made.bad_arguments = quoted[1] if quoted else refused
-        made.error, made.error_from = refused, "parse"
-        report.note("calls whose arguments are no JSON, kept as text")
-        return made
-    if not isinstance(arguments, str):
-        made.arguments = arguments
-        return made
-    try:
-        made.arguments = parse_json(arguments) if arguments.strip() else None
-    except BadJson as error:
-        made.bad_arguments = arguments
-        made.error, made.error_from = f"arguments are {error}", "parse"
-        report.note("calls whose arguments are no JSON, kept as text")
-    return made
-
-
-def _answered(pending: list[Call], message: Json) -> Call | None:
-    """The call a result answers: of the open ones of its id the first of the latest message; without an id, the first open one of its
-    name, or at all."""
-    wanted = as_label(message.get("tool_call_id"))
-    name = as_label(message.get("name"))
-    if wanted:
-        same = [i for i, call in enumerate(pending) if call.id == wanted]
-        places = [i for i in same if pending[i].step == pending[same[-1]].step]
-    else:
-        places = [i for i, call in enumerate(pending) if name in (None, call.name)]
-    return pending.pop(places[0]) if places else None
-
-
-def _answer(call: Call, message: Json) -> None:
-    call.result = as_text(message.get("content"))
-    if call.result is None:
-        call.result = ""
-    call.latency_s = as_number(first_of(message, "latency_s", "duration_s", "latency"))
-    call.time = as_time(message.get("timestamp"))
-    said = message.get("error")
-    said = first_of(said, "message", "type") if isinstance(said, dict) else said
-    if message.get("is_error") is True or said not in (None, "", False):
-        given = None if said in (None, True, False) else as_text(said)
-        call.error, call.error_from = given or call.result or "error", "log"
-    elif not call.error and (text := error_text(call.result)):
-        call.error, call.error_from = text, "text"
 
 
 def is_messages(value: Json) -> bool:
