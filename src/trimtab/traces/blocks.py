@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from trimtab.traces.dialects import translated
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.values import as_label, as_text, first_of, placeholder, text_of
 
@@ -37,6 +38,7 @@ def unpacked(message: Json, report: ReadReport) -> list[Json]:
     kind = message.get("type")
     if "role" not in message and kind in (*_CALLS, *_RESULTS, "reasoning"):  # an item of the Responses API
         message = {"role": "assistant", "content": [message]}
+    message = translated(message)
     given = message.get("content") if message.get("content") is not None else message.get("parts")
     if (
         not isinstance(given, list)

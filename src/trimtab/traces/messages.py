@@ -32,7 +32,8 @@ from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text,
 __all__ = ["episode_of", "is_messages", "is_tau", "read_messages", "read_tau", "turns_of"]
 
 Json = Mapping[str, Any]
-_CHATS = ("messages", "prompt", "completion", "conversations", "conversation", "chosen", "rejected")
+_TURNS = ("messages", "conversations", "conversation", "contents")
+_CHATS = ("messages", "prompt", "completion", "contents", "conversations", "conversation", *SIDES)
 _STOPS = ("stop_reason", "finish_reason", "termination_reason", "stop_condition")
 _MAY_BE_EXPORTED = {"tools", "token_ids", "token_mask", "token_logprobs"}
 
@@ -47,8 +48,8 @@ def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
             report.note("messages that are no objects, left out")
             continue
         for message in unpacked(given, report):
-            role = as_label(first_of(message, "role", "from")) or ""
-            if role in ("tool", "function"):
+            role = as_label(message.get("role")) or ""
+            if role == "tool":
                 call = answered(pending, message)
                 if call is not None:
                     answer(call, message)
@@ -100,7 +101,7 @@ def read_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Epi
                 episode.extra, episode.for_training = {"preference": side.name}, True
                 yield episode
             continue
-        messages = first_of(value, "messages", "conversations", "conversation")
+        messages = first_of(value, *_TURNS)
         if not isinstance(messages, list):
             messages = [*prompt_of(value.get("prompt")), *answer_of(value.get("completion"))]
         if not messages:
@@ -127,15 +128,19 @@ def _trains(value: Json) -> bool:
     """Is it a row to train on, which ends where the agent's last turn does? Not what says how it went: a rollout may have died in a call."""
     if any(value.get(name) is not None for name in (*REWARD, *SUCCESS, *_STOPS)):
         return False
-    if first_of(value, "messages", "conversations", "conversation") is not None:
+    if first_of(value, *_TURNS) is not None:
         return value.keys() - _MAY_BE_EXPORTED == {"messages", "task", "episode"}
     return value.get("completion") is not None
 
 
 def episode_of(record: Record, value: Json, messages: list[Any], report: ReadReport) -> Episode:
     """The episode of a record's messages and of the usual names for everything else."""
-    tools = tools_of(value.get("tools"))
-    if tools is None and isinstance(value.get("tools"), str):
+    config = first_of(value, "toolConfig", "tool_config")  # Bedrock's
+    given = (
+        config.get("tools") if value.get("tools") is None and isinstance(config, dict) else value.get("tools")
+    )
+    tools = tools_of(given)
+    if tools is None and isinstance(given, str) and given.strip():
         report.note("tools that are no JSON list, ignored")
     version = value.get("policy_version")
     return Episode(
@@ -161,15 +166,14 @@ def episode_of(record: Record, value: Json, messages: list[Any], report: ReadRep
 
 
 def _system(value: Json, messages: list[Any]) -> list[Json]:
-    """Anthropic's system prompt, which stands beside the messages."""
-    system, first = value.get("system"), messages[0] if messages else None
-    if (
-        not system
-        or not isinstance(system, (str, list))
-        or (isinstance(first, dict) and first.get("role") == "system")
-    ):
+    """The system prompt where it stands beside the messages: Anthropic's, Bedrock's, LLaMA-Factory's, Gemini's."""
+    given = first_of(value, "system", "systemInstruction", "system_instruction")
+    first = messages[0] if messages and isinstance(messages[0], dict) else {}
+    if not given or first_of(first, "role", "from") == "system":
         return []
-    return [{"role": "system", "content": system}]
+    if isinstance(given, dict) and "parts" in given:
+        return [{"role": "system", "parts": given["parts"]}]
+    return [{"role": "system", "content": given}] if isinstance(given, (str, list)) else []
 
 
 def is_tau(value: Json) -> bool:
