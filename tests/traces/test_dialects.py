@@ -96,14 +96,18 @@ def test_sharegpt_with_its_own_system_no_tools_and_a_call_that_is_none(tmp_path)
         ("human", "b"),
         ("function_call", "search(x)"),
         ("observation", "c"),
+        ("critic", "d"),
     ]
     row = {"system": "z", "tools": "", "conversations": [{"from": who, "value": text} for who, text in said]}
     found, report = read(tmp_path, row)
-    assert [(t.role, t.content) for t in found.turns] == [("system", "a"), ("user", "b"), ("assistant", None)]  # fmt: skip
+    assert [(t.role, t.content) for t in found.turns] == [("system", "a"), ("user", "b"), ("assistant", None), ("critic", "d")]  # fmt: skip
     (call,) = found.calls
     assert (call.bad_arguments, call.result, call.error_from) == ("search(x)", "c", "parse")
     assert found.tools is None
-    assert report.notes == {"calls that are no JSON, kept as text": 1}
+    assert report.notes == {
+        "calls that are no JSON, kept as text": 1,
+        "messages of a role that is none of ours, kept: critic": 1,
+    }
 
 
 def gemini(call="functionCall", response="functionResponse", **result):

@@ -111,6 +111,17 @@ def test_a_log_that_calls_no_call_failed_tells_all_the_same(tmp_path):
     assert (table.told_by_log, table.total("failed"), table.total("calls")) == (True, 0, 4)
 
 
+def test_roles_nobody_knows_are_counted_once_a_role():
+    report = ReadReport()
+    roles = ["user", "critic", "critic", "assistant", None, "developer", *(f"agent{i}" for i in range(9))]
+    turns = turns_of([{"role": role, "content": "x"} for role in roles], report)
+    assert [turn.role for turn in turns] == [role or "" for role in roles]
+    kept = "messages of a role that is none of ours, kept: "
+    assert report.notes == {
+        f"{kept}critic": 2, f"{kept}(none)": 1, f"{kept}(others)": 3, **{f"{kept}agent{i}": 1 for i in range(6)}
+    }  # fmt: skip
+
+
 def test_odd_shapes_stop_nothing():
     odd = [
         7,

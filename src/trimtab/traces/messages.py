@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from trimtab.traces.blocks import reasoning_of, unpacked
+from trimtab.traces.dialects import ROLES
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import require_object
 from trimtab.traces.message_calls import answer, answered, call_of, raw_calls
@@ -36,6 +37,7 @@ _TURNS = ("messages", "conversations", "conversation", "contents")
 _CHATS = ("messages", "prompt", "completion", "contents", "conversations", "conversation", *SIDES)
 _STOPS = ("stop_reason", "finish_reason", "termination_reason", "stop_condition")
 _MAY_BE_EXPORTED = {"tools", "token_ids", "token_mask", "token_logprobs"}
+_NO_ROLE, _MAX_ROLES = "messages of a role that is none of ours, kept", 8
 
 
 def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
@@ -49,6 +51,8 @@ def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
             continue
         for message in unpacked(given, report):
             role = as_label(message.get("role")) or ""
+            if role not in ROLES:
+                _note_role(role, report)
             if role == "tool":
                 call = answered(pending, message)
                 if call is not None:
@@ -59,6 +63,14 @@ def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
             pending += calls
             turns.append(_turn(message, role, step, calls))
     return turns
+
+
+def _note_role(role: str, report: ReadReport) -> None:
+    """Once a role; some logs give each agent a role of its own, and what comes after the first few is gathered."""
+    reason = f"{_NO_ROLE}: {role[:40] or '(none)'}"
+    if reason not in report.notes and sum(name.startswith(_NO_ROLE) for name in report.notes) >= _MAX_ROLES:
+        reason = f"{_NO_ROLE}: (others)"
+    report.note(reason)
 
 
 def _turn(message: Json, role: str, step: int, calls: list[Call]) -> Turn:
