@@ -9,6 +9,7 @@ import pytest
 from tests.traces.make import write_lines
 from trimtab.traces.blocks import unpacked
 from trimtab.traces.export.samples import messages_of
+from trimtab.traces.facts import facts_of
 from trimtab.traces.read import read_episodes
 from trimtab.traces.reading import ReadReport
 
@@ -94,6 +95,22 @@ def test_tools_that_the_provider_runs_are_answered_in_order(tmp_path, messages, 
     assert call.error_from in ("log" if error else "", "log")
     assert [m["role"] for m in messages_of(found)] == ["user", "assistant", "tool", "assistant"]
     assert not report.notes
+
+
+def test_tools_of_the_provider_are_no_unknown_ones(tmp_path):
+    """Anthropic's `code_execution` is called as `bash_code_execution`, and MCP servers are declared beside the tools."""
+    tools = [{"type": "code_execution_20250825", "name": "code_execution"}, {"name": "search", "input_schema": {"type": "object"}}]  # fmt: skip
+    ran = [{"type": kind, "id": name, "name": name, "input": {}} for kind, name in (("server_tool_use", "bash_code_execution"), ("mcp_tool_use", "echo"), ("tool_use", "made_up"), ("server_tool_use", "echo"))]  # fmt: skip
+    rows = [
+        {"tools": tools, "messages": [{"role": "assistant", "content": ran}]},
+        {"tools": [{"codeExecution": {}}], "contents": [{"role": "model", "parts": [{"executableCode": {"code": "1"}}]}]},
+        {"messages": [{"role": "assistant", "content": ran}]},
+    ]  # fmt: skip
+    found, _ = read_episodes([write_lines(tmp_path / "a.jsonl", rows)])
+    assert [facts_of(one).counts["unknown_tools"] for one in found] == [1, 0, 0]
+    named = [tool["function"]["name"] for tool in found[0].tools]
+    assert named == ["code_execution", "search", "bash_code_execution", "echo"]
+    assert found[2].tools is None
 
 
 def test_two_tools_of_the_provider_and_a_last_one_that_is_answered_later(tmp_path):

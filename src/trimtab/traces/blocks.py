@@ -6,14 +6,14 @@ Reasoning goes into its own field, calls and results to where OpenAI has them. W
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from trimtab.traces.dialects import translated
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.values import as_label, as_text, first_of, placeholder, text_of
 
-__all__ = ["reasoning_of", "unpacked"]
+__all__ = ["provided", "reasoning_of", "unpacked"]
 
 Json = Mapping[str, Any]
 _CALLS = (
@@ -22,6 +22,7 @@ _CALLS = (
 _RESULTS = (
     "tool_result", "tool_call_response", "function_call_output", "server_tool_call_response", "custom_tool_call_output",
 )  # fmt: skip
+_PROVIDED = ("server_tool_use", "server_tool_call", "mcp_tool_use")
 _ONCE = ("tool_calls", "usage", "tokens", "reasoning_content", "reasoning", "thinking")
 """What is said of a message as a whole, and stays with the first of those it becomes."""
 _TOLD = ("is_error", "isError", "error", "status", "name")
@@ -88,6 +89,20 @@ def _said(message: Json, blocks: list[_Block], report: ReadReport) -> Json:
         known = message.get("tool_calls")
         rest["tool_calls"] = [*(known if isinstance(known, list) else ()), *calls]
     return rest
+
+
+def provided(messages: Iterable[Any]) -> list[str]:
+    """Names of the provider's own tools and of MCP's that messages call, each once: logs do not declare them as they are called.
+
+    >>> provided([{"role": "assistant", "content": [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}]}])
+    ['web_search']
+    """
+    contents = [translated(message).get("content") for message in messages if isinstance(message, dict)]
+    blocks = [
+        one for content in contents if isinstance(content, list) for one in content if isinstance(one, dict)
+    ]
+    named = [one.get("name") for one in blocks if one.get("type") in _PROVIDED]
+    return list(dict.fromkeys(name for name in named if isinstance(name, str)))
 
 
 def reasoning_of(message: Json) -> str | None:

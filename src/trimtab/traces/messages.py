@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from trimtab.traces.blocks import reasoning_of, unpacked
+from trimtab.traces.blocks import provided, reasoning_of, unpacked
 from trimtab.traces.dialects import ROLES
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import require_object
@@ -147,13 +147,6 @@ def _trains(value: Json) -> bool:
 
 def episode_of(record: Record, value: Json, messages: list[Any], report: ReadReport) -> Episode:
     """The episode of a record's messages and of the usual names for everything else."""
-    config = first_of(value, "toolConfig", "tool_config")  # Bedrock's
-    given = (
-        config.get("tools") if value.get("tools") is None and isinstance(config, dict) else value.get("tools")
-    )
-    tools = tools_of(given)
-    if tools is None and isinstance(given, str) and given.strip():
-        report.note("tools that are no JSON list, ignored")
     version = value.get("policy_version")
     return Episode(
         id=as_label(first_of(value, "id", "episode_id", "uuid", "example_id", "session_id")) or record.source,
@@ -165,7 +158,7 @@ def episode_of(record: Record, value: Json, messages: list[Any], report: ReadRep
         reward=as_number(first_of(value, *REWARD)),
         success=as_flag(first_of(value, *SUCCESS)),
         stop_reason=as_label(first_of(value, *_STOPS)),
-        tools=tools,
+        tools=_tools(value, messages, report),
         model=as_label(value.get("model")),
         policy_version=version if isinstance(version, (int, str)) else None,
         step=as_int(first_of(value, "step", "global_step", "train_step")),
@@ -175,6 +168,22 @@ def episode_of(record: Record, value: Json, messages: list[Any], report: ReadRep
         cost=as_number(first_of(value, "cost", "total_cost")),
         source=record.source,
     )
+
+
+def _tools(value: Json, messages: list[Any], report: ReadReport) -> list[dict[str, Any]] | None:
+    """The tools that the record declares, and with them those of the provider's that are called; None where it declares none."""
+    config = first_of(value, "toolConfig", "tool_config")  # Bedrock's
+    given = (
+        config.get("tools") if value.get("tools") is None and isinstance(config, dict) else value.get("tools")
+    )
+    tools = tools_of(given)
+    if tools is None and isinstance(given, str) and given.strip():
+        report.note("tools that are no JSON list, ignored")
+    if tools is not None:
+        known = {one["function"].get("name") for one in tools if isinstance(one.get("function"), dict)}
+        ours = [name for name in provided(messages) if name not in known]
+        tools += [{"type": "function", "function": {"name": name}} for name in ours]
+    return tools
 
 
 def _system(value: Json, messages: list[Any]) -> list[Json]:

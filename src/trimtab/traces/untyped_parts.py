@@ -103,7 +103,7 @@ def _thought(value: Any, _: Json) -> Json | None:
 
 
 def _code(value: Any, _: Json) -> Json:
-    return {"type": "tool_use", "name": "code_execution", "input": value}
+    return {"type": "server_tool_use", "name": "code_execution", "input": value}
 
 
 def _output(value: Any, _: Json) -> Json | None:
