@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.traces.make import chat, steps, tau
 
-HERMES = 'I look.<tool_call>\n{"name": "search", "arguments": {"q": "x"}}\n</tool_call><|im_end|>\n<tool_response>\nError: none\n</tool_response>\n<|im_start|>assistant\nNothing there.'
+HERMES = 'I look.<tool_call>\n{"name": "search", "arguments": {"q": "x"}}\n</tool_call><|im_end|>\n<tool_response>\nError: no rows\n</tool_response>\n<|im_start|>assistant\nNothing there.'
 
 
 def _attribute(key: str, value: Any) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def verifiers_trace() -> dict[str, Any]:
     call = {"id": "c", "type": "function", "name": "search", "arguments": '{"q": "x"}'}
     messages = [{"role": "user", "content": "Where is x?"}, {"role": "assistant", "tool_calls": [call]}]
     messages += [
-        {"role": "tool", "tool_call_id": "c", "content": "Error: none"},
+        {"role": "tool", "tool_call_id": "c", "content": "Error: no rows"},
         {"role": "assistant", "content": "No."},
     ]
     nodes = [

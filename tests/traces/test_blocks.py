@@ -9,6 +9,7 @@ import pytest
 from tests.traces.make import write_lines
 from trimtab.traces.blocks import unpacked
 from trimtab.traces.export.samples import messages_of
+from trimtab.traces.facts import facts_of
 from trimtab.traces.read import read_episodes
 from trimtab.traces.reading import ReadReport
 
@@ -49,6 +50,88 @@ def test_anthropic_messages(tmp_path):
     ]
     assert not report.notes
     assert "[t" not in json.dumps([m["content"] for m in messages_of(found)])
+
+
+def _own(kind, content, **more):
+    """An answer that calls a tool of the provider's, has its result, and goes on."""
+    use = "mcp_tool_use" if kind.startswith("mcp") else "server_tool_use"
+    return [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "usage": {"completion_tokens": 7}, "content": [
+            {"type": "text", "text": "I look."},
+            {"type": use, "id": "s", "name": "search", "input": {"q": 1}},
+            {"type": kind, "tool_use_id": "s", "content": content, **more},
+            {"type": "text", "text": "end"},
+        ]},
+    ]  # fmt: skip
+
+
+FOUND = [{"type": "text", "text": "found"}]
+
+
+@pytest.mark.parametrize(
+    ("messages", "result", "error"),
+    [
+        (_own("web_search_tool_result", FOUND), "found", ""),
+        (_own("mcp_tool_result", FOUND, is_error=False), "found", ""),
+        (_own("mcp_tool_result", [{"type": "text", "text": "down"}], is_error=True), "down", "down"),
+        (_own("code_execution_tool_result", {"type": "code_execution_result", "stdout": "4", "return_code": 0}), None, ""),
+        (_own("web_fetch_tool_result", {"type": "web_fetch_tool_error", "error_code": "url_not_accessible"}), None, "url_not_accessible"),
+        (_own("bash_code_execution_tool_result", {"type": "bash_code_execution_tool_result_error", "error_code": "unavailable"}), None, "unavailable"),
+    ],
+)  # fmt: skip
+def test_tools_that_the_provider_runs_are_answered_in_order(tmp_path, messages, result, error):
+    path = write_lines(tmp_path / "a.jsonl", [{"id": "a", "messages": messages, "success": True}])
+    (found,), report = read_episodes([path])
+    assert [(t.role, t.content, t.tokens, len(t.calls)) for t in found.turns] == [
+        ("user", "go", None, 0),
+        ("assistant", "I look.", 7, 1),
+        ("assistant", "end", None, 0),
+    ]
+    (call,) = found.calls
+    assert (call.name, call.arguments, call.error) == ("search", {"q": 1}, error)
+    assert call.result is not None
+    assert result in (None, call.result)
+    assert call.error_from in ("log" if error else "", "log")
+    assert [m["role"] for m in messages_of(found)] == ["user", "assistant", "tool", "assistant"]
+    assert not report.notes
+
+
+def test_tools_of_the_provider_are_no_unknown_ones(tmp_path):
+    """Anthropic's `code_execution` is called as `bash_code_execution`, and MCP servers are declared beside the tools."""
+    tools = [{"type": "code_execution_20250825", "name": "code_execution"}, {"name": "search", "input_schema": {"type": "object"}}]  # fmt: skip
+    ran = [{"type": kind, "id": name, "name": name, "input": {}} for kind, name in (("server_tool_use", "bash_code_execution"), ("mcp_tool_use", "echo"), ("tool_use", "made_up"), ("server_tool_use", "echo"))]  # fmt: skip
+    rows = [
+        {"tools": tools, "messages": [{"role": "assistant", "content": ran}]},
+        {"tools": [{"codeExecution": {}}], "contents": [{"role": "model", "parts": [{"executableCode": {"code": "1"}}]}]},
+        {"messages": [{"role": "assistant", "content": ran}]},
+    ]  # fmt: skip
+    found, _ = read_episodes([write_lines(tmp_path / "a.jsonl", rows)])
+    assert [facts_of(one).counts["unknown_tools"] for one in found] == [1, 0, 0]
+    named = [tool["function"]["name"] for tool in found[0].tools]
+    assert named == ["code_execution", "search", "bash_code_execution", "echo"]
+    assert found[2].tools is None
+
+
+def test_two_tools_of_the_provider_and_a_last_one_that_is_answered_later(tmp_path):
+    call = {"type": "server_tool_use", "name": "web_search", "input": {}}
+    result = {"type": "web_search_tool_result", "content": FOUND}
+    content = [
+        {**call, "id": "1"}, {**result, "tool_use_id": "1"}, {"type": "text", "text": "and"},
+        {**call, "id": "2"}, {**call, "id": "3"}, {**result, "tool_use_id": "3"}, {**result, "tool_use_id": "2", "content": "two"},
+        {**call, "id": "4"},
+    ]  # fmt: skip
+    late = [{**result, "tool_use_id": "4", "content": "four"}, {"type": "text", "text": "end"}]
+    messages = [{"role": "assistant", "content": content}, {"role": "assistant", "content": late}]
+    (found,), report = read_episodes([write_lines(tmp_path / "a.jsonl", [{"messages": messages}])])
+    said = [(t.content, [(c.id, c.result) for c in t.calls]) for t in found.turns]
+    assert said == [
+        (None, [("1", "found")]),
+        ("and", [("2", "two"), ("3", "found")]),
+        (None, [("4", "four")]),
+        ("end", []),
+    ]
+    assert not report.notes
 
 
 def test_inspect_reasoning_is_no_text(tmp_path):

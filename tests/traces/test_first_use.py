@@ -18,7 +18,7 @@ BAD = "I found nothing at all, and will not look again."
 
 
 def bad_chat() -> list[dict[str, Any]]:
-    return [*chat(result="Error: none")[:-1], {"role": "assistant", "content": BAD}]
+    return [*chat(result="Error: no rows")[:-1], {"role": "assistant", "content": BAD}]
 
 
 def _own(name: str, reward: float, text: str) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def test_verifiers_and_verl(tmp_path):
     first, second = _read(tmp_path, samples.verl(), samples.verl() | {"score": 1})
     assert (first.reward, first.success, first.step, first.reward_parts) == (0.25, True, 7, {"format": 1.0})
     assert first.task == second.task
-    assert [(c.name, c.error) for c in first.calls] == [("search", "Error: none")]
+    assert [(c.name, c.error) for c in first.calls] == [("search", "Error: no rows")]
     assert first.turns[-1].content == "Nothing there."
 
 

@@ -12,6 +12,7 @@ from tests.traces.make import chat, tau, write_lines
 from trimtab.traces.messages import turns_of
 from trimtab.traces.read import read_episodes
 from trimtab.traces.reading import ReadReport
+from trimtab.traces.tabulate import tabulate
 
 TAU = Path(__file__).parents[3] / "shared" / "data" / "tau-bench" / "gpt-4o-airline.json"
 
@@ -83,6 +84,42 @@ def test_an_error_the_log_names_wins_and_bad_arguments_are_kept():
     assert report.notes["calls whose arguments are no JSON, kept as text"] == 1
     (call,), _ = _calls(chat(arguments='{"q": '))
     assert call.error_from == "parse"
+
+
+@pytest.mark.parametrize(
+    ("fields", "content", "error", "source"),
+    [
+        ({"is_error": False}, "Error: boom", "", "log"), ({"isError": False}, "Error: boom", "", "log"), ({"status": "success"}, "Error: boom", "", "log"),
+        ({"error": False}, "Error: boom", "", "log"), ({"is_error": False}, "fine", "", "log"), ({"status": "error"}, "no seats", "no seats", "log"),
+        ({"isError": True}, "no seats", "no seats", "log"), ({"error": "late"}, "x", "late", "log"), ({"error": {"type": "timeout", "message": "slow"}}, "", "slow", "log"),
+        ({"error": {"code": 5}}, "x", '{"code": 5}', "log"), ({"error": True}, "", "error", "log"), ({"status": "success", "error": "late"}, "x", "late", "log"),
+        ({"error": None}, "Error: boom", "Error: boom", "text"), ({"error": "none"}, "x", "", ""), ({"is_error": None, "status": "completed"}, "x", "", ""),
+    ],
+)  # fmt: skip
+def test_a_word_of_the_log_wins_over_the_text(fields, content, error, source):
+    messages = chat(result=content)
+    messages[2] |= fields
+    (call,), _ = _calls(messages)
+    assert (call.error, call.error_from) == (error, source)
+
+
+def test_a_log_that_calls_no_call_failed_tells_all_the_same(tmp_path):
+    rows = [{"id": str(i), "messages": chat(result="Error: boom")} for i in range(4)]
+    for row in rows:
+        row["messages"][2]["is_error"] = False
+    table = tabulate(read_episodes([write_lines(tmp_path / "a.jsonl", rows)])[0])
+    assert (table.told_by_log, table.total("failed"), table.total("calls")) == (True, 0, 4)
+
+
+def test_roles_nobody_knows_are_counted_once_a_role():
+    report = ReadReport()
+    roles = ["user", "critic", "critic", "assistant", None, "developer", *(f"agent{i}" for i in range(9))]
+    turns = turns_of([{"role": role, "content": "x"} for role in roles], report)
+    assert [turn.role for turn in turns] == [role or "" for role in roles]
+    kept = "messages of a role that is none of ours, kept: "
+    assert report.notes == {
+        f"{kept}critic": 2, f"{kept}(none)": 1, f"{kept}(others)": 3, **{f"{kept}agent{i}": 1 for i in range(6)}
+    }  # fmt: skip
 
 
 def test_odd_shapes_stop_nothing():

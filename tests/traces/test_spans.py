@@ -297,3 +297,20 @@ def test_what_two_instrumentations_saw_is_read_once(tmp_path):
     assert [(c.latency_s, c.result) for c in found.calls] == [(1.5, "rainy")]
     assert found.tokens == 9
     assert report.notes == {"spans of a model or tool that another span repeats, left out": 2}
+
+
+def test_a_tool_that_the_provider_ran_answers_within_the_answer(tmp_path):
+    ran = {**CALL, "type": "server_tool_call"}, {**ANSWER, "type": "server_tool_call_response"}
+    answer = parts("assistant", "I look.", *ran, "Rainy.")
+    first = chat("a", 1, [USER], [answer], **{"gen_ai.usage.output_tokens": 7})
+    again = chat("a", 4, [USER, answer, parts("user", "Sure?")], [parts("assistant", "Yes.")])
+    (found,), report = read(tmp_path, first, again)
+    said = [(t.role, t.content, t.tokens, [c.result for c in t.calls]) for t in found.turns]
+    assert said == [
+        ("user", "Weather?", None, []),
+        ("assistant", "I look.", 7, ["rainy"]),
+        ("assistant", "Rainy.", None, []),
+        ("user", "Sure?", None, []),
+        ("assistant", "Yes.", None, []),
+    ]
+    assert not report.notes

@@ -38,7 +38,7 @@ def check(one):
     assert (one.reward, one.reward_parts) == (1.0, {"DB": 1.0, "COMMUNICATE": 0.5})
     assert (one.tokens, one.cost, one.duration_s, one.extra["trial"]) == (7, 0.25, 8.5, 2)
     assert [(c.name, c.result, c.error, c.error_from) for c in one.calls] == [
-        ("find", "found", "", ""),
+        ("find", "found", "", "log"),
         ("reset", "no such line", "no such line", "log"),
     ]
     assert [turn.role for turn in one.turns] == ["assistant", "user", "assistant", "user"]

@@ -31,7 +31,10 @@ FAILED = [
     "Command exited with code 1", "command exited with status 127", "Exit code: 1\nout", "fatal: not a git repository",
     "requests.exceptions.ConnectionError: x", "permission denied", "\n\nError: boom", "No replacement was performed, old_str `a`",
     "Request timed out.", "Timeout", "cat: x: No such file or directory", "ls: cannot access q", "Connection refused",
-    "Internal Server Error", "Unknown tool foo", "Tool foo not found",
+    "Internal Server Error", "Unknown tool foo", "Tool foo not found", "Error: no seats", "Error: not found", "Error: None of the rows fits",
+    "Error: null pointer", "Error: nullable", "Error: false start", "Error: far off", "Error: n", "Error: n/a here", "Error: num", "Error: nonsense", "Error: nobody",
+    "Error: falsified", "Error: fall", "Error: nul", "Error: 0x80070005", "Error: 404", "Error:", "Error:\n boom", "Error 0x1F", "Error code 7", "Error code: E7",
+    "Error message: gone", "Error code: -32602", "Error message 'gone'", "failed: 3, passed: 7", "Failed: no such row", "Failed : x",
 ]  # fmt: skip
 BRANCHES = [
     "Traceback (most recent call last)", "too many requests", "429 too many requests", "409 conflict", "401 unauthorized", "403 forbidden", "400 bad request",
@@ -58,12 +61,16 @@ FINE = [
     "Invalid arguments: 0", "Invalid arguments: none", "Invalid requests: 12", "Invalid input: no rows", "Invalid inputs and how to mend them",
     "tool_use_errors: 0", "Unable to connect? Five things to try", "Unable to connect to the server? Ask us", "Cannot connect to people, he said", "Could not resolve to stay",
     "File not found errors are common", "File not found: 0", "File not found: none", "File not found: 3 of 40", "Files not found: 3", "Path nothing: a", "API error 3 (of 40)",
+    "failed: 0, passed: 10", "Failed: none", "Error: 0", "error: 0 warnings: 0", "Error: none", "Error: None.", "error : none\nwarnings: 2", "ERROR: null", "Error: false, all well",
+    "Exception: none", "last_error: null", "parse_error: 0", "Validation error: none", "Error: 0 (of 40)", "[error: none]", "Error 0", "Error code: 0", "Error code 0",
+    "Error message: none", "Error message decoding guide", "Error messages", "Error code of conduct", "{'error': 'none'}", "{'error': '0'}", "Error:   none", "Error:\tnone\t",
 ]  # fmt: skip
 OBJECTS = [
     ({"success": False, "message": "no seats"}, "no seats"), ({"ok": False}, "no success"), ({"error_message": "x"}, "x"),
     ({"isError": True, "content": "x"}, "x"), ({"exit_code": 2, "stdout": ""}, "exit code 2"), ({"status": 404}, "status 404"),
     ({"success": True}, ""), ({"error": None}, ""), ({"error": False, "ok": True}, ""), ({"exit_code": 0}, ""), ({"status": "ok"}, ""),
-    ({"errors": 0}, ""),
+    ({"errors": 0}, ""), ({"error": "none"}, ""), ({"error": " None "}, ""), ({"error": "0", "ok": True}, ""), ({"error_message": "null"}, ""), ({"error": "[]"}, ""),
+    ({"error": "none of these"}, "none of these"), ({"error": "none", "success": False, "message": "late"}, "late"),
 ]  # fmt: skip
 
 

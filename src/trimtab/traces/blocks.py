@@ -5,21 +5,32 @@ Reasoning goes into its own field, calls and results to where OpenAI has them. W
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
+from trimtab.traces.dialects import translated
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.values import as_label, as_text, first_of, placeholder, text_of
 
-__all__ = ["reasoning_of", "unpacked"]
+__all__ = ["provided", "reasoning_of", "unpacked"]
 
 Json = Mapping[str, Any]
-_CALLS = ("tool_use", "tool_call", "server_tool_use", "server_tool_call", "mcp_tool_use", "function_call")
-_RESULTS = ("tool_result", "tool_call_response", "function_call_output", "server_tool_call_response")
+_CALLS = (
+    "tool_use", "tool_call", "server_tool_use", "server_tool_call", "mcp_tool_use", "function_call", "custom_tool_call",
+)  # fmt: skip
+_RESULTS = (
+    "tool_result", "tool_call_response", "function_call_output", "server_tool_call_response", "custom_tool_call_output",
+)  # fmt: skip
+_PROVIDED = ("server_tool_use", "server_tool_call", "mcp_tool_use")
+_ONCE = ("tool_calls", "usage", "tokens", "reasoning_content", "reasoning", "thinking")
+"""What is said of a message as a whole, and stays with the first of those it becomes."""
+_TOLD = ("is_error", "isError", "error", "status", "name")
 
 
 def unpacked(message: Json, report: ReadReport) -> list[Json]:
-    """The message as OpenAI writes it: the results in it first, as messages of their own, then the rest, if anything is.
+    """The message as OpenAI writes it: the results in it as messages of their own, then the rest, if anything is. What an agent says after
+    the result of a provider's own tool is a message after it.
 
     >>> block = {"type": "tool_result", "tool_use_id": "t", "content": "4"}
     >>> unpacked({"role": "user", "content": [block, {"type": "text", "text": "And 5?"}]}, ReadReport())
@@ -28,6 +39,7 @@ def unpacked(message: Json, report: ReadReport) -> list[Json]:
     kind = message.get("type")
     if "role" not in message and kind in (*_CALLS, *_RESULTS, "reasoning"):  # an item of the Responses API
         message = {"role": "assistant", "content": [message]}
+    message = translated(message)
     given = message.get("content") if message.get("content") is not None else message.get("parts")
     if (
         not isinstance(given, list)
@@ -35,22 +47,40 @@ def unpacked(message: Json, report: ReadReport) -> list[Json]:
         or not all(isinstance(b, dict) and "type" in b for b in given)
     ):
         return [message]
-    texts: list[str] = []
-    thought: list[str] = []
-    calls: list[Json] = []
-    results: list[Json] = []
-    for block in given:
-        kind = str(block["type"])
-        if kind in _CALLS:
-            calls.append(_call(block))
-        elif kind in _RESULTS or kind.endswith("_tool_result"):
-            results.append(_result(block, report))
-        elif kind in ("reasoning", "thinking", "redacted_thinking"):
-            thought += _thought(block, report)
+    blocks = [_Block(_kind(block), block) for block in given]
+    if message.get("role") != "assistant":  # results come before what is said with them
+        blocks.sort(key=lambda block: block.kind != "result")
+    made: list[Json] = []
+    for result, some in itertools.groupby(blocks, key=lambda block: block.kind == "result"):
+        if result:
+            made += [_result(block.given, report) for block in some]
         else:
-            texts.append(_text(block, report))
-    if results and not (texts or calls or thought):
-        return results
+            made.append(_said(message, list(some), report))
+            message = {k: v for k, v in message.items() if k not in _ONCE}
+    return made
+
+
+class _Block(NamedTuple):
+    """`kind`: call, result, thought or text."""
+
+    kind: str
+    given: Json
+
+
+def _kind(block: Json) -> str:
+    kind = str(block["type"])
+    if kind in _CALLS:
+        return "call"
+    if kind in _RESULTS or kind.endswith("_tool_result"):
+        return "result"
+    return "thought" if kind in ("reasoning", "thinking", "redacted_thinking") else "text"
+
+
+def _said(message: Json, blocks: list[_Block], report: ReadReport) -> Json:
+    """A message of blocks none of which is a result."""
+    texts = [_text(one, report) for kind, one in blocks if kind == "text"]
+    thought = [text for kind, one in blocks if kind == "thought" for text in _thought(one, report)]
+    calls = [_call(one) for kind, one in blocks if kind == "call"]
     rest = {k: v for k, v in message.items() if k != "parts"}
     rest["content"] = "".join(texts) if texts else None
     if thought:
@@ -58,7 +88,21 @@ def unpacked(message: Json, report: ReadReport) -> list[Json]:
     if calls:
         known = message.get("tool_calls")
         rest["tool_calls"] = [*(known if isinstance(known, list) else ()), *calls]
-    return [*results, rest]
+    return rest
+
+
+def provided(messages: Iterable[Any]) -> list[str]:
+    """Names of the provider's own tools and of MCP's that messages call, each once: logs do not declare them as they are called.
+
+    >>> provided([{"role": "assistant", "content": [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}]}])
+    ['web_search']
+    """
+    contents = [translated(message).get("content") for message in messages if isinstance(message, dict)]
+    blocks = [
+        one for content in contents if isinstance(content, list) for one in content if isinstance(one, dict)
+    ]
+    named = [one.get("name") for one in blocks if one.get("type") in _PROVIDED]
+    return list(dict.fromkeys(name for name in named if isinstance(name, str)))
 
 
 def reasoning_of(message: Json) -> str | None:
@@ -68,6 +112,8 @@ def reasoning_of(message: Json) -> str | None:
 
 def _call(block: Json) -> Json:
     arguments = first_of(block, "input", "arguments", "args")
+    if block["type"] == "custom_tool_call":  # free text
+        arguments = {"input": as_text(arguments)}
     return {
         "id": as_label(first_of(block, "call_id", "id")),
         "function": {"name": as_label(block.get("name")), "arguments": arguments},
@@ -83,14 +129,19 @@ def _text(block: Json, report: ReadReport) -> str:
 
 def _result(block: Json, report: ReadReport) -> Json:
     content = first_of(block, "content", "response", "result", "output")
-    if isinstance(content, list) and content and all(isinstance(b, dict) and "type" in b for b in content):
+    failed = isinstance(content, dict) and str(content.get("type")).endswith(
+        "_error"
+    )  # of Anthropic's own tools
+    if isinstance(content, list) and all(isinstance(b, dict) and "type" in b for b in content):
         content = "".join(_text(part, report) for part in content)
     made = {
         "role": "tool",
         "tool_call_id": as_label(first_of(block, "tool_use_id", "call_id", "tool_call_id", "id")),
         "content": content,
     }
-    return {**made, **{name: block[name] for name in ("is_error", "error", "name") if name in block}}
+    if failed:
+        made["error"] = first_of(content, "error_message", "error_code", "type")
+    return {**made, **{name: block[name] for name in _TOLD if block.get(name) is not None}}
 
 
 def _thought(block: Json, report: ReadReport) -> list[str]:

@@ -6,14 +6,14 @@ latest message's call of its id that has no answer yet.
 
 from __future__ import annotations
 
-import contextlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from trimtab.traces.blocks import reasoning_of, unpacked
+from trimtab.traces.blocks import provided, reasoning_of, unpacked
+from trimtab.traces.dialects import ROLES
 from trimtab.traces.episode import Call, Episode, Turn
-from trimtab.traces.json_records import BadJson, parse_json, require_object
+from trimtab.traces.json_records import require_object
+from trimtab.traces.message_calls import answer, answered, call_of, raw_calls
 from trimtab.traces.preferences import (
     REWARD,
     SIDES,
@@ -27,17 +27,17 @@ from trimtab.traces.preferences import (
 from trimtab.traces.reading import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Record
 from trimtab.traces.spelt_out import is_dialogue
 from trimtab.traces.task_keys import space_of, task_key, tau_space
-from trimtab.traces.tool_errors import error_text
 from trimtab.traces.tool_schemas import tools_of
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
 __all__ = ["episode_of", "is_messages", "is_tau", "read_messages", "read_tau", "turns_of"]
 
 Json = Mapping[str, Any]
-_CHATS = ("messages", "prompt", "completion", "conversations", "conversation", "chosen", "rejected")
+_TURNS = ("messages", "conversations", "conversation", "contents")
+_CHATS = ("messages", "prompt", "completion", "contents", "conversations", "conversation", *SIDES)
 _STOPS = ("stop_reason", "finish_reason", "termination_reason", "stop_condition")
 _MAY_BE_EXPORTED = {"tools", "token_ids", "token_mask", "token_logprobs"}
-_QUOTED = re.compile(r"tool call arguments:\n\n(.*)\n\nError details:", re.S)
+_NO_ROLE, _MAX_ROLES = "messages of a role that is none of ours, kept", 8
 
 
 def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
@@ -50,17 +50,27 @@ def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
             report.note("messages that are no objects, left out")
             continue
         for message in unpacked(given, report):
-            role = as_label(first_of(message, "role", "from")) or ""
-            if role in ("tool", "function"):
-                call = _answered(pending, message)
+            role = as_label(message.get("role")) or ""
+            if role not in ROLES:
+                _note_role(role, report)
+            if role == "tool":
+                call = answered(pending, message)
                 if call is not None:
-                    _answer(call, message)
+                    answer(call, message)
                     continue
                 report.note("tool results that answer no call, kept as turns")
-            calls = [_call(raw, step, report) for raw in _raw_calls(message)]
+            calls = [call_of(raw, step, report) for raw in raw_calls(message)]
             pending += calls
             turns.append(_turn(message, role, step, calls))
     return turns
+
+
+def _note_role(role: str, report: ReadReport) -> None:
+    """Once a role; some logs give each agent a role of its own, and what comes after the first few is gathered."""
+    reason = f"{_NO_ROLE}: {role[:40] or '(none)'}"
+    if reason not in report.notes and sum(name.startswith(_NO_ROLE) for name in report.notes) >= _MAX_ROLES:
+        reason = f"{_NO_ROLE}: (others)"
+    report.note(reason)
 
 
 def _turn(message: Json, role: str, step: int, calls: list[Call]) -> Turn:
@@ -76,70 +86,6 @@ def _turn(message: Json, role: str, step: int, calls: list[Call]) -> Turn:
         time=as_time(first_of(message, "timestamp", "created_at", "time")),
         tokens=as_int(tokens),
     )
-
-
-def _raw_calls(message: Json) -> list[Any]:
-    calls = message.get("tool_calls")
-    if isinstance(calls, list):
-        return calls
-    old = message.get("function_call")
-    return [old] if isinstance(old, dict) else []
-
-
-def _call(raw: Any, step: int, report: ReadReport) -> Call:
-    if isinstance(raw, str):  # verifiers writes calls as JSON text
-        with contextlib.suppress(BadJson):
-            raw = parse_json(raw)
-    call: Json = raw if isinstance(raw, dict) else {}
-    inner = call.get("function")
-    function: Json = inner if isinstance(inner, dict) else call
-    name = inner if isinstance(inner, str) else function.get("name")  # Inspect: function is the name
-    made = Call(name=as_label(name) or "", id=as_label(call.get("id")) or "", step=step)
-    arguments = function.get("arguments", function.get("args"))
-    if isinstance(refused := call.get("parse_error"), str) and refused:  # Inspect
-        quoted = _QUOTED.search(refused)
-        made.bad_arguments = quoted[1] if quoted else refused
-        made.error, made.error_from = refused, "parse"
-        report.note("calls whose arguments are no JSON, kept as text")
-        return made
-    if not isinstance(arguments, str):
-        made.arguments = arguments
-        return made
-    try:
-        made.arguments = parse_json(arguments) if arguments.strip() else None
-    except BadJson as error:
-        made.bad_arguments = arguments
-        made.error, made.error_from = f"arguments are {error}", "parse"
-        report.note("calls whose arguments are no JSON, kept as text")
-    return made
-
-
-def _answered(pending: list[Call], message: Json) -> Call | None:
-    """The call a result answers: of the open ones of its id the first of the latest message; without an id, the first open one of its
-    name, or at all."""
-    wanted = as_label(message.get("tool_call_id"))
-    name = as_label(message.get("name"))
-    if wanted:
-        same = [i for i, call in enumerate(pending) if call.id == wanted]
-        places = [i for i in same if pending[i].step == pending[same[-1]].step]
-    else:
-        places = [i for i, call in enumerate(pending) if name in (None, call.name)]
-    return pending.pop(places[0]) if places else None
-
-
-def _answer(call: Call, message: Json) -> None:
-    call.result = as_text(message.get("content"))
-    if call.result is None:
-        call.result = ""
-    call.latency_s = as_number(first_of(message, "latency_s", "duration_s", "latency"))
-    call.time = as_time(message.get("timestamp"))
-    said = message.get("error")
-    said = first_of(said, "message", "type") if isinstance(said, dict) else said
-    if message.get("is_error") is True or said not in (None, "", False):
-        given = None if said in (None, True, False) else as_text(said)
-        call.error, call.error_from = given or call.result or "error", "log"
-    elif not call.error and (text := error_text(call.result)):
-        call.error, call.error_from = text, "text"
 
 
 def is_messages(value: Json) -> bool:
@@ -167,7 +113,7 @@ def read_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Epi
                 episode.extra, episode.for_training = {"preference": side.name}, True
                 yield episode
             continue
-        messages = first_of(value, "messages", "conversations", "conversation")
+        messages = first_of(value, *_TURNS)
         if not isinstance(messages, list):
             messages = [*prompt_of(value.get("prompt")), *answer_of(value.get("completion"))]
         if not messages:
@@ -194,16 +140,13 @@ def _trains(value: Json) -> bool:
     """Is it a row to train on, which ends where the agent's last turn does? Not what says how it went: a rollout may have died in a call."""
     if any(value.get(name) is not None for name in (*REWARD, *SUCCESS, *_STOPS)):
         return False
-    if first_of(value, "messages", "conversations", "conversation") is not None:
+    if first_of(value, *_TURNS) is not None:
         return value.keys() - _MAY_BE_EXPORTED == {"messages", "task", "episode"}
     return value.get("completion") is not None
 
 
 def episode_of(record: Record, value: Json, messages: list[Any], report: ReadReport) -> Episode:
     """The episode of a record's messages and of the usual names for everything else."""
-    tools = tools_of(value.get("tools"))
-    if tools is None and isinstance(value.get("tools"), str):
-        report.note("tools that are no JSON list, ignored")
     version = value.get("policy_version")
     rewarded, told = first_of(value, *REWARD), first_of(value, *SUCCESS)
     report.unread(UNREAD_REWARD, rewarded, as_number(rewarded))
@@ -218,7 +161,7 @@ def episode_of(record: Record, value: Json, messages: list[Any], report: ReadRep
         reward=as_number(rewarded),
         success=as_flag(told),
         stop_reason=as_label(first_of(value, *_STOPS)),
-        tools=tools,
+        tools=_tools(value, messages, report),
         model=as_label(value.get("model")),
         policy_version=version if isinstance(version, (int, str)) else None,
         step=as_int(first_of(value, "step", "global_step", "train_step")),
@@ -230,16 +173,31 @@ def episode_of(record: Record, value: Json, messages: list[Any], report: ReadRep
     )
 
 
+def _tools(value: Json, messages: list[Any], report: ReadReport) -> list[dict[str, Any]] | None:
+    """The tools that the record declares, and with them those of the provider's that are called; None where it declares none."""
+    config = first_of(value, "toolConfig", "tool_config")  # Bedrock's
+    given = (
+        config.get("tools") if value.get("tools") is None and isinstance(config, dict) else value.get("tools")
+    )
+    tools = tools_of(given)
+    if tools is None and isinstance(given, str) and given.strip():
+        report.note("tools that are no JSON list, ignored")
+    if tools is not None:
+        known = {one["function"].get("name") for one in tools if isinstance(one.get("function"), dict)}
+        ours = [name for name in provided(messages) if name not in known]
+        tools += [{"type": "function", "function": {"name": name}} for name in ours]
+    return tools
+
+
 def _system(value: Json, messages: list[Any]) -> list[Json]:
-    """Anthropic's system prompt, which stands beside the messages."""
-    system, first = value.get("system"), messages[0] if messages else None
-    if (
-        not system
-        or not isinstance(system, (str, list))
-        or (isinstance(first, dict) and first.get("role") == "system")
-    ):
+    """The system prompt where it stands beside the messages: Anthropic's, Bedrock's, LLaMA-Factory's, Gemini's."""
+    given = first_of(value, "system", "systemInstruction", "system_instruction")
+    first = messages[0] if messages and isinstance(messages[0], dict) else {}
+    if not given or first_of(first, "role", "from") == "system":
         return []
-    return [{"role": "system", "content": system}]
+    if isinstance(given, dict) and "parts" in given:
+        return [{"role": "system", "parts": given["parts"]}]
+    return [{"role": "system", "content": given}] if isinstance(given, (str, list)) else []
 
 
 def is_tau(value: Json) -> bool:

@@ -18,11 +18,11 @@ from trimtab.traces.messages import turns_of
 from trimtab.traces.otlp import Span, conversations, is_otlp
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.span_messages import (
+    answer_of,
     answered,
     asked,
     finish_reason,
     joined_items,
-    merged,
     parsed,
     tools_given,
 )
@@ -83,8 +83,10 @@ class _Conversation:
             self._add(dict(message))
         said = [one for message in answered(attributes) for one in unpacked(message, self.report)]
         if said:
-            self._add(merged(said) | {"timestamp": span.start / 1e9 if span.start else None}
-                      | {"usage": {"completion_tokens": first_of(attributes, *_USED)}})  # fmt: skip
+            usage = {"usage": {"completion_tokens": first_of(attributes, *_USED)}}
+            for message in answer_of(said):
+                self._add(message | {"timestamp": span.start / 1e9 if span.start else None} | usage)
+                usage = {}
         elif not span.error:
             self.report.note("spans of a model that keep no answer, no turns made of them")
         self.fresh = not said

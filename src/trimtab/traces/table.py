@@ -103,7 +103,7 @@ class TraceTable:
     1, 0, or -1 unknown. `ratio` (E,): the largest |log-ratio| of its tokens, nats; nan where the log has none. `task`, `group`, `stop`, `first_error` (E,): places in `tasks`, `groups` (`group_of`), `stops`, `first_errors`; -1: none.
     `used`, `erred` (E, T) of bool: did the episode call the tool of `tool_names`, did a call of it fail?
     `time` (E,): when the episode began, seconds since 1970, nan unknown. `wrong`, `wrong_turn`, `wrong_step` (E,): see `traces.first_wrong`.
-    `told_by_log`: did the log itself, by a field, call any call failed? Else failures are those that results' texts say.
+    `told_by_log`: did the log itself, by a field, say of any call whether it failed? Else failures are those that results' texts say.
     `version` (E,): place in `versions`, policy versions as text in the order of their coming. `marks`: `text_marks.MARKS` -> (E,).
     `files`: a required file -> the calls that named it. `by_prompt`: episodes whose group is their prompt's (`traces.asked`).
     """

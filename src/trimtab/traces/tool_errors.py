@@ -19,6 +19,7 @@ __all__ = [
     "error_kind_of",
     "error_text",
     "fault_of",
+    "says_no_error",
     "starts_as_error",
 ]
 
@@ -34,15 +35,21 @@ _OF = (
     "mcp|json-?rpc|(in|out)put validation"
 )
 _AFTER = (
-    "in|on|at|from|with|while|when|during|occurred|code|message|executing|running|calling|invoking|fetching|reading|writing|opening|"
+    "in|on|at|from|with|while|when|during|occurred|executing|running|calling|invoking|fetching|reading|writing|opening|"
     "parsing|processing|loading|getting|creating|connecting|performing|accessing|searching|retrieving"
 )
 _THING = r"([^\s\dn]|n[^o\s]|no[^nt\s]|not[^\s])"  # no count, and neither none, no nor not
+_MORE = r"[^\s,;.)\]}\x22\x27]"  # the sentence goes on
+_WHAT = (  # all but none, null, false and 0, as what is said of the error; there is no look-ahead in RE2
+    rf"\s*([^\s0nf]|$|0\w|n([^ou]|$)|f([^a]|$)|no([^n]|$)|nu([^l]|$)|fa([^l]|$)|non([^e]|$)|nul([^l]|$)|fal([^s]|$)|fals([^e]|$)|"
+    rf"(none|null|false)({_MORE}|[ \t]{{1,9}}{_MORE}))"
+)
 _STARTS = (
-    rf"(error|exception)(\s{{0,9}}([:!(>\]*]|\.\s|\.?$|[\r\n])|\s[-–—]|\s#?\d|\s({_AFTER})\b)",
+    rf"(error|exception)(\s{{0,9}}(:{_WHAT}|[!(>\]*]|\.\s|\.?$|[\r\n])|\s[-–—]|\s#?(0\w|[1-9])|\s({_AFTER})\b|"
+    rf"\s(code|message)(\s{{0,9}}[:=]{_WHAT}|\s{{0,9}}[#(\[\x22\x27]|\s[a-z-]?(0\w|[1-9])))",
     r"traceback \(most recent call last\)",
-    r"[a-z][\w.]{0,80}(error|exception)\s{0,9}([:(]|$)",
-    rf"({_OF}) (error|exception)( -?\d{{3,6}})?\s{{0,9}}([:(]|$)",
+    rf"[a-z][\w.]{{0,80}}(error|exception)\s{{0,9}}(:{_WHAT}|\(|$)",
+    rf"({_OF}) (error|exception)( -?\d{{3,6}})?\s{{0,9}}(:{_WHAT}|\(|$)",
     r"an (\w{1,20} )?(error|exception) (has )?occurred( (while|when) \w{1,20}ing\b|\s{0,9}:|[.!]?\s{0,9}$|[.!] (please|try)\b)",
     r"tool_use_error>",
     rf"invalid (tool |function |input )?(arguments?|param(eter)?s?|input|request|json)( (for|to)( [\w.`-]{{1,60}}){{1,2}})?\s{{0,9}}:\s{{0,9}}{_THING}",
@@ -52,7 +59,7 @@ _STARTS = (
     r"http(/\d(\.\d)?)?( status| error)?( code)?:? ?[45]\d\d\b",
     rf"(status |error )?(code )?:? ?[45]\d\d:? ({_STATUS})\b",
     rf"({_SERVER})\b",
-    r"failed( to\b|:)",
+    rf"failed( to\b|\s{{0,9}}:{_WHAT})",
     r"(tool|command|function|execution|request|call|operation|action|query)( [\w`]{1,40}){0,2} failed\b",
     r"(unknown|no such|invalid) (tool|function)\b",
     r"(tool|function) [^\n]{0,60}(not found|does not exist)\b",
@@ -70,13 +77,13 @@ _STARTS = (
     r"rate limit(ed)? (exceeded|reached)\b",
     r"no replacement was performed",
     r"your proposed edit has introduced new syntax error",
-    r"\{\x27error\x27: [\x27\x22]",
+    rf"\{{\x27error\x27: [\x27\x22]{_WHAT}",
 )
 
 ERROR_START = r"^[\s\[(<*❌✗⛔🚫]{0,9}(" + "|".join(_STARTS) + ")"
 """How text starts that reports an error, case aside; in the dialect that re (ASCII) and DuckDB's RE2 share, without quotes.
 
-The last is a dict's repr: what TRL answers a call of a tool that raised. What only speaks of errors is none: `Error rate: 0 %`, `Error handling guide`, `error-free`, `Errors: 0`."""
+The last is a dict's repr: what TRL answers a call of a tool that raised. What only speaks of errors is none: `Error rate: 0 %`, `Error handling guide`, `Error: none`, `error-free`, `Errors: 0`."""
 
 _START = re.compile(ERROR_START, re.I | re.A)
 _OPENINGS = (
@@ -150,13 +157,14 @@ def error_text(result: str | None) -> str:
 
 
 _FIELD = re.compile(r'"(?:is_?error|error\w*|status(?:_code)?|success|ok|exit_?code|return_?code)"', re.I)
+_NO_ERROR = ("", "false", "none", "null", "0", "0.0", "{}", "[]")
 _TEXTS = ("error", "error_message", "errorMessage", "error_msg")
 _CODES = ("exit_code", "exitCode", "returncode", "return_code")
 
 
 def _json_error(value: dict[str, Any]) -> str:
     for name in _TEXTS:
-        if value.get(name) not in (None, "", False, 0, [], {}):
+        if not says_no_error(value.get(name)):
             return as_text(value[name]) or "error"
     status = next((value[name] for name in ("status", "status_code") if name in value), None)
     number = as_number(status) if not isinstance(status, bool) else None
@@ -178,6 +186,17 @@ def _json_error(value: dict[str, Any]) -> str:
         (value[k] for k in ("message", "detail", "reason", "content", "stderr") if value.get(k)), said
     )
     return as_text(given) or "error"
+
+
+def says_no_error(value: Any) -> bool:
+    """Does an error field hold what says that there was none, also as text?
+
+    >>> [says_no_error(value) for value in (None, False, 0, {}, "None ", "none of the rows", {"code": 500})]
+    [True, True, True, True, True, False, False]
+    """
+    if isinstance(value, str):
+        return value.strip().lower() in _NO_ERROR
+    return value in (None, False, 0, [], {})
 
 
 def compile_patterns(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:

@@ -14,7 +14,8 @@ __all__ = ["tools_of"]
 def tools_of(raw: Any) -> list[dict[str, Any]] | None:
     """The tools of a list, or of its JSON text; those without a name stay as they are. None for anything else.
 
-    Bare ones (verifiers, Inspect, the Responses API), Anthropic's `input_schema` and MCP's `inputSchema` are wrapped.
+    Bare ones (verifiers, Inspect, the Responses API), Anthropic's `input_schema`, MCP's `inputSchema`, Bedrock's `toolSpec` and Gemini's
+    `functionDeclarations` are wrapped.
 
     >>> tools_of([{"name": "f", "input_schema": {"type": "object"}}])
     [{'type': 'function', 'function': {'name': 'f', 'parameters': {'type': 'object'}}}]
@@ -23,7 +24,27 @@ def tools_of(raw: Any) -> list[dict[str, Any]] | None:
         given = parse_json(raw) if isinstance(raw, str) else raw
     except BadJson:
         return None
-    return [_openai(tool) for tool in given if isinstance(tool, dict)] if isinstance(given, list) else None
+    if not isinstance(given, list):
+        return None
+    return [_openai(one) for tool in given if isinstance(tool, dict) for one in _each(tool)]
+
+
+def _each(tool: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The tools in it: one, or Gemini's declarations; those of Bedrock and OpenAI's custom ones out of their wrapper."""
+    declared = first_of(tool, "functionDeclarations", "function_declarations")
+    if isinstance(declared, list):
+        return [_lowered(one) for one in declared if isinstance(one, dict)]
+    inner = first_of(tool, "toolSpec", "custom")
+    return [inner if isinstance(inner, dict) and isinstance(inner.get("name"), str) else tool]
+
+
+def _lowered(value: Any) -> Any:
+    """A schema of Gemini's, whose types are `OBJECT` and `STRING`."""
+    if isinstance(value, list):
+        return [_lowered(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {k: v.lower() if k == "type" and isinstance(v, str) else _lowered(v) for k, v in value.items()}
 
 
 def _openai(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,7 +53,11 @@ def _openai(tool: Mapping[str, Any]) -> dict[str, Any]:
     function: dict[str, Any] = {"name": tool["name"]}
     if tool.get("description") is not None:
         function["description"] = tool["description"]
-    parameters = first_of(tool, "parameters", "input_schema", "inputSchema")
+    parameters = first_of(
+        tool, "parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema"
+    )
+    if isinstance(parameters, dict) and isinstance(parameters.get("json"), dict):  # Bedrock
+        parameters = parameters["json"]
     if parameters is not None:
         function["parameters"] = parameters
     if isinstance(tool.get("strict"), bool):

@@ -1,0 +1,131 @@
+"""Parts of messages that have no `type`, told by their one field: Gemini's (`functionCall`, also in Python's spelling) and Bedrock's (`toolUse`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trimtab.traces.values import as_text, first_of
+
+__all__ = ["typed_parts"]
+
+Json = Mapping[str, Any]
+_BESIDE = (
+    "thought", "thoughtSignature", "thought_signature", "videoMetadata", "video_metadata", "mediaResolution", "media_resolution", "partMetadata",
+)  # fmt: skip
+
+
+def typed_parts(message: Json) -> list[Json] | None:
+    """Its content or parts as blocks with a type, of which `blocks` knows calls, results and thoughts; None where they have types, or are
+    none. A list of other objects in `content` is JSON; in `parts` what is not known is a block of its field's name.
+
+    >>> typed_parts({"role": "model", "parts": [{"text": "I look."}, {"functionCall": {"name": "f", "args": {"q": 1}}}]})
+    [{'type': 'text', 'text': 'I look.'}, {'type': 'tool_use', 'id': None, 'name': 'f', 'input': {'q': 1}}]
+    """
+    content = message.get("content")
+    given = content if content is not None else message.get("parts")
+    if content is None and isinstance(given, (str, dict)):
+        given = [given]
+    if not isinstance(given, list) or not given or all(isinstance(p, dict) and "type" in p for p in given):
+        return None
+    made = [_typed(part, content is None) for part in given]
+    return None if any(one is None for one in made) else [one for one in made if one]
+
+
+def _typed(part: Any, named: bool) -> Json | None:
+    """The block; empty for what says nothing; None for what is none. `named`: it stands in a field that holds nothing but parts."""
+    if isinstance(part, str) and named:
+        return {"type": "text", "text": part}
+    if not isinstance(part, dict):
+        return {} if named else None
+    if part.get("type") is not None:
+        return part
+    fields = [name for name, value in part.items() if value is not None and name not in _BESIDE]
+    if len(fields) == 1 and fields[0] in _KINDS:
+        made = _KINDS[fields[0]](part[fields[0]], part)
+        if made is not None:
+            return made
+    if not named:
+        return None
+    return {"type": fields[0], **{name: part[name] for name in fields}} if fields else {}
+
+
+def _text(value: Any, part: Json) -> Json | None:
+    if not isinstance(value, str):
+        return None
+    return {"type": "thinking", "thinking": value} if part.get("thought") is True else {"type": "text", "text": value}  # fmt: skip
+
+
+def _call(value: Any, _: Json) -> Json | None:
+    if not isinstance(value, dict):
+        return None
+    return {
+        "type": "tool_use",
+        "id": first_of(value, "toolUseId", "id"),
+        "name": value.get("name"),
+        "input": first_of(value, "input", "args"),
+    }
+
+
+def _response(value: Any, _: Json) -> Json | None:
+    """Gemini's result: an object, in which `output` or `result` alone is the result, and `error` alone says what went wrong."""
+    if not isinstance(value, dict):
+        return None
+    made = {"type": "tool_result", "tool_use_id": value.get("id"), "name": value.get("name")}
+    content = value.get("response")
+    given = {k: v for k, v in content.items() if v is not None} if isinstance(content, dict) else {}
+    if len(given) == 1 and given.keys() <= {"output", "result", "error"}:
+        (content,) = given.values()
+    return {**made, "content": content, **({"error": given["error"]} if given.keys() == {"error"} else {})}
+
+
+def _result(value: Any, _: Json) -> Json | None:
+    """Bedrock's result, of texts and JSON values."""
+    if not isinstance(value, dict):
+        return None
+    content = value.get("content")
+    if isinstance(content, list):
+        content = [_inside(part) for part in content]
+    made = {"type": "tool_result", "tool_use_id": value.get("toolUseId"), "content": content}
+    return {**made, "status": value["status"]} if value.get("status") is not None else made
+
+
+def _inside(part: Any) -> Json:
+    if isinstance(part, dict) and part.get("json") is not None:
+        return {"type": "text", "text": as_text(part["json"])}
+    return _typed(part, True) or {"type": "text", "text": ""}
+
+
+def _thought(value: Any, _: Json) -> Json | None:
+    said = value.get("reasoningText") if isinstance(value, dict) else None
+    text = said.get("text") if isinstance(said, dict) else said
+    return {"type": "thinking", "thinking": text} if text is not None else {"type": "redacted_thinking"}
+
+
+def _code(value: Any, _: Json) -> Json:
+    return {"type": "server_tool_use", "name": "code_execution", "input": value}
+
+
+def _output(value: Any, _: Json) -> Json | None:
+    if not isinstance(value, dict):
+        return None
+    ended = value.get("outcome")
+    made = {"type": "tool_result", "name": "code_execution", "content": value.get("output")}
+    return made if ended is None else {**made, "is_error": ended != "OUTCOME_OK"}
+
+
+def _media(name: str) -> Callable[[Any, Json], Json | None]:
+    return lambda value, _: {"type": name, name: value} if isinstance(value, dict) else None
+
+
+_KINDS: dict[str, Callable[[Any, Json], Json | None]] = {
+    "text": _text,
+    **dict.fromkeys(("toolUse", "functionCall", "function_call"), _call),
+    **dict.fromkeys(("functionResponse", "function_response"), _response),
+    "toolResult": _result,
+    "reasoningContent": _thought,
+    **dict.fromkeys(("executableCode", "executable_code"), _code),
+    **dict.fromkeys(("codeExecutionResult", "code_execution_result"), _output),
+    **{n: _media(n) for n in ("inlineData", "inline_data", "fileData", "file_data", "image", "document", "video")},
+    "cachePoint": lambda *_: {},
+}  # fmt: skip
