@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from string import Template
 
 from trimtab.traces.step_names import KINDS
-from trimtab.traces.steps import BLANKS, NO_ERROR, ONLY_SAYS_SO
 from trimtab.traces.text_marks import LOOKED_AT, MIN_LETTERS, REFUSAL_HEAD, REFUSAL_WORDS, SCRIPTS
-from trimtab.traces.tool_errors import MAYBE_ERROR
+from trimtab.traces.tool_errors import BLANKS, MAYBE_ERROR, NO_ERROR, ONLY_SAYS_SO
 from trimtab.traces.values import FLAGS
 
 __all__ = [

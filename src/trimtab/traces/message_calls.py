@@ -9,7 +9,7 @@ from typing import Any
 from trimtab.traces.episode import Call
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.reading import ReadReport
-from trimtab.traces.tool_errors import error_text, says_no_error
+from trimtab.traces.tool_errors import error_text, error_words, says_fine, says_no_error
 from trimtab.traces.values import as_flag, as_label, as_number, as_text, as_time, first_of
 
 __all__ = ["answer", "answered", "call_of", "raw_calls"]
@@ -95,12 +95,12 @@ def _failed(message: Json) -> bool | None:
     status, error = as_label(message.get("status")), message.get("error")
     if True in flags or status in _BAD or not says_no_error(error):
         return True
-    return False if False in flags or status == "success" or error is False else None
+    return False if False in flags or status == "success" or says_fine(error) else None
 
 
 def _error_said(message: Json) -> str | None:
     """What the message's `error` says, where it is more than a flag."""
     said = message.get("error")
-    if said is True or says_no_error(said):
-        return None
-    return as_text((first_of(said, "message", "type") or said) if isinstance(said, dict) else said)
+    if isinstance(said, dict):
+        said = first_of(said, "message", "type") or said
+    return None if says_no_error(said) else error_words(said)

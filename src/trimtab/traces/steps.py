@@ -17,17 +17,13 @@ from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import BadJson, parse_json, require_object
 from trimtab.traces.reading import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Record
 from trimtab.traces.step_names import KINDS
-from trimtab.traces.tool_errors import starts_as_error
+from trimtab.traces.tool_errors import error_words, says_fine, says_no_error, starts_as_error
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
-__all__ = ["BLANKS", "NO_END", "NO_ERROR", "ONLY_SAYS_SO", "ORPHANS", "is_step", "read_steps"]
+__all__ = ["NO_END", "ORPHANS", "is_step", "read_steps"]
 
 Json = Mapping[str, Any]
 NO_END, ORPHANS = "episodes without an episode_end", "tool results that answer no call, kept as turns"
-NO_ERROR, BLANKS = ("", "false", "none", "null", "0", "0.0", "{}", "[]"), " \t\n\v\f\r"
-"""What an error field says where there was no error, case and blanks around it aside."""
-ONLY_SAYS_SO = ("true", "1", "1.0")
-"""An error field that says that there was one, and not which: the result does."""
 
 _TASK, _GROUP = ("task_id", "task", "prompt_id"), ("group_id", "group")
 _ASSISTANT = ("assistant_message", "tool_call", "tool_parse_error")
@@ -174,11 +170,10 @@ def _result(
         return
     call, called = pending.pop(place)
     call.result = text or ""
-    said = as_text(event.get("error")) or ""
-    word = said.strip(BLANKS).lower()
-    if word not in NO_ERROR:
-        call.error, call.error_from = call.result or "error" if word in ONLY_SAYS_SO else said, "log"
-    elif word == "false":  # the log's word is before what the text looks like
+    said = event.get("error")
+    if not says_no_error(said):
+        call.error, call.error_from = error_words(said) or call.result or "error", "log"
+    elif says_fine(said):  # the log's word is before what the text looks like
         call.error_from = "log"
     elif starts_as_error(call.result):
         call.error, call.error_from = call.result, "text"

@@ -12,13 +12,18 @@ from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.values import as_number, as_text
 
 __all__ = [
+    "BLANKS",
     "ERROR_START",
     "MAYBE_ERROR",
+    "NO_ERROR",
+    "ONLY_SAYS_SO",
     "Fault",
     "compile_patterns",
     "error_kind_of",
     "error_text",
+    "error_words",
     "fault_of",
+    "says_fine",
     "says_no_error",
     "starts_as_error",
 ]
@@ -157,7 +162,10 @@ def error_text(result: str | None) -> str:
 
 
 _FIELD = re.compile(r'"(?:is_?error|error\w*|status(?:_code)?|success|ok|exit_?code|return_?code)"', re.I)
-_NO_ERROR = ("", "false", "none", "null", "0", "0.0", "{}", "[]")
+NO_ERROR, BLANKS = ("", "false", "none", "null", "0", "0.0", "{}", "[]"), " \t\n\v\f\r"
+"""What an error field says where there was no error, case and blanks around it aside."""
+ONLY_SAYS_SO = ("true", "1", "1.0")
+"""An error field that says that there was one, and not which: the result does."""
 _TEXTS = ("error", "error_message", "errorMessage", "error_msg")
 _CODES = ("exit_code", "exitCode", "returncode", "return_code")
 
@@ -194,9 +202,29 @@ def says_no_error(value: Any) -> bool:
     >>> [says_no_error(value) for value in (None, False, 0, {}, "None ", "none of the rows", {"code": 500})]
     [True, True, True, True, True, False, False]
     """
-    if isinstance(value, str):
-        return value.strip().lower() in _NO_ERROR
-    return value in (None, False, 0, [], {})
+    return value is None or _word(value) in NO_ERROR
+
+
+def says_fine(value: Any) -> bool:
+    """Does it say so in as many words, false? Null and blank may stand in every row of a table.
+
+    >>> says_fine(False), says_fine("False"), says_fine(None)
+    (True, True, False)
+    """
+    return _word(value) == "false"
+
+
+def error_words(value: Any) -> str | None:
+    """What an error field says; None where it is only that there was an error.
+
+    >>> error_words("HTTP 503"), error_words(True), error_words("1")
+    ('HTTP 503', None, None)
+    """
+    return None if _word(value) in ONLY_SAYS_SO else as_text(value)
+
+
+def _word(value: Any) -> str:
+    return (as_text(value) or "").strip(BLANKS).lower()
 
 
 def compile_patterns(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
