@@ -250,3 +250,79 @@ def test_a_log_without_ids_twice_is_kept_and_counted_as_attempts_may_say_the_sam
     episodes, report = read_episodes([write_lines(tmp_path / "named.jsonl", named + named)])
     assert len(episodes) == 3
     assert report.notes == {"episodes that are copies of one already read, dropped": 3}
+
+
+def _compact(rows):
+    return "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
+
+
+def _comma_first(rows):
+    return "[\n" + "\n,".join(json.dumps(row) for row in rows) + "\n]\n"
+
+
+def _glued(rows):
+    return "[" + ",\n".join(json.dumps(row) for row in rows) + "]\n"
+
+
+def _prettier(rows):
+    """As prettier writes it: what fits a line is on one."""
+
+    def one(row):
+        messages = ",\n".join(f"      {json.dumps(message)}" for message in row["messages"])
+        return f'  {{\n    "id": "{row["id"]}",\n    "messages": [\n{messages}\n    ]\n  }}'
+
+    return "[\n" + ",\n".join(map(one, rows)) + "\n]\n"
+
+
+LAYOUTS = [_compact, _comma_first, _glued, _prettier, json.dumps, lambda rows: json.dumps(rows, indent=2)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("size", [1, 2, 3, 25, 49, 50, 51, 60, 120])
+def test_an_array_is_read_whole_whatever_its_layout_and_size(tmp_path, layout, size):
+    path = tmp_path / "log.json"
+    text = layout(_rows(size))
+    path.write_text("\n \n" + text)
+    ids, report = _read(path)
+    assert ids == [f"e{i}" for i in range(size)]
+    assert (report.num_malformed, report.num_lines) == (0, size)
+    path.write_text(text[: text.rindex(f'"e{size - 1}"') + 30])
+    if size > 1:
+        ids, report = _read(path)
+        assert (ids, report.num_malformed) == ([f"e{i}" for i in range(size - 1)], 1)
+        assert report.problems[0].line == size
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("size", [2, 60])
+def test_an_array_cut_between_its_elements_is_counted_as_cut(tmp_path, layout, size):
+    path = tmp_path / "log.json"
+    path.write_text(layout(_rows(size)).rstrip().removesuffix("]"))
+    ids, report = _read(path)
+    assert (ids, report.num_malformed) == ([f"e{i}" for i in range(size)], 1)
+    assert "cut off" in report.problems[0].reason
+
+
+@pytest.mark.parametrize("first", ["[", "[1]", "[1,", '[{"id": "e"},', '[{"id": "cut', "{", "  [ "])
+@pytest.mark.parametrize("size", [1, 2, 49, 60])
+def test_lines_after_a_malformed_first_one_are_read(tmp_path, first, size):
+    path = tmp_path / "log.jsonl"
+    path.write_text(first + "\n" + "".join(json.dumps(row) + "\n" for row in _rows(size)))
+    ids, report = _read(path)
+    if (first, size) != ('[{"id": "e"},', 1):  # an array cut off after its second element is written so too
+        assert (ids, report.num_malformed) == ([f"e{i}" for i in range(size)], 1)
+        assert report.problems[0].line == 1
+
+
+def test_one_object_as_prettier_writes_it(tmp_path):
+    path = tmp_path / "log.json"
+    path.write_text(_prettier(_rows(1)).strip()[1:-1])
+    ids, report = _read(path)
+    assert (ids, report.num_malformed) == (["e0"], 0)
+
+
+def test_what_follows_an_array_is_counted(tmp_path):
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(_rows(2)) + " and more")
+    ids, report = _read(path)
+    assert (ids, report.num_malformed) == (["e0", "e1"], 1)
