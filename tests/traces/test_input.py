@@ -6,8 +6,10 @@ import gzip
 import io
 import json
 import sys
+import zipfile
 
 import pyarrow
+import pyarrow.parquet
 import pytest
 
 from tests.traces.make import chat, write_lines
@@ -326,3 +328,23 @@ def test_what_follows_an_array_is_counted(tmp_path):
     path.write_text(json.dumps(_rows(2)) + " and more")
     ids, report = _read(path)
     assert (ids, report.num_malformed) == (["e0", "e1"], 1)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "eval"])
+def test_what_standard_input_cannot_be_read_as_is_said(monkeypatch, tmp_path, kind):
+    packed = tmp_path / f"log.{kind}"
+    if kind == "parquet":
+        pyarrow.parquet.write_table(pyarrow.table({"id": ["a"]}), packed)
+    else:
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr("header.json", "{}")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(packed.read_bytes())))
+    with pytest.raises(TraceError, match="cannot be read from standard input; write it to a file") as refused:
+        _read("-")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lambda data: pyarrow.compress(data, "zstd", asbytes=True)])
+def test_compressed_standard_input_is_read(monkeypatch, pack):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pack(ROW + b"\n"))))
+    assert _read("-")[0] == ["good"]
