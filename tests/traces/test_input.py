@@ -348,3 +348,38 @@ def test_what_standard_input_cannot_be_read_as_is_said(monkeypatch, tmp_path, ki
 def test_compressed_standard_input_is_read(monkeypatch, pack):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pack(ROW + b"\n"))))
     assert _read("-")[0] == ["good"]
+
+
+TOOLS = [{"type": "function", "function": {"name": "f"}}]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_mapped_columns_that_are_json_text_are_read(tmp_path, kind):
+    turn = [{"role": "user", "content": "[1]"}]
+    answer = [{"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}]  # fmt: skip
+    row = {
+        "talk": json.dumps(turn + answer),
+        "q": json.dumps(turn),
+        "a": json.dumps(answer),
+        "t": json.dumps(TOOLS),
+    }
+    path = tmp_path / f"log.{kind}"
+    if kind == "parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), path)
+    else:
+        write_lines(path, [row])
+    for mapping in ({"messages": "talk", "tools": "t"}, {"prompt": "q", "completion": "a", "tools": "t"}):
+        (found,), report = read_episodes([path], mapping=mapping)
+        assert [(t.role, t.content) for t in found.turns] == [("user", "[1]"), ("assistant", None)]
+        assert [call.name for call in found.calls] == ["f"]
+        assert (found.tools, report.num_malformed) == (TOOLS, 0)
+
+
+def test_mapped_text_that_is_no_list_of_messages_stays_text(tmp_path):
+    texts = ["[1, 2]", '{"a": 1}', "3", "null", "[not json", "plain", "[]", '["a"]']
+    path = write_lines(tmp_path / "log.jsonl", [{"q": text, "a": text} for text in texts])
+    found, _ = read_episodes([path], mapping={"prompt": "q", "completion": "a"})
+    assert [[t.content for t in e.turns] for e in found] == [[text, text] for text in texts]
+    path = write_lines(tmp_path / "broken.jsonl", [{"m": "[{broken"}, {"m": json.dumps(chat())}])
+    _, report = read_episodes([path], mapping={"messages": "m"})
+    assert [p.line for p in report.problems] == [1]
