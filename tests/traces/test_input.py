@@ -222,11 +222,11 @@ def test_nothing_recognised_is_an_error_but_not_beside_a_file_that_is(tmp_path):
     write_lines(tmp_path / "good.jsonl", _rows(1))
     ids, report = _read(tmp_path)
     assert ids == ["e0"]
-    assert report.notes["files of no format we know, skipped"] == 1
+    assert report.notes["file of no format we know, skipped"] == 1
     (tmp_path / "odd.jsonl").write_text("\n")
     with pytest.raises(TraceError, match="holds no record: it is empty"):
         _read(odd)
-    assert _read(tmp_path)[1].notes["files without a record, skipped"] == 1
+    assert _read(tmp_path)[1].notes["file without a record, skipped"] == 1
     odd.write_text("{oops\n")
     with pytest.raises(TraceError, match="holds no record: no line of it can be read"):
         _read(odd)
