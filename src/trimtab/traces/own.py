@@ -60,7 +60,7 @@ def read_own(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
 class TraceWriter:
     """Write episodes from your own loop; each is on its line, in the kernel's hands, when `write` or the `with` ends.
 
-    Opens to append. TraceError when the file cannot be opened, or after `close`.
+    Opens to append, after a line that was cut on a line of its own. TraceError when the file cannot be opened, or after `close`.
 
     >>> import tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "runs.jsonl")
@@ -77,6 +77,7 @@ class TraceWriter:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
+            self._cut = _is_cut(self.path)
             self._file: IO[bytes] | None = open(self.path, "ab", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise TraceError(f"{self.path} cannot be written: {error.strerror or error}") from error
@@ -90,8 +91,10 @@ class TraceWriter:
             raise TraceError(
                 f"the episode {episode.id!r} is longer than {MAX_LINE_BYTES:,} bytes, which no reader takes"
             )
+        data, self._cut = b"\n" * self._cut + data, True
         while data:
             data = data[self._file.write(data) or 0 :]
+        self._cut = False
 
     @contextmanager
     def episode(self, id: Any, **fields: Any) -> Iterator[EpisodeLog]:
@@ -129,6 +132,15 @@ class TraceWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _is_cut(path: Path) -> bool:
+    """Does the file end within a line, as one does whose writer was killed?"""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
 
 
 class EpisodeLog:
