@@ -6,8 +6,10 @@ import gzip
 import io
 import json
 import sys
+import zipfile
 
 import pyarrow
+import pyarrow.parquet
 import pytest
 
 from tests.traces.make import chat, write_lines
@@ -220,11 +222,11 @@ def test_nothing_recognised_is_an_error_but_not_beside_a_file_that_is(tmp_path):
     write_lines(tmp_path / "good.jsonl", _rows(1))
     ids, report = _read(tmp_path)
     assert ids == ["e0"]
-    assert report.notes["files of no format we know, skipped"] == 1
+    assert report.notes["file of no format we know, skipped"] == 1
     (tmp_path / "odd.jsonl").write_text("\n")
     with pytest.raises(TraceError, match="holds no record: it is empty"):
         _read(odd)
-    assert _read(tmp_path)[1].notes["files without a record, skipped"] == 1
+    assert _read(tmp_path)[1].notes["file without a record, skipped"] == 1
     odd.write_text("{oops\n")
     with pytest.raises(TraceError, match="holds no record: no line of it can be read"):
         _read(odd)
@@ -250,3 +252,134 @@ def test_a_log_without_ids_twice_is_kept_and_counted_as_attempts_may_say_the_sam
     episodes, report = read_episodes([write_lines(tmp_path / "named.jsonl", named + named)])
     assert len(episodes) == 3
     assert report.notes == {"episodes that are copies of one already read, dropped": 3}
+
+
+def _compact(rows):
+    return "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
+
+
+def _comma_first(rows):
+    return "[\n" + "\n,".join(json.dumps(row) for row in rows) + "\n]\n"
+
+
+def _glued(rows):
+    return "[" + ",\n".join(json.dumps(row) for row in rows) + "]\n"
+
+
+def _prettier(rows):
+    """As prettier writes it: what fits a line is on one."""
+
+    def one(row):
+        messages = ",\n".join(f"      {json.dumps(message)}" for message in row["messages"])
+        return f'  {{\n    "id": "{row["id"]}",\n    "messages": [\n{messages}\n    ]\n  }}'
+
+    return "[\n" + ",\n".join(map(one, rows)) + "\n]\n"
+
+
+LAYOUTS = [_compact, _comma_first, _glued, _prettier, json.dumps, lambda rows: json.dumps(rows, indent=2)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("size", [1, 2, 3, 25, 49, 50, 51, 60, 120])
+def test_an_array_is_read_whole_whatever_its_layout_and_size(tmp_path, layout, size):
+    path = tmp_path / "log.json"
+    text = layout(_rows(size))
+    path.write_text("\n \n" + text)
+    ids, report = _read(path)
+    assert ids == [f"e{i}" for i in range(size)]
+    assert (report.num_malformed, report.num_lines) == (0, size)
+    path.write_text(text[: text.rindex(f'"e{size - 1}"') + 30])
+    if size > 1:
+        ids, report = _read(path)
+        assert (ids, report.num_malformed) == ([f"e{i}" for i in range(size - 1)], 1)
+        assert report.problems[0].line == size
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("size", [2, 60])
+def test_an_array_cut_between_its_elements_is_counted_as_cut(tmp_path, layout, size):
+    path = tmp_path / "log.json"
+    path.write_text(layout(_rows(size)).rstrip().removesuffix("]"))
+    ids, report = _read(path)
+    assert (ids, report.num_malformed) == ([f"e{i}" for i in range(size)], 1)
+    assert "cut off" in report.problems[0].reason
+
+
+@pytest.mark.parametrize("first", ["[", "[1]", "[1,", '[{"id": "e"},', '[{"id": "cut', "{", "  [ "])
+@pytest.mark.parametrize("size", [1, 2, 49, 60])
+def test_lines_after_a_malformed_first_one_are_read(tmp_path, first, size):
+    path = tmp_path / "log.jsonl"
+    path.write_text(first + "\n" + "".join(json.dumps(row) + "\n" for row in _rows(size)))
+    ids, report = _read(path)
+    if (first, size) != ('[{"id": "e"},', 1):  # an array cut off after its second element is written so too
+        assert (ids, report.num_malformed) == ([f"e{i}" for i in range(size)], 1)
+        assert report.problems[0].line == 1
+
+
+def test_one_object_as_prettier_writes_it(tmp_path):
+    path = tmp_path / "log.json"
+    path.write_text(_prettier(_rows(1)).strip()[1:-1])
+    ids, report = _read(path)
+    assert (ids, report.num_malformed) == (["e0"], 0)
+
+
+def test_what_follows_an_array_is_counted(tmp_path):
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(_rows(2)) + " and more")
+    ids, report = _read(path)
+    assert (ids, report.num_malformed) == (["e0", "e1"], 1)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "eval"])
+def test_what_standard_input_cannot_be_read_as_is_said(monkeypatch, tmp_path, kind):
+    packed = tmp_path / f"log.{kind}"
+    if kind == "parquet":
+        pyarrow.parquet.write_table(pyarrow.table({"id": ["a"]}), packed)
+    else:
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr("header.json", "{}")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(packed.read_bytes())))
+    with pytest.raises(TraceError, match="cannot be read from standard input; write it to a file") as refused:
+        _read("-")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lambda data: pyarrow.compress(data, "zstd", asbytes=True)])
+def test_compressed_standard_input_is_read(monkeypatch, pack):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pack(ROW + b"\n"))))
+    assert _read("-")[0] == ["good"]
+
+
+TOOLS = [{"type": "function", "function": {"name": "f"}}]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_mapped_columns_that_are_json_text_are_read(tmp_path, kind):
+    turn = [{"role": "user", "content": "[1]"}]
+    answer = [{"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}]  # fmt: skip
+    row = {
+        "talk": json.dumps(turn + answer),
+        "q": json.dumps(turn),
+        "a": json.dumps(answer),
+        "t": json.dumps(TOOLS),
+    }
+    path = tmp_path / f"log.{kind}"
+    if kind == "parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), path)
+    else:
+        write_lines(path, [row])
+    for mapping in ({"messages": "talk", "tools": "t"}, {"prompt": "q", "completion": "a", "tools": "t"}):
+        (found,), report = read_episodes([path], mapping=mapping)
+        assert [(t.role, t.content) for t in found.turns] == [("user", "[1]"), ("assistant", None)]
+        assert [call.name for call in found.calls] == ["f"]
+        assert (found.tools, report.num_malformed) == (TOOLS, 0)
+
+
+def test_mapped_text_that_is_no_list_of_messages_stays_text(tmp_path):
+    texts = ["[1, 2]", '{"a": 1}', "3", "null", "[not json", "plain", "[]", '["a"]']
+    path = write_lines(tmp_path / "log.jsonl", [{"q": text, "a": text} for text in texts])
+    found, _ = read_episodes([path], mapping={"prompt": "q", "completion": "a"})
+    assert [[t.content for t in e.turns] for e in found] == [[text, text] for text in texts]
+    path = write_lines(tmp_path / "broken.jsonl", [{"m": "[{broken"}, {"m": json.dumps(chat())}])
+    _, report = read_episodes([path], mapping={"messages": "m"})
+    assert [p.line for p in report.problems] == [1]

@@ -114,3 +114,14 @@ def test_copies_are_dropped_and_other_episodes_of_the_same_id_renamed(tmp_path):
         1,
         1,
     ]  # a copy and a renamed one; a file named twice is read once
+
+
+def test_a_line_that_a_killed_loop_cut_costs_the_next_episode_nothing(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"trimtab": 1, "id": "a"}\n{"trimtab": 1, "id": "cu')
+    for name in ("b", "c"):
+        with TraceWriter(path) as log:
+            log.write(Episode(id=name))
+    found, report = read_episodes([path])
+    assert [e.id for e in found] == ["a", "b", "c"]
+    assert [p.line for p in report.problems] == [2]

@@ -133,3 +133,28 @@ def test_mini_swe_agent_with_a_time_out_a_refused_format_and_tool_calls(tmp_path
         ("ls", False),
     ]
     assert sum(report.notes.values()) == 1
+
+
+@pytest.mark.parametrize("name", ["results.json", "report.json"])
+@pytest.mark.parametrize("above", [False, True])
+def test_a_report_that_gave_verdicts_is_no_file_of_an_unknown_format(tmp_path, name, above):
+    folder = tmp_path / "runs" if above else tmp_path
+    for task in ("a", "b"):
+        _write(folder, f"{task}.traj", samples.swe())
+    report = {"resolved_ids": ["a"], "unresolved_ids": ["b"]}
+    _write(tmp_path, name, report)
+    episodes, read = read_episodes([tmp_path])
+    assert [e.success for e in episodes] == [True, False]
+    assert read.notes == {}
+    _write(tmp_path, "odd.json", {"a": 1})
+    assert read_episodes([tmp_path])[1].notes == {"file of no format we know, skipped": 1}
+    _write(tmp_path, "odder.json", {"a": 1})
+    assert read_episodes([tmp_path])[1].notes == {"files of no format we know, skipped": 2}
+
+
+def test_a_report_that_says_nothing_of_the_trajectories_is_counted(tmp_path):
+    _write(tmp_path, "a.traj", samples.swe())
+    _write(tmp_path, "results.json", {"resolved_ids": ["other"], "unresolved_ids": ["b"]})
+    (episode,), read = read_episodes([tmp_path])
+    assert episode.success is None
+    assert read.notes == {"file of no format we know, skipped": 1}

@@ -20,6 +20,7 @@ SUFFIXES = (".jsonl", ".ndjson", ".json", ".traj", ".parquet", ".eval")
 """What is read of a folder, each also with .gz or .zst; a file named outright may be called anything."""
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_SEEKABLE = {b"PAR1": "Parquet", b"PK\x03\x04": "a zip, such as Inspect's .eval,"}
 
 
 def find_files(paths: Iterable[str | Path]) -> list[str]:
@@ -81,6 +82,10 @@ def open_bytes(path: str) -> io.BufferedReader:
         head = plain.peek(4)[:4]
     except OSError as error:
         raise TraceError(f"{path} cannot be opened: {error.strerror or error}") from error
+    if path == STDIN and head in _SEEKABLE:
+        raise TraceError(
+            f"{_SEEKABLE[head]} cannot be read from standard input; write it to a file, and name that"
+        )
     if head.startswith(_GZIP):
         return io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=plain)))
     if head.startswith(_ZSTD):

@@ -28,7 +28,7 @@ _OPENING = re.compile(r"\n[ \t]*\{")
 def iter_records(path: str, report: ReadReport, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Record]:
     """The JSON values of a file: one a line, or the elements of a document that is one array or one object.
 
-    Of Parquet the rows, of an Inspect .eval the samples. It is a document when its first line is no record by itself and no record follows within 50 lines.
+    Of Parquet the rows, of an Inspect .eval the samples. It is a document when its first line is no record by itself, and those within 50 lines lie in it.
     """
     if is_parquet(path):
         yield from parquet_records(path, report)
@@ -40,14 +40,32 @@ def iter_records(path: str, report: ReadReport, max_bytes: int = MAX_LINE_BYTES)
     head: list[Line] = []
     for line in lines:
         head.append(line)
-        if _is_object(line) or len(head) == _HEAD_LINES:
+        if (len(head) == 1 and _is_object(line)) or len(head) > _HEAD_LINES:
             break
-    if any(_is_object(line) for line in head) or (
-        len(head) == 1 and not head[0].text.lstrip().startswith(b"[")
-    ):
-        yield from _by_line(path, itertools.chain(head, lines), report)
-    elif head:
+    if _is_document(head):
         yield from _document(path, itertools.chain(head, lines), report)
+    else:
+        yield from _by_line(path, itertools.chain(head, lines), report)
+
+
+def _is_document(head: list[Line]) -> bool:
+    """Do lines that begin a file lie within one array or object? Objects that fill a line of it are followed by a comma or by what ends the list
+    around them; of JSON lines by another object."""
+    if not head or _is_object(head[0]):
+        return False
+    opening = head[0].text.lstrip()[:1]
+    objects = [i for i, line in enumerate(head[:_HEAD_LINES]) if _is_object(line)]
+    if not objects:
+        return len(head) > 1 or opening == b"["
+    if opening not in (b"[", b"{") or _is_json(head[0]):
+        return False
+    after = [head[i + 1].text.lstrip()[:1] for i in objects if i + 1 < len(head)]
+    if b"{" in after:
+        return False
+    listed = any(_is_object(Line(n, text[:-1], ended)) for n, text, ended in head if text.endswith(b",")) or (
+        head[0].text.lstrip().startswith(b"[{") and head[0].text.endswith(b"},")
+    )
+    return listed or any(text in (b",", b"]", b"}") for text in after)
 
 
 def require_object(record: Record, report: ReadReport) -> dict[str, Any] | None:
@@ -64,6 +82,14 @@ def _is_object(line: Line) -> bool:
         return line.text.lstrip().startswith(b"{") and bool(parse_json(line.text))
     except BadJson:
         return False
+
+
+def _is_json(line: Line) -> bool:
+    try:
+        parse_json(line.text)
+    except BadJson:
+        return False
+    return True
 
 
 def _by_line(path: str, lines: Iterable[Line], report: ReadReport) -> Iterator[Record]:
@@ -102,6 +128,10 @@ def _salvage(path: str, text: bytes, why: str, report: ReadReport) -> Iterator[t
     for number in itertools.count(1):
         at = _GAP.match(string, at).end()  # type: ignore[union-attr]
         if at >= len(string) or string[at] == "]":
+            why = "text after the end of the array" if string[at : at + 1] else "the array is cut off here"
+            if string[at + 1 :].strip() or not string[at : at + 1]:
+                report.num_lines += 1
+                report.malformed(path, number, why)
             return
         try:
             value, at = decoder.raw_decode(string, at)

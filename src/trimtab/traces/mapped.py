@@ -9,8 +9,10 @@ from typing import Any
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Episode
 from trimtab.traces.messages import read_messages
+from trimtab.traces.preferences import is_chat
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.steps import read_steps
+from trimtab.traces.text_json import BadJson, parse_json
 
 __all__ = ["FIELDS", "at_path", "read_mapped", "say_missed"]
 
@@ -21,6 +23,7 @@ FIELDS = (
 )  # fmt: skip
 """What `--map` may name. With `episode_id` and `type` a line is a step, otherwise an episode."""
 
+_MAY_BE_TEXT = ("messages", "prompt", "completion", "chosen", "rejected")  # tools are read by their reader
 _NOTHING = object()
 _PART = re.compile(r"([^.\[\]]+)|\[(-?\d+)\]")
 
@@ -69,8 +72,17 @@ def _renamed(mapping: Mapping[str, str], record: Record, report: ReadReport) -> 
     for ours, path in mapping.items():
         found = _found(record.value, path)
         report.missed[f"{ours}={path}"] += found is _NOTHING
-        values[ours] = None if found is _NOTHING else found
+        values[ours] = None if found is _NOTHING else _messages(found) if ours in _MAY_BE_TEXT else found
     return Record(record.file, record.line, values)
+
+
+def _messages(given: Any) -> Any:
+    """The messages of JSON text, as sets on the Hub hold them; other text stays."""
+    try:
+        found = parse_json(given) if isinstance(given, str) and given.lstrip().startswith("[") else given
+    except BadJson:
+        return given
+    return found if is_chat(found) else given
 
 
 def say_missed(mapping: Mapping[str, str], report: ReadReport) -> None:

@@ -14,7 +14,12 @@ import msgspec
 
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Call, Episode, Turn
+from trimtab.traces.lines import MAX_LINE_BYTES
+from trimtab.traces.messages import turns_of
+from trimtab.traces.own_values import fields_of, fitting
+from trimtab.traces.plain_values import plain
 from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.values import as_text
 
 __all__ = ["VERSION", "EpisodeLog", "TraceWriter", "dump_episode", "is_own", "read_own"]
 
@@ -55,7 +60,7 @@ def read_own(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
 class TraceWriter:
     """Write episodes from your own loop; each is on its line, in the kernel's hands, when `write` or the `with` ends.
 
-    Opens to append. TraceError when the file cannot be opened, or after `close`.
+    Opens to append, after a line that was cut on a line of its own. TraceError when the file cannot be opened, or after `close`.
 
     >>> import tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "runs.jsonl")
@@ -72,29 +77,47 @@ class TraceWriter:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
+            self._cut = _is_cut(self.path)
             self._file: IO[bytes] | None = open(self.path, "ab", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise TraceError(f"{self.path} cannot be written: {error.strerror or error}") from error
 
     def write(self, episode: Episode) -> None:
-        """Append one episode."""
+        """Append one episode, its values as the reader takes them (`own_values`). TraceError, and nothing written, for one that has no such value."""
         if self._file is None:
             raise TraceError(f"the log {self.path} is closed")
-        data = f"{dump_episode(episode)}\n".encode("ascii")
+        data = f"{dump_episode(Episode(**fitting(Episode, fields_of(episode))))}\n".encode("ascii")
+        if len(data) > MAX_LINE_BYTES:
+            raise TraceError(
+                f"the episode {episode.id!r} is longer than {MAX_LINE_BYTES:,} bytes, which no reader takes"
+            )
+        data, self._cut = b"\n" * self._cut + data, True
         while data:
             data = data[self._file.write(data) or 0 :]
+        self._cut = False
 
     @contextmanager
-    def episode(self, id: str, **fields: Any) -> Iterator[EpisodeLog]:
-        """Collect an episode and write it at the end of the block, also when the block raises: then its stop reason says so."""
-        log = EpisodeLog(Episode(id=id, **fields))
+    def episode(self, id: Any, **fields: Any) -> Iterator[EpisodeLog]:
+        """Collect an episode and write it at the end of the block, also when the block raises: then its stop reason says so.
+
+        What the block raised is raised on, also where the episode cannot be written; a note of the exception then says that. TraceError for a
+        field that an episode does not have, or a value that has no plain meaning there.
+        """
+        log = EpisodeLog(Episode(**fitting(Episode, {"id": id, **fields})))
         try:
             yield log
         except BaseException as error:
             log.episode.stop_reason = f"exception: {type(error).__name__}"
+            try:
+                self.write(log.episode)
+            except (TraceError, OSError) as failure:
+                told = [
+                    *getattr(error, "__notes__", ()),
+                    f"trimtab: its episode is not in the log: {failure}",
+                ]
+                error.__notes__ = told  # type: ignore[attr-defined]  # from Python 3.11 on it is shown
             raise
-        finally:
-            self.write(log.episode)
+        self.write(log.episode)
 
     def close(self) -> None:
         """Close the file; a second time does nothing."""
@@ -111,27 +134,80 @@ class TraceWriter:
         self.close()
 
 
+def _is_cut(path: Path) -> bool:
+    """Does the file end within a line, as one does whose writer was killed?"""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+
+
 class EpisodeLog:
-    """An episode as it happens; see `TraceWriter.episode`."""
+    """An episode as it happens; see `TraceWriter.episode`. Its methods raise TraceError for a field that there is none of, or a value that
+    has no plain meaning there, and then add nothing."""
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
 
-    def message(self, role: str, content: str | None, calls: Sequence[Call] = (), **fields: Any) -> None:
-        """Add a turn; `fields` are those of `Turn`, e.g. tokens, token_ids, logprobs, policy_version."""
-        step = len(self.episode.turns)
-        self.episode.turns.append(Turn(role=role, content=content, calls=list(calls), step=step, **fields))
+    def message(self, role: str, content: Any, calls: Sequence[Call] = (), **fields: Any) -> None:
+        """Add a turn; `fields` are those of `Turn`, e.g. tokens, token_ids, logprobs, policy_version.
+
+        Content in blocks (OpenAI's, Anthropic's) is read as in chat logs: calls and reasoning go to their fields, results to the open calls.
+        """
+        turn = Turn(**fitting(Turn, {"role": role, "calls": calls, **fields}))
+        turn.calls = list(calls)
+        content = plain(content)
+        if isinstance(content, list) and turn.role not in ("tool", "function"):
+            found = self._turns_of(turn.role, content)
+        else:
+            found = [Turn(role=turn.role, content=as_text(content))]
+        if found and found[-1].role == turn.role:
+            last = found.pop()
+            turn.content, turn.reasoning = last.content, turn.reasoning or last.reasoning
+            turn.calls = [*last.calls, *turn.calls]
+            found.append(turn)
+        elif calls or fields:  # beside results alone, which stand in the calls they answer
+            found.append(turn)
+        for one in found:
+            one.step = len(self.episode.turns) if one.step < 0 else one.step
+            self.episode.turns.append(one)
 
     def call(self, name: str, arguments: Any = None, **fields: Any) -> None:
         """Add a call to the latest assistant turn, or to a new one; `fields` are those of `Call`."""
+        made = Call(**fitting(Call, {"name": name, "arguments": arguments, **fields}))
         turns = self.episode.turns
         if not turns or turns[-1].role != "assistant":
             self.message("assistant", None)
-        turns[-1].calls.append(Call(name=name, arguments=arguments, step=turns[-1].step, **fields))
+        if "step" not in fields:
+            made.step = turns[-1].step
+        turns[-1].calls.append(made)
 
     def finish(self, **fields: Any) -> None:
-        """Set fields of the episode: reward, success, stop_reason, ... TraceError for one that it does not have."""
-        for name, value in fields.items():
-            if name not in Episode.__struct_fields__:
-                raise TraceError(f"an episode has no field {name!r}; put it into extra")
+        """Set fields of the episode: reward, success, stop_reason, ..."""
+        for name, value in fitting(Episode, fields).items():
             setattr(self.episode, name, value)
+
+    def _turns_of(self, role: str, content: list[Any]) -> list[Turn]:
+        """The turns of a message as the chat reader has them; results in it go to the calls they answer."""
+        asked = [turn.calls for turn in self.episode.turns if turn.calls]
+        open_calls = [[call for call in calls if call.result is None and not call.error] for calls in asked]
+        history = [
+            {"role": "assistant", "tool_calls": [{"id": c.id, "function": {"name": c.name}} for c in calls]}
+            for calls in open_calls
+        ]
+        found = turns_of([*history, {"role": role, "content": content}], ReadReport())
+        for calls, turn in zip(open_calls, found, strict=False):
+            for call, answered in zip(calls, turn.calls, strict=True):
+                if answered.result is not None:
+                    call.result, call.error, call.error_from = (
+                        answered.result,
+                        answered.error,
+                        answered.error_from,
+                    )
+        turns = found[len(history) :]
+        for turn in turns:
+            turn.step = -1
+            for call in turn.calls:
+                call.step = len(self.episode.turns)
+        return turns

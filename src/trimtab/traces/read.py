@@ -79,10 +79,10 @@ def iter_episodes(
         raise TraceError(
             f"{unknown[0]} is of no format we know; name one with --format ({', '.join(FORMATS)}) or its fields with --map"
         )
-    if unknown:
-        report.note("files of no format we know, skipped", len(unknown))
-    if empty:
-        report.note("files without a record, skipped", len(empty))
+    skipped = len([file for file in unknown if str(Path(file).resolve()) not in report.used])
+    for count, why in ((skipped, "of no format we know"), (len(empty), "without a record")):
+        if count:
+            report.note(f"file{'s' * (count > 1)} {why}, skipped", count)
 
 
 def _has_id(value: Any, only: Collection[str]) -> bool:

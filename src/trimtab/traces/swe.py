@@ -101,7 +101,7 @@ def _swe_episode(value: Json, record: Record, report: ReadReport) -> Episode:
                         "not run: the model was asked again",
                         "log",
                     )
-    episode = _episode(value, record, turns, ".traj")
+    episode = _episode(value, record, turns, ".traj", report)
     episode.extra["environment"] = value.get("environment")
     return episode
 
@@ -118,17 +118,17 @@ def read_mini(records: Iterable[Record], report: ReadReport) -> Iterator[Episode
         turns = turns_of(_mini_messages(value["messages"], report), report)
         for call in (call for turn in turns for call in turn.calls):
             call.error, call.error_from = _shell_error(call.result)
-        yield _episode(value, record, turns, ".traj.json")
+        yield _episode(value, record, turns, ".traj.json", report)
 
 
-def _episode(value: Json, record: Record, turns: list[Turn], suffix: str) -> Episode:
+def _episode(value: Json, record: Record, turns: list[Turn], suffix: str, report: ReadReport) -> Episode:
     info: Json = value["info"] if isinstance(value.get("info"), dict) else {}
     stats: Json = info["model_stats"] if isinstance(info.get("model_stats"), dict) else {}
     name = Path(record.file).name.removesuffix(suffix)
     task = as_label(value.get("instance_id")) or name
     times = [turn.time for turn in turns if turn.time is not None]
     return Episode(
-        id=name, turns=turns, task=task, stop_reason=as_label(info.get("exit_status")), success=verdict_of(task, record.file),
+        id=name, turns=turns, task=task, stop_reason=as_label(info.get("exit_status")), success=verdict_of(task, record.file, report.used),
         tokens=as_int(stats.get("tokens_received")), cost=as_number(stats.get("instance_cost")), source=record.source,
         time=times[0] if times else None, extra={"submission": info.get("submission")},
     )  # fmt: skip

@@ -17,8 +17,9 @@ _MAX_BYTES = 2**26
 _FAILED = ("unresolved_ids", "unresolved", "empty_patch_ids", "error_ids", "completed_ids")
 
 
-def verdict_of(task: str, file: str) -> bool | None:
-    """True where a report beside the file lists the task as resolved, False where it lists it otherwise, None where it says nothing."""
+def verdict_of(task: str, file: str, used: set[str]) -> bool | None:
+    """True where a report beside the file lists the task as resolved, False where it lists it otherwise, None where it says nothing.
+    What said it goes to `used`, resolved."""
     if file == STDIN:
         return None
     here = Path(file).parent
@@ -26,6 +27,7 @@ def verdict_of(task: str, file: str) -> bool | None:
         for name in NAMES:
             found = _of_report(_report(folder / name), task)
             if found is not None:
+                used.add(str((folder / name).resolve()))
                 return found
     return None
 
