@@ -86,17 +86,14 @@ _LATIN_SAID = (
     f"(case when words is null then 0 when {_SPOKEN} then regexp_matches(words, '{_SOME_LATIN}')::utinyint "
     f"else regexp_matches(words, '{_LATIN}')::utinyint end)::utinyint"
 )
-_FAILED = (
-    "(error is not null and lower(trim(error, '"
-    + BLANKS
-    + "')) not in ("
-    + ", ".join(f"'{word}'" for word in NO_ERROR)
-    + "))"
-)
-_FINE = f"coalesce(lower(trim(error, '{BLANKS}')) = 'false', false)"
-_MARK_ONLY = (
-    "lower(trim(error, '" + BLANKS + "')) in (" + ", ".join(f"'{word}'" for word in ONLY_SAYS_SO) + ")"
-)
+_WORD = f"case when error is not null then lower(trim(error, '{BLANKS}')) end"
+
+
+def _among(words: Sequence[str]) -> str:
+    return "(" + ", ".join(f"'{word}'" for word in words) + ")"
+
+
+_FAILED = f"coalesce(word not in {_among(NO_ERROR)}, false)"
 _FLAGS = " ".join(f"when '{word}' then {int(flag)}" for word, flag in FLAGS.items())
 _FOREIGN = _letters(*(name for name in SCRIPTS if name != "Latin"))
 
@@ -117,10 +114,10 @@ select
     $time as ts,
     case when type = 'tool_result' then coalesce(latency_s, duration_s, 'nan') else 'nan' end as latency,
     coalesce(tokens, 'nan') as tokens,
-    type = 'tool_result' and ($failed or $fine) as told,
+    type = 'tool_result' and ($failed or coalesce(word = 'false', false)) as told,
     left(case when type = 'tool_result' then
            case when $failed then case when $bare then coalesce(nullif(coalesce(result, content), ''), 'error') else error end
-                when $fine then null
+                when word = 'false' then null
                 when regexp_matches(coalesce(result, content), '{MAYBE_ERROR}', 'i') then coalesce(result, content) end
          when type = 'tool_parse_error' then coalesce(error, 'the call could not be parsed')
          when {_SPOKEN} and regexp_matches(left(content, {REFUSAL_HEAD}), '{REFUSAL_WORDS}', 'i') then content end, 400) as err,
@@ -142,7 +139,7 @@ from (
     from (
         select *, case when type = 'tool_result' then $heard
                        when type not in ('tool_call', 'tool_parse_error', 'episode_end') then content end as said
-        from (select * replace ({_KIND} as type) from read_json(?, format = 'newline_delimited', columns = $columns, ignore_errors = true, maximum_object_size = $size))
+        from (select * replace ({_KIND} as type), $word as word from read_json(?, format = 'newline_delimited', columns = $columns, ignore_errors = true, maximum_object_size = $size))
     )
 )
 """)
@@ -173,8 +170,8 @@ def rows_query(tools: Sequence[str], numeric_time: bool, scripts: bool, max_byte
     return _SELECT.substitute(
         said,
         failed=_FAILED,
-        fine=_FINE,
-        bare=_MARK_ONLY,
+        bare=f"word in {_among(ONLY_SAYS_SO)}",
+        word=_WORD,
         flags=_FLAGS,
         heard="coalesce(result, content)" if scripts else "null",
         latin=_LATIN_SAID.replace("$", "$$") if scripts else "0::utinyint",
