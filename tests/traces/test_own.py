@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from tests.report.test_trace_diagnosis import run
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.own import TraceWriter
@@ -125,3 +126,14 @@ def test_a_line_that_a_killed_loop_cut_costs_the_next_episode_nothing(tmp_path):
     found, report = read_episodes([path])
     assert [e.id for e in found] == ["a", "b", "c"]
     assert [p.line for p in report.problems] == [2]
+
+
+def test_an_error_that_a_loop_gave_is_the_logs_word(tmp_path):
+    path = tmp_path / "log.jsonl"
+    with TraceWriter(path) as log:
+        for i in range(20):
+            with log.episode(f"e{i}") as e:
+                e.call("add", {"a": i}, error="boom")
+    text = run("diagnose", path)[1]
+    assert "20 x boom" in text
+    assert "by text" not in text

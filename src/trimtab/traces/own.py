@@ -54,6 +54,9 @@ def read_own(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
             report.malformed(record.file, record.line, str(error))
             continue
         episode.source = episode.source or record.source
+        for call in episode.calls:
+            if call.error and not call.error_from:
+                call.error_from = "log"
         yield episode
 
 
