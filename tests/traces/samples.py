@@ -218,8 +218,47 @@ def own() -> dict[str, Any]:
     }
 
 
+def dialects() -> list[dict[str, Any]]:
+    """The same chat as ShareGPT, Gemini, Bedrock and Anthropic write it, with OpenAI's custom tools and text that spells its turns out."""
+    ask, args = "Where is x?", {"q": "x"}
+    sharegpt = [
+        {"from": "human", "value": ask},
+        {"from": "function_call", "value": json.dumps({"name": "search", "arguments": args})},
+        {"from": "observation", "value": "found"}, {"from": "gpt", "value": "There."},
+    ]  # fmt: skip
+    gemini = [
+        {"role": "user", "parts": [{"text": ask}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "search", "args": args}}]},
+        {
+            "role": "user",
+            "parts": [{"functionResponse": {"name": "search", "response": {"result": "found"}}}],
+        },
+        {"role": "model", "parts": [{"text": "There."}]},
+    ]
+    bedrock = [
+        {"role": "user", "content": [{"text": ask}]},
+        {"role": "assistant", "content": [{"toolUse": {"toolUseId": "t", "name": "search", "input": args}}]},
+        {"role": "user", "content": [{"toolResult": {"toolUseId": "t", "content": [{"json": {"a": 1}}], "status": "error"}}]},
+    ]  # fmt: skip
+    server = [
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": args},
+        {"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"type": "web_search_result", "url": "u"}]},
+        {"type": "text", "text": "There."},
+    ]  # fmt: skip
+    custom = [{"id": "1", "type": "custom", "custom": {"name": "run", "input": "1+1"}}]
+    spelt = "\n\nHuman: Where?\n\nAssistant: "
+    return [
+        {"conversations": sharegpt, "tools": json.dumps([{"name": "search"}])},
+        {"contents": gemini, "tools": [{"functionDeclarations": [{"name": "search"}]}]},
+        {"messages": bedrock, "toolConfig": {"tools": [{"toolSpec": {"name": "search", "inputSchema": {"json": {}}}}]}},
+        {"messages": [{"role": "user", "content": ask}, {"role": "assistant", "content": server}]},
+        {"messages": [{"role": "assistant", "content": None, "refusal": "No.", "tool_calls": custom}, {"role": "tool", "status": "error", "content": "e"}]},
+        {"chosen": f"{spelt}There.", "rejected": f"{spelt}Nowhere."},
+    ]  # fmt: skip
+
+
 RECORDS: dict[str, list[Any]] = {
     "trimtab": [own()], "steps": steps("s"), "tau": [tau(1, 2, 1.0, chat()), tau2()], "otlp": [otlp(), openinference()], "inspect": [inspect()],
     "swe-agent": [swe()], "mini-swe-agent": [mini()], "verifiers": [verifiers(), verifiers_trace()], "prime-rl": [prime()], "verl": [verl()], "trl": [trl()],
-    "messages": [{"id": "m", "messages": chat(), "reward": 1.0}, {"prompt": chat()[:1], "chosen": chat()[1:], "rejected": chat()[1:3], "score_chosen": 2}],
+    "messages": [{"id": "m", "messages": chat(), "reward": 1.0}, {"prompt": chat()[:1], "chosen": chat()[1:], "rejected": chat()[1:3], "score_chosen": 2}, *dialects()],
 }  # fmt: skip
