@@ -134,12 +134,12 @@ def test_verifiers_and_verl(tmp_path):
 
 def test_trl_completions_in_parquet(tmp_path):
     path = tmp_path / "completions_00005.parquet"
-    row = "select 5 as step, 'Where?' as prompt, 'There.' as completion, 0.5::double as a, 1.0::double as b, -0.1::double as advantage"
+    row = "select 5 as step, 'Where?' as prompt, 'There.' as completion, 0.5::double as a, 1.0::double as reward_b, -0.1::double as advantage"
     with duckdb.connect() as con:
         con.execute(f"copy ({row} union all {row}) to '{path}' (format parquet)")
     found, report = read_episodes([path])
     assert report.formats == {str(path): "trl"}
-    assert [(e.reward, e.reward_parts, e.step) for e in found] == [(1.5, {"a": 0.5, "b": 1.0}, 5)] * 2
+    assert [(e.reward, e.reward_parts, e.step) for e in found] == [(1.5, {"a": 0.5, "reward_b": 1.0}, 5)] * 2
     assert found[0].group == found[1].group
     path.write_bytes(b"PAR1garbage")
     with pytest.raises(TraceError, match="cannot be read as Parquet"):

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.report.test_trace_diagnosis import run
 from tests.traces.make import write_lines
 from trimtab.traces.export import export
 from trimtab.traces.read import read_episodes
@@ -31,6 +32,7 @@ def rows(weights=(1.0, 1.0), groups=12, size=8, seed=0, scale=True, **more):
     return found
 
 
+LEFT_OUT = "columns of TRL that the advantages do not follow, no rewards: "
 LENGTH = {"answer_len": lambda rng, _: float(rng.integers(50, 400))}
 AGAINST = {"answer_len": lambda rng, total: 300.0 - 100.0 * float(total)}
 
@@ -46,7 +48,7 @@ def test_what_was_logged_besides_is_no_reward(tmp_path, more, scale):
     assert [e.reward for e in episodes] == [row["right"] + row["form"] for row in log]
     assert [e.reward_parts.keys() for e in episodes] == [{"right", "form"}] * len(log)
     assert episodes[0].extra["answer_len"] == log[0]["answer_len"]
-    assert report.notes == {f"columns of TRL that are no reward, by the advantages: {', '.join(more)}": 1}
+    assert report.notes == {LEFT_OUT + ", ".join(more): 1}
     made = export([path], "dpo", tmp_path / "dpo.jsonl")
     by_id = {e.id: e.extra["advantage"] for e in episodes}
     assert made.rows
@@ -65,16 +67,65 @@ def test_of_weights_that_are_not_one_it_says_so(tmp_path):
     log = rows(weights=(0.05, 3.0), **LENGTH)
     episodes, report = read_episodes([write_lines(tmp_path / "completions.jsonl", log)])
     (note,) = (n for n in report.notes if "in the order of no sum" in n)
-    assert set(episodes[0].reward_parts) <= {"right", "form", "answer_len"}
-    assert note.endswith("the reward is that of " + ", ".join(episodes[0].reward_parts))
+    assert set(episodes[0].reward_parts) <= {"right", "form"}
+    assert note.endswith("read as rewards: " + ", ".join(episodes[0].reward_parts))
 
 
-def test_groups_that_say_nothing_leave_all_columns(tmp_path):
-    flat = [{**row, "advantage": 0.0} for row in rows(**LENGTH)]
-    assert reward_columns(flat) == (("right", "form", "answer_len"), (), "unknown")
+def test_groups_that_say_nothing_leave_all_columns():
     assert reward_columns([]) == ((), (), "unknown")
     nan = [{**row, "advantage": math.nan} for row in rows(**LENGTH)]
-    assert reward_columns(nan).told == "unknown"
+    assert reward_columns(nan) == (("right", "form", "answer_len"), (), "unknown")
+    alone = [{**row, "prompt": str(i)} for i, row in enumerate(rows(**LENGTH))]
+    assert reward_columns(alone).told == "unknown"
+
+
+def same_for_all(right, **more):
+    return [
+        {"step": 0, "prompt": f"p{i // 8}", "completion": f"c{i}", "right": right(i), **{k: v(i) for k, v in more.items()},
+         "advantage": 2.0 * (i % 2) - 1 if right(i) != right(i + 1) else 0.0}
+        for i in range(192)
+    ]  # fmt: skip
+
+
+def test_advantages_of_zero_say_that_the_reward_is_the_same(tmp_path):
+    path = write_lines(tmp_path / "z.jsonl", same_for_all(lambda i: 1.0, length=lambda i: 100.0 + i))
+    found = json.loads(run("diagnose", path, "--json")[1])
+    assert {f["rule"] for f in found["findings"]} >= {"constant_reward"}
+    assert LEFT_OUT + "length" in found["notes"]
+
+
+@pytest.mark.parametrize("level", [lambda i: 1.0 + i // 8 % 5, lambda i: 1.0])
+def test_what_is_the_same_in_all_of_a_group_is_left_out(tmp_path, level):
+    path = write_lines(tmp_path / "level.jsonl", same_for_all(lambda i: float(i % 2), level=level))
+    episodes, report = read_episodes([path])
+    assert [e.reward for e in episodes] == [float(i % 2) for i in range(192)]
+    assert report.notes == {LEFT_OUT + "level": 1}
+
+
+def test_a_run_in_many_files_has_one_answer(tmp_path):
+    log = rows(groups=30, size=2, **LENGTH)
+    for step in range(0, 60, 2):
+        flat = {"advantage": 0.0, "right": 1.0, "form": 0.5} if step % 6 == 0 else {}
+        write_lines(
+            tmp_path / f"completions_{step:03}.jsonl", [{**row, **flat} for row in log[step : step + 2]]
+        )
+    episodes, report = read_episodes([tmp_path])
+    assert len(episodes) == 60
+    assert {tuple(e.reward_parts) for e in episodes} == {("right", "form")}
+    assert report.notes == {LEFT_OUT + "answer_len": 1}
+
+
+def test_a_prompt_in_several_groups_running_is_cut_at_their_size():
+    log = []
+    for i in range(192):
+        right = float(i % 8 < (2 if i // 8 % 2 else 6))
+        log.append(
+            {"step": 0, "prompt": f"p{i // 16}", "right": right, "length": 100.0 + i * 37 % 91, "advantage": right - (0.25 if i // 8 % 2 else 0.75)}
+        )  # fmt: skip
+    assert reward_columns(log).told == "no"  # nothing says how many answers a group has
+    log.append({**log[-1], "prompt": "other", "right": 0.0, "advantage": -1.0})
+    log += [{**log[-1], "right": 1.0, "advantage": 1.0 / 7}] * 7
+    assert reward_columns(log) == (("right",), ("length",), "yes")
 
 
 def test_functions_that_gave_none_to_some_are_rewards():

@@ -9,13 +9,15 @@ from typing import Any
 
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Episode
-from trimtab.traces.files import find_files
+from trimtab.traces.files import STDIN, find_files
 from trimtab.traces.formats import FORMATS, find_format
 from trimtab.traces.identity import Identities
 from trimtab.traces.json_records import iter_records
 from trimtab.traces.mapped import say_missed
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.tool_errors import compile_patterns
+from trimtab.traces.trainers import is_trl
+from trimtab.traces.trl_rewards import columns_of
 from trimtab.traces.values import as_label
 
 __all__ = ["iter_episodes", "read_episodes"]
@@ -53,7 +55,7 @@ def iter_episodes(
         raise TraceError(f"--map changes nothing of --format {format}; leave one of them out")
     files, identities, unknown = find_files(paths), Identities(), list[str]()
     empty: list[str] = []
-    for file in files:
+    for place, file in enumerate(files):
         records = iter_records(file, report)
         seen = list(itertools.islice(records, 20))
         name = format or ("mapped" if mapping else find_format(record.value for record in seen))
@@ -62,6 +64,8 @@ def iter_episodes(
             continue
         report.formats[file] = name
         read = FORMATS[name].read(mapping or {})
+        if name == "trl" and report.trl is None and STDIN not in files:
+            report.trl = columns_of(files[place:], _trl_rows)
         chosen = itertools.chain(seen, records)
         if only is not None and name == "steps":
             chosen = itertools.chain(r for r in chosen if _has_id(r.value, only))
@@ -83,6 +87,14 @@ def iter_episodes(
     for count, why in ((skipped, "of no format we know"), (len(empty), "without a record")):
         if count:
             report.note(f"file{'s' * (count > 1)} {why}, skipped", count)
+
+
+def _trl_rows(file: str) -> Iterator[Any]:
+    """The rows of a file that are TRL's."""
+    for record in iter_records(file, ReadReport()):
+        if not isinstance(record.value, dict) or not is_trl(record.value):
+            return
+        yield record.value
 
 
 def _has_id(value: Any, only: Collection[str]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Call
 from trimtab.traces.step_names import StepNames
+from trimtab.traces.trl_rewards import RewardColumns
 
 __all__ = ["MAX_KEPT", "UNREAD_REWARD", "UNREAD_SUCCESS", "Problem", "ReadReport", "Record"]
 
@@ -46,7 +47,8 @@ class Record(NamedTuple):
 class ReadReport:
     """`notes`: what was repaired or ignored without loss of a record, by reason. With `strict` the first malformed line raises.
     `missed`: of `mapped` records that were read by `--map`, how many had nothing at a path. `error_patterns`: the user's own, of results that report an error. `step_names`: what
-    nothing reads, of step logs. `used`: files, resolved, that told of the episodes of others. `progress` is called with the bytes of each piece read."""
+    nothing reads, of step logs. `trl`: the rewards of its completions, for all files.
+    `used`: files, resolved, that told of the episodes of others. `progress` is called with the bytes of each piece read."""
 
     strict: bool = False
     formats: dict[str, str] = field(default_factory=dict)  # file -> format
@@ -59,6 +61,7 @@ class ReadReport:
     missed: Counter[str] = field(default_factory=Counter)
     error_patterns: tuple[re.Pattern[str], ...] = ()
     step_names: StepNames = field(default_factory=StepNames, repr=False, compare=False)
+    trl: RewardColumns | None = field(default=None, repr=False, compare=False)
     used: set[str] = field(default_factory=set, repr=False, compare=False)
     progress: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
 

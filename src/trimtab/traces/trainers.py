@@ -16,7 +16,7 @@ from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.roles import prompt_turns
 from trimtab.traces.tagged import tagged_turns
 from trimtab.traces.task_keys import env_of_path, space_of, task_key
-from trimtab.traces.trl_rewards import numbers_of, reward_columns
+from trimtab.traces.trl_rewards import MAX_ROWS, numbers_of, reward_columns
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 from trimtab.traces.verifiers_traces import episodes_of_traces, is_traces
 
@@ -25,7 +25,6 @@ __all__ = [
 ]  # fmt: skip
 
 Json = Mapping[str, Any]
-_LOOKED_AT = 2_000  # rows of TRL from which its columns are told
 
 
 def is_trl(value: Json) -> bool:
@@ -37,15 +36,12 @@ def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
     """`completions_*.parquet` of TRL: the reward is the sum of the reward functions' columns (TRL's default weights); which these are, the
     advantages say (`traces.trl_rewards`). TRL writes NaN for a function that returned None, and leaves it out of the sum; the sum is NaN where all are.
     Attempts at one prompt in one step are a group."""
-    rest = iter(records)
-    first = list(itertools.islice(rest, _LOOKED_AT))
-    columns = reward_columns([r.value for r in first if isinstance(r.value, dict) and is_trl(r.value)])
-    if columns.others:
-        report.note(f"columns of TRL that are no reward, by the advantages: {', '.join(columns.others)}")
-    if columns.told == "no":
-        report.note(
-            f"advantages that are in the order of no sum of rewards; the reward is that of {', '.join(columns.names)}"
-        )
+    rest, columns = iter(records), report.trl
+    first: list[Record] = []
+    if columns is None:  # not read from files
+        first = list(itertools.islice(rest, MAX_ROWS))
+        columns = reward_columns([r.value for r in first if isinstance(r.value, dict) and is_trl(r.value)])
+    columns.tell(report)
     for record in itertools.chain(first, rest):
         value = require_object(record, report)
         if value is None:

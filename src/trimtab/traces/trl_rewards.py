@@ -1,34 +1,51 @@
 """Which number columns of TRL's completions are rewards? `log_extra` of a reward function writes columns that look just like them.
 
-The advantage tells: within a group it rises with the reward. TRL writes the rewards before the extra columns, so the rewards are the
-run of first columns whose sum puts the most groups in the order of their advantages, the longest of such runs.
+The advantage tells: within a group it rises and stands still with the reward. TRL writes the rewards before the extra columns, so the rewards are
+the run of first columns whose sum puts the most pairs of a group in the order of their advantages; of several such runs the shortest, as a
+number that is the same in all of a group changes no comparison, unless what follows is called a reward.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from trimtab.traces.values import as_number
 
-__all__ = ["RewardColumns", "numbers_of", "reward_columns"]
+if TYPE_CHECKING:
+    from trimtab.traces.reading import ReadReport
+
+__all__ = ["MAX_ROWS", "RewardColumns", "columns_of", "numbers_of", "reward_columns"]
+
+MAX_ROWS = 4_000
+"""Rows that are looked at."""
 
 Json = Mapping[str, Any]
 _NOT_REWARDS = ("step", "advantage", "advantages", "__index_level_0__")
 _ALIKE = 1e-6  # of the largest: TRL computes in 32 bits
-_ENOUGH = 0.95  # of the groups; a prompt that comes twice in a step makes one of two
+_ENOUGH = 0.99  # of the pairs
 Row = tuple[dict[str, float], float]
 
 
 class RewardColumns(NamedTuple):
-    """`names`: of the rewards; `others`: of what is none; `told`: does the advantage confirm them? `unknown` where no group says."""
+    """`names`: of the rewards; `others`: of what is none; `told`: does the advantage confirm them? `unknown` where no group has two."""
 
     names: tuple[str, ...]
     others: tuple[str, ...]
     told: Literal["yes", "no", "unknown"]
+
+    def tell(self, report: ReadReport) -> None:
+        """Note what is not read as a reward, and what is without proof; the same once."""
+        names = ", ".join(self.names)
+        for note, holds in (
+            (f"columns of TRL that the advantages do not follow, no rewards: {', '.join(self.others)}", self.others),
+            (f"advantages of TRL in the order of no sum of rewards; read as rewards: {names}", self.told == "no"),
+            (f"no group of TRL tells which columns are rewards; read as rewards: {names}", self.told == "unknown" and len(self.names) > 1),
+        ):  # fmt: skip
+            if holds:
+                report.notes[note] = 1
 
 
 def numbers_of(row: Json) -> dict[str, float]:
@@ -43,43 +60,66 @@ def numbers_of(row: Json) -> dict[str, float]:
 
 
 def reward_columns(rows: Sequence[Json]) -> RewardColumns:
-    """Of rows with `step`, `prompt`, `advantage` and numbers. All, where no group has two different advantages, or none is in the order of a sum
-    (weights, a scale for each function).
+    """Of rows with `step`, `prompt`, `advantage` and numbers, in TRL's order. All, where no group has two advantages. `no`: weights, a scale for
+    each function, or a filter make the advantages follow no sum.
 
     >>> rows = [{"prompt": "q", "right": r, "length": n, "advantage": a} for r, n, a in ((0.0, 300, -1.0), (1.0, 100, 1.0))]
     >>> reward_columns(rows)
     RewardColumns(names=('right',), others=('length',), told='yes')
     """
     names = tuple(dict.fromkeys(name for row in rows for name in numbers_of(row)))
-    groups = [group for group in _groups(rows) if len({a for _, a in group}) > 1]
+    groups = [group for group in _groups(rows) if len(group) > 1]
     if not groups or not names:
         return RewardColumns(names, (), "unknown")
-    hits = [sum(_in_order(group, names[: i + 1]) for group in groups) for i in range(len(names))]
-    best = max(range(len(names)), key=lambda i: (hits[i], i)) + 1
-    told: Literal["yes", "no"] = "yes" if hits[best - 1] >= _ENOUGH * len(groups) else "no"
-    return RewardColumns(names[:best], names[best:], told)
+    shares = [round(_share(groups, names[: i + 1]), 9) for i in range(len(names))]
+    best = shares.index(max(shares)) + 1
+    while best < len(names) and shares[best] == shares[best - 1] and "reward" in names[best].lower():
+        best += 1
+    return RewardColumns(names[:best], names[best:], "yes" if shares[best - 1] >= _ENOUGH else "no")
+
+
+def columns_of(files: Iterable[str], read: Callable[[str], Iterable[Json]]) -> RewardColumns:
+    """One answer for a run that is in many files: of the first rows of each."""
+    paths = list(files)
+    each = max(64, MAX_ROWS // max(1, len(paths)))
+    rows = (row for path in paths for row in itertools.islice(read(path), each))
+    return reward_columns(list(itertools.islice(rows, MAX_ROWS)))
 
 
 def _groups(rows: Iterable[Json]) -> list[list[Row]]:
-    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        advantage = as_number(row.get("advantage"))
-        if advantage is not None and math.isfinite(advantage):
-            found[str(row.get("step")), str(row.get("prompt"))].append((numbers_of(row), advantage))
-    return list(found.values())
-
-
-def _in_order(group: list[Row], names: Sequence[str]) -> bool:
-    """Does the sum rise where the advantage does, and stand still where it does?"""
-    summed = [
-        (sum(v for name in names if not math.isnan(v := row.get(name, math.nan))), a) for row, a in group
+    """Answers to one prompt that stand together; a prompt that comes twice running is cut by the size of the smallest group."""
+    runs = [
+        list(some)
+        for _, some in itertools.groupby(rows, key=lambda row: (str(row.get("step")), str(row.get("prompt"))))
     ]
-    if not all(math.isfinite(total) for total, _ in summed):
-        return True  # says nothing
-    summed.sort()
-    slack = [_ALIKE * max(1e-6, *(abs(pair[i]) for pair in summed)) for i in (0, 1)]
-    for (low, before), (high, after) in itertools.pairwise(summed):
-        rises, follows = high - low > slack[0], after - before > slack[1]
-        if rises != follows or before - after > slack[1]:
-            return False
-    return True
+    least = min((len(run) for run in runs if len(run) > 1), default=1)
+    found = []
+    for run in runs:
+        size = least if len(run) % least == 0 else len(run)
+        found += [run[i : i + size] for i in range(0, len(run), size)]
+    return [
+        [
+            (numbers_of(row), advantage)
+            for row in run
+            if (advantage := as_number(row.get("advantage"))) is not None and math.isfinite(advantage)
+        ]
+        for run in found
+    ]
+
+
+def _share(groups: list[list[Row]], names: Sequence[str]) -> float:
+    """Of pairs of a group, how many have sums and advantages in the same order, or both alike."""
+    hits = pairs = 0
+    for group in groups:
+        sums = [sum(v for name in names if not math.isnan(v := row.get(name, math.nan))) for row, _ in group]
+        advantages = [advantage for _, advantage in group]
+        if all(map(math.isfinite, sums)):
+            for (low, before), (high, after) in itertools.combinations(zip(sums, advantages, strict=True), 2):
+                pairs += 1
+                hits += _sign(high - low, sums) == _sign(after - before, advantages)
+    return hits / pairs if pairs else 0.0
+
+
+def _sign(gap: float, among: list[float]) -> int:
+    slack = _ALIKE * max(1e-6, max(map(abs, among)))
+    return (gap > slack) - (gap < -slack)
