@@ -260,3 +260,50 @@ def test_arguments_that_are_json_text_are_the_object(tmp_path):
     ]
     kept, _ = read_episodes([write_lines(tmp_path / "odd.jsonl", odd)])
     assert [e.calls[0].arguments for e in kept] == ["{oops", "[1]", "find x"]
+
+
+def test_a_tool_named_by_half_a_surrogate_stops_nothing(tmp_path):
+    rows = [{**row, "tool": "sea\ud83d"} if "tool" in row else row for row in steps("a")]
+    path = write_lines(tmp_path / "log.jsonl", [*rows, *steps("b")])
+    tables = [table_of([path], ReadReport(), engine=engine) for engine in ("records", "columns")]
+    assert [sorted(row.calls for row in table.tools.values()) for table in tables] == [[2, 2]] * 2
+
+
+def test_numbers_of_one_name_do_not_hide_those_of_another(tmp_path):
+    more = {"latency_s": "n/a", "duration_s": 0.25}
+    table = same(write_lines(tmp_path / "log.jsonl", [{**row, **more} for row in steps("a")]))
+    assert (table.tools["search"].timed, table.tools["search"].p50) == (2, 0.25)
+
+
+def test_only_an_answered_call_is_told_of_by_the_log(tmp_path):
+    orphan = {
+        "episode_id": "a",
+        "type": "tool_result",
+        "step": 80,
+        "tool": "calc",
+        "result": "x",
+        "error": "boom",
+    }
+    assert not same(write_lines(tmp_path / "log.jsonl", [*steps("a"), orphan])).told_by_log
+
+
+def test_a_parse_error_with_a_blank_error_has_words_of_ours(tmp_path):
+    rows = [
+        {
+            "episode_id": "a",
+            "type": "tool_parse_error",
+            "step": 80,
+            "tool": "search",
+            "content": "{",
+            "error": "",
+        }
+    ]
+    table = same(write_lines(tmp_path / "log.jsonl", [*steps("a"), *rows]))
+    assert dict(table.tools["search"].kinds) == {"the call could not be parsed": 1}
+
+
+@pytest.mark.parametrize("time", [float("nan"), float("inf"), "NaN", "soon"])
+def test_a_time_that_is_none_leaves_the_others(tmp_path, time):
+    rows = [{**row, "timestamp": time} if i == 0 else row for i, row in enumerate(steps("a"))]
+    table = same(write_lines(tmp_path / "log.jsonl", rows))
+    assert (table.time.tolist(), table.duration_s.tolist()) == ([1000.5], [2.5])

@@ -383,3 +383,15 @@ def test_mapped_text_that_is_no_list_of_messages_stays_text(tmp_path):
     path = write_lines(tmp_path / "broken.jsonl", [{"m": "[{broken"}, {"m": json.dumps(chat())}])
     _, report = read_episodes([path], mapping={"messages": "m"})
     assert [p.line for p in report.problems] == [1]
+
+
+@pytest.mark.parametrize("indent", ["", " ", "  "])
+@pytest.mark.parametrize("broken", [0, 20, 59])
+def test_damage_in_an_array_that_begins_behind_its_bracket_costs_one_element(tmp_path, indent, broken):
+    rows = [json.dumps({"id": str(i), "messages": chat(), "reward": 1.0}) for i in range(60)]
+    rows[broken] = rows[broken].replace('"reward"', '"reward', 1)
+    path = tmp_path / "array.json"
+    path.write_text("[" + f",\n{indent}".join(rows) + "]\n")
+    episodes, report = read_episodes([path], format="messages")
+    assert [e.id for e in episodes] == [str(i) for i in range(60) if i != broken]
+    assert report.num_malformed == 1

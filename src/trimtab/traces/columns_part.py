@@ -83,11 +83,11 @@ def part_of(c: Columns, ep: Array) -> Part:
     _fill_tasks(said, c, ep)
     ids = c["name"][names]
     tokens, prompt = _tokens(c, ep, n), _prompts(c, ep, n)
-    eh, told = c["eh"][starts], bool(c["told"].any())
+    eh = c["eh"][starts]
     keep = np.flatnonzero(c["kind"] != END)
     c = {
         name: c[name][keep]
-        for name in ("kind", "tool", "row", "step", "err", "h", "ts", "latency", "scripts")
+        for name in ("kind", "tool", "row", "step", "err", "h", "ts", "latency", "scripts", "told")
     }
     c["ts"], ep = _seconds(c["ts"]), ep[keep]
     kind, same = c["kind"], np.r_[False, ep[1:] == ep[:-1]] if ep.size else np.zeros(0, bool)
@@ -102,6 +102,7 @@ def part_of(c: Columns, ep: Array) -> Part:
     silent = void & (turn == turns[ep])
     answers = answers_of(kind, c["tool"], ep, same)
     orphans = int((kind == RESULT).sum() - (answers >= 0).sum())
+    told = bool(c["told"][answers[answers >= 0]].any())
     calls, keys = calls_of(c, ep, answers, turn)
     switched, to = switches(_heard(c["scripts"], answers), message, ~calling & (kind != RESULT), ep)
     rows: dict[str, Array] = {

@@ -119,7 +119,7 @@ select
            case when $failed then case when $bare then coalesce(nullif(coalesce(result, content), ''), 'error') else error end
                 when word = 'false' then null
                 when regexp_matches(coalesce(result, content), '{MAYBE_ERROR}', 'i') then coalesce(result, content) end
-         when type = 'tool_parse_error' then coalesce(error, 'the call could not be parsed')
+         when type = 'tool_parse_error' then coalesce(nullif(error, ''), 'the call could not be parsed')
          when {_SPOKEN} and regexp_matches(left(content, {REFUSAL_HEAD}), '{REFUSAL_WORDS}', 'i') then content end, 400) as err,
     coalesce(starts_with(content, '[{{') or starts_with(result, '[{{') or starts_with(error, '[{{'), false) as parts,
     $latin as latin,
@@ -159,7 +159,7 @@ _TIMES = {
 def rows_query(tools: Sequence[str], numeric_time: bool, scripts: bool, max_bytes: int) -> str:
     """Rows of a shard; its path is the parameter. Without `scripts`, the words of other scripts than Latin are looked for in messages
     only, and nothing is said of Latin: where no message has any, none switches."""
-    known = [(_quoted(t), place) for place, t in enumerate(tools[:_MAX_KNOWN]) if t and "\0" not in t]
+    known = [(_quoted(t), place) for place, t in enumerate(tools[:_MAX_KNOWN]) if t and _is_sql(t)]
     numbers = (*_NUMBERS, "timestamp") if numeric_time else _NUMBERS
     fields = [name for names in _NAMES.values() for name in names]
     kinds = {name: "DOUBLE" if name in numbers else "VARCHAR" for name in (*_TEXTS, *_NUMBERS, *fields)}
@@ -188,6 +188,14 @@ def ids_query(max_bytes: int) -> str:
         "select distinct hash(episode_id) as eh, episode_id as id from read_json(?, format = 'newline_delimited', "
         f"columns = {{episode_id: 'VARCHAR'}}, ignore_errors = true, maximum_object_size = {max_bytes}) where episode_id is not null"
     )
+
+
+def _is_sql(text: str) -> bool:
+    """May it stand in a statement? Not a lone surrogate, which no UTF-8 holds."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def _quoted(text: str) -> str:

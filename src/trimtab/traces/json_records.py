@@ -124,7 +124,7 @@ def _salvage(path: str, text: bytes, why: str, report: ReadReport) -> Iterator[t
         report.num_lines += 1
         report.malformed(path, 1, why)
         return
-    decoder, at, opening = json.JSONDecoder(), 1, _OPENING.match(string, 1)
+    decoder, at, opening = json.JSONDecoder(), 1, _opening(string)
     for number in itertools.count(1):
         at = _GAP.match(string, at).end()  # type: ignore[union-attr]
         if at >= len(string) or string[at] == "]":
@@ -139,6 +139,15 @@ def _salvage(path: str, text: bytes, why: str, report: ReadReport) -> Iterator[t
         except (ValueError, RecursionError) as error:
             report.num_lines += 1
             report.malformed(path, number, f"element {number} of the array: {str(error)[:80]}")
-            at = string.find(opening.group(), at) if opening else -1
+            at = string.find(opening, at) if opening else -1
             if at < 0:
                 return
+
+
+def _opening(array: str) -> str:
+    """How its elements begin their lines; empty where they do not. The first may stand behind the bracket, if it ends there, too."""
+    first, _, _ = array.partition("\n")
+    found = _OPENING.match(array, 1) or (
+        _OPENING.search(array, len(first)) if first.rstrip().endswith("},") else None
+    )
+    return found.group() if found else ""

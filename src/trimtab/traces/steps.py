@@ -177,7 +177,8 @@ def _result(
         call.error_from = "log"
     elif starts_as_error(call.result):
         call.error, call.error_from = call.result, "text"
-    given = as_number(first_of(event, "latency_s", "duration_s"))
+    numbers = (as_number(event.get(name)) for name in ("latency_s", "duration_s"))
+    given = next((number for number in numbers if number is not None), None)
     if (
         (given is None or not math.isfinite(given))
         and when is not None

@@ -142,6 +142,8 @@ def as_time(value: Any) -> float | None:
     """
     number = as_number(value)
     if number is not None:
+        if not math.isfinite(number):
+            return None
         for size in (1e18, 1e15, 1e12):  # nano, micro, milli: 1e12 seconds lie 30,000 years ahead
             if abs(number) >= size:
                 return number / (size / 1e9)
@@ -149,7 +151,7 @@ def as_time(value: Any) -> float | None:
     if not isinstance(value, str):
         return None
     try:
-        when = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+        when = datetime.fromisoformat(value.strip().replace("Z", "+00:00").removesuffix(" UTC"))
     except ValueError:
         return None
     return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
