@@ -115,6 +115,54 @@ def test_fields_of_a_call_are_brought_to_what_the_reader_takes(tmp_path, fields,
     assert getattr(found.calls[0], field) == want
 
 
+@pytest.mark.parametrize(
+    "error", ["none", "False", " null ", "0", " \t", 0, 0.0, math.nan, np.float32("nan"), np.array([0]), np.bool_(False), Decimal(0), b"", [], {"message": False}, {"message": None, "code": 0}]
+)  # fmt: skip
+def test_an_error_that_says_that_there_was_none_is_none(tmp_path, error):
+    calls = _logged(
+        tmp_path,
+        lambda e: (e.call("f", result="ok", error=error), e.message("user", "x", [Call(error=error)])),
+    ).calls
+    assert [call.error for call in calls] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("error", "want"),
+    [(True, "HTTP 503"), (1, "HTTP 503"), ("true", "HTTP 503"), (np.bool_(True), "HTTP 503"), ({"message": True}, "HTTP 503"), ("boom", "boom"),
+     ({"message": "", "type": "Timeout"}, "Timeout"), ({"message": False, "code": 500}, '{"message": false, "code": 500}')],
+)  # fmt: skip
+def test_an_error_that_is_only_there_has_the_results_words(tmp_path, error, want):
+    def loop(e):
+        e.call("f", result="HTTP 503", error=error)
+        e.call("g", error=True)
+        e.call("g", error=True, result="none")
+
+    first, second, third = _logged(tmp_path, loop).calls
+    assert (first.error, first.error_from) == (want, "log")
+    assert (second.error, second.error_from) == (third.error, third.error_from) == ("error", "log")
+
+
+def test_a_result_that_starts_as_an_error_is_one_where_the_loop_does_not_say_otherwise(tmp_path):
+    def loop(e):
+        for fields in (
+            {},
+            {"error": None},
+            {"error": "none"},
+            {"error": False},
+            {"error": "false"},
+            {"error": "boom"},
+        ):
+            e.call("f", result="Error: HTTP 503", **fields)
+        e.call("f", result={"error": "no seats"})
+        e.call("f", result="4")
+        e.call("f", result="Error: quoted", error_from="log")
+        e.call("f")
+
+    text, no, log = ("Error: HTTP 503", "text"), ("", ""), ("", "log")
+    found = [(call.error, call.error_from) for call in _logged(tmp_path, loop).calls]
+    assert found == [text, text, text, log, log, ("boom", "log"), ("no seats", "text"), no, log, no]
+
+
 def test_tensors_are_taken_by_their_own_words(tmp_path):
     torch = pytest.importorskip("torch")
 

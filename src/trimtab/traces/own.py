@@ -16,7 +16,7 @@ from trimtab.errors import TraceError
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.lines import MAX_LINE_BYTES
 from trimtab.traces.messages import turns_of
-from trimtab.traces.own_values import fields_of, fitting
+from trimtab.traces.own_values import fields_of, fitting, told
 from trimtab.traces.plain_values import plain
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.values import as_text
@@ -177,8 +177,13 @@ class EpisodeLog:
             self.episode.turns.append(one)
 
     def call(self, name: str, arguments: Any = None, **fields: Any) -> None:
-        """Add a call to the latest assistant turn, or to a new one; `fields` are those of `Call`."""
+        """Add a call to the latest assistant turn, or to a new one; `fields` are those of `Call`.
+
+        Without an error, that a result's text starts as one says that there was one, as in chat logs; `error=False` that there was none.
+        """
         made = Call(**fitting(Call, {"name": name, "arguments": arguments, **fields}))
+        if not made.error_from:
+            made.error, made.error_from = told(fields.get("error"), made.result)
         turns = self.episode.turns
         if not turns or turns[-1].role != "assistant":
             self.message("assistant", None)
