@@ -240,6 +240,56 @@ def test_content_in_blocks_is_read_as_in_chat_logs(tmp_path):
     )
 
 
+@pytest.mark.parametrize("role", ["tool", "function", "Tool", "user"])
+def test_results_in_blocks_answer_the_open_calls_under_a_tools_role_too(tmp_path, role):
+    def result(id, text, **more):
+        return {"type": "tool_result", "tool_use_id": id, "content": text, **more}
+
+    def loop(e):
+        e.call("f", id="a")
+        e.call("g", id="b")
+        e.message(
+            role, [result("b", "dark", is_error=True), result("a", [{"type": "text", "text": "Error: lit"}])]
+        )
+        e.call("h", id="c")
+        e.message(role, [result("c", "4"), {"type": "text", "text": "late"}])
+        e.message(role, [result("z", "whose?")])
+        e.call("i", id="d")
+        e.message(role, [result("d", "0", is_error=True)])
+
+    found = _logged(tmp_path, loop)
+    assert [(c.result, c.error, c.error_from) for c in found.calls] == [
+        ("Error: lit", "Error: lit", "text"),
+        ("dark", "dark", "log"),
+        ("4", "", ""),
+        ("0", "error", "log"),
+    ]
+    ours = "user" if role == "user" else "tool"
+    assert [(t.role, t.content, t.step) for t in found.turns] == [
+        ("assistant", None, 0),
+        (ours, "late", 1),
+        ("tool", "whose?", 2),
+        ("assistant", None, 3),
+    ]
+
+
+def test_roles_are_brought_to_ours_as_in_chat_logs(tmp_path):
+    def loop(e):
+        e.message("USER", "hi")
+        e.message(" Assistant", [{"type": "text", "text": "I look."}])
+        e.call("f", result="4")
+        for role in ("human", "ai", "model", "Gpt", "System", "planner", "function"):
+            e.message(role, "x")
+        e.message("function_call", '{"name": "g", "arguments": {"q": 1}}')
+
+    found = _logged(tmp_path, loop)
+    assert [turn.role for turn in found.turns] == [
+        "user", "assistant", "user", "assistant", "assistant", "assistant", "system", "planner", "tool", "assistant",
+    ]  # fmt: skip
+    assert [(c.name, c.arguments, c.step) for c in found.calls] == [("f", None, 1), ("g", {"q": 1}, 9)]
+    assert found.turns[9].content is None
+
+
 def test_a_call_that_is_answered_after_its_message_keeps_its_answer(tmp_path):
     def loop(e):
         call = Call(name="f", arguments={"p": Path("x")})

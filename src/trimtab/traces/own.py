@@ -13,6 +13,7 @@ from typing import IO, Any
 import msgspec
 
 from trimtab.errors import TraceError
+from trimtab.traces.dialects import ROLES, translated
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.lines import MAX_LINE_BYTES
 from trimtab.traces.messages import turns_of
@@ -146,6 +147,14 @@ def _is_cut(path: Path) -> bool:
         return file.read(1) != b"\n"
 
 
+def _in_our_role(role: str, content: Any) -> dict[str, Any]:
+    """The message with its role as the chat reader has it, case aside; a `function_call` with the call in its text."""
+    if (lower := role.strip().lower()) in ROLES:
+        return {"role": lower, "content": content}
+    said = translated({"role": role, "content": content})
+    return {**said, "content": content} if "tool_calls" not in said else dict(said)
+
+
 class EpisodeLog:
     """An episode as it happens; see `TraceWriter.episode`. Its methods raise TraceError for a field that there is none of, or a value that
     has no plain meaning there, and then add nothing."""
@@ -156,13 +165,16 @@ class EpisodeLog:
     def message(self, role: str, content: Any, calls: Sequence[Call] = (), **fields: Any) -> None:
         """Add a turn; `fields` are those of `Turn`, e.g. tokens, token_ids, logprobs, policy_version.
 
-        Content in blocks (OpenAI's, Anthropic's) is read as in chat logs: calls and reasoning go to their fields, results to the open calls.
+        Roles are brought to ours, and content in blocks (OpenAI's, Anthropic's) is read, as in chat logs: calls and reasoning go to their
+        fields, results to the open calls.
         """
         turn = Turn(**fitting(Turn, {"role": role, "calls": calls, **fields}))
         turn.calls = list(calls)
         content = plain(content)
-        if isinstance(content, list) and turn.role not in ("tool", "function"):
-            found = self._turns_of(turn.role, content)
+        said = _in_our_role(turn.role, content)
+        turn.role = said["role"]
+        if isinstance(content, list) or "tool_calls" in said:
+            found = self._turns_of(said)
         else:
             found = [Turn(role=turn.role, content=as_text(content))]
         if found and found[-1].role == turn.role:
@@ -196,26 +208,25 @@ class EpisodeLog:
         for name, value in fitting(Episode, fields).items():
             setattr(self.episode, name, value)
 
-    def _turns_of(self, role: str, content: list[Any]) -> list[Turn]:
-        """The turns of a message as the chat reader has them; results in it go to the calls they answer."""
+    def _turns_of(self, message: dict[str, Any]) -> list[Turn]:
+        """The turns of a message as the chat reader has them; results in it go to the calls they answer. What else a tool says answers none."""
         asked = [turn.calls for turn in self.episode.turns if turn.calls]
         open_calls = [[call for call in calls if call.result is None and not call.error] for calls in asked]
         history = [
             {"role": "assistant", "tool_calls": [{"id": c.id, "function": {"name": c.name}} for c in calls]}
             for calls in open_calls
         ]
-        found = turns_of([*history, {"role": role, "content": content}], ReadReport())
+        role = message["role"]
+        heard = {**message, "role": "user"} if role == "tool" else message
+        found = turns_of([*history, heard], ReadReport())
         for calls, turn in zip(open_calls, found, strict=False):
             for call, answered in zip(calls, turn.calls, strict=True):
                 if answered.result is not None:
-                    call.result, call.error, call.error_from = (
-                        answered.result,
-                        answered.error,
-                        answered.error_from,
-                    )
+                    call.result, call.error_from = answered.result, answered.error_from
+                    call.error = told(True, answered.error)[0] if answered.error else ""
         turns = found[len(history) :]
         for turn in turns:
-            turn.step = -1
+            turn.step, turn.role = -1, role if turn.role == heard["role"] else turn.role
             for call in turn.calls:
                 call.step = len(self.episode.turns)
         return turns
