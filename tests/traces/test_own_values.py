@@ -370,6 +370,57 @@ def test_what_the_block_raised_is_raised_on_where_its_episode_cannot_be_written(
     assert report.num_malformed == 0
 
 
+class Mute:
+    def __str__(self):
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+@dataclasses.dataclass(frozen=True)
+class Sealed(Exception):  # refuses __notes__, and contextlib's __traceback__
+    code: int = 7
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda e: e.episode.extra.update(x=Mute()), lambda e: setattr(e.episode, "reward", "abc"), lambda e: setattr(e, "episode", None)],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", [ValueError, Sealed, KeyboardInterrupt, StopIteration])
+def test_the_blocks_own_exception_wins_over_any_failure_of_the_log(tmp_path, spoil, kind):
+    raised = kind()
+    caught: BaseException | None = None
+    with TraceWriter(tmp_path / "log.jsonl") as log:
+        try:
+            with log.episode("e") as e:
+                spoil(e)
+                raise raised
+        except BaseException as error:
+            caught = error
+    assert caught is raised
+    if kind is not Sealed:
+        assert "its episode is not in the log" in caught.__notes__[0]
+
+
+def test_a_value_that_has_no_text_is_refused_by_its_fields_name(tmp_path):
+    def loop(e):
+        for field, give in {
+            "content": lambda: e.message("user", Mute()),
+            "arguments": lambda: e.call("f", {"x": Mute()}),
+            "result": lambda: e.call("f", result=Mute()),
+            "error": lambda: e.call("f", error=Mute()),
+            "reward": lambda: e.finish(reward=Mute()),
+        }.items():
+            with pytest.raises(TraceError, match=f"^{field} must be .* raises RuntimeError"):
+                give()
+
+    assert _logged(tmp_path, loop).turns == []
+    refused = pytest.raises(TraceError, match=r"^extra must be an object")
+    with TraceWriter(tmp_path / "late.jsonl") as log, refused, log.episode("e") as e:
+        e.episode.extra["x"] = Mute()
+    assert (tmp_path / "late.jsonl").read_bytes() == b""
+
+
 def test_what_contains_itself_or_is_too_deep_ends(tmp_path):
     ring: dict = {"k": 1}
     ring["self"] = [ring]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
@@ -17,8 +17,7 @@ from trimtab.traces.dialects import ROLES, translated
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.lines import MAX_LINE_BYTES
 from trimtab.traces.messages import turns_of
-from trimtab.traces.own_values import fields_of, fitting, told
-from trimtab.traces.plain_values import plain
+from trimtab.traces.own_values import as_json, fields_of, fitting, told
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.values import as_text
 
@@ -100,28 +99,13 @@ class TraceWriter:
             data = data[self._file.write(data) or 0 :]
         self._cut = False
 
-    @contextmanager
-    def episode(self, id: Any, **fields: Any) -> Iterator[EpisodeLog]:
+    def episode(self, id: Any, **fields: Any) -> AbstractContextManager[EpisodeLog]:
         """Collect an episode and write it at the end of the block, also when the block raises: then its stop reason says so.
 
         What the block raised is raised on, also where the episode cannot be written; a note of the exception then says that. TraceError for a
         field that an episode does not have, or a value that has no plain meaning there.
         """
-        log = EpisodeLog(Episode(**fitting(Episode, {"id": id, **fields})))
-        try:
-            yield log
-        except BaseException as error:
-            log.episode.stop_reason = f"exception: {type(error).__name__}"
-            try:
-                self.write(log.episode)
-            except (TraceError, OSError) as failure:
-                told = [
-                    *getattr(error, "__notes__", ()),
-                    f"trimtab: its episode is not in the log: {failure}",
-                ]
-                error.__notes__ = told  # type: ignore[attr-defined]  # from Python 3.11 on it is shown
-            raise
-        self.write(log.episode)
+        return _Block(self, EpisodeLog(Episode(**fitting(Episode, {"id": id, **fields}))))
 
     def close(self) -> None:
         """Close the file; a second time does nothing."""
@@ -136,6 +120,31 @@ class TraceWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _Block(NamedTuple):
+    """No generator's: contextlib sets a field of the exception, which not every exception lets it."""
+
+    writer: TraceWriter
+    log: EpisodeLog
+
+    def __enter__(self) -> EpisodeLog:
+        return self.log
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.writer.write(self.log.episode)
+            return
+        try:
+            self.log.episode.stop_reason = f"exception: {kind.__name__}"
+            self.writer.write(self.log.episode)
+        except Exception as failure:
+            with suppress(Exception):  # an exception that takes no note
+                told = f"trimtab: its episode is not in the log: {failure}"
+                notes = [*getattr(error, "__notes__", ()), told]
+                error.__notes__ = notes  # type: ignore[union-attr]  # from Python 3.11 on it is shown
 
 
 def _is_cut(path: Path) -> bool:
@@ -170,7 +179,7 @@ class EpisodeLog:
         """
         turn = Turn(**fitting(Turn, {"role": role, "calls": calls, **fields}))
         turn.calls = list(calls)
-        content = plain(content)
+        content = as_json(content, "content")
         said = _in_our_role(turn.role, content)
         turn.role = said["role"]
         if isinstance(content, list) or "tool_calls" in said:

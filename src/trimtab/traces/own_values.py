@@ -21,7 +21,7 @@ from trimtab.traces.tool_errors import error_text, error_words, says_fine, says_
 from trimtab.traces.tool_schemas import tools_of
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time
 
-__all__ = ["fields_of", "fitting", "told"]
+__all__ = ["as_json", "fields_of", "fitting", "told"]
 
 
 def _one(value: Any) -> Any:
@@ -202,8 +202,20 @@ def fitting(
     return made
 
 
+def as_json(value: Any, at: str) -> Any:
+    """The value in what JSON holds (`plain`). TraceError, by its place `at`, for one whose own methods fail."""
+    return _fit(_JSON, value, at)
+
+
 def _fit(field: _Field, value: Any, at: str) -> Any:
-    found = field.read(value, at)
+    try:
+        found = field.read(value, at)
+    except TraceError:
+        raise
+    except Exception as error:  # what a user's class raises as it is asked for its text or its items
+        raise TraceError(
+            f"{at} must be {field.wanted}, and asking it raises {type(error).__name__}"
+        ) from error
     if found is None and field is not _JSON:
         raise TraceError(f"{at} must be {field.wanted}, and is {reprlib.repr(value)}")
     return found
