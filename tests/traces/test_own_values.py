@@ -421,6 +421,12 @@ def test_a_value_that_has_no_text_is_refused_by_its_fields_name(tmp_path):
     assert (tmp_path / "late.jsonl").read_bytes() == b""
 
 
+def test_keys_of_one_text_lose_no_value(tmp_path):
+    given = {1: 2, "1": 3, "1#2": 4, None: 5, "null": 6}
+    (call,) = _logged(tmp_path, lambda e: e.call("f", given)).calls
+    assert call.arguments == {"1": 2, "1#2": 3, "1#2#2": 4, "null": 5, "null#2": 6}
+
+
 def test_what_contains_itself_or_is_too_deep_ends(tmp_path):
     ring: dict = {"k": 1}
     ring["self"] = [ring]
