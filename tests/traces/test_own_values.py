@@ -115,6 +115,54 @@ def test_fields_of_a_call_are_brought_to_what_the_reader_takes(tmp_path, fields,
     assert getattr(found.calls[0], field) == want
 
 
+@pytest.mark.parametrize(
+    "error", ["none", "False", " null ", "0", " \t", 0, 0.0, math.nan, np.float32("nan"), np.array([0]), np.bool_(False), Decimal(0), b"", [], {"message": False}, {"message": None, "code": 0}]
+)  # fmt: skip
+def test_an_error_that_says_that_there_was_none_is_none(tmp_path, error):
+    calls = _logged(
+        tmp_path,
+        lambda e: (e.call("f", result="ok", error=error), e.message("user", "x", [Call(error=error)])),
+    ).calls
+    assert [call.error for call in calls] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("error", "want"),
+    [(True, "HTTP 503"), (1, "HTTP 503"), ("true", "HTTP 503"), (np.bool_(True), "HTTP 503"), ({"message": True}, "HTTP 503"), ("boom", "boom"),
+     ({"message": "", "type": "Timeout"}, "Timeout"), ({"message": False, "code": 500}, '{"message": false, "code": 500}')],
+)  # fmt: skip
+def test_an_error_that_is_only_there_has_the_results_words(tmp_path, error, want):
+    def loop(e):
+        e.call("f", result="HTTP 503", error=error)
+        e.call("g", error=True)
+        e.call("g", error=True, result="none")
+
+    first, second, third = _logged(tmp_path, loop).calls
+    assert (first.error, first.error_from) == (want, "log")
+    assert (second.error, second.error_from) == (third.error, third.error_from) == ("error", "log")
+
+
+def test_a_result_that_starts_as_an_error_is_one_where_the_loop_does_not_say_otherwise(tmp_path):
+    def loop(e):
+        for fields in (
+            {},
+            {"error": None},
+            {"error": "none"},
+            {"error": False},
+            {"error": "false"},
+            {"error": "boom"},
+        ):
+            e.call("f", result="Error: HTTP 503", **fields)
+        e.call("f", result={"error": "no seats"})
+        e.call("f", result="4")
+        e.call("f", result="Error: quoted", error_from="log")
+        e.call("f")
+
+    text, no, log = ("Error: HTTP 503", "text"), ("", ""), ("", "log")
+    found = [(call.error, call.error_from) for call in _logged(tmp_path, loop).calls]
+    assert found == [text, text, text, log, log, ("boom", "log"), ("no seats", "text"), no, log, no]
+
+
 def test_tensors_are_taken_by_their_own_words(tmp_path):
     torch = pytest.importorskip("torch")
 
@@ -190,6 +238,56 @@ def test_content_in_blocks_is_read_as_in_chat_logs(tmp_path):
         "Error: dark",
         1,
     )
+
+
+@pytest.mark.parametrize("role", ["tool", "function", "Tool", "user"])
+def test_results_in_blocks_answer_the_open_calls_under_a_tools_role_too(tmp_path, role):
+    def result(id, text, **more):
+        return {"type": "tool_result", "tool_use_id": id, "content": text, **more}
+
+    def loop(e):
+        e.call("f", id="a")
+        e.call("g", id="b")
+        e.message(
+            role, [result("b", "dark", is_error=True), result("a", [{"type": "text", "text": "Error: lit"}])]
+        )
+        e.call("h", id="c")
+        e.message(role, [result("c", "4"), {"type": "text", "text": "late"}])
+        e.message(role, [result("z", "whose?")])
+        e.call("i", id="d")
+        e.message(role, [result("d", "0", is_error=True)])
+
+    found = _logged(tmp_path, loop)
+    assert [(c.result, c.error, c.error_from) for c in found.calls] == [
+        ("Error: lit", "Error: lit", "text"),
+        ("dark", "dark", "log"),
+        ("4", "", ""),
+        ("0", "error", "log"),
+    ]
+    ours = "user" if role == "user" else "tool"
+    assert [(t.role, t.content, t.step) for t in found.turns] == [
+        ("assistant", None, 0),
+        (ours, "late", 1),
+        ("tool", "whose?", 2),
+        ("assistant", None, 3),
+    ]
+
+
+def test_roles_are_brought_to_ours_as_in_chat_logs(tmp_path):
+    def loop(e):
+        e.message("USER", "hi")
+        e.message(" Assistant", [{"type": "text", "text": "I look."}])
+        e.call("f", result="4")
+        for role in ("human", "ai", "model", "Gpt", "System", "planner", "function"):
+            e.message(role, "x")
+        e.message("function_call", '{"name": "g", "arguments": {"q": 1}}')
+
+    found = _logged(tmp_path, loop)
+    assert [turn.role for turn in found.turns] == [
+        "user", "assistant", "user", "assistant", "assistant", "assistant", "system", "planner", "tool", "assistant",
+    ]  # fmt: skip
+    assert [(c.name, c.arguments, c.step) for c in found.calls] == [("f", None, 1), ("g", {"q": 1}, 9)]
+    assert found.turns[9].content is None
 
 
 def test_a_call_that_is_answered_after_its_message_keeps_its_answer(tmp_path):
@@ -270,6 +368,63 @@ def test_what_the_block_raised_is_raised_on_where_its_episode_cannot_be_written(
     (found,), report = read_episodes([path])
     assert (found.stop_reason, found.calls[0].result) == ("exception: ValueError", "0.5")
     assert report.num_malformed == 0
+
+
+class Mute:
+    def __str__(self):
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+@dataclasses.dataclass(frozen=True)
+class Sealed(Exception):  # refuses __notes__, and contextlib's __traceback__
+    code: int = 7
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda e: e.episode.extra.update(x=Mute()), lambda e: setattr(e.episode, "reward", "abc"), lambda e: setattr(e, "episode", None)],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", [ValueError, Sealed, KeyboardInterrupt, StopIteration])
+def test_the_blocks_own_exception_wins_over_any_failure_of_the_log(tmp_path, spoil, kind):
+    raised = kind()
+    caught: BaseException | None = None
+    with TraceWriter(tmp_path / "log.jsonl") as log:
+        try:
+            with log.episode("e") as e:
+                spoil(e)
+                raise raised
+        except BaseException as error:
+            caught = error
+    assert caught is raised
+    if kind is not Sealed:
+        assert "its episode is not in the log" in caught.__notes__[0]
+
+
+def test_a_value_that_has_no_text_is_refused_by_its_fields_name(tmp_path):
+    def loop(e):
+        for field, give in {
+            "content": lambda: e.message("user", Mute()),
+            "arguments": lambda: e.call("f", {"x": Mute()}),
+            "result": lambda: e.call("f", result=Mute()),
+            "error": lambda: e.call("f", error=Mute()),
+            "reward": lambda: e.finish(reward=Mute()),
+        }.items():
+            with pytest.raises(TraceError, match=f"^{field} must be .* raises RuntimeError"):
+                give()
+
+    assert _logged(tmp_path, loop).turns == []
+    refused = pytest.raises(TraceError, match=r"^extra must be an object")
+    with TraceWriter(tmp_path / "late.jsonl") as log, refused, log.episode("e") as e:
+        e.episode.extra["x"] = Mute()
+    assert (tmp_path / "late.jsonl").read_bytes() == b""
+
+
+def test_keys_of_one_text_lose_no_value(tmp_path):
+    given = {1: 2, "1": 3, "1#2": 4, None: 5, "null": 6}
+    (call,) = _logged(tmp_path, lambda e: e.call("f", given)).calls
+    assert call.arguments == {"1": 2, "1#2": 3, "1#2#2": 4, "null": 5, "null#2": 6}
 
 
 def test_what_contains_itself_or_is_too_deep_ends(tmp_path):

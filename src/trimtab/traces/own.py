@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
 from trimtab.errors import TraceError
+from trimtab.traces.dialects import ROLES, translated
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.lines import MAX_LINE_BYTES
 from trimtab.traces.messages import turns_of
-from trimtab.traces.own_values import fields_of, fitting
-from trimtab.traces.plain_values import plain
+from trimtab.traces.own_values import as_json, fields_of, fitting, told
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.values import as_text
 
@@ -99,28 +99,13 @@ class TraceWriter:
             data = data[self._file.write(data) or 0 :]
         self._cut = False
 
-    @contextmanager
-    def episode(self, id: Any, **fields: Any) -> Iterator[EpisodeLog]:
+    def episode(self, id: Any, **fields: Any) -> AbstractContextManager[EpisodeLog]:
         """Collect an episode and write it at the end of the block, also when the block raises: then its stop reason says so.
 
         What the block raised is raised on, also where the episode cannot be written; a note of the exception then says that. TraceError for a
         field that an episode does not have, or a value that has no plain meaning there.
         """
-        log = EpisodeLog(Episode(**fitting(Episode, {"id": id, **fields})))
-        try:
-            yield log
-        except BaseException as error:
-            log.episode.stop_reason = f"exception: {type(error).__name__}"
-            try:
-                self.write(log.episode)
-            except (TraceError, OSError) as failure:
-                told = [
-                    *getattr(error, "__notes__", ()),
-                    f"trimtab: its episode is not in the log: {failure}",
-                ]
-                error.__notes__ = told  # type: ignore[attr-defined]  # from Python 3.11 on it is shown
-            raise
-        self.write(log.episode)
+        return _Block(self, EpisodeLog(Episode(**fitting(Episode, {"id": id, **fields}))))
 
     def close(self) -> None:
         """Close the file; a second time does nothing."""
@@ -137,6 +122,31 @@ class TraceWriter:
         self.close()
 
 
+class _Block(NamedTuple):
+    """No generator's: contextlib sets a field of the exception, which not every exception lets it."""
+
+    writer: TraceWriter
+    log: EpisodeLog
+
+    def __enter__(self) -> EpisodeLog:
+        return self.log
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.writer.write(self.log.episode)
+            return
+        try:
+            self.log.episode.stop_reason = f"exception: {kind.__name__}"
+            self.writer.write(self.log.episode)
+        except Exception as failure:
+            with suppress(Exception):  # an exception that takes no note
+                told = f"trimtab: its episode is not in the log: {failure}"
+                notes = [*getattr(error, "__notes__", ()), told]
+                error.__notes__ = notes  # type: ignore[union-attr]  # from Python 3.11 on it is shown
+
+
 def _is_cut(path: Path) -> bool:
     """Does the file end within a line, as one does whose writer was killed?"""
     if not path.is_file() or not path.stat().st_size:
@@ -144,6 +154,14 @@ def _is_cut(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) != b"\n"
+
+
+def _in_our_role(role: str, content: Any) -> dict[str, Any]:
+    """The message with its role as the chat reader has it, case aside; a `function_call` with the call in its text."""
+    if (lower := role.strip().lower()) in ROLES:
+        return {"role": lower, "content": content}
+    said = translated({"role": role, "content": content})
+    return {**said, "content": content} if "tool_calls" not in said else dict(said)
 
 
 class EpisodeLog:
@@ -156,13 +174,16 @@ class EpisodeLog:
     def message(self, role: str, content: Any, calls: Sequence[Call] = (), **fields: Any) -> None:
         """Add a turn; `fields` are those of `Turn`, e.g. tokens, token_ids, logprobs, policy_version.
 
-        Content in blocks (OpenAI's, Anthropic's) is read as in chat logs: calls and reasoning go to their fields, results to the open calls.
+        Roles are brought to ours, and content in blocks (OpenAI's, Anthropic's) is read, as in chat logs: calls and reasoning go to their
+        fields, results to the open calls.
         """
         turn = Turn(**fitting(Turn, {"role": role, "calls": calls, **fields}))
         turn.calls = list(calls)
-        content = plain(content)
-        if isinstance(content, list) and turn.role not in ("tool", "function"):
-            found = self._turns_of(turn.role, content)
+        content = as_json(content, "content")
+        said = _in_our_role(turn.role, content)
+        turn.role = said["role"]
+        if isinstance(content, list) or "tool_calls" in said:
+            found = self._turns_of(said)
         else:
             found = [Turn(role=turn.role, content=as_text(content))]
         if found and found[-1].role == turn.role:
@@ -177,8 +198,13 @@ class EpisodeLog:
             self.episode.turns.append(one)
 
     def call(self, name: str, arguments: Any = None, **fields: Any) -> None:
-        """Add a call to the latest assistant turn, or to a new one; `fields` are those of `Call`."""
+        """Add a call to the latest assistant turn, or to a new one; `fields` are those of `Call`.
+
+        Without an error, that a result's text starts as one says that there was one, as in chat logs; `error=False` that there was none.
+        """
         made = Call(**fitting(Call, {"name": name, "arguments": arguments, **fields}))
+        if not made.error_from:
+            made.error, made.error_from = told(fields.get("error"), made.result)
         turns = self.episode.turns
         if not turns or turns[-1].role != "assistant":
             self.message("assistant", None)
@@ -191,26 +217,25 @@ class EpisodeLog:
         for name, value in fitting(Episode, fields).items():
             setattr(self.episode, name, value)
 
-    def _turns_of(self, role: str, content: list[Any]) -> list[Turn]:
-        """The turns of a message as the chat reader has them; results in it go to the calls they answer."""
+    def _turns_of(self, message: dict[str, Any]) -> list[Turn]:
+        """The turns of a message as the chat reader has them; results in it go to the calls they answer. What else a tool says answers none."""
         asked = [turn.calls for turn in self.episode.turns if turn.calls]
         open_calls = [[call for call in calls if call.result is None and not call.error] for calls in asked]
         history = [
             {"role": "assistant", "tool_calls": [{"id": c.id, "function": {"name": c.name}} for c in calls]}
             for calls in open_calls
         ]
-        found = turns_of([*history, {"role": role, "content": content}], ReadReport())
+        role = message["role"]
+        heard = {**message, "role": "user"} if role == "tool" else message
+        found = turns_of([*history, heard], ReadReport())
         for calls, turn in zip(open_calls, found, strict=False):
             for call, answered in zip(calls, turn.calls, strict=True):
                 if answered.result is not None:
-                    call.result, call.error, call.error_from = (
-                        answered.result,
-                        answered.error,
-                        answered.error_from,
-                    )
+                    call.result, call.error_from = answered.result, answered.error_from
+                    call.error = told(True, answered.error)[0] if answered.error else ""
         turns = found[len(history) :]
         for turn in turns:
-            turn.step = -1
+            turn.step, turn.role = -1, role if turn.role == heard["role"] else turn.role
             for call in turn.calls:
                 call.step = len(self.episode.turns)
         return turns

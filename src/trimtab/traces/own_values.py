@@ -5,6 +5,7 @@ What has no plain meaning is refused at once and by its field's name, so that no
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -16,10 +17,11 @@ import msgspec
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.plain_values import plain
+from trimtab.traces.tool_errors import error_text, error_words, says_fine, says_no_error
 from trimtab.traces.tool_schemas import tools_of
-from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
+from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time
 
-__all__ = ["fields_of", "fitting"]
+__all__ = ["as_json", "fields_of", "fitting", "told"]
 
 
 def _one(value: Any) -> Any:
@@ -65,13 +67,35 @@ def _version(value: Any) -> int | str | None:
 
 
 def _error(value: Any) -> str | None:
-    """Its text; of an object the message; empty where the value says that there was none."""
-    if isinstance(value, str):
-        return value
-    if not value:
-        return ""
-    said = first_of(value, "message", "type") if isinstance(value, dict) else value
-    return "error" if said is True else as_text(value if said is None else said)
+    """Its text; of an object the message; `error` where it is only that there was one, empty where the value says that there was none."""
+    said = _said(_one(value))
+    return "" if said is None else error_words(said) or "error"
+
+
+def _said(value: Any) -> Any:
+    """What a plain value says of an error: of an object its message or type, if one says anything; None where it says that there was none."""
+    if isinstance(value, dict):
+        inner = (_said(value.get(name)) for name in ("message", "type"))
+        said = next((one for one in inner if one is not None), None)
+        return said if said is not None or all(_said(one) is None for one in value.values()) else value
+    missing = isinstance(value, float) and math.isnan(value)
+    return None if missing or says_no_error(value) else value
+
+
+def told(error: Any, result: str | None) -> tuple[str, str]:
+    """The error of a call and who says so (`Call.error_from`), of what a loop gave as its error and of its result's text, as chat logs are read.
+
+    >>> told(None, "Error: HTTP 503"), told(False, "Error: HTTP 503"), told(True, "HTTP 503"), told("none", "ok")
+    (('Error: HTTP 503', 'text'), ('', 'log'), ('HTTP 503', 'log'), ('', ''))
+    """
+    given = _one(error)
+    said = _said(given)
+    if said is not None:
+        return error_words(said) or _error(result) or "error", "log"
+    if says_fine(given):
+        return "", "log"
+    text = error_text(result)
+    return text, "text" if text else ""
 
 
 def _tools(value: Any, _at: str) -> list[dict[str, Any]] | None:
@@ -128,7 +152,7 @@ _OBJECT = _Field("an object", _mapping)
 _FIELDS: dict[type, dict[str, _Field]] = {
     Call: {
         "name": _LABEL, "arguments": _JSON, "bad_arguments": _TEXT, "id": _LABEL, "result": _TEXT,
-        "error": _scalar("text", _error), "error_from": _LABEL, "latency_s": _NUMBER, "time": _TIME, "step": _INT,
+        "error": _Field("text", lambda value, _at: _error(value)), "error_from": _LABEL, "latency_s": _NUMBER, "time": _TIME, "step": _INT,
     },
     Turn: {
         "role": _LABEL, "content": _TEXT, "reasoning": _TEXT, "calls": _Field("a list of Call", _structs(Call)), "step": _INT, "name": _LABEL,
@@ -178,8 +202,20 @@ def fitting(
     return made
 
 
+def as_json(value: Any, at: str) -> Any:
+    """The value in what JSON holds (`plain`). TraceError, by its place `at`, for one whose own methods fail."""
+    return _fit(_JSON, value, at)
+
+
 def _fit(field: _Field, value: Any, at: str) -> Any:
-    found = field.read(value, at)
+    try:
+        found = field.read(value, at)
+    except TraceError:
+        raise
+    except Exception as error:  # what a user's class raises as it is asked for its text or its items
+        raise TraceError(
+            f"{at} must be {field.wanted}, and asking it raises {type(error).__name__}"
+        ) from error
     if found is None and field is not _JSON:
         raise TraceError(f"{at} must be {field.wanted}, and is {reprlib.repr(value)}")
     return found

@@ -47,13 +47,26 @@ def _plain(value: Any, above: tuple[int, ...]) -> Any:
         return _TOO_DEEP
     inside = (*above, id(value))
     if isinstance(value, Mapping):
-        return {_key(key): _plain(one, inside) for key, one in value.items()}
+        return _object(value, inside)
     if isinstance(value, (Sequence, deque)) and not isinstance(value, memoryview):
         return [_plain(one, inside) for one in value]
     if isinstance(value, Set):
         return [_plain(one, inside) for one in sorted(value, key=repr)]
     opened = _opened(value)
     return str(value) if opened is value else _plain(opened, inside)
+
+
+def _object(value: Mapping[Any, Any], above: tuple[int, ...]) -> dict[str, Any]:
+    """Keys of one text, as 1 and "1", are told apart: the second is `1#2`."""
+    made: dict[str, Any] = {}
+    for key, one in value.items():
+        said = name = _key(key)
+        number = 1
+        while name in made:
+            number += 1
+            name = f"{said}#{number}"
+        made[name] = _plain(one, above)
+    return made
 
 
 def _key(key: Any) -> str:
