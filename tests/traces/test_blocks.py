@@ -199,3 +199,20 @@ def test_a_value_nested_to_pythons_limit_is_read_or_malformed(tmp_path, part):
         assert len(episodes) + report.num_malformed == 2
         seen.add(len(episodes))
     assert seen == {1, 2}
+
+
+def test_strings_and_nulls_among_blocks(tmp_path):
+    """LangChain's content is a list of strings and of blocks."""
+    use = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+    back = {"type": "tool_result", "tool_use_id": "a", "is_error": True, "content": "boom"}
+    messages = [
+        {"role": "assistant", "content": ["I look.", None, use]},
+        {"role": "user", "content": [back, "go on"]},
+        {"role": "assistant", "content": [None, {"type": "text", "text": "a"}, "b"]},
+        {"role": "user", "content": ["a", "b"]},
+    ]
+    (found,), report = read_episodes([write_lines(tmp_path / "a.jsonl", [{"messages": messages}])])
+    assert [(t.role, t.content) for t in found.turns] == [("assistant", "I look."), ("user", "go on"), ("assistant", "ab"), ("user", '["a", "b"]')]  # fmt: skip
+    (call,) = found.calls
+    assert (call.name, call.result, call.error, call.error_from) == ("f", "boom", "boom", "log")
+    assert not report.notes

@@ -16,8 +16,9 @@ _BESIDE = (
 
 
 def typed_parts(message: Json) -> list[Json] | None:
-    """Its content or parts as blocks with a type, of which `blocks` knows calls, results and thoughts; None where they have types, or are
-    none. A list of other objects in `content` is JSON; in `parts` what is not known is a block of its field's name.
+    """Its content or parts as blocks with a type, of which `blocks` knows calls, results and thoughts; None where all have types, or are
+    none. Beside a part of a known kind, text is a text block and what is not known a block of its field's name; in a tool's content, and
+    where no part is known, a list of other objects is JSON.
 
     >>> typed_parts({"role": "model", "parts": [{"text": "I look."}, {"functionCall": {"name": "f", "args": {"q": 1}}}]})
     [{'type': 'text', 'text': 'I look.'}, {'type': 'tool_use', 'id': None, 'name': 'f', 'input': {'q': 1}}]
@@ -28,25 +29,38 @@ def typed_parts(message: Json) -> list[Json] | None:
         given = [given]
     if not isinstance(given, list) or not given or all(isinstance(p, dict) and "type" in p for p in given):
         return None
-    made = [_typed(part, content is None) for part in given]
+    if content is None:
+        return [one for part in given if (one := _typed(part, True))]
+    if not any(_known(part) is not None for part in given if isinstance(part, dict)):
+        return None
+    if not all(part is None or isinstance(part, (str, dict)) for part in given):
+        return None
+    made = [_typed(part, message.get("role") != "tool") for part in given]
     return None if any(one is None for one in made) else [one for one in made if one]
 
 
-def _typed(part: Any, named: bool) -> Json | None:
-    """The block; empty for what says nothing; None for what is none. `named`: it stands in a field that holds nothing but parts."""
-    if isinstance(part, str) and named:
-        return {"type": "text", "text": part}
-    if not isinstance(part, dict):
-        return {} if named else None
+def _known(part: Json) -> Json | None:
+    """The block of a part that has a type, or one field that tells its kind."""
     if part.get("type") is not None:
         return part
-    fields = [name for name, value in part.items() if value is not None and name not in _BESIDE]
-    if len(fields) == 1 and fields[0] in _KINDS:
-        made = _KINDS[fields[0]](part[fields[0]], part)
-        if made is not None:
-            return made
-    if not named:
-        return None
+    fields = _fields(part)
+    return _KINDS[fields[0]](part[fields[0]], part) if len(fields) == 1 and fields[0] in _KINDS else None
+
+
+def _fields(part: Json) -> list[str]:
+    return [name for name, value in part.items() if value is not None and name not in _BESIDE]
+
+
+def _typed(part: Any, named: bool) -> Json | None:
+    """The block; empty for what says nothing; None for what is none. `named`: what is not known has the name of its field."""
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if not isinstance(part, dict):
+        return {}
+    made = _known(part)
+    if made is not None or not named:
+        return made
+    fields = _fields(part)
     return {"type": fields[0], **{name: part[name] for name in fields}} if fields else {}
 
 
