@@ -221,3 +221,25 @@ def test_other_json_in_a_result_stays_json(tmp_path, content):
     ]
     (call,) = read(tmp_path, {"messages": messages})[0].calls
     assert json.loads(call.result) == content
+
+
+def test_parts_that_are_new_in_bedrock_lose_no_calls(tmp_path):
+    cited = {"content": [{"text": "It is "}, {"text": "there."}], "citations": [{"title": "a"}]}
+    messages = bedrock([{"text": "found"}])
+    messages[0]["content"].append({"guardContent": {"text": {"text": "x"}}})
+    messages[1]["content"].append({"newContent": {"a": 1}})
+    messages[2]["content"].append({"searchResult": {"title": "b"}})
+    messages[3]["content"] = [{"citationsContent": cited}]
+    found, report = read(tmp_path, {"messages": messages})
+    (call,) = found.calls
+    assert (call.name, call.result) == ("search", "found")
+    said = [(turn.role, turn.content.split(" blake2b:")[0]) for turn in found.turns]
+    assert said == [("user", "Where?[guardContent"), ("assistant", "I look.[newContent"), ("user", "[searchResult"), ("assistant", "It is there.")]  # fmt: skip
+    assert report.notes == {"parts of messages that are no text, written as [kind]": 3}
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "tool"])
+def test_other_json_with_no_part_of_a_known_kind_stays_json(tmp_path, role):
+    content = [{"guard": {"a": 1}}, {"citationsContent": 3}, "x"]
+    found, _ = read(tmp_path, {"messages": [{"role": role, "content": content}]})
+    assert json.loads(found.turns[0].content) == content

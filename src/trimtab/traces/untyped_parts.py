@@ -116,6 +116,15 @@ def _thought(value: Any, _: Json) -> Json | None:
     return {"type": "thinking", "thinking": text} if text is not None else {"type": "redacted_thinking"}
 
 
+def _cited(value: Any, _: Json) -> Json | None:
+    """Bedrock's text with its sources, of which the text is kept."""
+    texts = value.get("content") if isinstance(value, dict) else None
+    if not isinstance(texts, list):
+        return None
+    said = [one["text"] for one in texts if isinstance(one, dict) and isinstance(one.get("text"), str)]
+    return {"type": "text", "text": "".join(said)} if said else None
+
+
 def _code(value: Any, _: Json) -> Json:
     return {"type": "server_tool_use", "name": "code_execution", "input": value}
 
@@ -138,6 +147,7 @@ _KINDS: dict[str, Callable[[Any, Json], Json | None]] = {
     **dict.fromkeys(("functionResponse", "function_response"), _response),
     "toolResult": _result,
     "reasoningContent": _thought,
+    "citationsContent": _cited,
     **dict.fromkeys(("executableCode", "executable_code"), _code),
     **dict.fromkeys(("codeExecutionResult", "code_execution_result"), _output),
     **{n: _media(n) for n in ("inlineData", "inline_data", "fileData", "file_data", "image", "document", "video")},
