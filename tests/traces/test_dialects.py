@@ -243,3 +243,15 @@ def test_other_json_with_no_part_of_a_known_kind_stays_json(tmp_path, role):
     content = [{"guard": {"a": 1}}, {"citationsContent": 3}, "x"]
     found, _ = read(tmp_path, {"messages": [{"role": role, "content": content}]})
     assert json.loads(found.turns[0].content) == content
+
+
+@pytest.mark.parametrize(("who", "text"), [("role", "content"), ("from", "value")])
+def test_roles_in_capitals_and_with_blanks(tmp_path, who, text):
+    call = {"id": "1", "function": {"name": "search", "arguments": {"q": "x"}}}
+    messages = [
+        {who: "System", text: "a"}, {who: " User ", text: "Where?"}, {who: "ASSISTANT", text: "I look.", "tool_calls": [call]},
+        {who: "TOOL", text: "found", "tool_call_id": "1"}, {who: "Assistant\n", text: "There."},
+    ]  # fmt: skip
+    found, report = read(tmp_path, {"messages": messages, "system": "z"})
+    assert shape(found) == [("system", "a", []), *CALLED]
+    assert not report.notes

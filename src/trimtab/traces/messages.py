@@ -193,7 +193,8 @@ def _system(value: Json, messages: list[Any]) -> list[Json]:
     """The system prompt where it stands beside the messages: Anthropic's, Bedrock's, LLaMA-Factory's, Gemini's."""
     given = first_of(value, "system", "systemInstruction", "system_instruction")
     first = messages[0] if messages and isinstance(messages[0], dict) else {}
-    if not given or first_of(first, "role", "from") == "system":
+    role = as_label(first_of(first, "role", "from")) or ""
+    if not given or role.strip().lower() == "system":
         return []
     if isinstance(given, dict) and "parts" in given:
         return [{"role": "system", "parts": given["parts"]}]
