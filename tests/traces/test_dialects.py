@@ -255,3 +255,11 @@ def test_roles_in_capitals_and_with_blanks(tmp_path, who, text):
     found, report = read(tmp_path, {"messages": messages, "system": "z"})
     assert shape(found) == [("system", "a", []), *CALLED]
     assert not report.notes
+
+
+def test_a_result_that_is_nothing_but_a_picture_is_no_json(tmp_path):
+    (call,) = read(tmp_path, {"messages": bedrock([{"image": {"format": "png", "source": {"bytes": "aa"}}}])})[0].calls  # fmt: skip
+    assert call.result.startswith("[image blake2b:")
+    picture = {"role": "function", "parts": [{"inlineData": {"mimeType": "image/png", "data": "aa"}}]}
+    (turn,) = read(tmp_path, {"contents": [picture]})[0].turns
+    assert (turn.role, turn.content.split(" ")[0]) == ("tool", "[inlineData")

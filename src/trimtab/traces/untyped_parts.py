@@ -7,9 +7,25 @@ from typing import Any
 
 from trimtab.traces.values import as_text, first_of
 
-__all__ = ["typed_parts"]
+__all__ = ["CALLS", "RESULTS", "THOUGHTS", "parts_of_result", "typed_parts"]
 
 Json = Mapping[str, Any]
+CALLS = (
+    "tool_use", "tool_call", "server_tool_use", "server_tool_call", "mcp_tool_use", "function_call", "custom_tool_call",
+)  # fmt: skip
+RESULTS = (
+    "tool_result", "tool_call_response", "function_call_output", "server_tool_call_response", "custom_tool_call_output",
+)  # fmt: skip
+THOUGHTS = ("reasoning", "thinking", "redacted_thinking")
+_OF_RESULTS = {
+    *CALLS, *RESULTS, *THOUGHTS, "text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text", "blob", "uri",
+    *("image", "image_url", "input_image", "image_file", "audio_url", "input_audio", "video_url", "input_video", "searchResult"),
+    *("file_url", "input_file", "computer_screenshot", "resource", "resource_link", "embedded_resource", "search_result", "web_search_result"),
+    *("tool_reference", "container_upload", "code_execution_output", "bash_code_execution_output"),
+}  # fmt: skip
+"""Types of the blocks that a tool's result may have; another list of things with types is the tool's own JSON."""
+_AMBIGUOUS = ("file", "document", "audio", "video", "media")
+_OF_FILES = ("file", "file_id", "file_data", "base64", "data", "source", "mime_type", "mimeType", "mediaType")
 _BESIDE = (
     "thought", "thoughtSignature", "thought_signature", "videoMetadata", "video_metadata", "mediaResolution", "media_resolution", "partMetadata",
 )  # fmt: skip
@@ -35,8 +51,36 @@ def typed_parts(message: Json) -> list[Json] | None:
         return None
     if not all(part is None or isinstance(part, (str, dict)) for part in given):
         return None
-    made = [_typed(part, message.get("role") != "tool") for part in given]
+    tool = message.get("role") == "tool"
+    if tool and any(isinstance(part, dict) and part.get("type") is not None for part in given):
+        return parts_of_result(given)
+    made = [_typed(part, not tool) for part in given]
     return None if any(one is None for one in made) else [one for one in made if one]
+
+
+def parts_of_result(given: Any) -> list[Json] | None:
+    """What a tool gave as blocks; None for what is no list of them, which is JSON though its items may have types of the tool's own.
+
+    >>> parts_of_result([{"type": "text", "text": "a"}, "b"])
+    [{'type': 'text', 'text': 'a'}, {'type': 'text', 'text': 'b'}]
+    >>> parts_of_result([{"type": "apple", "id": 1}]), parts_of_result("a")
+    (None, None)
+    """
+    if not isinstance(given, list) or not all(
+        part is None or isinstance(part, (str, dict)) for part in given
+    ):
+        return None
+    if given and not any(_is_block(part) for part in given if isinstance(part, dict)):
+        return None
+    made = [_typed(part, False) for part in given]
+    return None if any(one is None for one in made) else [one for one in made if one]
+
+
+def _is_block(part: Json) -> bool:
+    kind = part.get("type")
+    if kind in _AMBIGUOUS:  # also in a folder's listing, or in what a search found
+        return any(part.get(name) is not None for name in (kind, *_OF_FILES))
+    return isinstance(kind, str) and (kind in _OF_RESULTS or kind in _KINDS or kind.endswith("_tool_result"))
 
 
 def _known(part: Json) -> Json | None:
