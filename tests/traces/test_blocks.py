@@ -199,3 +199,48 @@ def test_a_value_nested_to_pythons_limit_is_read_or_malformed(tmp_path, part):
         assert len(episodes) + report.num_malformed == 2
         seen.add(len(episodes))
     assert seen == {1, 2}
+
+
+def test_strings_and_nulls_among_blocks(tmp_path):
+    """LangChain's content is a list of strings and of blocks."""
+    use = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+    back = {"type": "tool_result", "tool_use_id": "a", "is_error": True, "content": "boom"}
+    messages = [
+        {"role": "assistant", "content": ["I look.", None, use]},
+        {"role": "user", "content": [back, "go on"]},
+        {"role": "assistant", "content": [None, {"type": "text", "text": "a"}, "b"]},
+        {"role": "user", "content": ["a", "b"]},
+    ]
+    (found,), report = read_episodes([write_lines(tmp_path / "a.jsonl", [{"messages": messages}])])
+    assert [(t.role, t.content) for t in found.turns] == [("assistant", "I look."), ("user", "go on"), ("assistant", "ab"), ("user", '["a", "b"]')]  # fmt: skip
+    (call,) = found.calls
+    assert (call.name, call.result, call.error, call.error_from) == ("f", "boom", "boom", "log")
+    assert not report.notes
+
+
+OWN = [{"type": "apple", "id": 1}, {"type": "pear"}]
+TEXT = {"type": "text", "text": "found"}
+
+
+@pytest.mark.parametrize("written", ["openai", "anthropic", "responses"])
+@pytest.mark.parametrize(
+    ("content", "result"),
+    [
+        (OWN, json.dumps(OWN)), ([{"type": "file", "name": "a.py"}, {"type": "dir", "name": "é"}], '[{"type": "file", "name": "a.py"}, {"type": "dir", "name": "é"}]'),
+        ([*OWN, None, "x"], json.dumps([*OWN, None, "x"])), ([{"type": 3}], '[{"type": 3}]'), ([{"type": None, "a": 1}], '[{"type": null, "a": 1}]'),
+        ([TEXT, "x", None], "foundx"), ([{"type": "input_text", "text": "a"}, {"type": "input_image"}], "a[input_image]"), ([TEXT, {"type": "apple"}], "found[apple]"),
+        ([{"type": "file", "file_id": "f"}], "[file blake2b:"), ([{"type": "video", "video": "f"}], "[video blake2b:"), ([{"type": "video", "title": "a"}], '[{"type": "video", "title": "a"}]'), ([{"type": "resource", "resource": {"uri": "a"}}], "[resource blake2b:"), ([{"type": "refusal", "refusal": "no"}], "no"),
+    ],
+)  # fmt: skip
+def test_json_of_a_tool_whose_items_have_types_stays_json(tmp_path, written, content, result):
+    call = {"id": "a", "function": {"name": "f", "arguments": "{}"}}
+    back = {
+        "openai": {"role": "tool", "tool_call_id": "a", "content": content},
+        "anthropic": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": content}]},
+        "responses": {"type": "function_call_output", "call_id": "a", "output": content},
+    }[written]  # fmt: skip
+    messages = [{"role": "assistant", "content": None, "tool_calls": [call]}, back]
+    (found,), _ = read_episodes([write_lines(tmp_path / "a.jsonl", [{"messages": messages}])])
+    (call,) = found.calls
+    assert len(found.turns) == 1
+    assert call.result.startswith(result) if result.endswith("blake2b:") else call.result == result

@@ -221,3 +221,45 @@ def test_other_json_in_a_result_stays_json(tmp_path, content):
     ]
     (call,) = read(tmp_path, {"messages": messages})[0].calls
     assert json.loads(call.result) == content
+
+
+def test_parts_that_are_new_in_bedrock_lose_no_calls(tmp_path):
+    cited = {"content": [{"text": "It is "}, {"text": "there."}], "citations": [{"title": "a"}]}
+    messages = bedrock([{"text": "found"}])
+    messages[0]["content"].append({"guardContent": {"text": {"text": "x"}}})
+    messages[1]["content"].append({"newContent": {"a": 1}})
+    messages[2]["content"].append({"searchResult": {"title": "b"}})
+    messages[3]["content"] = [{"citationsContent": cited}]
+    found, report = read(tmp_path, {"messages": messages})
+    (call,) = found.calls
+    assert (call.name, call.result) == ("search", "found")
+    said = [(turn.role, turn.content.split(" blake2b:")[0]) for turn in found.turns]
+    assert said == [("user", "Where?[guardContent"), ("assistant", "I look.[newContent"), ("user", "[searchResult"), ("assistant", "It is there.")]  # fmt: skip
+    assert report.notes == {"parts of messages that are no text, written as [kind]": 3}
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "tool"])
+def test_other_json_with_no_part_of_a_known_kind_stays_json(tmp_path, role):
+    content = [{"guard": {"a": 1}}, {"citationsContent": 3}, "x"]
+    found, _ = read(tmp_path, {"messages": [{"role": role, "content": content}]})
+    assert json.loads(found.turns[0].content) == content
+
+
+@pytest.mark.parametrize(("who", "text"), [("role", "content"), ("from", "value")])
+def test_roles_in_capitals_and_with_blanks(tmp_path, who, text):
+    call = {"id": "1", "function": {"name": "search", "arguments": {"q": "x"}}}
+    messages = [
+        {who: "System", text: "a"}, {who: " User ", text: "Where?"}, {who: "ASSISTANT", text: "I look.", "tool_calls": [call]},
+        {who: "TOOL", text: "found", "tool_call_id": "1"}, {who: "Assistant\n", text: "There."},
+    ]  # fmt: skip
+    found, report = read(tmp_path, {"messages": messages, "system": "z"})
+    assert shape(found) == [("system", "a", []), *CALLED]
+    assert not report.notes
+
+
+def test_a_result_that_is_nothing_but_a_picture_is_no_json(tmp_path):
+    (call,) = read(tmp_path, {"messages": bedrock([{"image": {"format": "png", "source": {"bytes": "aa"}}}])})[0].calls  # fmt: skip
+    assert call.result.startswith("[image blake2b:")
+    picture = {"role": "function", "parts": [{"inlineData": {"mimeType": "image/png", "data": "aa"}}]}
+    (turn,) = read(tmp_path, {"contents": [picture]})[0].turns
+    assert (turn.role, turn.content.split(" ")[0]) == ("tool", "[inlineData")

@@ -263,3 +263,32 @@ def test_an_empty_answer_of_a_spelt_out_dialogue_is_one(tmp_path):
     )
     sides = [[("user", "q", []), ("assistant", answer, [])] for answer in ("a", "")]
     assert [held(e) for e in back] == [*sides, *sides]
+
+
+@pytest.mark.parametrize("form", ["one", "list", "whole", "beside the chosen", "prompt"])
+def test_a_conversation_beside_both_answers_is_what_was_asked(tmp_path, form):
+    """LLaMA-Factory's preferences: a conversation, and each answer as one message."""
+    asked = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}, {"from": "Human", "value": "r"}]
+    sides = {name: {"from": "gpt", "value": text} for name, text in (("chosen", "good"), ("rejected", "bad"))}
+    row = {"conversations": asked, "system": "z", "tools": "", **sides}
+    if form == "list":
+        row |= {name: [one] for name, one in sides.items()}
+    elif form == "whole":
+        row |= {"conversations": [*asked, sides["chosen"]]}
+        row |= {name: [*asked, one] for name, one in sides.items()}
+    elif form == "beside the chosen":
+        row["conversations"] = [*asked, sides["chosen"]]
+    elif form == "prompt":
+        row["prompt"] = row.pop("conversations")
+    found, report = read(tmp_path, {"id": "r", **row})
+    before = [("system", "z", []), ("user", "q", []), ("assistant", "a", []), ("user", "r", [])]
+    assert [e.id for e in found] == ["r/chosen", "r/rejected"]
+    assert [held(e) for e in found] == [[*before, ("assistant", text, [])] for text in ("good", "bad")]
+    assert found[0].group == found[1].group not in (None, "r")
+    assert report.notes == {READ: 1}
+
+
+@pytest.mark.parametrize("side", [{"from": 1, "to": 2}, {"role": "judge"}, {"content": "a"}])
+def test_an_object_that_is_no_message_is_no_answer(tmp_path, side):
+    (one,), report = read(tmp_path, {"id": "a", "messages": chat(), "chosen": side})
+    assert (one.id, dict(report.notes)) == ("a", {})

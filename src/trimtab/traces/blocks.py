@@ -11,17 +11,12 @@ from typing import Any, NamedTuple
 
 from trimtab.traces.dialects import translated
 from trimtab.traces.reading import ReadReport
+from trimtab.traces.untyped_parts import CALLS, RESULTS, THOUGHTS, parts_of_result
 from trimtab.traces.values import as_label, as_text, first_of, placeholder, text_of
 
 __all__ = ["provided", "reasoning_of", "unpacked"]
 
 Json = Mapping[str, Any]
-_CALLS = (
-    "tool_use", "tool_call", "server_tool_use", "server_tool_call", "mcp_tool_use", "function_call", "custom_tool_call",
-)  # fmt: skip
-_RESULTS = (
-    "tool_result", "tool_call_response", "function_call_output", "server_tool_call_response", "custom_tool_call_output",
-)  # fmt: skip
 _PROVIDED = ("server_tool_use", "server_tool_call", "mcp_tool_use")
 _ONCE = ("tool_calls", "usage", "tokens", "reasoning_content", "reasoning", "thinking")
 """What is said of a message as a whole, and stays with the first of those it becomes."""
@@ -37,7 +32,7 @@ def unpacked(message: Json, report: ReadReport) -> list[Json]:
     [{'role': 'tool', 'tool_call_id': 't', 'content': '4'}, {'role': 'user', 'content': 'And 5?'}]
     """
     kind = message.get("type")
-    if "role" not in message and kind in (*_CALLS, *_RESULTS, "reasoning"):  # an item of the Responses API
+    if "role" not in message and kind in (*CALLS, *RESULTS, "reasoning"):  # an item of the Responses API
         message = {"role": "assistant", "content": [message]}
     message = translated(message)
     given = message.get("content") if message.get("content") is not None else message.get("parts")
@@ -47,6 +42,8 @@ def unpacked(message: Json, report: ReadReport) -> list[Json]:
         or not all(isinstance(b, dict) and "type" in b for b in given)
     ):
         return [message]
+    if message.get("role") == "tool" and parts_of_result(given) is None:
+        return [{**message, "content": _json(given)}]
     blocks = [_Block(_kind(block), block) for block in given]
     if message.get("role") != "assistant":  # results come before what is said with them
         blocks.sort(key=lambda block: block.kind != "result")
@@ -69,11 +66,11 @@ class _Block(NamedTuple):
 
 def _kind(block: Json) -> str:
     kind = str(block["type"])
-    if kind in _CALLS:
+    if kind in CALLS:
         return "call"
-    if kind in _RESULTS or kind.endswith("_tool_result"):
+    if kind in RESULTS or kind.endswith("_tool_result"):
         return "result"
-    return "thought" if kind in ("reasoning", "thinking", "redacted_thinking") else "text"
+    return "thought" if kind in THOUGHTS else "text"
 
 
 def _said(message: Json, blocks: list[_Block], report: ReadReport) -> Json:
@@ -127,13 +124,21 @@ def _text(block: Json, report: ReadReport) -> str:
     return placeholder(block) if text is None else text
 
 
+def _json(items: list[Json]) -> str:
+    """A tool's list of objects as JSON, where `as_text` takes what has a type for a part."""
+    return f"[{', '.join(as_text(one) or '' for one in items)}]"
+
+
 def _result(block: Json, report: ReadReport) -> Json:
     content = first_of(block, "content", "response", "result", "output")
     failed = isinstance(content, dict) and str(content.get("type")).endswith(
         "_error"
     )  # of Anthropic's own tools
-    if isinstance(content, list) and all(isinstance(b, dict) and "type" in b for b in content):
-        content = "".join(_text(part, report) for part in content)
+    parts = parts_of_result(content)
+    if parts is not None:
+        content = "".join(_text(part, report) for part in parts)
+    elif isinstance(content, list) and all(isinstance(b, dict) and "type" in b for b in content):
+        content = _json(content)
     made = {
         "role": "tool",
         "tool_call_id": as_label(first_of(block, "tool_use_id", "call_id", "tool_call_id", "id")),

@@ -51,14 +51,15 @@ def _role(message: Json) -> Json:
     if message.get("role") in ROLES:
         return message
     said = as_label(first_of(message, "role", "from"))
-    role = _SAME.get((said or "").strip().lower(), said)
+    low = (said or "").strip().lower()
+    role = low if low in ROLES else _SAME.get(low, said)
     if said is None or ("role" in message and role == said):
         return message
     made: dict[str, Any] = {"role": role}
     if message.get("role") is None:  # ShareGPT
         made["content"] = first_of(message, "content", "value")
     made |= {k: v for k, v in message.items() if k not in ("role", "from", "value", *made)}
-    called = said.strip().lower() in _CALLS and not isinstance(made.get("tool_calls"), list)
+    called = low in _CALLS and not isinstance(made.get("tool_calls"), list)
     return _calls_of_text(made) if called and made.get("content") is not None else made
 
 

@@ -19,6 +19,7 @@ from trimtab.traces.preferences import (
     SIDES,
     SUCCESS,
     answer_of,
+    is_answer,
     is_chat,
     is_preference,
     prompt_of,
@@ -34,7 +35,7 @@ __all__ = ["episode_of", "is_messages", "is_tau", "read_messages", "read_tau", "
 
 Json = Mapping[str, Any]
 _TURNS = ("messages", "conversations", "conversation", "contents")
-_CHATS = ("messages", "prompt", "completion", "contents", "conversations", "conversation", *SIDES)
+_CHATS = ("messages", "prompt", "completion", "contents", "conversations", "conversation")
 _STOPS = ("stop_reason", "finish_reason", "termination_reason", "stop_condition")
 _MAY_BE_EXPORTED = {"tools", "token_ids", "token_mask", "token_logprobs"}
 _NO_ROLE, _MAX_ROLES = "messages of a role that is none of ours, kept", 8
@@ -90,7 +91,7 @@ def _turn(message: Json, role: str, step: int, calls: list[Call]) -> Turn:
 
 def is_messages(value: Json) -> bool:
     """Has it a list of messages under one of the usual names, or are its texts a prompt with a preference or with KTO's label?"""
-    if any(is_chat(value.get(name)) for name in _CHATS):
+    if any(is_chat(value.get(name)) for name in _CHATS) or any(is_answer(value.get(name)) for name in SIDES):
         return True
     if is_preference(value) and any(is_dialogue(value[name]) for name in SIDES):
         return True
@@ -193,7 +194,8 @@ def _system(value: Json, messages: list[Any]) -> list[Json]:
     """The system prompt where it stands beside the messages: Anthropic's, Bedrock's, LLaMA-Factory's, Gemini's."""
     given = first_of(value, "system", "systemInstruction", "system_instruction")
     first = messages[0] if messages and isinstance(messages[0], dict) else {}
-    if not given or first_of(first, "role", "from") == "system":
+    role = as_label(first_of(first, "role", "from")) or ""
+    if not given or role.strip().lower() == "system":
         return []
     if isinstance(given, dict) and "parts" in given:
         return [{"role": "system", "parts": given["parts"]}]

@@ -19,6 +19,7 @@ __all__ = [
     "SUCCESS",
     "Side",
     "answer_of",
+    "is_answer",
     "is_chat",
     "is_preference",
     "prompt_of",
@@ -27,6 +28,7 @@ __all__ = [
 
 Json = Mapping[str, Any]
 SIDES = ("chosen", "rejected")
+_TURNS = ("messages", "conversations", "conversation")
 _OTHERS = ("system", "developer", "user", "human")
 REWARD, SUCCESS = ("reward", "score"), ("success", "resolved", "passed", "is_success")
 """What a record may call each."""
@@ -55,6 +57,12 @@ def is_chat(value: Any) -> bool:
     )
 
 
+def is_answer(value: Any) -> bool:
+    """Is it a list of messages, or one message, as LLaMA-Factory's preferences have on each side?"""
+    said = isinstance(value, dict) and first_of(value, "content", "value", "parts", "tool_calls") is not None
+    return is_chat([value] if said else value)
+
+
 def prompt_of(value: Any) -> list[Any]:
     """Messages as they are; text as the user's, or as the turns that it spells out as Anthropic's hh-rlhf does; none of nothing.
 
@@ -81,6 +89,8 @@ def answer_of(value: Any) -> list[Any]:
 def _messages(value: Any, role: str) -> list[Any]:
     if isinstance(value, list):
         return value
+    if is_answer(value):
+        return [value]
     return [] if value is None else [{"role": role, "content": as_text(value)}]
 
 
@@ -98,16 +108,16 @@ def is_preference(value: Json) -> bool:
     >>> is_preference({"messages": [], "chosen": True}), is_preference({"prompt": "q", "chosen": "a"})
     (False, False)
     """
-    if any(is_chat(value.get(name)) for name in SIDES):
+    if any(is_answer(value.get(name)) for name in SIDES):
         return True
-    own = first_of(value, "messages", "conversations", "conversation", "completion")
+    own = first_of(value, *_TURNS, "completion")
     return own is None and all(isinstance(value.get(name), str) for name in SIDES)
 
 
 def sides_of(value: Json, source: str, report: ReadReport) -> Iterator[Side]:
     """The chosen and the rejected attempt of a row, counted in the report. The id is the attempt's own (`chosen_episode`), else the
     row's, else its place in the log, and the side: an attempt that our export has in many pairs is known again."""
-    prompt = prompt_of(value.get("prompt"))
+    prompt = _asked_with(value)
     given = {name: _side(value[name], prompt) for name in SIDES if value.get(name) not in (None, [])}
     whole = {name: _whole(prompt, answer) for name, answer in given.items()}
     report.note(_READ if len(given) == 2 else _ONE)
@@ -127,12 +137,27 @@ def sides_of(value: Json, source: str, report: ReadReport) -> Iterator[Side]:
         yield Side(name, fields, messages, group)
 
 
+def _asked_with(value: Json) -> list[Any]:
+    """The prompt; where there is none the conversation beside the sides, without the answer if it ends with one of them."""
+    said = first_of(value, *_TURNS)
+    if value.get("prompt") is not None or not is_chat(said):
+        return prompt_of(value.get("prompt"))
+    for answer in (answer_of(value.get(name)) for name in SIDES):
+        if answer and said[-len(answer) :] == answer:
+            return list(said[: -len(answer)])
+    return list(said)
+
+
 def _whole(prompt: list[Any], answer: list[Any]) -> list[Any]:
     """The prompt and the answer; the answer alone where it is a conversation that repeats the prompt."""
     first = answer[0] if answer and isinstance(answer[0], dict) else {}
-    begins = first_of(first, "role", "from") in _OTHERS
     said = [_said(message) for message in answer]
-    return answer if begins and all(_said(m) in said for m in prompt) else [*prompt, *answer]
+    repeats = said[:1] == [_said(m) for m in prompt[:1]] or all(_said(m) in said for m in prompt)
+    return answer if _role(first) in _OTHERS and repeats else [*prompt, *answer]
+
+
+def _role(message: Json) -> str:
+    return (as_label(first_of(message, "role", "from")) or "").strip().lower()
 
 
 def _said(message: Any) -> Any:
@@ -146,8 +171,7 @@ def _asked(attempts: list[list[Any]]) -> str | None:
         if any(message != messages[0] for message in messages):
             break
         first = messages[0] if isinstance(messages[0], dict) else {}
-        role = first_of(first, "role", "from")
-        if role in _OTHERS:
+        if (role := _role(first)) in _OTHERS:
             shared.append(f"{role}: {as_text(_said(first))}")
     if not shared:
         return None

@@ -7,17 +7,34 @@ from typing import Any
 
 from trimtab.traces.values import as_text, first_of
 
-__all__ = ["typed_parts"]
+__all__ = ["CALLS", "RESULTS", "THOUGHTS", "parts_of_result", "typed_parts"]
 
 Json = Mapping[str, Any]
+CALLS = (
+    "tool_use", "tool_call", "server_tool_use", "server_tool_call", "mcp_tool_use", "function_call", "custom_tool_call",
+)  # fmt: skip
+RESULTS = (
+    "tool_result", "tool_call_response", "function_call_output", "server_tool_call_response", "custom_tool_call_output",
+)  # fmt: skip
+THOUGHTS = ("reasoning", "thinking", "redacted_thinking")
+_OF_RESULTS = {
+    *CALLS, *RESULTS, *THOUGHTS, "text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text", "blob", "uri",
+    *("image", "image_url", "input_image", "image_file", "audio_url", "input_audio", "video_url", "input_video", "searchResult"),
+    *("file_url", "input_file", "computer_screenshot", "resource", "resource_link", "embedded_resource", "search_result", "web_search_result"),
+    *("tool_reference", "container_upload", "code_execution_output", "bash_code_execution_output"),
+}  # fmt: skip
+"""Types of the blocks that a tool's result may have; another list of things with types is the tool's own JSON."""
+_AMBIGUOUS = ("file", "document", "audio", "video", "media")
+_OF_FILES = ("file", "file_id", "file_data", "base64", "data", "source", "mime_type", "mimeType", "mediaType")
 _BESIDE = (
     "thought", "thoughtSignature", "thought_signature", "videoMetadata", "video_metadata", "mediaResolution", "media_resolution", "partMetadata",
 )  # fmt: skip
 
 
 def typed_parts(message: Json) -> list[Json] | None:
-    """Its content or parts as blocks with a type, of which `blocks` knows calls, results and thoughts; None where they have types, or are
-    none. A list of other objects in `content` is JSON; in `parts` what is not known is a block of its field's name.
+    """Its content or parts as blocks with a type, of which `blocks` knows calls, results and thoughts; None where all have types, or are
+    none. Beside a part of a known kind, text is a text block and what is not known a block of its field's name; in a tool's content, and
+    where no part is known, a list of other objects is JSON.
 
     >>> typed_parts({"role": "model", "parts": [{"text": "I look."}, {"functionCall": {"name": "f", "args": {"q": 1}}}]})
     [{'type': 'text', 'text': 'I look.'}, {'type': 'tool_use', 'id': None, 'name': 'f', 'input': {'q': 1}}]
@@ -28,25 +45,66 @@ def typed_parts(message: Json) -> list[Json] | None:
         given = [given]
     if not isinstance(given, list) or not given or all(isinstance(p, dict) and "type" in p for p in given):
         return None
-    made = [_typed(part, content is None) for part in given]
+    if content is None:
+        return [one for part in given if (one := _typed(part, True))]
+    if not any(_known(part) is not None for part in given if isinstance(part, dict)):
+        return None
+    if not all(part is None or isinstance(part, (str, dict)) for part in given):
+        return None
+    tool = message.get("role") == "tool"
+    if tool and any(isinstance(part, dict) and part.get("type") is not None for part in given):
+        return parts_of_result(given)
+    made = [_typed(part, not tool) for part in given]
     return None if any(one is None for one in made) else [one for one in made if one]
 
 
-def _typed(part: Any, named: bool) -> Json | None:
-    """The block; empty for what says nothing; None for what is none. `named`: it stands in a field that holds nothing but parts."""
-    if isinstance(part, str) and named:
-        return {"type": "text", "text": part}
-    if not isinstance(part, dict):
-        return {} if named else None
+def parts_of_result(given: Any) -> list[Json] | None:
+    """What a tool gave as blocks; None for what is no list of them, which is JSON though its items may have types of the tool's own.
+
+    >>> parts_of_result([{"type": "text", "text": "a"}, "b"])
+    [{'type': 'text', 'text': 'a'}, {'type': 'text', 'text': 'b'}]
+    >>> parts_of_result([{"type": "apple", "id": 1}]), parts_of_result("a")
+    (None, None)
+    """
+    if not isinstance(given, list) or not all(
+        part is None or isinstance(part, (str, dict)) for part in given
+    ):
+        return None
+    if given and not any(_is_block(part) for part in given if isinstance(part, dict)):
+        return None
+    made = [_typed(part, False) for part in given]
+    return None if any(one is None for one in made) else [one for one in made if one]
+
+
+def _is_block(part: Json) -> bool:
+    kind = part.get("type")
+    if kind in _AMBIGUOUS:  # also in a folder's listing, or in what a search found
+        return any(part.get(name) is not None for name in (kind, *_OF_FILES))
+    return isinstance(kind, str) and (kind in _OF_RESULTS or kind in _KINDS or kind.endswith("_tool_result"))
+
+
+def _known(part: Json) -> Json | None:
+    """The block of a part that has a type, or one field that tells its kind."""
     if part.get("type") is not None:
         return part
-    fields = [name for name, value in part.items() if value is not None and name not in _BESIDE]
-    if len(fields) == 1 and fields[0] in _KINDS:
-        made = _KINDS[fields[0]](part[fields[0]], part)
-        if made is not None:
-            return made
-    if not named:
-        return None
+    fields = _fields(part)
+    return _KINDS[fields[0]](part[fields[0]], part) if len(fields) == 1 and fields[0] in _KINDS else None
+
+
+def _fields(part: Json) -> list[str]:
+    return [name for name, value in part.items() if value is not None and name not in _BESIDE]
+
+
+def _typed(part: Any, named: bool) -> Json | None:
+    """The block; empty for what says nothing; None for what is none. `named`: what is not known has the name of its field."""
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if not isinstance(part, dict):
+        return {}
+    made = _known(part)
+    if made is not None or not named:
+        return made
+    fields = _fields(part)
     return {"type": fields[0], **{name: part[name] for name in fields}} if fields else {}
 
 
@@ -102,6 +160,15 @@ def _thought(value: Any, _: Json) -> Json | None:
     return {"type": "thinking", "thinking": text} if text is not None else {"type": "redacted_thinking"}
 
 
+def _cited(value: Any, _: Json) -> Json | None:
+    """Bedrock's text with its sources, of which the text is kept."""
+    texts = value.get("content") if isinstance(value, dict) else None
+    if not isinstance(texts, list):
+        return None
+    said = [one["text"] for one in texts if isinstance(one, dict) and isinstance(one.get("text"), str)]
+    return {"type": "text", "text": "".join(said)} if said else None
+
+
 def _code(value: Any, _: Json) -> Json:
     return {"type": "server_tool_use", "name": "code_execution", "input": value}
 
@@ -124,6 +191,7 @@ _KINDS: dict[str, Callable[[Any, Json], Json | None]] = {
     **dict.fromkeys(("functionResponse", "function_response"), _response),
     "toolResult": _result,
     "reasoningContent": _thought,
+    "citationsContent": _cited,
     **dict.fromkeys(("executableCode", "executable_code"), _code),
     **dict.fromkeys(("codeExecutionResult", "code_execution_result"), _output),
     **{n: _media(n) for n in ("inlineData", "inline_data", "fileData", "file_data", "image", "document", "video")},
