@@ -143,3 +143,9 @@ def test_a_prompt_that_comes_twice_in_a_step_is_borne():
     for row in log[8:16]:
         row["prompt"] = "q0"
     assert reward_columns(log).told == "yes"
+
+
+def test_thousands_of_answers_to_one_prompt_take_no_time():
+    log = rows(groups=1, size=4_000, **LENGTH)
+    assert len(log) == 4_000
+    assert reward_columns(log).names == ("right", "form")

@@ -26,6 +26,7 @@ Json = Mapping[str, Any]
 _NOT_REWARDS = ("step", "advantage", "advantages", "__index_level_0__")
 _ALIKE = 1e-6  # of the largest: TRL computes in 32 bits
 _ENOUGH = 0.99  # of the pairs
+_MOST = 64  # answers of a group that are compared, each with each
 Row = tuple[dict[str, float], float]
 
 
@@ -100,7 +101,7 @@ def _groups(rows: Iterable[Json]) -> list[list[Row]]:
     return [
         [
             (numbers_of(row), advantage)
-            for row in run
+            for row in run[:_MOST]
             if (advantage := as_number(row.get("advantage"))) is not None and math.isfinite(advantage)
         ]
         for run in found
