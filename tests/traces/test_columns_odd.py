@@ -16,9 +16,9 @@ from trimtab.traces.columns_part import _seconds
 from trimtab.traces.columns_rows import Rows, read_rows
 from trimtab.traces.columns_shards import Shard
 from trimtab.traces.engine import table_of
+from trimtab.traces.error_starts import ERROR_START, starts_as_error
 from trimtab.traces.read import read_episodes
 from trimtab.traces.reading import ReadReport
-from trimtab.traces.tool_errors import ERROR_START, starts_as_error
 from trimtab.traces.values import as_time
 
 

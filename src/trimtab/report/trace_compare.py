@@ -18,10 +18,10 @@ from trimtab.measure.trace_contrasts import contrasts
 from trimtab.report.inert import inert
 from trimtab.report.trace_lines import contrast_line, figure, pass_line
 from trimtab.traces.engine import table_of
+from trimtab.traces.error_starts import compile_patterns
 from trimtab.traces.join import joined
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.table import TraceTable
-from trimtab.traces.tool_errors import compile_patterns
 from trimtab.traces.wording import counted
 
 __all__ = ["compare_lines", "compare_tables", "compare_traces"]

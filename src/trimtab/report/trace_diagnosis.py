@@ -23,10 +23,10 @@ from trimtab.measure.trace_outcomes import Outcome, outcomes
 from trimtab.measure.trace_sizes import sizes
 from trimtab.measure.traces import trace_readings
 from trimtab.traces.engine import table_of
+from trimtab.traces.error_starts import compile_patterns
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.table import TraceTable
 from trimtab.traces.tabulate import RequiredFiles
-from trimtab.traces.tool_errors import compile_patterns
 
 __all__ = ["TraceDiagnosis", "diagnose_table", "diagnose_traces", "trace_diagnosis"]
 

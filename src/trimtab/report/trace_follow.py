@@ -10,10 +10,10 @@ from trimtab.measure.declared import Declared
 from trimtab.report.inert import inert
 from trimtab.report.trace_diagnosis import TraceDiagnosis, diagnose_table, trace_diagnosis
 from trimtab.report.trace_lines import trace_diagnosis_lines
+from trimtab.traces.error_starts import compile_patterns
 from trimtab.traces.follow import Follower
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.tabulate import RequiredFiles
-from trimtab.traces.tool_errors import compile_patterns
 from trimtab.traces.wording import counted
 
 __all__ = ["Followed", "follow_traces"]

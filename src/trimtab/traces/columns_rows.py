@@ -32,9 +32,9 @@ from trimtab.traces.columns_sql import (
     rows_query,
 )
 from trimtab.traces.columns_words import scripts_in
+from trimtab.traces.error_starts import starts_as_error
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.text_marks import refuses
-from trimtab.traces.tool_errors import starts_as_error
 from trimtab.traces.values import as_text
 
 __all__ = ["Columns", "Rows", "ids_of", "read_rows"]

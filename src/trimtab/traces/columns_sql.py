@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from string import Template
 
+from trimtab.traces.error_fields import BLANKS, NO_ERROR, ONLY_SAYS_SO
+from trimtab.traces.error_starts import MAYBE_ERROR
 from trimtab.traces.step_names import KINDS
 from trimtab.traces.text_marks import LOOKED_AT, MIN_LETTERS, REFUSAL_HEAD, REFUSAL_WORDS, SCRIPTS
-from trimtab.traces.tool_errors import BLANKS, MAYBE_ERROR, NO_ERROR, ONLY_SAYS_SO
 from trimtab.traces.values import FLAGS
 
 __all__ = [

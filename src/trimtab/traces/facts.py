@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.traces.episode import Call, Episode
+from trimtab.traces.error_kinds import error_kind_of, fault_of
 from trimtab.traces.first_wrong import NOTHING, Wrong, first_wrong, is_void
 from trimtab.traces.loops import longest_loop, num_repeats
 from trimtab.traces.schema_check import misfit, schemas_by_name
 from trimtab.traces.stop_reasons import is_limit
 from trimtab.traces.table import COUNTS, NO_NAME, Evidence
 from trimtab.traces.text_marks import MARKS, refuses, switched_turns
-from trimtab.traces.tool_errors import error_kind_of, fault_of
 
 __all__ = [
     "EXCERPT",

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from trimtab.traces.episode import Call
+from trimtab.traces.error_fields import error_text, error_words, says_fine, says_no_error
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.reading import ReadReport
-from trimtab.traces.tool_errors import error_text, error_words, says_fine, says_no_error
 from trimtab.traces.values import as_flag, as_label, as_number, as_text, as_time, first_of
 
 __all__ = ["answer", "answered", "call_of", "raw_calls"]

@@ -16,8 +16,8 @@ import msgspec
 
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Call, Episode, Turn
+from trimtab.traces.error_fields import error_text, error_words, says_fine, says_no_error
 from trimtab.traces.plain_values import plain
-from trimtab.traces.tool_errors import error_text, error_words, says_fine, says_no_error
 from trimtab.traces.tool_schemas import tools_of
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Episode
+from trimtab.traces.error_starts import compile_patterns
 from trimtab.traces.files import STDIN, find_files
 from trimtab.traces.formats import FORMATS, find_format
 from trimtab.traces.identity import Identities
 from trimtab.traces.json_records import iter_records
 from trimtab.traces.mapped import say_missed
 from trimtab.traces.reading import ReadReport
-from trimtab.traces.tool_errors import compile_patterns
 from trimtab.traces.trainers import is_trl
 from trimtab.traces.trl_rewards import columns_of
 from trimtab.traces.values import as_label

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.traces.episode import Call, Episode, Turn
+from trimtab.traces.error_fields import error_words, says_fine, says_no_error
+from trimtab.traces.error_starts import starts_as_error
 from trimtab.traces.json_records import BadJson, parse_json, require_object
 from trimtab.traces.reading import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Record
 from trimtab.traces.step_names import KINDS
-from trimtab.traces.tool_errors import error_words, says_fine, says_no_error, starts_as_error
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
 __all__ = ["NO_END", "ORPHANS", "is_step", "read_steps"]

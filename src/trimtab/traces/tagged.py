@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 
 from trimtab.traces.episode import Call, Turn
+from trimtab.traces.error_fields import error_text
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.roles import parts_of_completion
-from trimtab.traces.tool_errors import error_text
 from trimtab.traces.values import as_label
 
 __all__ = ["tagged_turns"]
