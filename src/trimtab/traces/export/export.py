@@ -14,35 +14,28 @@ import numpy as np
 from trimtab.errors import TraceError
 from trimtab.traces.episode import Episode
 from trimtab.traces.export.card import (
-    SAME_PROMPT_ROWS,
-    balance_of,
     card_of,
-    given_by_others,
     mixed_warnings,
     opening_warnings,
     prompt_warnings,
 )
 from trimtab.traces.export.images import image_warnings, take_digests_off
-from trimtab.traces.export.pairs import Pair, pairs_of
+from trimtab.traces.export.rows import NO_SCORE, UNSCORED, rows_of
 from trimtab.traces.export.samples import Sample, sample_of
-from trimtab.traces.export.similar import without_copies
+from trimtab.traces.export.scores import scores_of
 from trimtab.traces.export.steps import step_rows
 from trimtab.traces.export.tokens import add_tokens
 from trimtab.traces.export.tools import give_tools, read_tools, tool_warnings
 from trimtab.traces.export.write import card_text, write_rows
 from trimtab.traces.files import STDIN, spare_logs
 from trimtab.traces.read import read_episodes
-from trimtab.traces.table import BOTH, must_be_finite
 from trimtab.traces.wording import counted
 
 __all__ = ["KINDS", "Export", "export"]
 
-UNSCORED = "rows of episodes without an outcome"
-_NO_SCORE = "episode without a reward or success"
 _NO_THRESHOLD = (
     "episode of which nothing says whether it is solved: rewards are not only 0 and 1, give --solved-at"
 )
-_OPEN = "rows without `solved`: of an attempt the outcome is unknown"
 _PER_TASK = 4
 KINDS = ("sft", "dpo", "kto", "grpo", "steps")
 _OF_KINDS = {
@@ -105,7 +98,7 @@ def export(
     given = give_tools(episodes, schemas)
     of_tools = tool_warnings(episodes, given, schemas)
     left_out: Counter[str] = Counter()
-    scores, source = _scores(episodes, solved_at, ranked=kind == "dpo")
+    scores, source = scores_of(episodes, solved_at, ranked=kind == "dpo")
     if kind == "steps":
         rows, balance = step_rows(episodes, left_out)
         warnings = []
@@ -115,15 +108,15 @@ def export(
         samples = _samples(episodes, scores, left_out, prompts=kind == "grpo")
         if kind != "grpo" and not keep_tool_faults:
             samples = _without_tool_faults(samples, left_out)
-        rows, balance = _rows(
+        rows, balance = rows_of(
             kind, samples, per_task or _PER_TASK, match_length, same_prompt, left_out, keep_unscored
         )
-        if rewarded and left_out[_NO_SCORE]:
-            left_out[_NO_THRESHOLD] = left_out.pop(_NO_SCORE)
+        if rewarded and left_out[NO_SCORE]:
+            left_out[_NO_THRESHOLD] = left_out.pop(NO_SCORE)
         warnings = [*mixed_warnings(samples, left_out), *opening_warnings(balance), *prompt_warnings(balance)]
     if not rows:
         why = "; ".join(f"{count} x {reason}" for reason, count in left_out.items() if count)
-        if kind == "sft" and left_out[_NO_SCORE] + left_out[_NO_THRESHOLD]:
+        if kind == "sft" and left_out[NO_SCORE] + left_out[_NO_THRESHOLD]:
             why += "; --keep-unscored takes episodes without an outcome, as demonstrations"
         raise TraceError(
             f"no {kind} row can be made of {counted(len(episodes), 'episode')}: {why or 'there are none'}"
@@ -146,35 +139,6 @@ def _must_matter(kind: str, options: Iterable[str]) -> None:
         if kind not in _OF_KINDS[name]:
             option, kinds = name.replace("_", "-"), " and ".join(_OF_KINDS[name])
             raise TraceError(f"--{option} changes nothing of {kind}, only of {kinds}; leave it out")
-
-
-def _scores(
-    episodes: Sequence[Episode], solved_at: float | None, ranked: bool
-) -> tuple[list[float | None], str]:
-    """A score each, and where it comes from."""
-    rewards = [e.reward if e.reward is not None and np.isfinite(e.reward) else None for e in episodes]
-    known = [r for r in rewards if r is not None]
-    if solved_at is not None:
-        must_be_finite(solved_at)
-        return [
-            None if r is None else float(r >= solved_at) for r in rewards
-        ], f"solved: reward of at least {solved_at:g}"
-    binary = bool(known) and all(r in (0.0, 1.0) for r in known)
-    if any(e.success is not None for e in episodes):
-        if binary and any(
-            e.success is None and r is not None for e, r in zip(episodes, rewards, strict=True)
-        ):
-            return [
-                r if e.success is None else float(e.success) for e, r in zip(episodes, rewards, strict=True)
-            ], f"solved: {BOTH}"
-        return [
-            None if e.success is None else float(e.success) for e in episodes
-        ], "solved: the log's success"
-    if binary:
-        return list(rewards), "solved: reward of 1, as every reward is 0 or 1"
-    if ranked and known:
-        return list(rewards), "ranked by reward"
-    return [None] * len(episodes), "unknown: give --solved-at" if known else "unknown: no reward, no success"
 
 
 def _samples(
@@ -204,74 +168,3 @@ def _without_tool_faults(samples: list[Sample], left_out: Counter[str]) -> list[
     ]
     left_out["episode that failed after a fault of a tool"] += len(samples) - len(kept)
     return kept
-
-
-def _rows(
-    kind: str,
-    samples: list[Sample],
-    per_task: int,
-    match_length: bool,
-    same_prompt: bool,
-    left_out: Counter[str],
-    keep_unscored: bool,
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    if kind == "grpo":
-        return _prompts(samples)
-    fresh, copies = without_copies(samples)
-    left_out["near-duplicate of another episode of its task and outcome"] += copies
-    if kind == "dpo":
-        pairs = pairs_of(fresh, per_task, match_length, left_out, same_prompt)
-        return [_dpo(pair) for pair in pairs], balance_of(pairs)
-    known = [s for s in fresh if s.score is not None]
-    unscored = [s for s in fresh if s.score is None] if keep_unscored and kind == "sft" else []
-    left_out[_NO_SCORE] += len(fresh) - len(known) - len(unscored)
-    if kind == "kto":
-        rows = [
-            {
-                "prompt": s.prompt,
-                "completion": s.completion,
-                "label": s.score == 1.0,
-                "tools": s.tools,
-                "task": s.task,
-                "episode": s.episode,
-            }
-            for s in known
-        ]
-        return rows, {
-            "desirable": sum(row["label"] for row in rows),
-            "undesirable": sum(not row["label"] for row in rows),
-            **given_by_others(known),
-        }
-    solved = [s for s in known if s.score == 1.0]
-    left_out["episode that did not solve its task"] += len(known) - len(solved)
-    rows = [
-        {"messages": s.prompt + s.completion, "tools": s.tools, "task": s.task, "episode": s.episode}
-        for s in fresh
-        if s.score == 1.0 or (s.score is None and unscored)
-    ]
-    return rows, {**given_by_others([*solved, *unscored]), **({UNSCORED: len(unscored)} if unscored else {})}
-
-
-def _dpo(pair: Pair) -> dict[str, Any]:
-    return {
-        "prompt": pair.prompt, "chosen": pair.chosen_messages, "rejected": pair.rejected_messages, "tools": pair.chosen.tools,
-        "task": pair.chosen.task, "chosen_episode": pair.chosen.episode, "rejected_episode": pair.rejected.episode,
-    }  # fmt: skip
-
-
-def _prompts(samples: list[Sample]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The prompt of whatever is attempted (`Sample.key`, as for pairs) once, its first attempt's, with how many attempts were solved."""
-    tasks: dict[Any, list[Sample]] = {}
-    for sample in samples:
-        tasks.setdefault(sample.key, []).append(sample)
-    rows = [
-        {
-            "prompt": attempts[0].prompt, "tools": attempts[0].tools, "task": attempts[0].task, "attempts": len(attempts),
-            "solved": sum(s.score == 1.0 for s in attempts) if all(s.score is not None for s in attempts) else None,
-        }
-        for attempts in tasks.values()
-    ]  # fmt: skip
-    prompts = Counter(json.dumps(row["prompt"]) for row in rows)
-    open_ones = sum(row["solved"] is None for row in rows)
-    balance: dict[str, Any] = {_OPEN: open_ones} if open_ones else {}
-    return rows, balance | {SAME_PROMPT_ROWS: sum(count for count in prompts.values() if count > 1)}

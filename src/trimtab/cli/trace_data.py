@@ -1,0 +1,137 @@
+"""`trimtab traces export`, `convert` and `show`: logs as data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trimtab.cli.text import plain
+from trimtab.cli.trace_options import (
+    ErrorPatterns,
+    LogFormat,
+    LogMap,
+    Logs,
+    SolvedAt,
+    Strict,
+    fields_of,
+)
+from trimtab.report.inert import inert
+from trimtab.traces.wording import counted
+
+__all__ = ["convert_logs", "export_logs", "show_logs"]
+
+
+def export_logs(
+    logs: Logs,
+    to: Annotated[
+        str, typer.Option(help="sft, dpo, kto, grpo (prompts) or steps (labels).", show_default=False)
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", help="A .parquet or .jsonl file; a new folder for datasets.", show_default=False
+        ),
+    ],
+    format: LogFormat = None,
+    mapping: LogMap = None,
+    strict: Strict = False,
+    solved_at: SolvedAt = None,
+    per_task: Annotated[int | None, typer.Option(help="Pairs a task, at most (dpo); 4.", min=1)] = None,
+    match_length: Annotated[
+        bool, typer.Option("--match-length", help="Pair attempts of like size first (dpo).")
+    ] = False,
+    same_prompt: Annotated[
+        bool, typer.Option("--same-prompt", help="Pair only attempts that began with the same words (dpo).")
+    ] = False,
+    tools: Annotated[
+        Path | None, typer.Option(help="A JSON list of tool schemas, for episodes whose log has none.")
+    ] = None,
+    keep_tool_faults: Annotated[
+        bool, typer.Option("--keep-tool-faults", help="Keep episodes a tool's fault failed.")
+    ] = False,
+    keep_unscored: Annotated[
+        bool,
+        typer.Option(
+            "--keep-unscored", help="Keep episodes of which no outcome is known, as demonstrations (sft)."
+        ),
+    ] = False,
+    error_pattern: ErrorPatterns = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The data card as one JSON object.")] = False,
+) -> None:
+    """Write training data in TRL's conversational formats with tool calls, and a data card beside it."""
+    from trimtab.report.progress import reading_bar
+    from trimtab.traces.export import export
+    from trimtab.traces.export.write import card_text
+
+    with reading_bar(logs, not as_json) as progress:
+        made = export(
+            logs,
+            to,
+            output,
+            format,
+            fields_of(mapping),
+            solved_at,
+            per_task,
+            match_length,
+            keep_tool_faults,
+            progress,
+            error_pattern or (),
+            same_prompt,
+            tools,
+            strict,
+            keep_unscored,
+        )
+    if as_json:
+        for warning in made.card["warnings"]:
+            print(f"warning: {inert(warning)}", file=sys.stderr)
+    text = card_text(made.card)
+    print(
+        json.dumps(plain(made.card), allow_nan=False)
+        if as_json
+        else f"wrote {output}\n\n{inert(text, lines=True)}"
+    )
+
+
+def convert_logs(
+    logs: Logs,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The JSONL file to write.", show_default=False)
+    ],
+    format: LogFormat = None,
+    mapping: LogMap = None,
+    strict: Strict = False,
+) -> None:
+    """Write the episodes as trimtab's own JSONL, one a line."""
+    from trimtab.report.progress import reading_bar
+    from trimtab.traces.convert import convert
+
+    with reading_bar(logs) as progress:
+        report = convert(logs, output, format, fields_of(mapping), strict, progress)
+    print(
+        f"wrote {counted(report.num_episodes, 'episode')} to {output}; {counted(report.num_malformed, 'malformed line')} skipped"
+    )
+    for note, count in report.notes.items():
+        print(f"  note     {count:,} {inert(note)}")
+
+
+def show_logs(
+    logs: Logs,
+    episode: Annotated[
+        str | None, typer.Option("--episode", "-e", help="Show this episode; lists them otherwise.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Episodes to list.", min=1)] = 20,
+    format: LogFormat = None,
+    mapping: LogMap = None,
+    strict: Strict = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="JSON lines of the episodes instead of text.")
+    ] = False,
+) -> None:
+    """List the episodes, or print one with its messages, calls, results and errors."""
+    from trimtab.report.trace_show import show
+
+    print("\n".join(show(logs, episode, limit, format, fields_of(mapping), as_json, strict)))

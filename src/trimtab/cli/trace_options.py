@@ -1,0 +1,61 @@
+"""What the commands of `trimtab traces` are given: options they share, and what is read off them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from trimtab.cli.text import pairs
+from trimtab.errors import MetricLogError, TraceError
+
+__all__ = [
+    "EngineName",
+    "ErrorPatterns",
+    "LogFormat",
+    "LogMap",
+    "Logs",
+    "SolvedAt",
+    "Strict",
+    "declared_of",
+    "fields_of",
+]
+
+Logs = Annotated[
+    list[str], typer.Argument(help="Files, folders or globs; - is standard input.", show_default=False)
+]
+LogFormat = Annotated[str | None, typer.Option(help="The logs' format; found by their content otherwise.")]
+LogMap = Annotated[
+    list[str] | None, typer.Option("--map", help="FIELD=JSON.PATH for logs of no known format; repeatable.")
+]
+ErrorPatterns = Annotated[
+    list[str] | None,
+    typer.Option("--error-pattern", help="A regular expression of results that report an error; repeatable."),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first malformed line, exit code 2.")]
+SolvedAt = Annotated[float | None, typer.Option(help="An episode with this reward or more is solved.")]
+EngineName = Annotated[str, typer.Option(help="auto, records, or columns (DuckDB, for large step JSONL).")]
+
+
+def declared_of(require: list[str], key_arguments: list[str], solved_at: float | None) -> Any:
+    """What must be used, and from which reward on an episode is solved (`Declared`). TraceError for what names nothing."""
+    from trimtab.measure.declared import Declared
+
+    files = tuple(name.removeprefix("file:") for name in require if name.startswith("file:"))
+    keys = dict(text.partition("=")[::2] for text in key_arguments)
+    if not all(tool and argument for tool, argument in keys.items()):
+        raise TraceError("--key-argument wants TOOL=ARGUMENT, as --key-argument read_file=path")
+    if files and not keys:
+        raise TraceError(
+            f"--require file:{files[0]} needs --key-argument TOOL=ARGUMENT, as read_file=path: nothing names a file otherwise"
+        )
+    tools = tuple(name for name in require if not name.startswith("file:"))
+    return Declared(required_tools=tools, key_arguments=keys, required_files=files, solved_at=solved_at)
+
+
+def fields_of(texts: list[str] | None) -> dict[str, str]:
+    """FIELD=JSON.PATH texts as a dictionary. TraceError for what is none."""
+    try:
+        return pairs(texts or ())
+    except MetricLogError as error:
+        raise TraceError(f"{str(error).partition(',')[0]}, as in --map messages=data.turns") from error
