@@ -12,21 +12,15 @@ from trimtab.traces.inspect_log import is_inspect, read_inspect
 from trimtab.traces.mapped import read_mapped
 from trimtab.traces.messages import is_messages, read_messages
 from trimtab.traces.own import is_own, read_own
+from trimtab.traces.prime_tokens import is_prime, read_prime
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.spans import is_otlp, read_otlp
 from trimtab.traces.steps import is_step, read_steps
 from trimtab.traces.swe import is_mini, is_swe, read_mini, read_swe
 from trimtab.traces.tau2 import is_any_tau, read_any_tau
-from trimtab.traces.trainers import (
-    is_prime,
-    is_trl,
-    is_verifiers,
-    is_verl,
-    read_prime,
-    read_trl,
-    read_verifiers,
-    read_verl,
-)
+from trimtab.traces.trl_completions import is_trl, read_trl
+from trimtab.traces.verifiers_results import is_verifiers, read_verifiers
+from trimtab.traces.verl_rollouts import is_verl, read_verl
 
 __all__ = ["FORMATS", "Format", "find_format"]
 

@@ -27,11 +27,11 @@ from trimtab.traces.preferences import (
 )
 from trimtab.traces.reading import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Record
 from trimtab.traces.spelt_out import is_dialogue
-from trimtab.traces.task_keys import space_of, task_key, tau_space
+from trimtab.traces.task_keys import space_of, task_key
 from trimtab.traces.tool_schemas import tools_of
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
-__all__ = ["episode_of", "is_messages", "is_tau", "read_messages", "read_tau", "turns_of"]
+__all__ = ["episode_of", "is_messages", "read_messages", "turns_of"]
 
 Json = Mapping[str, Any]
 _TURNS = ("messages", "conversations", "conversation", "contents")
@@ -200,36 +200,3 @@ def _system(value: Json, messages: list[Any]) -> list[Json]:
     if isinstance(given, dict) and "parts" in given:
         return [{"role": "system", "parts": given["parts"]}]
     return [{"role": "system", "content": given}] if isinstance(given, (str, list)) else []
-
-
-def is_tau(value: Json) -> bool:
-    """tau-bench: a trajectory of messages with a reward."""
-    return isinstance(value.get("traj"), list) and "reward" in value
-
-
-def read_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """tau-bench's results: the id is task and trial, the task also its customer. A run that was never scored (no `reward_info`) hit the step limit."""
-    for record in records:
-        value = require_object(record, report)
-        if value is None:
-            continue
-        if not is_tau(value):
-            report.malformed(record.file, record.line, "no traj and reward")
-            continue
-        episode = episode_of(record, {k: v for k, v in value.items() if k != "id"}, value["traj"], report)
-        trial = as_label(value.get("trial"))
-        episode.id = episode.source if episode.task is None else f"{episode.task}/{trial or '0'}"
-        info: Json = given if isinstance(given := value.get("info"), dict) else {}
-        episode.task = task_key(tau_space(info, value["traj"]), episode.task)
-        episode.stop_reason = _tau_stop(value["traj"], info)
-        episode.extra = {"trial": value.get("trial")}
-        yield episode
-
-
-def _tau_stop(messages: list[Any], info: Json) -> str | None:
-    last = messages[-1] if messages and isinstance(messages[-1], dict) else {}
-    if "###STOP###" in (as_text(last.get("content")) or ""):
-        return "user_stop"
-    if last.get("name") == "transfer_to_human_agents":
-        return "transfer_to_human_agents"
-    return "max_steps" if "reward_info" in info and not info["reward_info"] else None

@@ -16,7 +16,7 @@ from trimtab.traces.identity import Identities
 from trimtab.traces.json_records import iter_records
 from trimtab.traces.mapped import say_missed
 from trimtab.traces.reading import ReadReport
-from trimtab.traces.trainers import is_trl
+from trimtab.traces.trl_completions import is_trl
 from trimtab.traces.trl_rewards import columns_of
 from trimtab.traces.values import as_label
 
