@@ -14,14 +14,19 @@ from trimtab.report.html import asset, embed_json, source_hash, write_page
 from trimtab.report.html_parts import escape, icon, integer, section, table
 from trimtab.report.inert import inert_json
 from trimtab.report.trace_diagnosis import TraceDiagnosis, trace_diagnosis
-from trimtab.report.trace_lines import BY_TEXT, figure, pass_line, short, unjudged_tools
 from trimtab.report.trace_payload import shown_episodes
-from trimtab.traces.wording import counted
+from trimtab.report.trace_tables import (
+    drift_table,
+    measured_table,
+    number,
+    outcomes_table,
+    separates_table,
+    sizes_table,
+    tools_table,
+)
 
 __all__ = ["render_traces", "write_traces_html"]
 
-_WHOLE = 40
-"""Characters of a tool's name that its column is wide enough for; longer ones break."""
 _HEADLINES = {"healthy": "Healthy", "alarms": "Alarms", "blind": "Blind", "not judged yet": "Not judged yet"}
 
 
@@ -50,10 +55,10 @@ def render_traces(found: dict[str, Any], episodes: list[dict[str, Any]]) -> str:
         "trimtab_version": escape(__version__),
         "csp": f"default-src 'none'; script-src '{source_hash(script)}'; style-src '{source_hash(style)}'; base-uri 'none'; form-action 'none'",
         "style": style, "script": script, "payload": embed_json({"episodes": shown}), "verdict": _verdict(found),
-        "findings": _findings(found, keys), "tools": _tools(found), "sizes": _sizes(found), "separates": _separates(found), "drift": _drift(found),
-        "outcomes": _outcomes(found),
+        "findings": _findings(found, keys), "tools": tools_table(found), "sizes": sizes_table(found), "separates": separates_table(found), "drift": drift_table(found),
+        "outcomes": outcomes_table(found),
         "shown": f"{len(shown):,} of {found['num_episodes']:,}: those the findings name first, then failed and solved ones in turn.",
-        "measured": _measured(found), "not_observed": _not_observed(found), "lines": _lines(found), "facts": _facts(found),
+        "measured": measured_table(found), "not_observed": _not_observed(found), "lines": _lines(found), "facts": _facts(found),
     }  # fmt: skip
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], asset("traces.html"))
 
@@ -78,9 +83,9 @@ def _findings(found: dict[str, Any], keys: dict[str, int]) -> str:
     )
 
 
-def _card(finding: dict[str, Any], number: int, keys: dict[str, int]) -> str:
+def _card(finding: dict[str, Any], rank: int, keys: dict[str, int]) -> str:
     interval = (
-        f" ({_number(finding['low'])} to {_number(finding['high'])})" if finding["low"] is not None else ""
+        f" ({number(finding['low'])} to {number(finding['high'])})" if finding["low"] is not None else ""
     )
     where = "" if finding["slice"] == "all" else f" · <bdi>{escape(finding['slice'])}</bdi>"
     rows = {
@@ -93,9 +98,9 @@ def _card(finding: dict[str, Any], number: int, keys: dict[str, int]) -> str:
     places = "".join(f"<li>{_place(place, keys)}</li>" for place in finding["evidence"])
     listing = f'<ul class="places">{places}</ul>' if places else ""
     return (
-        f'<article class="card s-{finding["severity"]}" id="finding-{number}"><header><span class="flag">{number}</span><span class="word">'
+        f'<article class="card s-{finding["severity"]}" id="finding-{rank}"><header><span class="flag">{rank}</span><span class="word">'
         f"{icon(finding['severity'])}<b>{finding['severity']}</b></span></header><h3>{escape(finding['what'])}</h3>"
-        f'<p class="when">{_number(finding["value"])}{interval}, bound {_number(finding["bound"])} · rule <bdi class="mono">{escape(finding["rule"])}</bdi>'
+        f'<p class="when">{number(finding["value"])}{interval}, bound {number(finding["bound"])} · rule <bdi class="mono">{escape(finding["rule"])}</bdi>'
         f"{where}</p><dl>{body}</dl>{listing}</article>"
     )
 
@@ -109,154 +114,6 @@ def _place(place: dict[str, Any], keys: dict[str, int]) -> str:
     link = name if key is None else f'<a href="#episodes" data-episode="{key}">{name}</a>'
     step = f" step {place['step']}" if place["step"] >= 0 else ""
     return f"{link}{step} {text}"
-
-
-def _tools(found: dict[str, Any]) -> str:
-    rows = [
-        [
-            f"<bdi{' class=whole' if len(tool['tool']) <= _WHOLE else ''}>{escape(tool['tool'])}</bdi>", integer(tool["calls"]), integer(tool["episodes"]), _percent(tool["error_frac"]),
-            _seconds(tool["latency_p50_s"]), _seconds(tool["latency_p95_s"]), _seconds(tool["latency_p99_s"]),
-            f"<bdi>{escape('; '.join(f'{count} × {kind}' for kind, count in list(tool['kinds'].items())[:3]) or '–')}</bdi>",
-        ]
-        for tool in found["tools"]
-    ]  # fmt: skip
-    by_text = found["failures_told_by"] == "text"
-    notes = [BY_TEXT if by_text else "", unjudged_tools(found["tools"])]
-    columns = [
-        "Tool",
-        "Calls",
-        "Episodes",
-        "Failed, by text" if by_text else "Failed",
-        "p50",
-        "p95",
-        "p99",
-        "Kinds of error",
-    ]
-    return (
-        section(
-            "tools",
-            "Tools",
-            table(columns, rows),
-            escape(". ".join(note[0].upper() + note[1:] for note in notes if note)),
-        )
-        if rows
-        else ""
-    )
-
-
-def _sizes(found: dict[str, Any]) -> str:
-    rows = [
-        [escape(row["name"]), integer(row["n"]), *(short(row[q]) for q in ("mean", "p5", "p50", "p95", "largest")),
-         "–" if row["total"] is None else short(row["total"])]
-        for row in found["sizes"]
-    ]  # fmt: skip
-    columns = ["Per episode", "Episodes", "Mean", "p5", "p50", "p95", "Most", "Total"]
-    return section("sizes", "Size of episodes", table(columns, rows))
-
-
-def _separates(found: dict[str, Any]) -> str:
-    if not found["solved_by"]:
-        return section(
-            "separates",
-            "What separates failed from solved",
-            '<p class="empty">The log does not say what is solved (--solved-at, where it has rewards).</p>',
-        )
-    rows = [_contrast(row) for row in found["separates"] if row["real"]]
-    lede = (
-        f"Solved: {escape(found['solved_by'])}. {counted(len(found['separates']), 'feature')} could be compared; intervals are 95&nbsp;% for all of them at once, p is Holm's. "
-        "Within tasks means among attempts at the same task: what vanishes there may only mark hard tasks."
-    )
-    columns = ["Feature", "Failed", "Solved", "Difference", "Interval", "p", "Within tasks", "Interval"]
-    nothing = (
-        "Nothing that could not be chance."
-        if found["separates"]
-        else "No feature could be compared: too few of one kind, or the same in all."
-    )
-    body = table(columns, rows) if rows else f'<p class="empty">{nothing}</p>'
-    return section("separates", "What separates failed from solved", body, lede)
-
-
-def _drift(found: dict[str, Any]) -> str:
-    """A table a split of the log that could be judged."""
-    family = sum(len(drift["contrasts"]) for drift in found["drift"])
-    made = []
-    for number, drift in enumerate(found["drift"]):
-        rows = [_contrast(row) for row in drift["contrasts"] if row["real"]]
-        if not drift["contrasts"]:
-            continue
-        names = [f"<bdi>{escape(drift[side])}</bdi>" for side in ("a", "b")]
-        lede = (
-            f"What differs between {names[0]} and {names[1]}, by {escape(drift['by'].replace('_', ' '))}; intervals and p hold for {counted(family, 'comparison')} at once. A run that "
-            "learns changes: this is a reading, no alarm."
-        )
-        columns = ["Feature", *names, "Difference", "Interval", "p", "Within tasks", "Interval"]
-        body = table(columns, rows) if rows else '<p class="empty">Nothing that could not be chance.</p>'
-        made.append(section(f"drift-{number}", "What changed", body, lede))
-    return "".join(made)
-
-
-def _contrast(row: dict[str, Any]) -> list[str]:
-    scale, unit = (100, " %") if row["yes_no"] else (1, "")
-
-    def ends(low: float | None, high: float | None) -> str:
-        return (
-            "–"
-            if low is None or high is None
-            else f"{figure(scale * low, '+')} to {figure(scale * high, '+')}"
-        )
-
-    inside = "–" if row["within"] is None else figure(scale * row["within"], "+")
-    return [
-        f"<bdi>{escape(row['name'])}</bdi>", figure(scale * row["mean_a"]) + unit, figure(scale * row["mean_b"]) + unit,
-        figure(scale * row["difference"], "+"), ends(row["low"], row["high"]), f"{row['p']:.2g}" if row["p"] >= 0.001 else "&lt; 0.001",
-        inside, ends(row["within_low"], row["within_high"]),
-    ]  # fmt: skip
-
-
-def _outcomes(found: dict[str, Any]) -> str:
-    rows = [
-        [
-            escape(row["by"]),
-            f"<bdi>{escape(row['name'])}</bdi>",
-            integer(row["episodes"]),
-            _percent(row["solved"]),
-            _range(row),
-        ]
-        for row in found["outcomes"]
-    ]
-    lede = "A table to read, not a test: its rows are many and not corrected for it."
-    lede += "".join(f" {line.strip()}." for line in pass_line(found["pass_k"]))
-    return (
-        section(
-            "outcomes",
-            "Outcomes",
-            table(["By", "Of", "Episodes", "Solved", "95 % interval"], rows, numeric_from=2),
-            lede,
-        )
-        if rows
-        else ""
-    )
-
-
-def _measured(found: dict[str, Any]) -> str:
-    rows = [
-        [
-            f'<bdi class="mono">{escape(row["key"])}</bdi>',
-            _number(row["value"]),
-            _range(row, 1),
-            integer(row["n"]),
-            escape(row["numbers"]),
-        ]
-        for row in found["readings"]
-        if row["slice"] == "all" and row["status"] == "ok"
-    ]
-    return (
-        section(
-            "measured", "What was measured", table(["Reading", "Value", "95 % interval", "n", "Of"], rows)
-        )
-        if rows
-        else ""
-    )
 
 
 def _not_observed(found: dict[str, Any]) -> str:
@@ -281,29 +138,7 @@ def _lines(found: dict[str, Any]) -> str:
 def _facts(found: dict[str, Any]) -> str:
     rows = {
         "Logs": ", ".join(found["logs"]), "Formats": ", ".join(sorted(set(found["formats"].values()))), "Engine": found["engine"],
-        "Seconds": _number(found["seconds"]), **{f"Note, {count:,} times": note for note, count in found["notes"].items()},
+        "Seconds": number(found["seconds"]), **{f"Note, {count:,} times": note for note, count in found["notes"].items()},
     }  # fmt: skip
     listing = "".join(f"<dt>{escape(key)}</dt><dd>{escape(text)}</dd>" for key, text in rows.items())
     return section("facts", "Provenance", f'<dl class="facts">{listing}</dl>')
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f} %"
-
-
-def _range(row: dict[str, Any], scale: int = 100) -> str:
-    if row["low"] is None:
-        return "–"
-    return (
-        f"{100 * row['low']:.0f} to {100 * row['high']:.0f} %"
-        if scale == 100
-        else f"{figure(row['low'])} to {figure(row['high'])}"
-    )
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else figure(value)
-
-
-def _seconds(value: float | None) -> str:
-    return "–" if value is None else f"{figure(value)} s"
