@@ -188,6 +188,28 @@ def test_tensors_are_taken_by_their_own_words(tmp_path):
     assert (found.reward, found.success, found.tokens) == (0.25, True, 2)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "want", "bad"),
+    [
+        ('{"x": 1}', {"x": 1}, None),
+        (' {"x": {"y": [1]}} ', {"x": {"y": [1]}}, None),
+        ('{"x": ', None, '{"x": '),
+        ("weather in Paris", "weather in Paris", None),
+        ("[1, 2]", "[1, 2]", None),
+    ],
+)
+def test_arguments_that_are_an_objects_text_are_that_object(tmp_path, arguments, want, bad):
+    call = _logged(tmp_path, lambda e: e.call("f", arguments, result="ok")).calls[0]
+    assert (call.arguments, call.bad_arguments) == (want, bad)
+    assert (call.error_from == "parse") == (bad is not None)
+    assert call.error.startswith("arguments are") == (bad is not None)
+
+
+def test_the_loops_own_error_wins_over_arguments_that_cannot_be_read(tmp_path):
+    call = _logged(tmp_path, lambda e: e.call("f", "{", error="HTTP 503")).calls[0]
+    assert (call.error, call.error_from, call.bad_arguments) == ("HTTP 503", "log", "{")
+
+
 def test_lists_of_a_turn_are_lists_of_numbers(tmp_path):
     def loop(e):
         e.message(

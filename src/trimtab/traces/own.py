@@ -15,6 +15,7 @@ import msgspec
 from trimtab.errors import TraceError
 from trimtab.traces.dialects import ROLES, translated
 from trimtab.traces.episode import Call, Episode, Turn
+from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.lines import MAX_LINE_BYTES
 from trimtab.traces.messages import turns_of
 from trimtab.traces.own_values import as_json, fields_of, fitting, told
@@ -44,6 +45,9 @@ def read_own(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
     """Episodes of our own lines. What does not fit the record is malformed; fields we do not know are ignored."""
     for record in records:
         version = record.value.get("trimtab") if isinstance(record.value, dict) else None
+        if version is None:
+            report.malformed(record.file, record.line, "no `trimtab`: no line of our own format")
+            continue
         if isinstance(version, int) and version > VERSION:
             raise TraceError(
                 f"{record.source}: written by a newer trimtab (format {version}); upgrade to read it"
@@ -156,6 +160,19 @@ def _is_cut(path: Path) -> bool:
         return file.read(1) != b"\n"
 
 
+def _unread(call: Call) -> str:
+    """Read arguments that are a JSON object's text; why they cannot be read, if so."""
+    text = call.arguments
+    if not isinstance(text, str) or not text.lstrip().startswith("{"):
+        return ""
+    try:
+        call.arguments = parse_json(text)
+    except BadJson as error:
+        call.arguments, call.bad_arguments = None, text
+        return f"arguments are {error}"
+    return ""
+
+
 def _in_our_role(role: str, content: Any) -> dict[str, Any]:
     """The message with its role as the chat reader has it, case aside; a `function_call` with the call in its text."""
     if (lower := role.strip().lower()) in ROLES:
@@ -201,10 +218,15 @@ class EpisodeLog:
         """Add a call to the latest assistant turn, or to a new one; `fields` are those of `Call`.
 
         Without an error, that a result's text starts as one says that there was one, as in chat logs; `error=False` that there was none.
+        Arguments that are the text of a JSON object, as OpenAI's clients give them, are that object; text that begins as one and is none
+        could not be parsed.
         """
         made = Call(**fitting(Call, {"name": name, "arguments": arguments, **fields}))
+        unread = _unread(made)
         if not made.error_from:
             made.error, made.error_from = told(fields.get("error"), made.result)
+        if unread and not made.error:
+            made.error, made.error_from = unread, "parse"
         turns = self.episode.turns
         if not turns or turns[-1].role != "assistant":
             self.message("assistant", None)
