@@ -210,6 +210,27 @@ def test_the_loops_own_error_wins_over_arguments_that_cannot_be_read(tmp_path):
     assert (call.error, call.error_from, call.bad_arguments) == ("HTTP 503", "log", "{")
 
 
+def test_a_call_after_an_answer_is_a_turn_of_its_own(tmp_path):
+    """It may use what the answer said; in one turn with it, training data would show it as made before."""
+
+    def loop(e):
+        e.message("user", "Who wrote the newest book?")
+        e.call("newest_book", {}, result='{"id": 7}')
+        e.call("author_of", {"id": 7}, result="Ann")
+        e.message("assistant", "I look twice.")
+        e.call("a", {})
+        e.call("b", {}, result="1")
+        e.call("c", {}, result="2", parallel=True)
+        e.call("d", {}, error="HTTP 503")
+        e.call("e", {})
+
+    turns = _logged(tmp_path, loop).turns[1:]
+    assert [[call.name for call in turn.calls] for turn in turns] == [
+        ["newest_book"], ["author_of"], ["a", "b", "c"], ["d"], ["e"],
+    ]  # fmt: skip
+    assert [turn.step for turn in turns] == [call.step for turn in turns for call in turn.calls[:1]]
+
+
 def test_lists_of_a_turn_are_lists_of_numbers(tmp_path):
     def loop(e):
         e.message(
@@ -289,9 +310,10 @@ def test_results_in_blocks_answer_the_open_calls_under_a_tools_role_too(tmp_path
     ours = "user" if role == "user" else "tool"
     assert [(t.role, t.content, t.step) for t in found.turns] == [
         ("assistant", None, 0),
-        (ours, "late", 1),
-        ("tool", "whose?", 2),
-        ("assistant", None, 3),
+        ("assistant", None, 1),
+        (ours, "late", 2),
+        ("tool", "whose?", 3),
+        ("assistant", None, 4),
     ]
 
 

@@ -173,6 +173,10 @@ def _unread(call: Call) -> str:
     return ""
 
 
+def _answered(turn: Turn) -> bool:
+    return any(call.result is not None or call.error for call in turn.calls)
+
+
 def _in_our_role(role: str, content: Any) -> dict[str, Any]:
     """The message with its role as the chat reader has it, case aside; a `function_call` with the call in its text."""
     if (lower := role.strip().lower()) in ROLES:
@@ -214,8 +218,9 @@ class EpisodeLog:
             one.step = len(self.episode.turns) if one.step < 0 else one.step
             self.episode.turns.append(one)
 
-    def call(self, name: str, arguments: Any = None, **fields: Any) -> None:
-        """Add a call to the latest assistant turn, or to a new one; `fields` are those of `Call`.
+    def call(self, name: str, arguments: Any = None, *, parallel: bool = False, **fields: Any) -> None:
+        """Add a call; `fields` are those of `Call`. It belongs to the latest assistant turn, unless a call of that turn has its answer
+        already: then the agent knew it, and the call is a turn of its own. `parallel`: it was made together with the call before.
 
         Without an error, that a result's text starts as one says that there was one, as in chat logs; `error=False` that there was none.
         Arguments that are the text of a JSON object, as OpenAI's clients give them, are that object; text that begins as one and is none
@@ -228,7 +233,7 @@ class EpisodeLog:
         if unread and not made.error:
             made.error, made.error_from = unread, "parse"
         turns = self.episode.turns
-        if not turns or turns[-1].role != "assistant":
+        if not turns or turns[-1].role != "assistant" or (not parallel and _answered(turns[-1])):
             self.message("assistant", None)
         if "step" not in fields:
             made.step = turns[-1].step
