@@ -104,6 +104,10 @@ def compile_patterns(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
     """A user's own patterns of error texts, searched anywhere in a result, case aside. TraceError for one that is no regular expression."""
     found = []
     for text in patterns:
+        if not text:
+            raise TraceError(
+                "--error-pattern is empty, which every result would match; leave it out or name a pattern"
+            )
         try:
             found.append(re.compile(text, re.I))
         except re.error as error:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.spelt_out import is_dialogue, spelt_out
-from trimtab.traces.values import as_label, as_text, first_of
+from trimtab.traces.values import as_label, as_number, as_text, first_of
 
 __all__ = [
     "REWARD",
@@ -34,6 +34,7 @@ REWARD, SUCCESS = ("reward", "score"), ("success", "resolved", "passed", "is_suc
 """What a record may call each."""
 _READ = "rows of preferences, read as two episodes: chosen and rejected"
 _ONE = "rows of preferences with one side only, read as one episode"
+_AGAINST = "rows of preferences whose scores put the rejected side above the chosen one, scores left out"
 _WHOSE = "outcomes of rows of preferences, which do not say of which side, left out"
 
 
@@ -124,6 +125,13 @@ def sides_of(value: Json, source: str, report: ReadReport) -> Iterator[Side]:
     if any(value.get(name) is not None for name in (*REWARD, *SUCCESS)):
         report.note(_WHOSE)
     rest = {name: one for name, one in value.items() if name not in (*REWARD, *SUCCESS)}
+    scores = {name: first_of(value, f"score_{name}", f"{name}_score") for name in SIDES}
+    chosen, rejected = map(as_number, scores.values())
+    if (
+        chosen is not None and rejected is not None and chosen < rejected
+    ):  # which of the two is meant, nobody can tell
+        scores = dict.fromkeys(SIDES)
+        report.note(_AGAINST)
     row = as_label(first_of(value, "id", "episode_id", "uuid", "example_id", "session_id"))
     group = _asked(list(whole.values())) or row or source
     for name, messages in whole.items():
@@ -131,7 +139,7 @@ def sides_of(value: Json, source: str, report: ReadReport) -> Iterator[Side]:
         fields = {
             **rest,
             "id": f"{base}/{name}",
-            "reward": first_of(value, f"score_{name}", f"{name}_score"),
+            "reward": scores[name],
             "model": first_of(value, f"{name}_model", "model"),
         }
         yield Side(name, fields, messages, group)

@@ -16,12 +16,13 @@ from trimtab.traces.export.samples import Sample
 from trimtab.traces.reading import ReadReport
 
 __all__ = [
-    "SAME_PROMPT_ROWS", "balance_of", "card_of", "given_by_others", "mixed_warnings", "opening_warnings", "prompt_warnings",
+    "SAME_PROMPT_ROWS", "UNWRITTEN", "balance_of", "card_of", "given_by_others", "greeting_warnings", "mixed_warnings", "opening_warnings", "prompt_warnings",
 ]  # fmt: skip
 
 SAME_WORDS = "pairs with the same prompt, word for word"
 OTHER_WORDS = "pairs of one task that began with other words"
 SAME_PROMPT_ROWS = "rows whose prompt another row has too"
+UNWRITTEN = "attempts that began with other words than the row of their task"
 BY_PROMPT = "pairs by their prompt alone, as the log names no task"
 
 
@@ -65,14 +66,35 @@ def opening_warnings(balance: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def prompt_warnings(balance: Mapping[str, Any]) -> list[str]:
-    """Of prompts that do not tell the task (grpo)."""
-    count = balance.get(SAME_PROMPT_ROWS, 0)
+def greeting_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of conversations that the agent opens."""
+    count = sum(
+        next((m["role"] for m in row.get("prompt", row.get("messages", ())) if m["role"] not in ("system", "developer")), "")
+        == "assistant"
+        for row in rows
+    )  # fmt: skip
     if not count:
         return []
     return [
+        f"{count} of {len(rows)} rows begin with the agent's own words: chat templates that want the user's first (Gemma's, Mistral's) refuse them"
+    ]
+
+
+def prompt_warnings(balance: Mapping[str, Any]) -> list[str]:
+    """Of prompts that do not tell the task, and of tasks that one prompt does not tell (grpo)."""
+    count, unwritten = balance.get(SAME_PROMPT_ROWS, 0), balance.get(UNWRITTEN, 0)
+    found = []
+    if unwritten:
+        found.append(
+            f"{unwritten} attempts began with other words than the row of their task does, which has the first attempt's: where these are other "
+            "questions, give them task ids of their own"
+        )
+    if not count:
+        return found
+    return [
+        *found,
         f"{count} rows have the prompt of another row and are another task, by its name or by what users said later: their prompts alone, "
-        "with which a trainer begins, do not say what is asked"
+        "with which a trainer begins, do not say what is asked",
     ]
 
 

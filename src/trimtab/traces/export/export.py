@@ -15,18 +15,20 @@ from trimtab.errors import TraceError
 from trimtab.traces.episode import Episode
 from trimtab.traces.export.card import (
     card_of,
+    greeting_warnings,
     mixed_warnings,
     opening_warnings,
     prompt_warnings,
 )
+from trimtab.traces.export.encodable import encodable
 from trimtab.traces.export.images import image_warnings, take_digests_off
 from trimtab.traces.export.rows import NO_SCORE, UNSCORED, rows_of
 from trimtab.traces.export.samples import Sample, sample_of
-from trimtab.traces.export.scores import scores_of
+from trimtab.traces.export.scores import BY_SIDE, scores_of
 from trimtab.traces.export.steps import step_rows
 from trimtab.traces.export.tokens import add_tokens
 from trimtab.traces.export.tools import give_tools, read_tools, tool_warnings
-from trimtab.traces.export.write import card_text, write_rows
+from trimtab.traces.export.write import CHATS, card_text, write_rows
 from trimtab.traces.files import STDIN, spare_logs
 from trimtab.traces.read import read_episodes
 from trimtab.traces.wording import counted
@@ -98,14 +100,14 @@ def export(
     given = give_tools(episodes, schemas)
     of_tools = tool_warnings(episodes, given, schemas)
     left_out: Counter[str] = Counter()
-    scores, source = scores_of(episodes, solved_at, ranked=kind == "dpo")
+    scores, source = scores_of(episodes, solved_at, ranked=kind == "dpo", sides=kind in ("sft", "dpo", "kto"))
     if kind == "steps":
         rows, balance = step_rows(episodes, left_out)
         warnings = []
         source = "not used: labels are of steps"
     else:
         rewarded = any(e.reward is not None for e in episodes) and all(score is None for score in scores)
-        samples = _samples(episodes, scores, left_out, prompts=kind == "grpo")
+        samples = _samples(episodes, scores, left_out, kind == "grpo", source == BY_SIDE)
         if kind != "grpo" and not keep_tool_faults:
             samples = _without_tool_faults(samples, left_out)
         rows, balance = rows_of(
@@ -114,6 +116,7 @@ def export(
         if rewarded and left_out[NO_SCORE]:
             left_out[_NO_THRESHOLD] = left_out.pop(NO_SCORE)
         warnings = [*mixed_warnings(samples, left_out), *opening_warnings(balance), *prompt_warnings(balance)]
+        warnings += greeting_warnings(rows)
     if not rows:
         why = "; ".join(f"{count} x {reason}" for reason, count in left_out.items() if count)
         if kind == "sft" and left_out[NO_SCORE] + left_out[_NO_THRESHOLD]:
@@ -127,6 +130,7 @@ def export(
     if (unscored := balance.get(UNSCORED, 0)) > 0:
         warnings.append(f"of {unscored:,} of {len(rows):,} rows nothing says that the task was solved")
     target = Path(output)
+    balance |= encodable(rows, None if target.suffix.lower() == ".jsonl" else CHATS)
     digest = write_rows(rows, target)
     card = card_of(kind, names, target, digest, report, rows, left_out, source, balance, warnings)
     Path(f"{target}.card.md").write_text(card_text(card), encoding="utf-8", errors="replace")
@@ -142,12 +146,16 @@ def _must_matter(kind: str, options: Iterable[str]) -> None:
 
 
 def _samples(
-    episodes: Sequence[Episode], scores: Sequence[float | None], left_out: Counter[str], prompts: bool
+    episodes: Sequence[Episode],
+    scores: Sequence[float | None],
+    left_out: Counter[str],
+    prompts: bool,
+    by_row: bool,
 ) -> list[Sample]:
-    """Samples of the episodes that make one. Turns are let go of, so that texts are not held in two forms; those with token ids stay."""
+    """Samples of the episodes that make one, `by_row` as sides of rows. Turns are let go of, so that texts are not held in two forms; those with token ids stay."""
     found: list[Sample] = []
     for episode, score in zip(episodes, scores, strict=True):
-        sample = sample_of(episode, score, prompts)
+        sample = sample_of(episode, score, prompts, episode.source if by_row else None)
         if not any(turn.token_ids for turn in episode.turns):
             episode.turns = []
         if isinstance(sample, str):

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from trimtab.traces.export.card import SAME_PROMPT_ROWS, balance_of, given_by_others
+from trimtab.traces.export.card import SAME_PROMPT_ROWS, UNWRITTEN, balance_of, given_by_others
 from trimtab.traces.export.pairs import Pair, pairs_of
 from trimtab.traces.export.samples import Sample
 from trimtab.traces.export.similar import without_copies
@@ -86,4 +86,6 @@ def _prompts(samples: list[Sample]) -> tuple[list[dict[str, Any]], dict[str, Any
     prompts = Counter(json.dumps(row["prompt"]) for row in rows)
     open_ones = sum(row["solved"] is None for row in rows)
     balance: dict[str, Any] = {_OPEN: open_ones} if open_ones else {}
+    other = sum(s.prompt != attempts[0].prompt for attempts in tasks.values() for s in attempts)
+    balance |= {UNWRITTEN: other} if other else {}
     return rows, balance | {SAME_PROMPT_ROWS: sum(count for count in prompts.values() if count > 1)}

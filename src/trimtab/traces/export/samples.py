@@ -18,7 +18,8 @@ Message = dict[str, Any]
 class Sample:
     """`score`: 1 solved, 0 not, or the reward where that is all there is. `size`: characters of what the agent itself wrote,
     calls included; `given`: messages in the completion that the agent did not write;
-    `trailing`: messages after the agent's last, which no completion has. `tool_fault`: a call failed by the tool's, or the environment did."""
+    `trailing`: messages after the agent's last, which no completion has. `tool_fault`: a call failed by the tool's, or the environment did.
+    `row`: that of a preference set, where `score` says only which of its two sides is the better."""
 
     episode: str
     task: str | None
@@ -31,6 +32,7 @@ class Sample:
     given: int
     trailing: int
     tool_fault: bool
+    row: str | None = None
 
     @property
     def system(self) -> list[Message]:
@@ -41,7 +43,9 @@ class Sample:
     def attempt_at(self) -> tuple[str, str]:
         """What it is an attempt at: its task; where the log names none, its prompt and what users said later, word for word: after
         a greeting or examples the question comes behind the agent's first words. Where users say nothing at all, it is an attempt
-        at nothing that another shares."""
+        at nothing that another shares. A side of a preference stands against the other one alone."""
+        if self.row is not None:
+            return "row", self.row
         if self.task is not None:
             return "task", self.task
         if not any(m["role"] == "user" and m["content"].strip() for m in self.prompt + self.completion):
@@ -89,18 +93,24 @@ def messages_of(episode: Episode) -> list[Message]:
     return found
 
 
-def sample_of(episode: Episode, score: float | None, prompts: bool = False) -> Sample | str:
-    """The sample, or why the episode makes none; with `prompts` only its prompt is written, and calls need not be."""
+def sample_of(
+    episode: Episode, score: float | None, prompts: bool = False, row: str | None = None
+) -> Sample | str:
+    """The sample, or why the episode makes none; with `prompts` only its prompt is written, and calls need not be. What the agent says, without
+    a call, before any user does (a greeting) belongs to the prompt. `row`: see `Sample`."""
     if any(turn.role not in ("system", "developer", "user", "assistant", "tool") for turn in episode.turns):
         return "a turn of a role that chat templates do not know"
     if not prompts and any(not _usable(call) for call in episode.calls):
         return "a call whose arguments are no object: templates cannot write it"
     messages = messages_of(episode)
-    start = next((i for i, m in enumerate(messages) if m["role"] == "assistant"), None)
-    if start is None:
+    if not any(m["role"] == "assistant" for m in messages):
         return "nothing written by the agent"
-    if not any(m["role"] == "user" for m in messages[:start]):
+    asked = next((i for i, m in enumerate(messages) if m["role"] == "user"), len(messages))
+    if any(m["role"] == "tool" or "tool_calls" in m for m in messages[:asked]) or asked == len(messages):
         return "no user message before the agent's first"
+    start = next((i for i, m in enumerate(messages) if m["role"] == "assistant" and i > asked), None)
+    if start is None:
+        return "no word of the agent after the user's first"
     end = max(i for i, m in enumerate(messages) if m["role"] == "assistant") + 1
     own = [m for m in messages[start:end] if m["role"] == "assistant"]
     size = sum(len(m["content"]) + len(json.dumps(m.get("tool_calls", ""), ensure_ascii=False)) for m in own)
@@ -110,6 +120,7 @@ def sample_of(episode: Episode, score: float | None, prompts: bool = False) -> S
         len(messages) - end,
         bool(episode.extra.get("error"))  # verifiers' and Inspect's word for an environment that failed
         or any(call.error and call.error_from != "parse" and fault_of(call.error) == "tool" for call in episode.calls),
+        row,
     )  # fmt: skip
 
 

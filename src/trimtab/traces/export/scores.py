@@ -9,13 +9,16 @@ import numpy as np
 from trimtab.traces.episode import Episode
 from trimtab.traces.table import BOTH, must_be_finite
 
-__all__ = ["scores_of"]
+__all__ = ["BY_SIDE", "scores_of"]
+
+BY_SIDE = "the sides of the log's preferences: chosen rather than rejected"
 
 
 def scores_of(
-    episodes: Sequence[Episode], solved_at: float | None, ranked: bool
+    episodes: Sequence[Episode], solved_at: float | None, ranked: bool, sides: bool = False
 ) -> tuple[list[float | None], str]:
-    """A score each, and where it comes from."""
+    """A score each, and where it comes from. `sides`: of a set of preferences in which nothing else says which is better, chosen is 1 and
+    rejected 0, which holds within a row only."""
     rewards = [e.reward if e.reward is not None and np.isfinite(e.reward) else None for e in episodes]
     known = [r for r in rewards if r is not None]
     if solved_at is not None:
@@ -36,6 +39,8 @@ def scores_of(
         ], "solved: the log's success"
     if binary:
         return list(rewards), "solved: reward of 1, as every reward is 0 or 1"
+    if sides and not known and episodes and all("preference" in e.extra for e in episodes):
+        return [float(e.extra["preference"] == "chosen") for e in episodes], BY_SIDE
     if ranked and known:
         return list(rewards), "ranked by reward"
     return [None] * len(episodes), "unknown: give --solved-at" if known else "unknown: no reward, no success"

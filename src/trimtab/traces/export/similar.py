@@ -32,7 +32,11 @@ Runs = frozenset[int]
 def shingles(sample: Sample) -> Runs:
     """Hashes (64 bits, of this process) of the five-word runs of what the agent wrote, case aside; of a shorter text the text itself."""
     own = [m for m in sample.completion if m["role"] == "assistant"]
-    words = [word for message in own for text in _texts(message) for word in _WORD.findall(text.lower())]
+    return _runs(text for message in own for text in _texts(message))
+
+
+def _runs(texts: Iterable[str]) -> Runs:
+    words = [word for text in texts for word in _WORD.findall(text.lower())]
     runs = zip(words, words[1:], words[2:], words[3:], words[4:], strict=False)
     return frozenset(map(hash, runs)) or frozenset([hash(tuple(words))])
 
@@ -109,7 +113,7 @@ class Near:
 
 
 def without_copies(samples: Iterable[Sample]) -> tuple[list[Sample], int]:
-    """The samples without those that nearly repeat an earlier one of the same task and score; how many were left out."""
+    """The samples without those that nearly repeat an earlier one of the same task and score, the question included; how many were left out."""
     groups: dict[tuple[tuple[str, str], str, float | None], list[tuple[int, Sample]]] = {}
     for number, sample in enumerate(samples):
         groups.setdefault((*sample.key, sample.score), []).append((number, sample))
@@ -122,8 +126,10 @@ def without_copies(samples: Iterable[Sample]) -> tuple[list[Sample], int]:
 
 def _first_of_each(group: list[tuple[int, Sample]]) -> Iterator[tuple[int, Sample]]:
     texts = [shingles(sample) for _, sample in group]
-    near = Near(texts)
-    for one, text in zip(group, texts, strict=True):
-        if next(near.to(text), None) is None:
+    asked = [_runs(m["content"] for m in sample.prompt if m["role"] == "user") for _, sample in group]
+    near, kept = Near(texts), list[Runs]()
+    for one, text, question in zip(group, texts, asked, strict=True):
+        if not any(overlap(kept[place], question) >= NEAR for place in near.to(text)):
             near.add(text)
+            kept.append(question)
             yield one

@@ -129,7 +129,7 @@ def _chats(pa: Any, values: Sequence[Any]) -> Any:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
+    return json.dumps(value, ensure_ascii=False)
 
 
 def card_text(card: Mapping[str, Any]) -> str:
