@@ -58,23 +58,61 @@ def test_what_was_logged_besides_is_no_reward(tmp_path, more, scale):
 
 
 def test_without_other_columns_all_are_rewards(tmp_path):
-    assert reward_columns(rows()) == (("right", "form"), (), "yes")
+    assert reward_columns(rows()) == (("right", "form"), (), "yes", ())
     _, report = read_episodes([write_lines(tmp_path / "completions.jsonl", rows())])
     assert not report.notes
 
 
-def test_of_weights_that_are_not_one_it_says_so(tmp_path):
-    log = rows(weights=(0.05, 3.0), **LENGTH)
-    episodes, report = read_episodes([write_lines(tmp_path / "completions.jsonl", log)])
+@pytest.mark.parametrize("weights", [(0.1, 1.0), (-0.5, 1.0), (0.0, 1.0), (0.02, 1.0)])
+@pytest.mark.parametrize("more", [{}, LENGTH])
+@pytest.mark.parametrize("scale", [True, False])
+def test_weights_that_are_not_one_are_read_off_the_advantages(tmp_path, weights, more, scale):
+    log = rows(weights=weights, scale=scale, **more)
+    path = write_lines(tmp_path / "completions.jsonl", log)
+    episodes, report = read_episodes([path])
+    want = [weights[0] * row["right"] + weights[1] * row["form"] for row in log]
+    assert [e.reward for e in episodes] == pytest.approx(want, rel=2e-3, abs=2e-3)
+    told = f"rewards of TRL added up with weights that the advantages tell, up to a scale: {weights[0]:g} right, 1 form"
+    assert report.notes[told] == 1
+    assert episodes[0].reward_parts == {name: log[0][name] for name in ("right", "form")}
+    by_id = {e.id: e.extra["advantage"] for e in episodes}
+    made = export([path], "dpo", tmp_path / "dpo.jsonl").rows
+    assert made
+    assert all(by_id[row["chosen_episode"]] > by_id[row["rejected_episode"]] for row in made)
+
+
+def test_a_few_answers_tell_no_weights():
+    """Three numbers fit any three advantages."""
+    rng = np.random.default_rng(0)
+    log = [{"prompt": "q", "a": rng.random(), "b": rng.random(), "c": rng.random(), "advantage": rng.normal()} for _ in range(4)]  # fmt: skip
+    assert reward_columns(log).weights == ()
+    assert reward_columns(log).told == "no"
+
+
+def test_where_no_weights_make_the_advantages_it_says_so_and_the_card_warns(tmp_path):
+    """Each function scaled for itself before they are added up."""
+    log = rows(groups=40, **LENGTH)
+    for start in range(0, len(log), 8):
+        group = log[start : start + 8]
+        for row in group:
+            row["advantage"] = 0.0
+        for name, weight in (("right", 1.0), ("form", 4.0)):
+            values = np.array([row[name] for row in group])
+            for row, value in zip(group, (values - values.mean()) / (values.std() + 1e-4), strict=True):
+                row["advantage"] += weight * float(value)
+    path = write_lines(tmp_path / "completions.jsonl", log)
+    episodes, report = read_episodes([path])
     (note,) = (n for n in report.notes if "in the order of no sum" in n)
     assert set(episodes[0].reward_parts) <= {"right", "form"}
     assert note.endswith("read as rewards: " + ", ".join(episodes[0].reward_parts))
+    card = export([path], "dpo", tmp_path / "dpo.jsonl").card
+    assert any(text.startswith(note) for text in card["warnings"])
 
 
 def test_groups_that_say_nothing_leave_all_columns():
-    assert reward_columns([]) == ((), (), "unknown")
+    assert reward_columns([]) == ((), (), "unknown", ())
     nan = [{**row, "advantage": math.nan} for row in rows(**LENGTH)]
-    assert reward_columns(nan) == (("right", "form", "answer_len"), (), "unknown")
+    assert reward_columns(nan) == (("right", "form", "answer_len"), (), "unknown", ())
     alone = [{**row, "prompt": str(i)} for i, row in enumerate(rows(**LENGTH))]
     assert reward_columns(alone).told == "unknown"
 
@@ -125,7 +163,7 @@ def test_a_prompt_in_several_groups_running_is_cut_at_their_size():
     assert reward_columns(log).told == "no"  # nothing says how many answers a group has
     log.append({**log[-1], "prompt": "other", "right": 0.0, "advantage": -1.0})
     log += [{**log[-1], "right": 1.0, "advantage": 1.0 / 7}] * 7
-    assert reward_columns(log) == (("right",), ("length",), "yes")
+    assert reward_columns(log) == (("right",), ("length",), "yes", ())
 
 
 def test_functions_that_gave_none_to_some_are_rewards():

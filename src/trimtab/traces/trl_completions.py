@@ -25,8 +25,8 @@ def is_trl(value: Json) -> bool:
 
 
 def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """`completions_*.parquet` of TRL: the reward is the sum of the reward functions' columns (TRL's default weights); which these are, the
-    advantages say (`traces.trl_rewards`). TRL writes NaN for a function that returned None, and leaves it out of the sum; the sum is NaN where all are.
+    """`completions_*.parquet` of TRL: the reward is the sum of the reward functions' columns; which these are, and with what weights where the plain
+    sum is not it, the advantages say (`traces.trl_rewards`). TRL writes NaN for a function that returned None, and leaves it out of the sum; the sum is NaN where all are.
     Attempts at one prompt in one step are a group."""
     rest, columns = iter(records), report.trl
     first: list[Record] = []
@@ -56,6 +56,6 @@ def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
         turns, tools = dialogue(value, prompt, value.get("completion"), report, record)
         yield Episode(
             id=record.source, turns=turns, tools=tools, task=task, group=f"{step}/{task}",
-            reward=sum(parts.values()) if parts else None, reward_parts=parts, step=step,
+            reward=columns.reward(parts) if parts else None, reward_parts=parts, step=step,
             source=record.source, extra={"advantage": as_number(value.get("advantage")), **others},
         )  # fmt: skip

@@ -31,6 +31,7 @@ from trimtab.traces.export.tools import give_tools, read_tools, tool_warnings
 from trimtab.traces.export.write import CHATS, card_text, write_rows
 from trimtab.traces.files import STDIN, spare_logs
 from trimtab.traces.read import read_episodes
+from trimtab.traces.trl_rewards import UNTOLD
 from trimtab.traces.wording import counted
 
 __all__ = ["KINDS", "Export", "export"]
@@ -125,6 +126,11 @@ def export(
             f"no {kind} row can be made of {counted(len(episodes), 'episode')}: {why or 'there are none'}"
         )
     warnings += of_tools
+    warnings += [
+        f"{note}. Better and worse may be the wrong way round"
+        for note in report.notes
+        if note.startswith(UNTOLD)
+    ]
     balance = {**balance, **add_tokens(rows, episodes)}
     warnings += image_warnings(take_digests_off(rows), len(rows))
     if (unscored := balance.get(UNSCORED, 0)) > 0:
