@@ -395,3 +395,16 @@ def test_damage_in_an_array_that_begins_behind_its_bracket_costs_one_element(tmp
     episodes, report = read_episodes([path], format="messages")
     assert [e.id for e in episodes] == [str(i) for i in range(60) if i != broken]
     assert report.num_malformed == 1
+
+
+def test_the_first_bad_line_is_named_first_though_lines_are_parsed_ahead_of_their_reader(tmp_path):
+    path = tmp_path / "m.jsonl"
+    good = json.dumps({"messages": chat(), "reward": 1.0})
+    path.write_text(f'{good}\n{{"messages": "oops"}}\nnot json\n{good}\n')
+    _, report = read_episodes([path])
+    assert [problem.line for problem in report.problems] == [2, 3]
+    with pytest.raises(TraceError, match=r"m\.jsonl:2: no messages"):
+        read_episodes([path], strict=True)
+    path.write_text('not json\n{"messages": "oops"}\n')
+    with pytest.raises(TraceError, match=r"m\.jsonl:1: "):
+        read_episodes([path], strict=True)

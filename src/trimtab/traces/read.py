@@ -15,7 +15,7 @@ from trimtab.traces.formats import FORMATS, find_format
 from trimtab.traces.identity import Identities
 from trimtab.traces.json_records import iter_records
 from trimtab.traces.mapped import say_missed
-from trimtab.traces.reading import ReadReport
+from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.trl_completions import is_trl
 from trimtab.traces.trl_rewards import columns_of
 from trimtab.traces.values import as_label
@@ -57,8 +57,10 @@ def iter_episodes(
     empty: list[str] = []
     for place, file in enumerate(files):
         records = iter_records(file, report)
-        seen = list(itertools.islice(records, 20))
+        seen, stopped = _first(records, 20)
         name = format or ("mapped" if mapping else find_format(record.value for record in seen))
+        if stopped is not None and (name is None or not seen):
+            raise stopped
         if name is None:
             (unknown if seen else empty).append(file)
             continue
@@ -66,7 +68,7 @@ def iter_episodes(
         read = FORMATS[name].read(mapping or {})
         if name == "trl" and report.trl is None and STDIN not in files:
             report.trl = columns_of(files[place:], _trl_rows)
-        chosen = itertools.chain(seen, records)
+        chosen = itertools.chain(seen, _raised(stopped), records)
         if only is not None and name == "steps":
             chosen = itertools.chain(r for r in chosen if _has_id(r.value, only))
         for episode in read(chosen, report):
@@ -87,6 +89,23 @@ def iter_episodes(
     for count, why in ((skipped, "of no format we know"), (len(empty), "without a record")):
         if count:
             report.note(f"file{'s' * (count > 1)} {why}, skipped", count)
+
+
+def _first(records: Iterator[Record], count: int) -> tuple[list[Record], TraceError | None]:
+    """The first records, and what ended them: under `strict` a line after one that its reader may refuse first."""
+    seen: list[Record] = []
+    try:
+        for record in itertools.islice(records, count):
+            seen.append(record)
+    except TraceError as error:
+        return seen, error
+    return seen, None
+
+
+def _raised(error: TraceError | None) -> Iterator[Record]:
+    if error is not None:
+        raise error
+    yield from ()
 
 
 def _trl_rows(file: str) -> Iterator[Any]:

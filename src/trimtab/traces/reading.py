@@ -69,7 +69,12 @@ class ReadReport:
         """Count a line that cannot be used. TraceError under `strict`."""
         self.num_malformed += 1
         if len(self.problems) < MAX_KEPT:
-            self.problems.append(Problem(file, line, reason))
+            place = len(
+                self.problems
+            )  # lines are parsed a few ahead of their reader, which may refuse an earlier one
+            while place and self.problems[place - 1].file == file and self.problems[place - 1].line > line:
+                place -= 1
+            self.problems.insert(place, Problem(file, line, reason))
         if self.strict:
             raise TraceError(f"{file}:{line}: {reason}; without --strict such lines are counted and skipped")
 
