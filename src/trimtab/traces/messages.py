@@ -1,19 +1,13 @@
-"""OpenAI chat messages to turns, and whole records of them to episodes: chat logs, TRL's conversational sets, tau-bench.
-
-The trap: ids of calls are reused within an episode (73 times in tau-bench's published file), so a result answers the
-latest message's call of its id that has no answer yet.
-"""
+"""Records of chat messages to episodes, with whatever else they name: chat logs, TRL's conversational sets, tau-bench."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from trimtab.traces.blocks import provided, reasoning_of, unpacked
-from trimtab.traces.dialects import ROLES
-from trimtab.traces.episode import Call, Episode, Turn
+from trimtab.traces.blocks import provided
+from trimtab.traces.episode import Episode
 from trimtab.traces.json_records import require_object
-from trimtab.traces.message_calls import answer, answered, call_of, raw_calls
 from trimtab.traces.preferences import (
     REWARD,
     SIDES,
@@ -29,64 +23,16 @@ from trimtab.traces.reading import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Re
 from trimtab.traces.spelt_out import is_dialogue
 from trimtab.traces.task_keys import space_of, task_key
 from trimtab.traces.tool_schemas import tools_of
-from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
+from trimtab.traces.turns import turns_of
+from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_time, first_of
 
-__all__ = ["episode_of", "is_messages", "read_messages", "turns_of"]
+__all__ = ["episode_of", "is_messages", "read_messages"]
 
 Json = Mapping[str, Any]
 _TURNS = ("messages", "conversations", "conversation", "contents")
 _CHATS = ("messages", "prompt", "completion", "contents", "conversations", "conversation")
 _STOPS = ("stop_reason", "finish_reason", "termination_reason", "stop_condition")
 _MAY_BE_EXPORTED = {"tools", "token_ids", "token_mask", "token_logprobs"}
-_NO_ROLE, _MAX_ROLES = "messages of a role that is none of ours, kept", 8
-
-
-def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
-    """Turns of messages in OpenAI's form. A value that is no message is counted and left out; a result that answers no
-    call stays as a turn of its own."""
-    turns: list[Turn] = []
-    pending: list[Call] = []
-    for step, given in enumerate(messages):
-        if not isinstance(given, dict):
-            report.note("messages that are no objects, left out")
-            continue
-        for message in unpacked(given, report):
-            role = as_label(message.get("role")) or ""
-            if role not in ROLES:
-                _note_role(role, report)
-            if role == "tool":
-                call = answered(pending, message)
-                if call is not None:
-                    answer(call, message)
-                    continue
-                report.note("tool results that answer no call, kept as turns")
-            calls = [call_of(raw, step, report) for raw in raw_calls(message)]
-            pending += calls
-            turns.append(_turn(message, role, step, calls))
-    return turns
-
-
-def _note_role(role: str, report: ReadReport) -> None:
-    """Once a role; some logs give each agent a role of its own, and what comes after the first few is gathered."""
-    reason = f"{_NO_ROLE}: {role[:40] or '(none)'}"
-    if reason not in report.notes and sum(name.startswith(_NO_ROLE) for name in report.notes) >= _MAX_ROLES:
-        reason = f"{_NO_ROLE}: (others)"
-    report.note(reason)
-
-
-def _turn(message: Json, role: str, step: int, calls: list[Call]) -> Turn:
-    usage = message.get("usage")
-    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else message.get("tokens")
-    return Turn(
-        role=role,
-        content=as_text(first_of(message, "content", "value")),
-        reasoning=reasoning_of(message),
-        calls=calls,
-        step=step,
-        name=as_label(message.get("name")),
-        time=as_time(first_of(message, "timestamp", "created_at", "time")),
-        tokens=as_int(tokens),
-    )
 
 
 def is_messages(value: Json) -> bool:
