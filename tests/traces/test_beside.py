@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.traces.make import chat, write_lines
@@ -32,6 +34,19 @@ def test_tools_told_by_their_names(tmp_path, tools, unknown):
     assert facts_of(found).checked == 0  # no schema says what arguments they take
 
 
+def test_schemas_of_a_file_fill_in_for_names(tmp_path):
+    """Where a name is all that the log has of a tool; without the file the card warns that no template can tell the model of it."""
+    schema = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
+    (file := tmp_path / "tools.json").write_text(json.dumps([schema]))
+    log = write_lines(tmp_path / "a.jsonl", [{"tools": ["search", "g"], "messages": chat(), "reward": 1}])
+    named = {"type": "function", "function": {"name": "g"}}
+    made = export([log], "sft", tmp_path / "out.jsonl", tools=file)
+    assert (made.rows[0]["tools"], made.card["warnings"]) == ([schema, named], [])
+    made = export([log], "sft", tmp_path / "out.jsonl")
+    assert made.rows[0]["tools"][1] == named
+    assert made.card["warnings"][0].startswith("1 of 1 episodes with calls have no tool schemas")
+
+
 @pytest.mark.parametrize(("kind", "tools"), [("sft", []), ("sft", [3]), ("kto", []), ("dpo", []), ("grpo", []), ("steps", [])])  # fmt: skip
 def test_no_export_declares_an_empty_list_of_tools(tmp_path, kind, tools):
     rows = [{"task_id": "t", "tools": tools, "reward": r, "messages": [ASK, {"role": "assistant", "content": f"{r} is it"}]} for r in (0.0, 1.0)]  # fmt: skip
@@ -44,7 +59,7 @@ def test_no_export_declares_an_empty_list_of_tools(tmp_path, kind, tools):
     ("row", "system"),
     [
         ({"system_prompt": "Be nice."}, "Be nice."), ({"instructions": "Be nice."}, "Be nice."), ({"system": "Be nice.", "system_prompt": "no"}, "Be nice."),
-        ({"system_prompt": ["a"]}, None), ({"config": {"system_instruction": "Be nice."}}, "Be nice."), ({"config": {"systemInstruction": {"parts": [{"text": "Be nice."}]}}}, "Be nice."), ({"config": "x"}, None),
+        ({"system_prompt": ["a"]}, None), ({"config": {"system_instruction": "no"}}, None), ({"config": "x"}, None),
     ],
 )  # fmt: skip
 def test_system_prompts_of_other_names(tmp_path, row, system):
@@ -56,9 +71,13 @@ def test_system_prompts_of_other_names(tmp_path, row, system):
             assert [t.content for t in found.turns] == ["first", "Where?"]
 
 
-def test_tools_in_geminis_config(tmp_path):
+@pytest.mark.parametrize("system", [{"system_instruction": "Be nice."}, {"systemInstruction": {"parts": [{"text": "Be nice."}]}}])  # fmt: skip
+def test_tools_and_system_prompt_in_geminis_config(tmp_path, system):
     tools = [{"function_declarations": [{"name": "w", "parameters": {"type": "OBJECT"}}]}]
-    found, _ = read(tmp_path, contents=[{"role": "user", "parts": [{"text": "a"}]}], config={"tools": tools})
+    asked = [{"role": "user", "parts": [{"text": "a"}]}]
+    found, _ = read(tmp_path, contents=asked, config={"tools": tools, **system})
+    assert [t.content for t in found.turns] == ["Be nice.", "a"]
+    assert read(tmp_path, messages=[ASK], config={"tools": ["AClassOfTheirs"]})[0].tools is None
     assert found.tools == [{"type": "function", "function": {"name": "w", "parameters": {"type": "object"}}}]
 
 

@@ -26,7 +26,7 @@ def with_names_of_ours(value: dict[str, Any], messages: list[Any]) -> dict[str, 
     >>> with_names_of_ours({"system_prompt": "Be nice."}, [{"role": "user", "content": "a"}])["system"]
     'Be nice.'
     """
-    config = value.get("config")
+    config = value.get("config") if "contents" in value else None  # others' configurations are of anything
     inner: Json = config if isinstance(config, dict) else {}
     made = {
         "tools": inner.get("tools"),
