@@ -21,11 +21,11 @@ ASK = {"role": "user", "content": "Where?"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q": "x"}'}}
 
 
-@pytest.mark.parametrize(("tools", "unknown"), [(["search", " g "], 0), (["g"], 1), (['{"name": "search"}', "g"], 0), ('["search"]', 0), ([3, None], 0)])  # fmt: skip
+@pytest.mark.parametrize(("tools", "unknown"), [(["search", " g "], 0), (["g"], 1), (['{"name": "search"}', "g"], 0), ('["search"]', 0), ([3, None], 0), ({"search": {}}, 0)])  # fmt: skip
 def test_tools_told_by_their_names(tmp_path, tools, unknown):
     found, notes = read(tmp_path, tools=tools, messages=chat())
     assert facts_of(found).counts["unknown_tools"] == unknown
-    if tools == [3, None]:
+    if tools in ([3, None], {"search": {}}):
         assert found.tools is None
         assert notes == {"tools that are neither schemas nor names, ignored": 1}
     else:

@@ -34,10 +34,11 @@ def written(how):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("mapped", [False, True, "batch"])
 @pytest.mark.parametrize("how", ["type", "class", "role", "data", "dumped"])
 def test_messages_in_all_their_spellings(tmp_path, how, mapped):
-    row = {"outputs": {"thread": written(how)}} if mapped else {"messages": written(how)}
+    thread = [written(how)] if mapped == "batch" else written(how)
+    row = {"outputs": {"thread": thread}} if mapped else {"messages": thread}
     mapping = {"messages": "outputs.thread"} if mapped else {}
     (found,), report = read_episodes([write_lines(tmp_path / "a.jsonl", [row])], mapping=mapping)
     assert [(t.role, t.content or None) for t in found.turns] == [("system", "Be nice."), ("user", "Where?"), ("assistant", None), ("assistant", "There.")]  # fmt: skip

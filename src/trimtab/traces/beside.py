@@ -63,7 +63,7 @@ def tools_beside(value: Json, messages: list[Any], report: ReadReport) -> list[d
     tools = tools_of(given)
     if tools is None and isinstance(given, str) and given.strip():
         report.note("tools that are no JSON list, ignored")
-    elif tools is None and isinstance(given, list):
+    elif tools is None and given and not isinstance(given, str):
         report.note("tools that are neither schemas nor names, ignored")
     if tools is not None:
         known = {one["function"].get("name") for one in tools if isinstance(one.get("function"), dict)}
