@@ -97,21 +97,18 @@ def _invocation(part: Any) -> tuple[Json, Any] | None:
 
 
 def _steps(parts: list[Any]) -> list[Any]:
-    """Blocks in the order in which they were written: of a step what the agent said and called, then what came back. Where no part begins
-    a step, what is said after a result does."""
+    """Blocks in the order in which they were written: what the agent said and called, then what came back, of all its calls in a row. Text
+    after a result is of a new step, whether or not a part begins one."""
     made: list[Any] = []
     results: list[Json] = []
-    begun = any(isinstance(part, dict) and part.get("type") == "step-start" for part in parts)
     for part in parts:
         found = _invocation(part)
-        starts = isinstance(part, dict) and part.get("type") == "step-start"
-        if starts or (found is None and not begun):
+        if found is None:
             made, results = [*made, *results], []
-        if found is not None:
+            made += [] if isinstance(part, dict) and part.get("type") == "step-start" else [part]
+        else:
             made.append(_call(*found))
             results += _result(*found)
-        elif not starts:
-            made.append(part)
     return [*made, *results]
 
 
