@@ -91,6 +91,7 @@ BLOCKS = [{"type": "text", "text": "I look."}, {"type": "tool_use", "id": "c1", 
     ("response", "stop", "others"),
     [
         (CHOICES, "tool_calls", 1), ({"response": CHOICES}, "tool_calls", 1), ({"response": {"output": ITEMS}}, None, 0),
+        ({"response": {"output": ITEMS, "incomplete_details": {"reason": "max_output_tokens"}}}, "max_output_tokens", 0),
         ({"response": {"type": "message", "role": "assistant", "content": BLOCKS, "stop_reason": "tool_use"}}, "tool_use", 0),
         ({"response": {"candidates": [{"content": {"role": "model", "parts": [{"text": "I look."}, {"functionCall": {"id": "c1", "name": "search", "args": {"q": "x"}}}]}, "finishReason": "STOP"}]}}, "STOP", 0),
     ],

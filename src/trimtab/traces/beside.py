@@ -106,7 +106,9 @@ def _first_choice(response: Json) -> tuple[list[Any], str | None, int]:
             said = {"role": "assistant", **message}
             return [said], as_label(choices[0].get(reason)), len(choices) - 1
     if isinstance(output := response.get("output"), list):
-        return [one for one in output if isinstance(one, dict)], None, 0
+        cut = response.get("incomplete_details")
+        stop = as_label(cut.get("reason")) if isinstance(cut, dict) else None
+        return [one for one in output if isinstance(one, dict)], stop, 0
     if isinstance(response.get("content"), (str, list)):
         message = {"role": "assistant", "content": response["content"]}
         return [message], as_label(response.get("stop_reason")), 0

@@ -72,7 +72,7 @@ def read_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Epi
             continue
         fields = with_names_of_ours(value, messages)
         episode = _of_export(episode_of(record, fields, messages, report), value)
-        episode.stop_reason = episode.stop_reason or stop
+        episode.stop_reason = stop if episode.stop_reason is None else episode.stop_reason
         episode.for_training = episode.for_training or len(messages) > given  # what came back is in no record
         yield episode
 
