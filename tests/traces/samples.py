@@ -246,6 +246,39 @@ def dialects() -> list[dict[str, Any]]:
         {"type": "text", "text": "There."},
     ]  # fmt: skip
     custom = [{"id": "1", "type": "custom", "custom": {"name": "run", "input": "1+1"}}]
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": ask}]},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "g"},
+        {"type": "function_call", "call_id": "c", "name": "search", "arguments": json.dumps(args)},
+        {"type": "mcp_call", "id": "m", "name": "ask", "arguments": "{}", "output": "yes", "error": None},
+        {"type": "web_search_call", "id": "w", "status": "completed", "action": {"query": "q", "sources": [{"url": "u"}]}},
+        {"type": "shell_call", "call_id": "s", "action": {"commands": ["ls"]}},
+        {"type": "shell_call_output", "call_id": "s", "output": [{"stdout": "", "outcome": {"type": "exit", "exit_code": 2}}]},
+        {"type": "function_call_output", "call_id": "c", "output": "found"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "There."}]},
+        {"type": "compaction", "encrypted_content": "g"},
+    ]  # fmt: skip
+    langchain = [
+        {"type": "human", "content": ask},
+        {"lc": 1, "id": ["langchain", "AIMessage"], "kwargs": {"content": "", "tool_calls": [{"name": "search", "args": args, "id": "c"}], "invalid_tool_calls": [{"name": "w", "args": "{bad", "id": "d", "error": "x"}], "usage_metadata": {"output_tokens": 3}}},
+        {"type": "tool", "content": "found", "tool_call_id": "c", "status": "error"},
+        {"type": "ai", "data": {"content": "There.", "additional_kwargs": {"tool_calls": []}}},
+    ]  # fmt: skip
+    vercel = [
+        {"role": "user", "content": ask},
+        {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "tool-call", "toolCallId": "c", "toolName": "search", "input": args}]},
+        {"role": "tool", "content": [{"type": "tool-result", "toolCallId": "c", "toolName": "search", "output": {"type": "content", "value": [{"type": "text", "text": "found"}]}}]},
+        {"role": "assistant", "parts": [{"type": "step-start"}, {"type": "tool-search", "toolCallId": "d", "state": "output-error", "input": args, "errorText": "no"}, {"type": "step-start"}, {"type": "text", "text": "b"}]},
+        {"role": "assistant", "content": "c", "toolInvocations": [{"state": "result", "toolCallId": "e", "toolName": "search", "args": args, "result": {"a": 1}}]},
+    ]  # fmt: skip
+    choices = [
+        {
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": "There.", "audio": {"transcript": "There."}},
+        },
+        {},
+    ]
+    details = [{"type": "reasoning.text", "text": "hm"}, {"type": "reasoning.encrypted"}]
     spelt = "\n\nHuman: Where?\n\nAssistant: "
     return [
         {"conversations": sharegpt, "tools": json.dumps([{"name": "search"}])},
@@ -253,6 +286,12 @@ def dialects() -> list[dict[str, Any]]:
         {"messages": bedrock, "toolConfig": {"tools": [{"toolSpec": {"name": "search", "inputSchema": {"json": {}}}}]}},
         {"messages": [{"role": "user", "content": ask}, {"role": "assistant", "content": server}]},
         {"messages": [{"role": "assistant", "content": None, "refusal": "No.", "tool_calls": custom}, {"role": "tool", "status": "error", "content": "e"}]},
+        {"messages": items, "tools": ["search"]},
+        {"messages": langchain, "system_prompt": "Be nice."},
+        {"messages": vercel},
+        {"contents": gemini[:1], "config": {"systemInstruction": "s", "tools": [{"name": "search"}]}},
+        {"messages": [{"role": "user", "content": ask}], "choices": choices},
+        {"messages": [{"role": "assistant", "content": [], "reasoning_details": details}], "response": {"output": items[1:3]}, "label": True},
         {"chosen": f"{spelt}There.", "rejected": f"{spelt}Nowhere."},
     ]  # fmt: skip
 

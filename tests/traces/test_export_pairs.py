@@ -135,3 +135,11 @@ def test_a_thousand_attempts_at_one_task_are_not_all_compared(tmp_path, monkeypa
     assert made.card["left_out"]["pair beyond the limit a task"] == 500 * 500 - 4
     assert len(made.rows) == 4
     assert 1 <= compared["pairs"] < 1000  # all pairs: 500,000
+
+
+def test_the_same_tools_in_another_order_are_the_same(tmp_path):
+    other = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
+    rows = [attempt(1, 0, 1.0, tools=[*TOOLS, other]), attempt(1, 1, 0.0, tools=[other, *TOOLS])]
+    made = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl")
+    assert [row["tools"] for row in made.rows] == [[*TOOLS, other]]
+    assert made.card["left_out"] == {}

@@ -133,11 +133,11 @@ def test_a_field_of_that_name_is_no_preference(tmp_path, row):
     assert (one.id, one.extra, dict(report.notes)) == ("a", {}, {})
 
 
-def test_only_a_label_of_a_completion_that_is_true_or_false_is_an_outcome(tmp_path):
+def test_only_a_label_that_is_true_or_false_is_an_outcome(tmp_path):
     pair = {"prompt": [ASK], "completion": said("There.")}
-    rows = [{**pair, "label": True}, {**pair, "label": False}, {**pair, "label": 3}, {"messages": chat(), "label": True}]  # fmt: skip
+    rows = [{**pair, "label": True}, {**pair, "label": False}, {**pair, "label": 3}, {"messages": chat(), "label": True}, {"messages": chat(), "label": 1}]  # fmt: skip
     found, _ = read(tmp_path, *rows, {**pair, "label": True, "success": False})
-    assert [e.success for e in found] == [True, False, None, None, False]
+    assert [e.success for e in found] == [True, False, None, True, None, False]
 
 
 @pytest.mark.parametrize(
@@ -292,3 +292,16 @@ def test_a_conversation_beside_both_answers_is_what_was_asked(tmp_path, form):
 def test_an_object_that_is_no_message_is_no_answer(tmp_path, side):
     (one,), report = read(tmp_path, {"id": "a", "messages": chat(), "chosen": side})
     assert (one.id, dict(report.notes)) == ("a", {})
+
+
+@pytest.mark.parametrize("label", ["label", "kto_tag"])
+def test_llama_factorys_sets_for_kto_have_their_label_beside_a_conversation(tmp_path, label):
+    """As a completion's label, it is no rollout's: that its last call has no result is not held against it."""
+    sharegpt = [{"from": "human", "value": "Where is x?"}, {"from": "gpt", "value": "There."}]
+    rows = [{"messages": chat()[:2], label: True}, {"conversations": sharegpt, label: False}]
+    found, report = read(tmp_path, *rows)
+    assert [(e.success, e.for_training, len(e.turns)) for e in found] == [(True, True, 2), (False, True, 2)]
+    assert table_of([tmp_path / "set.jsonl"], ReadReport()).total("unanswered") == 0
+    assert not report.notes
+    rows[0] |= {"reward": 0.5}
+    assert read(tmp_path, *rows)[0][0].for_training is False

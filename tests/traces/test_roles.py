@@ -107,3 +107,12 @@ def test_a_template_that_cannot_be_split_is_no_training_text(tmp_path):
 )
 def test_parts_of_completions(text, roles):
     assert [role for role, _ in parts_of_completion(text, ReadReport())] == roles
+
+
+def test_role_words_that_an_answer_lists_are_its_own(tmp_path):
+    listed = "The roles are:\nsystem\nuser\nassistant\nDone"
+    row = {"input": "user\nList roles?\nassistant\n", "output": listed, "gts": "x", "score": 1.0, "step": 1}
+    (found,), _ = read_episodes([write_lines(tmp_path / "1.jsonl", [row])])
+    assert [(t.role, t.content) for t in found.turns] == [("user", "List roles?"), ("assistant", listed)]
+    parts = parts_of_completion("a\nuser\nAnd now?\nassistant\nb", ReadReport())
+    assert parts == [("assistant", "a"), ("user", "And now?"), ("assistant", "b")]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.traces import samples
 from tests.traces.make import write_lines
 from trimtab.traces.read import read_episodes
 
@@ -314,3 +315,19 @@ def test_a_tool_that_the_provider_ran_answers_within_the_answer(tmp_path):
         ("assistant", "Yes.", None, []),
     ]
     assert not report.notes
+
+
+def test_an_answer_in_items_with_a_tool_that_the_provider_ran(tmp_path):
+    """OpenInference has the Responses API's output as it came."""
+    output = [
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+        {"type": "mcp_call", "id": "m", "name": "ask", "arguments": "{}", "output": "yes", "error": None},
+        {"type": "compaction", "encrypted_content": "g"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "There."}]},
+    ]
+    attributes = {"openinference.span.kind": "LLM", "session.id": "s1", "input.value": "Where?", "output.value": json.dumps({"output": output})}  # fmt: skip
+    spans = {"resourceSpans": [{"scopeSpans": [{"spans": [samples._span(1, 2, attributes)]}]}]}
+    (found,), report = read_episodes([write_lines(tmp_path / "a.jsonl", [spans])])
+    said = [(t.content, t.reasoning, [(c.name, c.result) for c in t.calls]) for t in found.turns[1:]]
+    assert said == [(None, "hm", [("ask", "yes")]), ("There.", None, [])]
+    assert report.notes == {"items of a kind that is none of ours, left out: compaction": 1}

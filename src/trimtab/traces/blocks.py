@@ -9,17 +9,26 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from trimtab.traces.dialects import translated
+from trimtab.traces.dialects import ROLES, translated
+from trimtab.traces.provider_items import blocks_of_item
 from trimtab.traces.reading import ReadReport
+from trimtab.traces.reasoning import note_encrypted, reasoning_of, thoughts_of
+from trimtab.traces.unread import says_nothing_known
 from trimtab.traces.untyped_parts import CALLS, RESULTS, THOUGHTS, parts_of_result
 from trimtab.traces.values import as_label, as_text, first_of, placeholder, text_of
 
-__all__ = ["provided", "reasoning_of", "unpacked"]
+__all__ = ["provided", "unpacked"]
 
 Json = Mapping[str, Any]
 _PROVIDED = ("server_tool_use", "server_tool_call", "mcp_tool_use")
-_ONCE = ("tool_calls", "usage", "tokens", "reasoning_content", "reasoning", "thinking")
+_ONCE = (
+    "tool_calls", "invalid_tool_calls", "usage", "usage_metadata", "tokens", "reasoning_content", "reasoning", "thinking", "reasoning_details",
+)  # fmt: skip
 """What is said of a message as a whole, and stays with the first of those it becomes."""
+_MORE = frozenset(
+    ("tool_calls", "parts", "toolInvocations", "additional_kwargs", "refusal", "audio", "reasoning_details")
+)
+"""Fields for which a message of text is looked at more closely."""
 _TOLD = ("is_error", "isError", "error", "status", "name")
 
 
@@ -31,10 +40,12 @@ def unpacked(message: Json, report: ReadReport) -> list[Json]:
     >>> unpacked({"role": "user", "content": [block, {"type": "text", "text": "And 5?"}]}, ReadReport())
     [{'role': 'tool', 'tool_call_id': 't', 'content': '4'}, {'role': 'user', 'content': 'And 5?'}]
     """
-    kind = message.get("type")
-    if "role" not in message and kind in (*CALLS, *RESULTS, "reasoning"):  # an item of the Responses API
-        message = {"role": "assistant", "content": [message]}
-    message = translated(message)
+    if message.get("role") in ROLES and isinstance(message.get("content"), str) and _MORE.isdisjoint(message):
+        return [message]  # as most are, and nothing to do
+    message = translated(_of_item(message, report))
+    if says_nothing_known(message, report):
+        return []
+    note_encrypted(message, report)
     given = message.get("content") if message.get("content") is not None else message.get("parts")
     if (
         not isinstance(given, list)
@@ -57,6 +68,16 @@ def unpacked(message: Json, report: ReadReport) -> list[Json]:
     return made
 
 
+def _of_item(message: Json, report: ReadReport) -> Json:
+    """An item of the Responses API as a message of the agent's."""
+    if message.get("role") is not None or message.get("from") is not None:
+        return message
+    if message.get("type") in (*CALLS, *RESULTS, "reasoning"):
+        return {"role": "assistant", "content": [message]}
+    blocks = blocks_of_item(message, report)
+    return message if blocks is None else {"role": "assistant", "content": blocks}
+
+
 class _Block(NamedTuple):
     """`kind`: call, result, thought or text."""
 
@@ -76,15 +97,18 @@ def _kind(block: Json) -> str:
 def _said(message: Json, blocks: list[_Block], report: ReadReport) -> Json:
     """A message of blocks none of which is a result."""
     texts = [_text(one, report) for kind, one in blocks if kind == "text"]
-    thought = [text for kind, one in blocks if kind == "thought" for text in _thought(one, report)]
+    thought = [text for kind, one in blocks if kind == "thought" for text in thoughts_of(one, report)]
     calls = [_call(one) for kind, one in blocks if kind == "call"]
     rest = {k: v for k, v in message.items() if k != "parts"}
     rest["content"] = "".join(texts) if texts else None
     if thought:
         rest["reasoning_content"] = "\n".join(filter(None, [reasoning_of(message), *thought]))
     if calls:
-        known = message.get("tool_calls")
-        rest["tool_calls"] = [*(known if isinstance(known, list) else ()), *calls]
+        listed = message.get("tool_calls")
+        known = listed if isinstance(listed, list) else []
+        ids = [as_label(one.get("id")) for one in known if isinstance(one, dict)]
+        fresh = [call for call in calls if call["id"] is None or call["id"] not in ids]  # LangChain says both
+        rest["tool_calls"] = [*known, *fresh]
     return rest
 
 
@@ -94,17 +118,13 @@ def provided(messages: Iterable[Any]) -> list[str]:
     >>> provided([{"role": "assistant", "content": [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}]}])
     ['web_search']
     """
-    contents = [translated(message).get("content") for message in messages if isinstance(message, dict)]
+    objects = [message for message in messages if isinstance(message, dict)]
+    contents = [translated(_of_item(message, ReadReport())).get("content") for message in objects]
     blocks = [
         one for content in contents if isinstance(content, list) for one in content if isinstance(one, dict)
     ]
     named = [one.get("name") for one in blocks if one.get("type") in _PROVIDED]
     return list(dict.fromkeys(name for name in named if isinstance(name, str)))
-
-
-def reasoning_of(message: Json) -> str | None:
-    """The reasoning a message has in a field of its own."""
-    return as_text(first_of(message, "reasoning_content", "reasoning", "thinking"))
 
 
 def _call(block: Json) -> Json:
@@ -147,13 +167,3 @@ def _result(block: Json, report: ReadReport) -> Json:
     if failed:
         made["error"] = first_of(content, "error_message", "error_code", "type")
     return {**made, **{name: block[name] for name in _TOLD if block.get(name) is not None}}
-
-
-def _thought(block: Json, report: ReadReport) -> list[str]:
-    """Inspect's `reasoning`, Anthropic's `thinking`, GenAI's `content`, a Responses item's summary; what is encrypted is counted."""
-    if block.get("redacted") is True or block["type"] == "redacted_thinking":
-        report.note("reasoning that the provider encrypted, left out")
-        texts = [block.get("summary")]
-    else:
-        texts = [first_of(block, "reasoning", "thinking", "text", "content", "summary")]
-    return [text for text in map(as_text, texts) if text and text != "[]"]

@@ -1,4 +1,4 @@
-"""Messages as other makers write them, in OpenAI's roles and typed blocks: ShareGPT, Gemini's parts, Bedrock's Converse, custom tools.
+"""Messages as other makers write them, in OpenAI's roles and typed blocks: ShareGPT, Gemini's parts, Bedrock's Converse, custom tools, LangChain, Vercel.
 
 What is not known stays as it is: `messages` counts the roles that are none of ours.
 """
@@ -9,9 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from trimtab.traces.langchain import from_langchain, plain_role
 from trimtab.traces.text_json import BadJson, parse_json
 from trimtab.traces.untyped_parts import typed_parts
 from trimtab.traces.values import as_label, as_text, first_of
+from trimtab.traces.vercel import from_vercel
 
 __all__ = ["ROLES", "translated"]
 
@@ -28,19 +30,22 @@ _THINK = re.compile(r"\s*<think>(.*?)</think>", re.S)
 
 
 def translated(message: Json) -> Json:
-    """The message with a role of ours, typed blocks, its refusal for its text where it has none, and calls of custom tools as of others.
+    """The message with a role of ours, typed blocks, its refusal or what it spoke for its text where it has none, and calls of custom tools as of others.
 
     >>> translated({"from": "human", "value": "Where?"})
     {'role': 'user', 'content': 'Where?'}
     >>> translated({"role": "assistant", "content": None, "refusal": "No."})["content"]
     'No.'
     """
-    message = _role(message)
+    message = from_vercel(_role(from_langchain(message)))
     calls = message.get("tool_calls")
     if isinstance(calls, list) and any(isinstance(c, dict) and isinstance(c.get("custom"), dict) for c in calls):  # fmt: skip
         message = {**message, "tool_calls": [_custom(call) for call in calls]}
     if not message.get("content") and isinstance(refusal := message.get("refusal"), str) and refusal:
         return {**message, "content": refusal}
+    audio = message.get("audio")
+    if not message.get("content") and isinstance(audio, dict) and isinstance(audio.get("transcript"), str):
+        return {**message, "content": audio["transcript"]}
     blocks = typed_parts(message)
     if blocks is None:
         return message
@@ -51,7 +56,7 @@ def _role(message: Json) -> Json:
     if message.get("role") in ROLES:
         return message
     said = as_label(first_of(message, "role", "from"))
-    low = (said or "").strip().lower()
+    low = plain_role(said or "")
     role = low if low in ROLES else _SAME.get(low, said)
     if said is None or ("role" in message and role == said):
         return message

@@ -186,7 +186,7 @@ def _arguments(calls: list[Call], schemas: Mapping[str, Any], declared: bool, se
     for call in calls:
         if (declared and call.name not in schemas) or (call.error and says_unknown_tool(call.error)):
             seen("unknown_tools", call.step, call_text(call))
-        elif declared and call.bad_arguments is None:
+        elif schemas.get(call.name) and call.bad_arguments is None:  # of some only the name is told
             checked += 1
             if why := misfit(call.arguments, schemas[call.name]):
                 seen("schema_errors", call.step, f"{why} in {call_text(call)}")

@@ -60,7 +60,7 @@ FORMATS: dict[str, Format] = {
     "verl": Format("verl rollout dumps (trainer.rollout_data_dir)", is_verl, read_verl),
     "trl": Format("TRL completions (log_completions), Parquet", is_trl, read_trl),
     "messages": Format(
-        "chat messages of OpenAI, Anthropic, Gemini, Bedrock and ShareGPT; TRL conversational sets, pairs and labels too",
+        "chat messages of OpenAI (Responses too), Anthropic, Gemini, Bedrock, LangChain, Vercel and ShareGPT; TRL conversational sets, pairs and labels too",
         is_messages,
         read_messages,
     ),

@@ -8,10 +8,10 @@ from typing import Any
 
 from trimtab.traces.episode import Call, Episode
 from trimtab.traces.json_records import require_object
-from trimtab.traces.messages import turns_of
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.task_keys import task_key
 from trimtab.traces.tool_schemas import tools_of
+from trimtab.traces.turns import turns_of
 from trimtab.traces.values import as_int, as_label, as_number, as_time, first_of
 
 __all__ = ["is_inspect", "read_inspect"]

@@ -82,6 +82,8 @@ def _messages(given: Any) -> Any:
         found = parse_json(given) if isinstance(given, str) and given.lstrip().startswith("[") else given
     except BadJson:
         return given
+    if isinstance(found, list) and len(found) == 1 and isinstance(found[0], list):
+        found = found[0]  # LangSmith's runs of a model are batches
     return found if is_chat(found) else given
 
 

@@ -16,12 +16,16 @@ __all__ = ["answer", "answered", "call_of", "raw_calls"]
 
 Json = Mapping[str, Any]
 _BAD = ("error", "failed", "failure")
+_INVALID = "invalid_tool_call"
 _QUOTED = re.compile(r"tool call arguments:\n\n(.*)\n\nError details:", re.S)
 
 
 def raw_calls(message: Json) -> list[Any]:
-    """The calls a message makes, in OpenAI's form of today or of old."""
-    calls = message.get("tool_calls")
+    """The calls a message makes, in OpenAI's form of today or of old; with them those that LangChain could not parse."""
+    calls, invalid = message.get("tool_calls"), message.get("invalid_tool_calls")
+    if isinstance(invalid, list) and invalid:
+        bad = [{**call, "type": _INVALID} for call in invalid if isinstance(call, dict)]
+        return [*(calls if isinstance(calls, list) else ()), *bad]
     if isinstance(calls, list):
         return calls
     old = message.get("function_call")
@@ -46,6 +50,11 @@ def call_of(raw: Any, step: int, report: ReadReport) -> Call:
         quoted = _QUOTED.search(refused)
         made.bad_arguments = quoted[1] if quoted else refused
         made.error, made.error_from = refused, "parse"
+        report.note("calls whose arguments are no JSON, kept as text")
+        return made
+    if call.get("type") == _INVALID:
+        made.bad_arguments = as_text(arguments) or ""
+        made.error, made.error_from = as_text(call.get("error")) or "arguments are no JSON", "parse"
         report.note("calls whose arguments are no JSON, kept as text")
         return made
     if not isinstance(arguments, str):

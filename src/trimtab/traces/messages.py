@@ -1,19 +1,13 @@
-"""OpenAI chat messages to turns, and whole records of them to episodes: chat logs, TRL's conversational sets, tau-bench.
-
-The trap: ids of calls are reused within an episode (73 times in tau-bench's published file), so a result answers the
-latest message's call of its id that has no answer yet.
-"""
+"""Records of chat messages to episodes, with whatever else they name: chat logs, TRL's conversational sets, tau-bench."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from trimtab.traces.blocks import provided, reasoning_of, unpacked
-from trimtab.traces.dialects import ROLES
-from trimtab.traces.episode import Call, Episode, Turn
+from trimtab.traces.beside import answer_beside, system_of, tools_beside, with_names_of_ours
+from trimtab.traces.episode import Episode
 from trimtab.traces.json_records import require_object
-from trimtab.traces.message_calls import answer, answered, call_of, raw_calls
 from trimtab.traces.preferences import (
     REWARD,
     SIDES,
@@ -28,65 +22,17 @@ from trimtab.traces.preferences import (
 from trimtab.traces.reading import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Record
 from trimtab.traces.spelt_out import is_dialogue
 from trimtab.traces.task_keys import space_of, task_key
-from trimtab.traces.tool_schemas import tools_of
-from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
+from trimtab.traces.turns import turns_of
+from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_time, first_of
 
-__all__ = ["episode_of", "is_messages", "read_messages", "turns_of"]
+__all__ = ["episode_of", "is_messages", "read_messages"]
 
 Json = Mapping[str, Any]
 _TURNS = ("messages", "conversations", "conversation", "contents")
 _CHATS = ("messages", "prompt", "completion", "contents", "conversations", "conversation")
 _STOPS = ("stop_reason", "finish_reason", "termination_reason", "stop_condition")
 _MAY_BE_EXPORTED = {"tools", "token_ids", "token_mask", "token_logprobs"}
-_NO_ROLE, _MAX_ROLES = "messages of a role that is none of ours, kept", 8
-
-
-def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
-    """Turns of messages in OpenAI's form. A value that is no message is counted and left out; a result that answers no
-    call stays as a turn of its own."""
-    turns: list[Turn] = []
-    pending: list[Call] = []
-    for step, given in enumerate(messages):
-        if not isinstance(given, dict):
-            report.note("messages that are no objects, left out")
-            continue
-        for message in unpacked(given, report):
-            role = as_label(message.get("role")) or ""
-            if role not in ROLES:
-                _note_role(role, report)
-            if role == "tool":
-                call = answered(pending, message)
-                if call is not None:
-                    answer(call, message)
-                    continue
-                report.note("tool results that answer no call, kept as turns")
-            calls = [call_of(raw, step, report) for raw in raw_calls(message)]
-            pending += calls
-            turns.append(_turn(message, role, step, calls))
-    return turns
-
-
-def _note_role(role: str, report: ReadReport) -> None:
-    """Once a role; some logs give each agent a role of its own, and what comes after the first few is gathered."""
-    reason = f"{_NO_ROLE}: {role[:40] or '(none)'}"
-    if reason not in report.notes and sum(name.startswith(_NO_ROLE) for name in report.notes) >= _MAX_ROLES:
-        reason = f"{_NO_ROLE}: (others)"
-    report.note(reason)
-
-
-def _turn(message: Json, role: str, step: int, calls: list[Call]) -> Turn:
-    usage = message.get("usage")
-    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else message.get("tokens")
-    return Turn(
-        role=role,
-        content=as_text(first_of(message, "content", "value")),
-        reasoning=reasoning_of(message),
-        calls=calls,
-        step=step,
-        name=as_label(message.get("name")),
-        time=as_time(first_of(message, "timestamp", "created_at", "time")),
-        tokens=as_int(tokens),
-    )
+_LABEL = ("label", "kto_tag")
 
 
 def is_messages(value: Json) -> bool:
@@ -108,7 +54,8 @@ def read_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Epi
             continue
         if is_preference(value):
             for side in sides_of(value, record.source, report):
-                episode = episode_of(record, side.fields, side.messages, report)
+                fields = with_names_of_ours(side.fields, side.messages)
+                episode = episode_of(record, fields, side.messages, report)
                 if episode.task is None and episode.group is None:
                     episode.group = side.group
                 episode.extra, episode.for_training = {"preference": side.name}, True
@@ -117,24 +64,35 @@ def read_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Epi
         messages = first_of(value, *_TURNS)
         if not isinstance(messages, list):
             messages = [*prompt_of(value.get("prompt")), *answer_of(value.get("completion"))]
+        given = len(messages)
+        said, stop = answer_beside(value, messages, report)
+        messages = [*messages, *said]
         if not messages:
             report.malformed(record.file, record.line, "no messages, nor prompt and completion")
             continue
-        yield _of_export(episode_of(record, value, messages, report), value)
+        fields = with_names_of_ours(value, messages)
+        episode = _of_export(episode_of(record, fields, messages, report), value)
+        episode.stop_reason = stop if episode.stop_reason is None else episode.stop_reason
+        episode.for_training = episode.for_training or len(messages) > given  # what came back is in no record
+        yield episode
 
 
 def _of_export(episode: Episode, value: Json) -> Episode:
     """With KTO's label, and the id under which our own export names the episode."""
-    if (
-        isinstance(value.get("label"), bool)
-        and value.get("completion") is not None
-        and episode.success is None
-    ):
-        episode.success = value["label"]
+    label = _label(value)
+    if label is not None and episode.success is None:
+        episode.success = label
     if episode.id == episode.source and isinstance(value.get("episode"), str):
         episode.id = value["episode"] or episode.source
     episode.for_training = _trains(value)
     return episode
+
+
+def _label(value: Json) -> bool | None:
+    """KTO's, of a completion or, in LLaMA-Factory's sets, of a conversation."""
+    label = first_of(value, *_LABEL)
+    rated = value.get("completion") is not None or is_chat(first_of(value, *_TURNS))
+    return label if isinstance(label, bool) and rated else None
 
 
 def _trains(value: Json) -> bool:
@@ -142,7 +100,8 @@ def _trains(value: Json) -> bool:
     if any(value.get(name) is not None for name in (*REWARD, *SUCCESS, *_STOPS)):
         return False
     if first_of(value, *_TURNS) is not None:
-        return value.keys() - _MAY_BE_EXPORTED == {"messages", "task", "episode"}
+        own = value.keys() - _MAY_BE_EXPORTED == {"messages", "task", "episode"}
+        return own or _label(value) is not None
     return value.get("completion") is not None
 
 
@@ -154,7 +113,7 @@ def episode_of(record: Record, value: Json, messages: list[Any], report: ReadRep
     report.unread(UNREAD_SUCCESS, told, as_flag(told))
     return Episode(
         id=as_label(first_of(value, "id", "episode_id", "uuid", "example_id", "session_id")) or record.source,
-        turns=turns_of([*_system(value, messages), *messages], report),
+        turns=turns_of([*system_of(value, messages), *messages], report),
         task=task_key(
             space_of(value), as_label(first_of(value, "task_id", "task", "prompt_id", "instance_id"))
         ),
@@ -162,7 +121,7 @@ def episode_of(record: Record, value: Json, messages: list[Any], report: ReadRep
         reward=as_number(rewarded),
         success=as_flag(told),
         stop_reason=as_label(first_of(value, *_STOPS)),
-        tools=_tools(value, messages, report),
+        tools=tools_beside(value, messages, report),
         model=as_label(value.get("model")),
         policy_version=version if isinstance(version, (int, str)) else None,
         step=as_int(first_of(value, "step", "global_step", "train_step")),
@@ -172,31 +131,3 @@ def episode_of(record: Record, value: Json, messages: list[Any], report: ReadRep
         cost=as_number(first_of(value, "cost", "total_cost")),
         source=record.source,
     )
-
-
-def _tools(value: Json, messages: list[Any], report: ReadReport) -> list[dict[str, Any]] | None:
-    """The tools that the record declares, and with them those of the provider's that are called; None where it declares none."""
-    config = first_of(value, "toolConfig", "tool_config")  # Bedrock's
-    given = (
-        config.get("tools") if value.get("tools") is None and isinstance(config, dict) else value.get("tools")
-    )
-    tools = tools_of(given)
-    if tools is None and isinstance(given, str) and given.strip():
-        report.note("tools that are no JSON list, ignored")
-    if tools is not None:
-        known = {one["function"].get("name") for one in tools if isinstance(one.get("function"), dict)}
-        ours = [name for name in provided(messages) if name not in known]
-        tools += [{"type": "function", "function": {"name": name}} for name in ours]
-    return tools
-
-
-def _system(value: Json, messages: list[Any]) -> list[Json]:
-    """The system prompt where it stands beside the messages: Anthropic's, Bedrock's, LLaMA-Factory's, Gemini's."""
-    given = first_of(value, "system", "systemInstruction", "system_instruction")
-    first = messages[0] if messages and isinstance(messages[0], dict) else {}
-    role = as_label(first_of(first, "role", "from")) or ""
-    if not given or role.strip().lower() == "system":
-        return []
-    if isinstance(given, dict) and "parts" in given:
-        return [{"role": "system", "parts": given["parts"]}]
-    return [{"role": "system", "content": given}] if isinstance(given, (str, list)) else []

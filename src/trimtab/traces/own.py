@@ -17,9 +17,9 @@ from trimtab.traces.dialects import ROLES, translated
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.lines import MAX_LINE_BYTES
-from trimtab.traces.messages import turns_of
 from trimtab.traces.own_values import as_json, fields_of, fitting, told
 from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.turns import turns_of
 from trimtab.traces.values import as_text
 
 __all__ = ["VERSION", "EpisodeLog", "TraceWriter", "dump_episode", "is_own", "read_own"]

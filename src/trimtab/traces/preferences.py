@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from trimtab.traces.items import is_message
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.spelt_out import is_dialogue, spelt_out
 from trimtab.traces.values import as_label, as_number, as_text, first_of
@@ -50,12 +51,7 @@ class Side(NamedTuple):
 
 def is_chat(value: Any) -> bool:
     """Is it a list of messages?"""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and isinstance(value[0], dict)
-        and ("role" in value[0] or "from" in value[0])
-    )
+    return isinstance(value, list) and bool(value) and is_message(value[0])
 
 
 def is_answer(value: Any) -> bool:

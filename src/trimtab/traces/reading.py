@@ -18,6 +18,7 @@ __all__ = ["MAX_KEPT", "UNREAD_REWARD", "UNREAD_SUCCESS", "Problem", "ReadReport
 MAX_KEPT = 100
 """Malformed lines of which file, line and reason are kept; all are counted."""
 
+_MAX_NAMES, _MAX_CHARS = 8, 80
 UNREAD_SUCCESS = "successes that are neither true nor false, ignored"
 UNREAD_REWARD = "rewards that are no number, ignored"
 
@@ -81,6 +82,16 @@ class ReadReport:
     def note(self, reason: str, count: int = 1) -> None:
         """Count a repair or something ignored."""
         self.notes[reason] += count
+
+    def note_each(self, what: str, which: str) -> None:
+        """Count something under each of its names; what comes after the first few is gathered, as logs may have a name for each message."""
+        reason = f"{what}: {which[:_MAX_CHARS] or '(none)'}"
+        if (
+            reason not in self.notes
+            and sum(name.startswith(f"{what}: ") for name in self.notes) >= _MAX_NAMES
+        ):
+            reason = f"{what}: (others)"
+        self.note(reason)
 
     def unread(self, what: str, given: Any, read: Any) -> None:
         """Count a value that is there and was not read."""

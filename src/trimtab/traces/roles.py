@@ -98,14 +98,16 @@ def _by_lines(text: str, speaker: str) -> list[tuple[str, str]] | None:
     found: list[tuple[str, int, int]] = [] if not speaker else [(speaker, 0, 0)]
     marks = [(m, _SAME.get(m[1], m[1])) for m in _LINE.finditer(text)]
     last = max((m.start() for m, role in marks if role == "assistant"), default=-1)
+    starts = {match.start() for match, _ in marks}
     for match, role in marks:
         if role not in _NEXT[speaker] or (not speaker and match.start()):
             if not speaker:
                 return None
             continue
         answered = match.start() < last or text.startswith("<tool_response>", match.end())
-        if role in ("user", "tool") and speaker == "assistant" and not answered:
-            continue  # the agent's own line: nobody answers what would follow
+        silent = match.end() in starts and match.start() > 0
+        if role in ("user", "tool") and speaker == "assistant" and (silent or not answered):
+            continue  # the agent's own line: nobody says anything there, or nobody answers it
         speaker = role
         found.append((speaker, match.start(), match.end()))
     if not found:

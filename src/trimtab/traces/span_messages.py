@@ -7,7 +7,6 @@ In the order in which they are looked for: GenAI conventions v1.41 (`gen_ai.inpu
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +15,7 @@ from trimtab.traces.otlp import nested
 from trimtab.traces.tool_schemas import tools_of
 from trimtab.traces.values import as_label, as_text, first_of
 
-__all__ = ["answer_of", "answered", "asked", "finish_reason", "joined_items", "parsed", "tools_given"]
+__all__ = ["answered", "asked", "finish_reason", "parsed", "tools_given"]
 
 Json = Mapping[str, Any]
 
@@ -75,41 +74,6 @@ def tools_given(attributes: Json) -> list[dict[str, Any]]:
         request = parsed(attributes.get("input.value"))
         raw = request.get("tools") if isinstance(request, dict) else None
     return tools_of([parsed(tool) for tool in raw] if isinstance(raw, list) else None) or []
-
-
-def joined_items(messages: list[Json]) -> list[Json]:
-    """With the items of one answer together: the Responses API writes reasoning, text and calls each on its own."""
-    found: list[Json] = []
-    for message in messages:
-        pair = [*found[-1:], message]
-        same = len(pair) == 2 and all(one.get("role") == "assistant" for one in pair)
-        if same and not all(one.get("content") for one in pair):
-            found[-1] = _merged(pair)
-        else:
-            found.append(message)
-    return found
-
-
-def answer_of(said: list[Json]) -> list[dict[str, Any]]:
-    """An answer in pieces as one message; as more where the provider's own tools answered between them.
-
-    >>> [m["role"] for m in answer_of([{"role": "assistant"}, {"role": "assistant"}, {"role": "tool"}, {"role": "assistant"}])]
-    ['assistant', 'tool', 'assistant']
-    """
-    runs = itertools.groupby(said, key=lambda message: message.get("role") == "tool")
-    return [one for result, some in runs for one in (map(dict, some) if result else [_merged(list(some))])]
-
-
-def _merged(said: list[Json]) -> dict[str, Any]:
-    """One message of an answer in pieces."""
-    if len(said) == 1:
-        return dict(said[0])
-    calls = [c for m in said if isinstance(m.get("tool_calls"), list) for c in m["tool_calls"]]
-    texts = {
-        name: "\n".join(text for m in said if (text := as_text(m.get(name))))
-        for name in ("content", "reasoning_content")
-    }
-    return {**said[0], **{name: text or None for name, text in texts.items()}, "tool_calls": calls}
 
 
 def finish_reason(attributes: Json, said: list[Json]) -> str | None:

@@ -14,20 +14,19 @@ from typing import Any
 from trimtab.traces.blocks import unpacked
 from trimtab.traces.episode import Episode
 from trimtab.traces.history import key_of, num_known
-from trimtab.traces.messages import turns_of
+from trimtab.traces.items import answer_of, joined_items
 from trimtab.traces.otlp import Span, conversations, is_otlp
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.span_messages import (
-    answer_of,
     answered,
     asked,
     finish_reason,
-    joined_items,
     parsed,
     tools_given,
 )
 from trimtab.traces.span_repeats import once
 from trimtab.traces.span_tools import arguments_of, call_id_of, result_of, schema_of, tool_name
+from trimtab.traces.turns import turns_of
 from trimtab.traces.values import as_int, as_label, as_text, first_of
 
 __all__ = ["is_otlp", "read_otlp"]

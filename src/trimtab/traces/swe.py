@@ -13,11 +13,11 @@ from typing import Any
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.error_fields import error_text
 from trimtab.traces.json_records import require_object
-from trimtab.traces.messages import turns_of
 from trimtab.traces.preferences import is_chat
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.swe_steps import messages_of_steps, not_run
 from trimtab.traces.swe_verdicts import verdict_of
+from trimtab.traces.turns import turns_of
 from trimtab.traces.values import as_int, as_label, as_number, as_text
 
 __all__ = ["SHELL", "is_mini", "is_swe", "read_mini", "read_swe"]

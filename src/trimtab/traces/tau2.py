@@ -13,10 +13,10 @@ from typing import Any
 from trimtab.traces.episode import Episode
 from trimtab.traces.files import STDIN
 from trimtab.traces.json_records import BadJson, parse_json, require_object
-from trimtab.traces.messages import turns_of
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.task_keys import task_key
 from trimtab.traces.tau import is_tau, read_tau
+from trimtab.traces.turns import turns_of
 from trimtab.traces.values import as_int, as_label, as_number, as_time
 
 __all__ = ["is_any_tau", "read_any_tau"]

@@ -12,7 +12,8 @@ __all__ = ["tools_of"]
 
 
 def tools_of(raw: Any) -> list[dict[str, Any]] | None:
-    """The tools of a list, or of its JSON text; those without a name stay as they are. None for anything else.
+    """The tools of a list, or of its JSON text; those without a name stay as they are, and names are tools without a schema. None for anything
+    else, a list that holds none of these included.
 
     Bare ones (verifiers, Inspect, the Responses API), Anthropic's `input_schema`, MCP's `inputSchema`, Bedrock's `toolSpec` and Gemini's
     `functionDeclarations` are wrapped.
@@ -26,7 +27,19 @@ def tools_of(raw: Any) -> list[dict[str, Any]] | None:
         return None
     if not isinstance(given, list):
         return None
-    return [_openai(one) for tool in given if isinstance(tool, dict) for one in _each(tool)]
+    declared = [_named(tool) if isinstance(tool, str) else tool for tool in given]
+    found = [_openai(one) for tool in declared if isinstance(tool, dict) for one in _each(tool)]
+    return None if given and not found else found
+
+
+def _named(text: str) -> Any:
+    """A tool of which only the name is told, or the JSON text of one; None of no name."""
+    if text.lstrip().startswith("{"):
+        try:
+            return parse_json(text)
+        except BadJson:
+            return None
+    return {"name": text.strip()} if text.strip() else None
 
 
 def _each(tool: Mapping[str, Any]) -> list[Mapping[str, Any]]:

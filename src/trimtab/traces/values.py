@@ -25,6 +25,7 @@ _NOT_DATA = (
     "detail",
     "cache_control",
 )  # of a part: the same image has others of these elsewhere
+_TEXTS = ("text", "input_text", "output_text")
 _MARK = "blake2b:"
 _PLACEHOLDER = re.compile(rf"\[([^\[\]\n]{{1,60}}) {_MARK}[0-9a-f]{{12}}\]")
 
@@ -47,6 +48,8 @@ def as_text(value: Any) -> str | None:
 def text_of(part: Mapping[str, Any]) -> str | None:
     """The text of a content part; None where it is none, as an image. The `content` of GenAI's `blob` is the data, in base64."""
     text = None if part.get("type") == "blob" else first_of(part, "text", "content", "output_text", "refusal")
+    if text is None and part.get("type") in _TEXTS:
+        return ""  # a part of text that says nothing
     return text if isinstance(text, str) else None
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trimtab.traces.episode import Episode, Turn
-from trimtab.traces.messages import turns_of
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.task_keys import task_key
 from trimtab.traces.tool_schemas import tools_of
+from trimtab.traces.turns import turns_of
 from trimtab.traces.values import as_int, as_label, as_number, as_time, first_of
 from trimtab.traces.verifiers_ids import RATIO, give_ids
 

@@ -48,7 +48,7 @@ class Rivals:
         self._made: list[list[int]] = [[] for _ in attempts]
         every = np.zeros(len(attempts), int)
         self._equal = (
-            _codes([one.tools for one in attempts]),
+            _codes([_in_any_order(one.tools) for one in attempts]),
             _codes([one.system for one in attempts]),
             self.prompt if same_prompt else every,
         )
@@ -121,6 +121,10 @@ class Rivals:
             places = places[found == found.min()]
         j = int(places[0])
         return (*(rank[j].item() for rank in ranks), i, j)
+
+
+def _in_any_order(tools: Sequence[Any] | None) -> list[str] | None:
+    return None if tools is None else sorted(json.dumps(tool, sort_keys=True) for tool in tools)
 
 
 def _codes(values: Sequence[Any]) -> npt.NDArray[np.int64]:

@@ -43,7 +43,7 @@ def rows_of(
                 "prompt": s.prompt,
                 "completion": s.completion,
                 "label": s.score == 1.0,
-                "tools": s.tools,
+                "tools": s.tools or None,
                 "task": s.task,
                 "episode": s.episode,
             }
@@ -57,7 +57,7 @@ def rows_of(
     solved = [s for s in known if s.score == 1.0]
     left_out["episode that did not solve its task"] += len(known) - len(solved)
     rows = [
-        {"messages": s.prompt + s.completion, "tools": s.tools, "task": s.task, "episode": s.episode}
+        {"messages": s.prompt + s.completion, "tools": s.tools or None, "task": s.task, "episode": s.episode}
         for s in fresh
         if s.score == 1.0 or (s.score is None and unscored)
     ]
@@ -66,7 +66,7 @@ def rows_of(
 
 def _dpo(pair: Pair) -> dict[str, Any]:
     return {
-        "prompt": pair.prompt, "chosen": pair.chosen_messages, "rejected": pair.rejected_messages, "tools": pair.chosen.tools,
+        "prompt": pair.prompt, "chosen": pair.chosen_messages, "rejected": pair.rejected_messages, "tools": pair.chosen.tools or None,
         "task": pair.chosen.task, "chosen_episode": pair.chosen.episode, "rejected_episode": pair.rejected.episode,
     }  # fmt: skip
 
@@ -78,7 +78,7 @@ def _prompts(samples: list[Sample]) -> tuple[list[dict[str, Any]], dict[str, Any
         tasks.setdefault(sample.key, []).append(sample)
     rows = [
         {
-            "prompt": attempts[0].prompt, "tools": attempts[0].tools, "task": attempts[0].task, "attempts": len(attempts),
+            "prompt": attempts[0].prompt, "tools": attempts[0].tools or None, "task": attempts[0].task, "attempts": len(attempts),
             "solved": sum(s.score == 1.0 for s in attempts) if all(s.score is not None for s in attempts) else None,
         }
         for attempts in tasks.values()

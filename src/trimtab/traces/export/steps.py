@@ -41,7 +41,7 @@ def step_rows(
         rows.append(
             {
                 "prompt": prompt, "completions": steps, "labels": [reason in _RIGHT for reason in reasons], "reasons": reasons,
-                "tools": episode.tools, "task": episode.task if episode.task is not None else episode.group, "episode": episode.id,
+                "tools": episode.tools or None, "task": episode.task if episode.task is not None else episode.group, "episode": episode.id,
             }
         )  # fmt: skip
     right = sum(count for reason, count in why.items() if reason in _RIGHT)

@@ -51,20 +51,29 @@ def wrapped(tool: Tool) -> Tool:
 
 
 def give_tools(episodes: Iterable[Episode], tools: list[Tool] | None) -> int:
-    """Wrap the log's schemas in place, and give `tools` to the episodes that have none; to how many."""
+    """Wrap the log's schemas in place, and give `tools` to the episodes that have none; to how many. What is a name only in a log has its
+    schema from there, too."""
     given = 0
+    named = {tool["function"]["name"]: tool for tool in tools or [] if not _is_name(tool)}
     for episode in episodes:
         if episode.tools:
-            episode.tools = [wrapped(tool) for tool in episode.tools]
+            own = [wrapped(tool) for tool in episode.tools]
+            episode.tools = [named.get(one["function"]["name"], one) if _is_name(one) else one for one in own]
         elif tools is not None and episode.tools is None:
             episode.tools, given = tools, given + 1
     return given
 
 
+def _is_name(tool: Tool) -> bool:
+    """Is it nothing but a name?"""
+    function = tool.get("function")
+    return isinstance(function, dict) and function.keys() == {"name"} and isinstance(function["name"], str)
+
+
 def tool_warnings(episodes: Sequence[Episode], given: int, tools: list[Tool] | None) -> list[str]:
     """Of calls without a schema: none in the log and none given, or none of that name among the given."""
     calling = [episode for episode in episodes if episode.calls]
-    bare = sum(not episode.tools for episode in calling)
+    bare = sum(all(_is_name(tool) for tool in episode.tools or ()) for episode in calling)
     found = []
     if bare:
         found.append(
