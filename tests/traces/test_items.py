@@ -122,7 +122,6 @@ EXIT = [{"stdout": "", "stderr": "no", "outcome": {"type": "exit", "exit_code": 
         ([{"type": "shell_call", "call_id": "k", "action": {"commands": ["ls"]}}, {"type": "shell_call_output", "call_id": "k", "output": EXIT}], "shell", {"commands": ["ls"]}, json.dumps(EXIT), "Command exited with code 2"),
         ([{"type": "apply_patch_call", "call_id": "k", "operation": {"type": "delete_file", "path": "a"}, "status": "completed"}, {"type": "apply_patch_call_output", "call_id": "k", "status": "failed", "output": "no such file"}], "apply_patch", {"type": "delete_file", "path": "a"}, "no such file", "no such file"),
         ([{"type": "computer_call", "id": "x", "call_id": "k", "action": {"type": "click", "x": 1}, "status": "completed"}, {"type": "computer_call_output", "call_id": "k", "output": PICTURE}], "computer", {"type": "click", "x": 1}, "[computer_screenshot blake2b:", ""),
-        ([{"type": "mcp_list_tools", "id": "t", "server_label": "dw", "tools": [{"name": "ask"}]}], "mcp_list_tools", {"server_label": "dw"}, '[{"name": "ask"}]', ""),
         ([{"type": "mcp_approval_request", "id": "r", "server_label": "dw", "name": "ask", "arguments": "{}"}, {"type": "mcp_approval_response", "approval_request_id": "r", "approve": True}], "mcp_approval_request", {"server_label": "dw", "name": "ask", "arguments": "{}"}, '{"approve": true}', ""),
     ],
 )  # fmt: skip
@@ -155,6 +154,12 @@ def test_what_is_unknown_is_left_out_and_counted_by_its_type_or_its_keys(tmp_pat
     odd = [
         {"type": "compaction", "id": "c", "encrypted_content": "gAAA"},
         {"type": "item_reference", "id": "x"},
+        {
+            "type": "mcp_list_tools",
+            "id": "t",
+            "server_label": "dw",
+            "tools": [{"name": "ask"}],
+        },  # the API's act, not the agent's
         {"who": "ann", "said": "q"},
         {"said": "r", "who": "bob"},
     ]
@@ -163,6 +168,7 @@ def test_what_is_unknown_is_left_out_and_counted_by_its_type_or_its_keys(tmp_pat
     assert notes == {
         "items of a kind that is none of ours, left out: compaction": 1,
         "items of a kind that is none of ours, left out: item_reference": 1,
+        "items of a kind that is none of ours, left out: mcp_list_tools": 1,
         "messages with neither role nor content under a name we know, left out; their keys: said, who": 2,
     }
 

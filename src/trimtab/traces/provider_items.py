@@ -16,7 +16,6 @@ __all__ = ["CLIENT_RUN", "PROVIDER_CALLS", "PROVIDER_RESULTS", "blocks_of_item"]
 Json = Mapping[str, Any]
 PROVIDER_CALLS: dict[str, tuple[str, ...]] = {
     "mcp_call": ("arguments",),
-    "mcp_list_tools": ("server_label",),
     "mcp_approval_request": ("server_label", "name", "arguments"),
     "web_search_call": ("action",),
     "file_search_call": ("queries",),
@@ -39,7 +38,7 @@ PROVIDER_RESULTS = {
 CLIENT_RUN = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call", "mcp_approval_request")
 """Calls that an item of its own answers."""
 _WHOLE = ("action", "operation", "arguments")
-_HELD = ("output", "outputs", "results", "result", "tools")
+_HELD = ("output", "outputs", "results", "result")
 _BY_STATUS = "calls of the provider's own tools whose results the log does not keep, answered by their status"
 
 
