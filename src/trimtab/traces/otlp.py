@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimtab.traces.json_records import require_object
+from trimtab.traces.otlp_values import attributes_of
 from trimtab.traces.reading import ReadReport, Record
-from trimtab.traces.values import as_int, as_label, as_nanoseconds, as_number, first_of
+from trimtab.traces.values import as_label, as_nanoseconds, as_number, first_of
 
-__all__ = ["Span", "conversations", "is_otlp", "nested"]
+__all__ = ["Span", "conversations", "is_otlp"]
 
 Json = Mapping[str, Any]
 _KINDS = {
@@ -49,7 +50,7 @@ def conversations(records: Iterable[Record], report: ReadReport) -> Iterator[tup
     A span without a conversation's id is of the one of its nearest ancestor, else of its trace's first; a trace that names none is one.
     Traces in which no model, tool or agent had a span are left out and counted.
     """
-    traces: dict[str, list[Span]] = {}
+    traces: dict[str, dict[Any, Span]] = {}
     for record in records:
         value = require_object(record, report)
         if value is None:
@@ -59,12 +60,18 @@ def conversations(records: Iterable[Record], report: ReadReport) -> Iterator[tup
             continue
         for raw in _spans(value):
             span = _span(raw, record.source)
-            if span.trace:
-                traces.setdefault(span.trace, []).append(span)
-            else:
+            if not span.trace:
                 report.malformed(record.file, record.line, "a span without traceId")
+                continue
+            of_trace = traces.setdefault(span.trace, {})
+            key = span.id if span.id.strip("0") else len(of_trace)
+            if key in of_trace:
+                report.note("spans that come twice (trace and span id), read once")
+            if key not in of_trace or of_trace[key].end < span.end:  # one may be sent before it ends
+                of_trace[key] = span
     found: dict[str, list[Span]] = {}
-    for trace, spans in traces.items():
+    for trace, of_trace in traces.items():
+        spans = list(of_trace.values())
         names = _names(trace, spans)
         if names is None:
             report.note("traces without a span of a model, tool or agent, left out")
@@ -104,11 +111,11 @@ def _spans(value: Json) -> Iterator[Json]:
 
 
 def _span(raw: Json, source: str) -> Span:
-    attributes = _attributes(raw.get("attributes"))
+    attributes = attributes_of(raw.get("attributes"))
     kinds = (_KINDS.get(as_label(attributes.get(name)) or "") for name in _KIND_NAMES)
     events = raw.get("events")
     scores = [attributes] + [
-        _attributes(e.get("attributes"))
+        attributes_of(e.get("attributes"))
         for e in (events if isinstance(events, list) else ())
         if isinstance(e, dict)
     ]
@@ -129,53 +136,3 @@ def _span(raw: Json, source: str) -> Span:
         start=as_nanoseconds(raw.get("startTimeUnixNano")) or 0, end=as_nanoseconds(raw.get("endTimeUnixNano")) or 0,
         score=score[-1] if score else None, error=failed and (as_label(state.get("message")) or failed), source=source,
     )  # fmt: skip
-
-
-def _attributes(raw: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for item in raw if isinstance(raw, list) else ():
-        if isinstance(item, dict) and isinstance(item.get("key"), str):
-            found[item["key"]] = _value(item.get("value"))
-    return found
-
-
-def _value(raw: Any) -> Any:
-    """AnyValue of OTLP: whole numbers come as text."""
-    if not isinstance(raw, dict):
-        return raw
-    for kind, value in raw.items():
-        if kind == "intValue":
-            return as_int(value)
-        if kind == "arrayValue":
-            items = value.get("values") if isinstance(value, dict) else None
-            return [_value(item) for item in items] if isinstance(items, list) else []
-        if kind == "kvlistValue":
-            return _attributes(value.get("values")) if isinstance(value, dict) else {}
-        return value
-    return None
-
-
-def nested(attributes: Json, prefix: str) -> list[Any]:
-    """The list that flat attributes `prefix.0.a.b` spell; numbers are places.
-
-    >>> nested({"m.0.role": "user", "m.1.calls.0.id": "c", "other": 1}, "m")
-    [{'role': 'user'}, {'calls': [{'id': 'c'}]}]
-    """
-    root: dict[str, Any] = {}
-    for name, value in attributes.items():
-        if name.startswith(f"{prefix}."):
-            place, *keys = root, *name[len(prefix) + 1 :].split(".")
-            for key in keys[:-1]:
-                inner = place.setdefault(key, {})
-                place = inner if isinstance(inner, dict) else {}
-            place[keys[-1]] = value
-    whole = _listed(root)
-    return whole if isinstance(whole, list) else []
-
-
-def _listed(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    if value and all(key.isdecimal() and len(key) < 10 for key in value):
-        return [_listed(value[key]) for key in sorted(value, key=int)]
-    return {key: _listed(inner) for key, inner in value.items()}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trimtab.traces.json_records import BadJson, parse_json
-from trimtab.traces.otlp import nested
+from trimtab.traces.otlp_values import nested
 from trimtab.traces.tool_schemas import tools_of
 from trimtab.traces.values import as_label, as_text, first_of
 
