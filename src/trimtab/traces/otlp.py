@@ -3,40 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from trimtab.traces.json_records import require_object
-from trimtab.traces.otlp_values import attributes_of
+from trimtab.traces.otlp_span import Span, conversation_of, span_of
 from trimtab.traces.reading import ReadReport, Record
-from trimtab.traces.values import as_label, as_nanoseconds, as_number, first_of
 
-__all__ = ["Span", "conversations", "is_otlp"]
+__all__ = ["conversations", "is_otlp"]
 
 Json = Mapping[str, Any]
-_KINDS = {
-    **dict.fromkeys(("chat", "generate_content", "text_completion", "LLM", "completion"), "model"),
-    **dict.fromkeys(("execute_tool", "TOOL", "tool"), "tool"),
-    **dict.fromkeys(("invoke_agent", "invoke_workflow", "create_agent", "AGENT", "CHAIN", "agent"), "agent"),
-}
-_KIND_NAMES = ("gen_ai.operation.name", "openinference.span.kind", "traceloop.span.kind", "llm.request.type")
-
-
-@dataclass(slots=True)
-class Span:
-    """`kind`: model, tool, agent, or empty. `start`, `end` in nanoseconds since 1970, 0 where the span has none. `score`: an evaluation's."""
-
-    trace: str
-    id: str
-    parent: str
-    name: str
-    kind: str
-    start: int
-    end: int
-    attributes: dict[str, Any]
-    score: float | None
-    error: str
-    source: str
 
 
 def is_otlp(value: Json) -> bool:
@@ -59,7 +34,7 @@ def conversations(records: Iterable[Record], report: ReadReport) -> Iterator[tup
             report.malformed(record.file, record.line, "no resourceSpans")
             continue
         for raw in _spans(value):
-            span = _span(raw, record.source)
+            span = span_of(raw, record.source)
             if not span.trace:
                 report.malformed(record.file, record.line, "a span without traceId")
                 continue
@@ -84,22 +59,31 @@ def conversations(records: Iterable[Record], report: ReadReport) -> Iterator[tup
 
 
 def _names(trace: str, spans: list[Span]) -> list[str] | None:
-    """The conversation of each span; None for a trace that is none."""
-    own = [as_label(first_of(s.attributes, "gen_ai.conversation.id", "session.id")) for s in spans]
-    if not any(own) and not any(span.kind for span in spans):
+    """The conversation of each span, whose ancestors are told to it; None for a trace that is none."""
+    own = {id(span): conversation_of(span) for span in spans}
+    if not any(own.values()) and not any(span.kind for span in spans):
         return None
-    by_id = {span.id: i for i, span in enumerate(spans) if span.id}
-    started = [i for i in sorted(range(len(spans)), key=lambda i: spans[i].start) if own[i]]
-    default = (own[started[0]] if started else None) or trace
+    by_id = {span.id: span for span in spans if span.id}
+    started = [span for span in sorted(spans, key=lambda span: span.start) if own[id(span)]]
+    default = (own[id(started[0])] if started else None) or trace
     names = []
-    for i in range(len(spans)):
-        at: int | None = i
-        for _ in spans:  # a damaged log may name a span as its own ancestor
-            if at is None or own[at]:
-                break
-            at = by_id.get(spans[at].parent)
-        names.append((own[at] if at is not None else None) or default)
+    for span in spans:
+        span.above = tuple(_above(span, by_id))
+        line = (span, *span.above)
+        named = next((i for i, one in enumerate(line) if own[id(one)]), None)
+        agent = next((i for i, one in enumerate(line) if one.kind == "agent"), len(line))
+        span.named = named is not None and named <= agent
+        names.append((own[id(line[named])] if named is not None else None) or default)
     return names
+
+
+def _above(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:
+    seen = {span.id}  # a damaged log may name a span as its own ancestor
+    at = by_id.get(span.parent)
+    while at is not None and at.id not in seen:
+        seen.add(at.id)
+        yield at
+        at = by_id.get(at.parent)
 
 
 def _spans(value: Json) -> Iterator[Json]:
@@ -108,31 +92,3 @@ def _spans(value: Json) -> Iterator[Json]:
         for scope in scopes if isinstance(scopes, list) else ():
             spans = scope.get("spans") if isinstance(scope, dict) else None
             yield from (span for span in (spans if isinstance(spans, list) else ()) if isinstance(span, dict))
-
-
-def _span(raw: Json, source: str) -> Span:
-    attributes = attributes_of(raw.get("attributes"))
-    kinds = (_KINDS.get(as_label(attributes.get(name)) or "") for name in _KIND_NAMES)
-    events = raw.get("events")
-    scores = [attributes] + [
-        attributes_of(e.get("attributes"))
-        for e in (events if isinstance(events, list) else ())
-        if isinstance(e, dict)
-    ]
-    score = [
-        s
-        for a in scores
-        if (s := as_number(first_of(a, "gen_ai.evaluation.score.value", "evaluation.score"))) is not None
-    ]
-    state: Json = status if isinstance(status := raw.get("status"), dict) else {}
-    failed = as_label(attributes.get("error.type")) or (
-        "error" if state.get("code") in (2, "STATUS_CODE_ERROR") else ""
-    )
-    trace, id, parent, name = (
-        as_label(raw.get(key)) or "" for key in ("traceId", "spanId", "parentSpanId", "name")
-    )
-    return Span(
-        trace=trace, id=id, parent=parent, name=name, kind=next((kind for kind in kinds if kind), ""), attributes=attributes,
-        start=as_nanoseconds(raw.get("startTimeUnixNano")) or 0, end=as_nanoseconds(raw.get("endTimeUnixNano")) or 0,
-        score=score[-1] if score else None, error=failed and (as_label(state.get("message")) or failed), source=source,
-    )  # fmt: skip

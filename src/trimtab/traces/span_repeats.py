@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trimtab.traces.otlp import Span
+from trimtab.traces.otlp_span import Span
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.span_messages import answered
 from trimtab.traces.span_tools import tool_name

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from trimtab.traces.blocks import unpacked
 from trimtab.traces.episode import Episode
 from trimtab.traces.history import Key, key_of, num_known
-from trimtab.traces.otlp import Span
+from trimtab.traces.otlp_span import Span
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.span_guesses import Guesses
 from trimtab.traces.span_messages import answer_of, answered, finish_reason, parsed, tools_given

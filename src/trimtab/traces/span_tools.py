@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from trimtab.traces.otlp import Span
+from trimtab.traces.otlp_span import Span
 from trimtab.traces.span_messages import parsed
 from trimtab.traces.tool_schemas import tools_of
 from trimtab.traces.values import as_label, as_text, first_of

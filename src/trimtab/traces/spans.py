@@ -12,29 +12,40 @@ from collections.abc import Iterable, Iterator
 from trimtab.traces.blocks import unpacked
 from trimtab.traces.episode import Episode
 from trimtab.traces.messages import turns_of
-from trimtab.traces.otlp import Span, conversations, is_otlp
+from trimtab.traces.otlp import conversations, is_otlp
+from trimtab.traces.otlp_span import Span
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.span_messages import asked, joined_items
+from trimtab.traces.span_owners import owned
 from trimtab.traces.span_repeats import once
+from trimtab.traces.span_routes import Routes
 from trimtab.traces.span_talk import Talk
 
 __all__ = ["is_otlp", "read_otlp"]
 
 
 def read_otlp(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """An episode a conversation (`gen_ai.conversation.id`, `session.id`), or a trace that names none; see `traces.otlp`."""
+    """An episode a conversation (`gen_ai.conversation.id`, `session.id`), or a trace that names none; see `traces.otlp`. Others that are
+    within it (`traces.span_routes`) follow it as `id/2`, `id/3`, ..."""
     for name, spans in conversations(records, report):
-        talk = Talk(report)
+        routes = Routes(spans, report)
         for span in once(spans, report):
             if span.kind == "tool":
-                talk.tool(span)
+                routes.tool(span)
             elif span.kind == "model":
                 given = [one for message in asked(span.attributes) for one in unpacked(message, report)]
-                talk.model(span, joined_items(given))
-        yield _episode(name, talk, spans, report)
+                routes.model(span, joined_items(given))
+        found = owned(routes, spans)
+        if len(found) > 1:
+            report.note(
+                "conversations within others (sub-agents, judges, runs side by side, contexts begun anew), episodes id/2, id/3, ...",
+                len(found) - 1,
+            )
+        for i, (route, own) in enumerate(found or [(None, spans)]):
+            yield _episode(f"{name}/{i + 1}" if i else name, route.talk if route else Talk(report), own)
 
 
-def _episode(name: str, talk: Talk, spans: list[Span], report: ReadReport) -> Episode:
+def _episode(name: str, talk: Talk, spans: list[Span]) -> Episode:
     episode = talk.episode
     episode.id, episode.source = name, spans[0].source
     scores = [span.score for span in spans if span.score is not None]
@@ -42,5 +53,5 @@ def _episode(name: str, talk: Talk, spans: list[Span], report: ReadReport) -> Ep
     start, end = spans[0].start, max(span.end for span in spans)
     if start and end:
         episode.time, episode.duration_s = start / 1e9, (end - start) / 1e9
-    episode.turns = turns_of(talk.messages, report)
+    episode.turns = turns_of(talk.messages, talk.report)
     return episode

@@ -1,0 +1,76 @@
+"""One span of OTLP's JSON: its kind, its times, its error, whichever convention names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trimtab.traces.otlp_values import attributes_of
+from trimtab.traces.values import as_label, as_nanoseconds, as_number, first_of
+
+__all__ = ["Span", "conversation_of", "span_of"]
+
+Json = Mapping[str, Any]
+_KINDS = {
+    **dict.fromkeys(("chat", "generate_content", "text_completion", "LLM", "completion"), "model"),
+    **dict.fromkeys(("execute_tool", "TOOL", "tool"), "tool"),
+    **dict.fromkeys(("invoke_agent", "AGENT", "agent"), "agent"),
+    **dict.fromkeys(("invoke_workflow", "create_agent", "CHAIN"), "chain"),
+}
+_KIND_NAMES = ("gen_ai.operation.name", "openinference.span.kind", "traceloop.span.kind", "llm.request.type")
+
+
+@dataclass(slots=True)
+class Span:
+    """`kind`: model, tool, agent, chain (what else a framework runs), or empty. `start`, `end` in nanoseconds since 1970, 0 where the span
+    has none. `score`: an evaluation's. `above`: its ancestors, nearest first. `named`: it, or an ancestor below or at its nearest agent, has
+    the conversation's id."""
+
+    trace: str
+    id: str
+    parent: str
+    name: str
+    kind: str
+    start: int
+    end: int
+    attributes: dict[str, Any]
+    score: float | None
+    error: str
+    source: str
+    above: tuple[Span, ...] = ()
+    named: bool = False
+
+
+def conversation_of(span: Span) -> str | None:
+    """The id of the conversation it says it is of."""
+    return as_label(first_of(span.attributes, "gen_ai.conversation.id", "session.id"))
+
+
+def span_of(raw: Json, source: str) -> Span:
+    """The span of its JSON."""
+    attributes = attributes_of(raw.get("attributes"))
+    kinds = (_KINDS.get(as_label(attributes.get(name)) or "") for name in _KIND_NAMES)
+    events = raw.get("events")
+    scores = [attributes] + [
+        attributes_of(e.get("attributes"))
+        for e in (events if isinstance(events, list) else ())
+        if isinstance(e, dict)
+    ]
+    score = [
+        s
+        for a in scores
+        if (s := as_number(first_of(a, "gen_ai.evaluation.score.value", "evaluation.score"))) is not None
+    ]
+    state: Json = status if isinstance(status := raw.get("status"), dict) else {}
+    failed = as_label(attributes.get("error.type")) or (
+        "error" if state.get("code") in (2, "STATUS_CODE_ERROR") else ""
+    )
+    trace, id, parent, name = (
+        as_label(raw.get(key)) or "" for key in ("traceId", "spanId", "parentSpanId", "name")
+    )
+    return Span(
+        trace=trace, id=id, parent=parent, name=name, kind=next((kind for kind in kinds if kind), ""), attributes=attributes,
+        start=as_nanoseconds(raw.get("startTimeUnixNano")) or 0, end=as_nanoseconds(raw.get("endTimeUnixNano")) or 0,
+        score=score[-1] if score else None, error=failed and (as_label(state.get("message")) or failed), source=source,
+    )  # fmt: skip
