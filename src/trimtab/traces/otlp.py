@@ -52,7 +52,7 @@ def conversations(records: Iterable[Record], report: ReadReport) -> Iterator[tup
             report.note("traces without a span of a model, tool or agent, left out")
             continue
         for name, span in zip(names, spans, strict=True):
-            if span.kind or span.score is not None:
+            if span.kind or span.scores:
                 found.setdefault(name, []).append(span)
     for name, spans in found.items():
         yield name, sorted(spans, key=lambda span: span.start)

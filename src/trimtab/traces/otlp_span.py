@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimtab.traces.otlp_values import attributes_of
-from trimtab.traces.values import as_label, as_nanoseconds, as_number, first_of
+from trimtab.traces.span_scores import scores_of
+from trimtab.traces.values import as_label, as_nanoseconds, first_of
 
 __all__ = ["Span", "conversation_of", "span_of"]
 
@@ -24,7 +25,7 @@ _KIND_NAMES = ("gen_ai.operation.name", "openinference.span.kind", "traceloop.sp
 @dataclass(slots=True)
 class Span:
     """`kind`: model, tool, agent, chain (what else a framework runs), or empty. `start`, `end` in nanoseconds since 1970, 0 where the span
-    has none. `score`: an evaluation's. `above`: its ancestors, nearest first. `named`: it, or an ancestor below or at its nearest agent, has
+    has none. `scores`: of evaluations, by name. `above`: its ancestors, nearest first. `named`: it, or an ancestor below or at its nearest agent, has
     the conversation's id."""
 
     trace: str
@@ -35,7 +36,7 @@ class Span:
     start: int
     end: int
     attributes: dict[str, Any]
-    score: float | None
+    scores: tuple[tuple[str, float], ...]
     error: str
     source: str
     above: tuple[Span, ...] = ()
@@ -52,15 +53,10 @@ def span_of(raw: Json, source: str) -> Span:
     attributes = attributes_of(raw.get("attributes"))
     kinds = (_KINDS.get(as_label(attributes.get(name)) or "") for name in _KIND_NAMES)
     events = raw.get("events")
-    scores = [attributes] + [
+    told = [
         attributes_of(e.get("attributes"))
         for e in (events if isinstance(events, list) else ())
         if isinstance(e, dict)
-    ]
-    score = [
-        s
-        for a in scores
-        if (s := as_number(first_of(a, "gen_ai.evaluation.score.value", "evaluation.score"))) is not None
     ]
     state: Json = status if isinstance(status := raw.get("status"), dict) else {}
     failed = as_label(attributes.get("error.type")) or (
@@ -72,5 +68,5 @@ def span_of(raw: Json, source: str) -> Span:
     return Span(
         trace=trace, id=id, parent=parent, name=name, kind=next((kind for kind in kinds if kind), ""), attributes=attributes,
         start=as_nanoseconds(raw.get("startTimeUnixNano")) or 0, end=as_nanoseconds(raw.get("endTimeUnixNano")) or 0,
-        score=score[-1] if score else None, error=failed and (as_label(state.get("message")) or failed), source=source,
+        scores=scores_of([attributes, *told]), error=failed and (as_label(state.get("message")) or failed), source=source,
     )  # fmt: skip

@@ -30,7 +30,7 @@ def owned(routes: Routes, spans: Iterable[Span]) -> list[tuple[Route, list[Span]
     found: list[list[Span]] = [[] for _ in ranked]
     for span in spans:
         told = routes.of_span.get((span.trace, span.id))
-        named = responses.get(_response(span)) if span.score is not None and told is None else None
+        named = responses.get(_response(span)) if span.scores and told is None else None
         place = rank[id(told)] if told else _place(span, below, routes, rank) if named is None else named
         found[place].append(span)
     return list(zip(ranked, found, strict=True))

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from trimtab.traces.blocks import unpacked
 from trimtab.traces.episode import Episode
 from trimtab.traces.history import Key, key_of, num_known
 from trimtab.traces.otlp_span import Span
 from trimtab.traces.reading import ReadReport
+from trimtab.traces.span_choices import first_answer
 from trimtab.traces.span_guesses import Guesses
-from trimtab.traces.span_messages import answer_of, answered, finish_reason, parsed, tools_given
+from trimtab.traces.span_messages import answer_of, finish_reason, parsed, tools_given
 from trimtab.traces.span_tools import (
     arguments_of,
     call_id_of,
@@ -66,7 +66,7 @@ class Talk:
             if i >= num or called in names.keys() & results.keys():
                 self._add(results.get(called) or dict(message))
         used = as_int(first_of(attributes, *_USED))
-        said = [one for message in answered(attributes) for one in unpacked(message, self.report)]
+        said = first_answer(attributes, self.report)
         if said:
             usage = {"usage": {"completion_tokens": used}}
             for message in answer_of(said):

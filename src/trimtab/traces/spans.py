@@ -19,6 +19,7 @@ from trimtab.traces.span_messages import asked, joined_items
 from trimtab.traces.span_owners import owned
 from trimtab.traces.span_repeats import once
 from trimtab.traces.span_routes import Routes
+from trimtab.traces.span_scores import reward
 from trimtab.traces.span_talk import Talk
 
 __all__ = ["is_otlp", "read_otlp"]
@@ -48,8 +49,7 @@ def read_otlp(records: Iterable[Record], report: ReadReport) -> Iterator[Episode
 def _episode(name: str, talk: Talk, spans: list[Span]) -> Episode:
     episode = talk.episode
     episode.id, episode.source = name, spans[0].source
-    scores = [span.score for span in spans if span.score is not None]
-    episode.reward = scores[-1] if scores else None
+    reward(episode, [score for span in spans for score in span.scores], talk.report)
     start, end = spans[0].start, max(span.end for span in spans)
     if start and end:
         episode.time, episode.duration_s = start / 1e9, (end - start) / 1e9
