@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimtab.traces.otlp_values import attributes_of
+from trimtab.traces.span_events import with_events
 from trimtab.traces.span_scores import scores_of
+from trimtab.traces.span_vercel import OPERATIONS, from_vercel
 from trimtab.traces.values import as_label, as_nanoseconds, first_of
 
 __all__ = ["Span", "conversation_of", "span_of"]
@@ -18,8 +20,15 @@ _KINDS = {
     **dict.fromkeys(("execute_tool", "TOOL", "tool"), "tool"),
     **dict.fromkeys(("invoke_agent", "AGENT", "agent"), "agent"),
     **dict.fromkeys(("invoke_workflow", "create_agent", "CHAIN"), "chain"),
+    **OPERATIONS,
 }
-_KIND_NAMES = ("gen_ai.operation.name", "openinference.span.kind", "traceloop.span.kind", "llm.request.type")
+_KIND_NAMES = (
+    "gen_ai.operation.name",
+    "openinference.span.kind",
+    "traceloop.span.kind",
+    "llm.request.type",
+    "ai.operationId",
+)
 
 
 @dataclass(slots=True)
@@ -50,14 +59,18 @@ def conversation_of(span: Span) -> str | None:
 
 def span_of(raw: Json, source: str) -> Span:
     """The span of its JSON."""
-    attributes = attributes_of(raw.get("attributes"))
+    attributes = from_vercel(attributes_of(raw.get("attributes")))
     kinds = (_KINDS.get(as_label(attributes.get(name)) or "") for name in _KIND_NAMES)
-    events = raw.get("events")
-    told = [
-        attributes_of(e.get("attributes"))
-        for e in (events if isinstance(events, list) else ())
+    kind = next((kind for kind in kinds if kind), "")
+    given = raw.get("events")
+    events = [
+        (e.get("name"), attributes_of(e.get("attributes")))
+        for e in (given if isinstance(given, list) else ())
         if isinstance(e, dict)
     ]
+    scores = scores_of([attributes, *(told for _, told in events)])
+    if kind == "model" and events:
+        attributes = with_events(attributes, events)
     state: Json = status if isinstance(status := raw.get("status"), dict) else {}
     failed = as_label(attributes.get("error.type")) or (
         "error" if state.get("code") in (2, "STATUS_CODE_ERROR") else ""
@@ -66,7 +79,7 @@ def span_of(raw: Json, source: str) -> Span:
         as_label(raw.get(key)) or "" for key in ("traceId", "spanId", "parentSpanId", "name")
     )
     return Span(
-        trace=trace, id=id, parent=parent, name=name, kind=next((kind for kind in kinds if kind), ""), attributes=attributes,
+        trace=trace, id=id, parent=parent, name=name, kind=kind, attributes=attributes,
         start=as_nanoseconds(raw.get("startTimeUnixNano")) or 0, end=as_nanoseconds(raw.get("endTimeUnixNano")) or 0,
-        scores=scores_of([attributes, *told]), error=failed and (as_label(state.get("message")) or failed), source=source,
+        scores=scores, error=failed and (as_label(state.get("message")) or failed), source=source,
     )  # fmt: skip
