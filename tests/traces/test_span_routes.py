@@ -220,6 +220,19 @@ def test_a_tool_that_all_models_run_under_is_the_run_itself(tmp_path):
     assert [(t.role, t.content) for t in found.turns][-2:] == [("user", "Where?"), ("assistant", "There.")]
 
 
+def test_a_guardrail_that_is_asked_first_is_not_the_roots_conversation(tmp_path):
+    spans = [
+        agent(0, 9, "main"),
+        agent(0.1, 1, "guard", "main"),
+        chat("a", 0.2, [parts("user", "Is 'Where?' safe?")], [parts("assistant", "yes")], parent="guard"),
+        chat("a", 3, [Q], [parts("assistant", "There.")], parent="main"),
+        span("a", 40, 1, id="e", parent="main", **{"gen_ai.evaluation.score.value": 0.5}),
+    ]
+    found, _ = read(tmp_path, *spans)
+    assert texts(found) == {"a": ["Where?", "There."], "a/2": ["Is 'Where?' safe?", "yes"]}
+    assert [e.reward for e in found] == [0.5, None]
+
+
 @pytest.mark.parametrize(
     ("at", "rewards"),
     [
@@ -240,3 +253,42 @@ def test_an_evaluation_is_the_roots_unless_it_names_a_span_of_another(tmp_path, 
     spans.append(span("a", 40, 1, id="e", **at, **{"gen_ai.evaluation.score.value": 0.5}))
     found, _ = read(tmp_path, *spans)
     assert [e.reward for e in found] == rewards
+
+
+@pytest.mark.parametrize("agents", [True, False])
+def test_examples_that_every_request_begins_with_are_no_shared_history(tmp_path, agents):
+    examples = [parts("user", "Sky?"), parts("assistant", "Blue."), parts("user", "Sea?"), call("e1", "look"), result("e1", "x")]  # fmt: skip
+    spans = []
+    for i in range(2):
+        asks, got = call("c1", "look", at=i), result("c1", f"seen {i}")
+        asked = [*examples, parts("user", f"q{i}")]
+        parent = f"agent{i}" if agents else ""
+        spans += [agent(10 * i, 9, parent)] if agents else []
+        spans += [
+            chat("a", 10 * i + 1, asked, [asks], id=f"m{i}", parent=parent),
+            chat("a", 10 * i + 5, [*asked, asks, got], [parts("assistant", f"a{i}")], id=f"n{i}", parent=parent),
+        ]  # fmt: skip
+    found, report = read(tmp_path, *spans)
+    assert texts(found) == {
+        "a": ["Sky?", "Blue.", "Sea?", "q0", "a0"],
+        "a/2": ["Sky?", "Blue.", "Sea?", "q1", "a1"],
+    }
+    assert [e.calls[-1].result for e in found] == ["seen 0", "seen 1"]
+    assert report.notes == {APART: 1}
+
+
+def test_a_history_with_answers_in_other_words_goes_on_under_the_next_turns_agent(tmp_path):
+    """Frameworks take the thoughts out of an answer before they send it again."""
+    history: list[Any] = []
+    spans = []
+    for i in range(3):
+        history = [*history, parts("user", f"q{i}")]
+        spans += [
+            span(str(i), 10 * i, 9, id=f"g{i}", **{"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": "c"}),
+            chat(str(i), 10 * i + 1, history, [parts("assistant", f"<think>hm</think>a{i}")], id=f"m{i}", parent=f"g{i}"),
+        ]  # fmt: skip
+        history = [*history, parts("assistant", f"a{i}")]
+    (found,), report = read(tmp_path, *spans)
+    assert [t.content for t in found.turns if t.role == "user"] == ["q0", "q1", "q2"]
+    assert len(found.turns) == 6
+    assert APART not in report.notes

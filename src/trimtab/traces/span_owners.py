@@ -17,7 +17,7 @@ def owned(routes: Routes, spans: Iterable[Span]) -> list[tuple[Route, list[Span]
 
     A span around several is the first one's; so is an evaluation that names none of them, by its place or by the id of a response.
     """
-    ranked = sorted(routes.index.all, key=lambda route: route.depth)
+    ranked = sorted(routes.index.all, key=lambda route: (route.depth, _within(route, routes)))
     rank = {id(route): i for i, route in enumerate(ranked)}
     below: dict[tuple[str, str], int] = {}
     responses: dict[str, int] = {}
@@ -45,6 +45,13 @@ def _place(span: Span, below: dict[tuple[str, str], int], routes: Routes, rank: 
         if (place := below.get((one.trace, one.id))) is not None:
             return place
     return 0
+
+
+def _within(route: Route, routes: Routes) -> bool:
+    """Is it of an agent inside another conversation's agent, as a guardrail that is asked first?"""
+    agents = min(route.agents, key=len)
+    outer = (agents[i:] for i in range(1, len(agents)))
+    return any(other is not route for one in outer for other in routes.index.find("agents", route.cell, one))
 
 
 def _response(span: Span) -> str:

@@ -21,8 +21,8 @@ _SYSTEM = ("system", "developer")
 class Route:
     """A conversation: its `talk`, the `spans` of models and tools it was told by, and what tells whether another span goes on with it.
 
-    `agents`, `names`: of the agents it was under; `systems`: its system prompts; `head`: its first user message; `heard`: other user
-    messages; `told`: answers, and results with the id of their call; `place`: its number.
+    `agents`, `names`: of the agents it was under; `systems`: its system prompts; `head`: its first user message; `heard`: all of them;
+    `told`: answers, and results with the id of their call, of which the first request gave none of `own`; `place`: its number.
     """
 
     talk: Talk
@@ -35,6 +35,8 @@ class Route:
     head: Key | None = None
     heard: set[Key] = field(default_factory=set)
     told: set[Key] = field(default_factory=set)
+    own: set[Key] = field(default_factory=set)
+    num_answers: int = 0
     answered: bool = False
     named: bool = False
     num_learnt: int = 0
@@ -42,7 +44,7 @@ class Route:
 
     def learn(self, span: Span, place: Place) -> set[Key]:
         """Take in what its talk knows since `span` was taken; the answers and results among it."""
-        keys = self.talk.keys[self.num_learnt :]
+        keys, said = self.talk.keys[self.num_learnt :], self.talk.keys[self.talk.num_given :]
         self.num_learnt += len(keys)
         self.spans.append(span)
         self.agents.add(place.agent)
@@ -50,11 +52,26 @@ class Route:
         self.systems |= systems_in(keys)
         told = told_in(keys)
         self.told |= told
-        self.answered |= any(key[0] == "assistant" for key in keys)
+        self.own |= told if self.answered else told_in(said)
+        self.answered |= any(key[0] == "assistant" for key in said)
+        self.num_answers += sum(key[0] == "assistant" for key in keys)
         heard = [key for key in keys if key[0] == "user"]
         self.head = self.head or next(iter(heard), None)
         self.heard.update(heard)
         return told
+
+    def shared(self, told: set[Key]) -> int:
+        """How many of `told` are its own: examples that a first request gave are others' too, once the model has answered."""
+        return len(told & (self.own if self.answered else self.told))
+
+    def begins(self, body: list[Key], system: bool, own: bool) -> bool:
+        """Is it the history of `body`, which repeats none of its answers? Where both begin with one user message: before its first answer;
+        or where it lacks no user message of it, and has other words for each answer, or is asked again by its agent and system prompt."""
+        users = [key for key in body if key[0] == "user"]
+        if users[:1] != [self.head] or not self.answered:
+            return users[:1] == [self.head]
+        words = sum(key[0] == "assistant" for key in body) >= self.num_answers
+        return self.heard.issubset(users) and (words or (own and system))
 
 
 class Index:

@@ -14,6 +14,7 @@ from typing import Any
 from trimtab.traces.history import Key, key_of
 from trimtab.traces.otlp_span import Span
 from trimtab.traces.reading import ReadReport
+from trimtab.traces.span_calls import place_of
 from trimtab.traces.span_cells import Cells, Place, agent_name
 from trimtab.traces.span_messages import parsed
 from trimtab.traces.span_route import Index, Route, systems_in, told_in
@@ -61,7 +62,7 @@ class Routes:
         called = call_id_of(span)
         open = self.index.find("open", place.cell)[::-1]
         open.sort(key=lambda route: place.agent not in route.agents)  # its own agent's first
-        waiting = [(route, *route.talk.place(span)) for route in open]
+        waiting = [(route, *place_of(span, route.talk.open)) for route in open]
         by_id = [route for route, at, _ in waiting if at is not None and route.talk.open[at].id == called]
         chosen = [*(by_id if called else ()), *([asks] if asks and asks.cell == place.cell else ())]
         chosen += [route for route, _, sure in waiting if sure]
@@ -93,9 +94,9 @@ def _asked(span: Span, place: Place, body: list[Key], systems: set[str], index: 
     for route in {route.place: route for route in found}.values():
         same, own = not systems.isdisjoint(route.systems), place.agent in route.agents
         other = bool(systems and route.systems) and not same
-        shared = len(told & route.told) + (route in grown)
-        begun = users[:1] == [route.head]
-        if shared or route.head is None or (begun and ((own and not other) or not route.answered)):
+        shared = route.shared(told) + (route in grown)
+        begun = route.begins(body, not other, own)
+        if shared or begun or route.head is None:
             ranked.append((same, own, shared + begun, route.place))
     if ranked:
         return index.all[max(ranked)[-1]]

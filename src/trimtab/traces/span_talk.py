@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from trimtab.traces.episode import Episode
 from trimtab.traces.history import Key, key_of, num_known
 from trimtab.traces.otlp_span import Span
 from trimtab.traces.reading import ReadReport
+from trimtab.traces.span_calls import Open, id_and_name, opened, place_of
 from trimtab.traces.span_choices import first_answer
 from trimtab.traces.span_guesses import Guesses
-from trimtab.traces.span_messages import answer_of, finish_reason, parsed, tools_given
+from trimtab.traces.span_messages import answer_of, finish_reason, tools_given
 from trimtab.traces.span_tools import (
     arguments_of,
     call_id_of,
     result_of,
-    same_arguments,
     schema_of,
     tool_name,
 )
@@ -28,14 +28,6 @@ __all__ = ["Talk"]
 
 Json = Mapping[str, Any]
 _USED = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")
-
-
-class Open(NamedTuple):
-    """A call that has no answer yet."""
-
-    id: str
-    name: str
-    arguments: Any
 
 
 class Talk:
@@ -51,6 +43,7 @@ class Talk:
         self.told: set[Key] = set()
         self.answers: dict[str, dict[str, Any]] = {}
         self.guesses = Guesses(report)
+        self.num_given = 0  # of its keys, before what its last span said
         self.fresh = True  # the next call without a message is of a new turn
 
     def model(self, span: Span, given: list[Json]) -> None:
@@ -65,6 +58,7 @@ class Talk:
             called = as_label(message.get("tool_call_id")) or ""
             if i >= num or called in names.keys() & results.keys():
                 self._add(results.get(called) or dict(message))
+        self.num_given = len(self.keys)
         used = as_int(first_of(attributes, *_USED))
         said = first_answer(attributes, self.report)
         if said:
@@ -87,9 +81,10 @@ class Talk:
 
     def tool(self, span: Span) -> None:
         """Take the span of a tool: the answer of its call."""
+        self.num_given = len(self.keys)
         name, called = tool_name(span), call_id_of(span)
         content, error = result_of(span)
-        place, sure = self.place(span)
+        place, sure = place_of(span, self.open)
         if place is None:
             self._called(span, name, called)
             place, sure = len(self.open) - 1, True
@@ -107,17 +102,6 @@ class Talk:
         self.messages.append(answer)
         self.keys.append(key_of(answer))
         self._offered(schema_of(span))
-
-    def place(self, span: Span) -> tuple[int | None, bool]:
-        """The open call a tool's span answers, and whether that is sure: of its id; else of its name with its arguments; else of its name."""
-        name, called = tool_name(span), call_id_of(span)
-        by_id = [i for i, one in enumerate(self.open) if called and one.id == called]
-        if by_id:
-            return by_id[-1], True
-        named = [i for i, one in enumerate(self.open) if one.name == name]
-        given = arguments_of(span)
-        same = [i for i in named if same_arguments(given, self.open[i].arguments)]
-        return next(iter([*same, *named]), None), len(same) == 1
 
     def _results(self, given: list[Json]) -> dict[str, dict[str, Any]]:
         """What a request says under ids of calls. A span that has no result of its call has it from here."""
@@ -141,8 +125,8 @@ class Talk:
         return known
 
     def _offered(self, tools: list[dict[str, Any]]) -> None:
-        names = {_id_and_name(tool)[1] for tool in self.episode.tools or []}
-        if fresh := [tool for tool in tools if _id_and_name(tool)[1] not in names]:
+        names = {id_and_name(tool)[1] for tool in self.episode.tools or []}
+        if fresh := [tool for tool in tools if id_and_name(tool)[1] not in names]:
             self.episode.tools = [*(self.episode.tools or []), *fresh]
 
     def _add(self, message: dict[str, Any]) -> None:
@@ -150,7 +134,7 @@ class Talk:
         if message.get("role") == "tool" and not self._answers(message):
             return
         calls = message.get("tool_calls")
-        made = [_opened(call) for call in (calls if isinstance(calls, list) else ())]
+        made = [opened(call) for call in (calls if isinstance(calls, list) else ())]
         self.open += made
         self.called.update(one.id for one in made)
         self.messages.append(message)
@@ -188,22 +172,6 @@ class Talk:
         else:
             known = last.get("tool_calls")
             last["tool_calls"] = [*(known if isinstance(known, list) else ()), call]
-            self.open.append(_opened(call))
+            self.open.append(opened(call))
             self.called[called] += 1
         self.fresh = False
-
-
-def _opened(call: Any) -> Open:
-    raw = parsed(call)
-    found: Json = raw if isinstance(raw, dict) else {}
-    function = found.get("function")
-    inner: Json = function if isinstance(function, dict) else found
-    return Open(*_id_and_name(raw), inner.get("arguments", inner.get("args")))
-
-
-def _id_and_name(call: Any) -> tuple[str, str]:
-    raw = parsed(call)
-    found: Json = raw if isinstance(raw, dict) else {}
-    function = found.get("function")
-    name = function.get("name") if isinstance(function, dict) else function
-    return as_label(found.get("id")) or "", as_label(name) or ""
