@@ -10,7 +10,7 @@ from trimtab.traces.span_messages import parsed
 from trimtab.traces.span_tools import arguments_of, call_id_of, same_arguments, tool_name
 from trimtab.traces.values import as_label
 
-__all__ = ["Open", "id_and_name", "opened", "place_of"]
+__all__ = ["Open", "id_and_name", "is_call_of", "opened", "place_of"]
 
 Json = Mapping[str, Any]
 
@@ -33,6 +33,11 @@ def place_of(span: Span, open: Sequence[Open]) -> tuple[int | None, bool]:
     given = arguments_of(span)
     same = [i for i in named if same_arguments(given, open[i].arguments)]
     return next(iter([*same, *named]), None), len(same) == 1
+
+
+def is_call_of(span: Span, call: Open) -> bool:
+    """Has the call the name and the arguments of a tool's span?"""
+    return call.name == tool_name(span) and same_arguments(arguments_of(span), call.arguments)
 
 
 def opened(call: Any) -> Open:

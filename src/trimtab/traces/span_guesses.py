@@ -27,6 +27,10 @@ class Guesses:
             self.answers[called] = answer
             self.unsure |= {called} if unsure else set()
 
+    def of(self, name: str) -> bool:
+        """Is a guess on a call of this name open that might be another's?"""
+        return any(self.answers[called]["name"] == name for called in self.unsure & self.answers.keys())
+
     def settle(self, results: Mapping[str, dict[str, Any]], names: Mapping[str, str]) -> None:
         """Put guesses right by `results`, which a request gives, by the id of their call. `names`: of the calls without an answer, by id.
 

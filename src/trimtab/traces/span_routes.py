@@ -14,7 +14,7 @@ from typing import Any
 from trimtab.traces.history import Key, key_of
 from trimtab.traces.otlp_span import Span
 from trimtab.traces.reading import ReadReport
-from trimtab.traces.span_calls import place_of
+from trimtab.traces.span_calls import is_call_of, place_of
 from trimtab.traces.span_cells import Cells, Place, agent_name
 from trimtab.traces.span_messages import parsed
 from trimtab.traces.span_route import Index, Route, systems_in, told_in
@@ -58,19 +58,27 @@ class Routes:
     def tool(self, span: Span) -> None:
         """Give a tool's span to the conversation that called it."""
         place = self.cells.place(span)
-        asks = self.of_span.get((span.trace, span.parent))
-        called = call_id_of(span)
-        open = self.index.find("open", place.cell)[::-1]
-        open.sort(key=lambda route: place.agent not in route.agents)  # its own agent's first
-        waiting = [(route, *place_of(span, route.talk.open)) for route in open]
-        by_id = [route for route, at, _ in waiting if at is not None and route.talk.open[at].id == called]
-        chosen = [*(by_id if called else ()), *([asks] if asks and asks.cell == place.cell else ())]
-        chosen += [route for route, _, sure in waiting if sure]
-        chosen += [route for route, at, _ in waiting if at is not None]
-        chosen = chosen or _around(place, self.index)
-        route = next(itertools.chain(chosen, self.index.nearest(place)), None) or self._new(span, place)
+        route = self._caller(span, place) or self._new(span, place)
         route.talk.tool(span)
         self._learn(route, span, place)
+
+    def _caller(self, span: Span, place: Place) -> Route | None:
+        """That has its call by id (runs side by side may count calls alike), whose model's span it stands under, that has an open call of its
+        arguments or name, its agent's first; else the nearest."""
+        called, asks = call_id_of(span), self.of_span.get((span.trace, span.parent))
+        open = self.index.find("open", place.cell)[::-1]
+        open.sort(key=lambda route: place.agent not in route.agents)
+        tried = ((route, *place_of(span, route.talk.open)) for route in open)
+        waiting = [(route, route.talk.open[at], sure) for route, at, sure in tried if at is not None]
+        by_id = [(route, call) for route, call, _ in waiting if called and call.id == called]
+        by_id.sort(key=lambda one: not is_call_of(span, one[1]))
+        if by_id:
+            return by_id[0][0]
+        if asks and asks.cell == place.cell:
+            return asks
+        waiting.sort(key=lambda one: (bool(place.agent) and place.agent not in one[0].agents, not one[2]))
+        found = [route for route, *_ in waiting] or _around(place, self.index)
+        return next(itertools.chain(found, self.index.nearest(place)), None)
 
     def _new(self, span: Span, place: Place) -> Route:
         route = Route(Talk(self.report), place.cell, self.cells.depth(span))

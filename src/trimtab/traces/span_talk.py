@@ -88,7 +88,9 @@ class Talk:
         if place is None:
             self._called(span, name, called)
             place, sure = len(self.open) - 1, True
+        by_id = sure and bool(called) and self.open[place].id == called
         others = any(one.name == name for i, one in enumerate(self.open) if i != place)
+        unsure = self.guesses.of(name) or (others and not sure)
         known = self.open.pop(place).id
         answer = {
             "role": "tool", "tool_call_id": known, "name": name, "error": error, "content": content,
@@ -97,8 +99,8 @@ class Talk:
         }  # fmt: skip
         if known:
             self.answers[known] = answer
-        if not sure:
-            self.guesses.add(known, answer, others)
+        if not by_id:
+            self.guesses.add(known, answer, unsure)
         self.messages.append(answer)
         self.keys.append(key_of(answer))
         self._offered(schema_of(span))

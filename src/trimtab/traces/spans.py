@@ -1,4 +1,4 @@
-"""OpenTelemetry spans (OTLP JSON) to episodes: the GenAI conventions v1.41 and OpenInference.
+"""OpenTelemetry spans (OTLP JSON) to episodes: the GenAI conventions v1.41, OpenInference and Vercel's AI SDK.
 
 A model's span repeats the conversation so far, so that only the end of what it was asked is new. A tool's span answers the call of its
 id, else of its name and arguments, with the time it took; where no model span names the call, it is one. No convention has a reward: an
