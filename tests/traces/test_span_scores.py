@@ -101,3 +101,11 @@ def test_items_of_one_answer_are_pieces_of_it(tmp_path):
     (found,), report = read(tmp_path, chat("b", 1, [USER], pieces))
     assert [(t.content, t.reasoning, len(t.calls)) for t in found.turns[1:]] == [("I look.", "hm", 1)]
     assert not report.notes
+
+
+def test_an_evaluation_or_an_agent_alone_is_an_episode_without_turns(tmp_path):
+    judged_alone = span("a", 1, 2, **{"session.id": "s", "gen_ai.evaluation.score.value": 0.5})
+    (found,), _ = read(tmp_path, judged_alone)
+    assert (found.id, found.reward, found.turns, found.duration_s) == ("s", 0.5, [], 2.0)
+    (found,), _ = read(tmp_path, span("b", 1, 3, **{"gen_ai.operation.name": "invoke_agent"}))
+    assert (found.turns, found.duration_s) == ([], 3.0)

@@ -13,7 +13,7 @@ __all__ = ["owned"]
 
 
 def owned(routes: Routes, spans: Iterable[Span]) -> list[tuple[Route, list[Span]]]:
-    """Conversations, the root's first, each with its spans: those it was told by, and others by whose below them is or above.
+    """Conversations, the root's first (none where no model or tool ran), each with its spans: those it was told by, and others by whose below them is or above.
 
     A span around several is the first one's; so is an evaluation that names none of them, by its place or by the id of a response.
     """
@@ -28,7 +28,7 @@ def owned(routes: Routes, spans: Iterable[Span]) -> list[tuple[Route, list[Span]
             if made := _response(span):
                 responses.setdefault(made, i)
     found: list[list[Span]] = [[] for _ in ranked]
-    for span in spans:
+    for span in spans if ranked else ():
         told = routes.of_span.get((span.trace, span.id))
         named = responses.get(_response(span)) if span.scores and told is None else None
         place = rank[id(told)] if told else _place(span, below, routes, rank) if named is None else named
