@@ -51,7 +51,11 @@ FORMATS: dict[str, Format] = {
     "tau": Format(
         "tau-bench results: trajectories with rewards; tau2-bench simulations", is_any_tau, read_any_tau
     ),
-    "otlp": Format("OpenTelemetry spans, OTLP JSON: GenAI conventions and OpenInference", is_otlp, read_otlp),
+    "otlp": Format(
+        "OpenTelemetry spans, OTLP JSON: GenAI conventions, OpenInference and Vercel's AI SDK",
+        is_otlp,
+        read_otlp,
+    ),
     "inspect": Format("Inspect logs, JSON or .eval", is_inspect, read_inspect),
     "swe-agent": Format("SWE-agent trajectories (.traj)", is_swe, read_swe),
     "mini-swe-agent": Format("mini-swe-agent trajectories (.traj.json)", is_mini, read_mini),

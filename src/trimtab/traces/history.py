@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from trimtab.traces.json_records import BadJson, parse_json
@@ -30,10 +30,13 @@ def key_of(message: Mapping[str, Any]) -> Key:
     return role, (as_text(message.get("content")) or "").strip(), made
 
 
-def num_known(known: Sequence[Key], given: Sequence[Key], report: ReadReport) -> int:
+def num_known(
+    known: Sequence[Key], given: Sequence[Key], report: ReadReport, open: Collection[str] = ()
+) -> int:
     """How many messages at the head of `given` are not new. All up to the last known one, in order; messages among them that are not
     known (edited, summarised) are counted. Where nothing was answered in `given`, and it does not begin as `known` does, it is
-    no history but what was added, and only its system prompt can be known.
+    no history but what was added, and only its system prompt can be known. Results of parallel calls may come in any order; those of
+    `open` calls, by id, are new wherever they stand, and not counted.
 
     >>> num_known([("user", "a"), ("assistant", "b")], [("user", "a"), ("assistant", "b"), ("user", "c")], ReadReport())
     2
@@ -53,6 +56,8 @@ def num_known(known: Sequence[Key], given: Sequence[Key], report: ReadReport) ->
         elif place < len(known) and key[0] == known[place][0] == "assistant":
             place += 1  # the same answer, written down otherwise
             changed.append(i)
+        elif key[0] == "tool" and (key[-1] in open or _beside(known, key, place)):
+            pass
         else:
             changed.append(i)
             continue
@@ -67,6 +72,15 @@ def _place(known: Sequence[Key], key: Key, start: int) -> int:
         return known.index(key, start)
     except ValueError:
         return -1
+
+
+def _beside(known: Sequence[Key], key: Key, place: int) -> bool:
+    """Is it among the results just before `place`?"""
+    while place > 0 and known[place - 1][0] == "tool":
+        place -= 1
+        if known[place] == key:
+            return True
+    return False
 
 
 def _call(raw: Any) -> tuple[str, str]:

@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from trimtab.traces.json_records import require_object
+from trimtab.traces.otlp_span import Span, conversation_of, span_of
 from trimtab.traces.reading import ReadReport, Record
-from trimtab.traces.values import as_int, as_label, as_nanoseconds, as_number, first_of
 
-__all__ = ["Span", "conversations", "is_otlp", "nested"]
+__all__ = ["conversations", "is_otlp"]
 
 Json = Mapping[str, Any]
-_KINDS = {
-    **dict.fromkeys(("chat", "generate_content", "text_completion", "LLM", "completion"), "model"),
-    **dict.fromkeys(("execute_tool", "TOOL", "tool"), "tool"),
-    **dict.fromkeys(("invoke_agent", "invoke_workflow", "create_agent", "AGENT", "CHAIN", "agent"), "agent"),
-}
-_KIND_NAMES = ("gen_ai.operation.name", "openinference.span.kind", "traceloop.span.kind", "llm.request.type")
-
-
-@dataclass(slots=True)
-class Span:
-    """`kind`: model, tool, agent, or empty. `start`, `end` in nanoseconds since 1970, 0 where the span has none. `score`: an evaluation's."""
-
-    trace: str
-    id: str
-    parent: str
-    name: str
-    kind: str
-    start: int
-    end: int
-    attributes: dict[str, Any]
-    score: float | None
-    error: str
-    source: str
 
 
 def is_otlp(value: Json) -> bool:
@@ -49,7 +25,7 @@ def conversations(records: Iterable[Record], report: ReadReport) -> Iterator[tup
     A span without a conversation's id is of the one of its nearest ancestor, else of its trace's first; a trace that names none is one.
     Traces in which no model, tool or agent had a span are left out and counted.
     """
-    traces: dict[str, list[Span]] = {}
+    traces: dict[str, dict[Any, Span]] = {}
     for record in records:
         value = require_object(record, report)
         if value is None:
@@ -58,41 +34,56 @@ def conversations(records: Iterable[Record], report: ReadReport) -> Iterator[tup
             report.malformed(record.file, record.line, "no resourceSpans")
             continue
         for raw in _spans(value):
-            span = _span(raw, record.source)
-            if span.trace:
-                traces.setdefault(span.trace, []).append(span)
-            else:
+            span = span_of(raw, record.source)
+            if not span.trace:
                 report.malformed(record.file, record.line, "a span without traceId")
+                continue
+            of_trace = traces.setdefault(span.trace, {})
+            key = span.id if span.id.strip("0") else len(of_trace)
+            if key in of_trace:
+                report.note("spans that come twice (trace and span id), read once")
+            if key not in of_trace or of_trace[key].end < span.end:  # one may be sent before it ends
+                of_trace[key] = span
     found: dict[str, list[Span]] = {}
-    for trace, spans in traces.items():
+    for trace, of_trace in traces.items():
+        spans = list(of_trace.values())
         names = _names(trace, spans)
         if names is None:
             report.note("traces without a span of a model, tool or agent, left out")
             continue
         for name, span in zip(names, spans, strict=True):
-            if span.kind or span.score is not None:
+            if span.kind or span.scores:
                 found.setdefault(name, []).append(span)
     for name, spans in found.items():
         yield name, sorted(spans, key=lambda span: span.start)
 
 
 def _names(trace: str, spans: list[Span]) -> list[str] | None:
-    """The conversation of each span; None for a trace that is none."""
-    own = [as_label(first_of(s.attributes, "gen_ai.conversation.id", "session.id")) for s in spans]
-    if not any(own) and not any(span.kind for span in spans):
+    """The conversation of each span, whose ancestors are told to it; None for a trace that is none."""
+    own = {id(span): conversation_of(span) for span in spans}
+    if not any(own.values()) and not any(span.kind for span in spans):
         return None
-    by_id = {span.id: i for i, span in enumerate(spans) if span.id}
-    started = [i for i in sorted(range(len(spans)), key=lambda i: spans[i].start) if own[i]]
-    default = (own[started[0]] if started else None) or trace
+    by_id = {span.id: span for span in spans if span.id}
+    started = [span for span in sorted(spans, key=lambda span: span.start) if own[id(span)]]
+    default = (own[id(started[0])] if started else None) or trace
     names = []
-    for i in range(len(spans)):
-        at: int | None = i
-        for _ in spans:  # a damaged log may name a span as its own ancestor
-            if at is None or own[at]:
-                break
-            at = by_id.get(spans[at].parent)
-        names.append((own[at] if at is not None else None) or default)
+    for span in spans:
+        span.above = tuple(_above(span, by_id))
+        line = (span, *span.above)
+        named = next((i for i, one in enumerate(line) if own[id(one)]), None)
+        agent = next((i for i, one in enumerate(line) if one.kind == "agent"), len(line))
+        span.named = named is not None and named <= agent
+        names.append((own[id(line[named])] if named is not None else None) or default)
     return names
+
+
+def _above(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:
+    seen = {span.id}  # a damaged log may name a span as its own ancestor
+    at = by_id.get(span.parent)
+    while at is not None and at.id not in seen:
+        seen.add(at.id)
+        yield at
+        at = by_id.get(at.parent)
 
 
 def _spans(value: Json) -> Iterator[Json]:
@@ -101,81 +92,3 @@ def _spans(value: Json) -> Iterator[Json]:
         for scope in scopes if isinstance(scopes, list) else ():
             spans = scope.get("spans") if isinstance(scope, dict) else None
             yield from (span for span in (spans if isinstance(spans, list) else ()) if isinstance(span, dict))
-
-
-def _span(raw: Json, source: str) -> Span:
-    attributes = _attributes(raw.get("attributes"))
-    kinds = (_KINDS.get(as_label(attributes.get(name)) or "") for name in _KIND_NAMES)
-    events = raw.get("events")
-    scores = [attributes] + [
-        _attributes(e.get("attributes"))
-        for e in (events if isinstance(events, list) else ())
-        if isinstance(e, dict)
-    ]
-    score = [
-        s
-        for a in scores
-        if (s := as_number(first_of(a, "gen_ai.evaluation.score.value", "evaluation.score"))) is not None
-    ]
-    state: Json = status if isinstance(status := raw.get("status"), dict) else {}
-    failed = as_label(attributes.get("error.type")) or (
-        "error" if state.get("code") in (2, "STATUS_CODE_ERROR") else ""
-    )
-    trace, id, parent, name = (
-        as_label(raw.get(key)) or "" for key in ("traceId", "spanId", "parentSpanId", "name")
-    )
-    return Span(
-        trace=trace, id=id, parent=parent, name=name, kind=next((kind for kind in kinds if kind), ""), attributes=attributes,
-        start=as_nanoseconds(raw.get("startTimeUnixNano")) or 0, end=as_nanoseconds(raw.get("endTimeUnixNano")) or 0,
-        score=score[-1] if score else None, error=failed and (as_label(state.get("message")) or failed), source=source,
-    )  # fmt: skip
-
-
-def _attributes(raw: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for item in raw if isinstance(raw, list) else ():
-        if isinstance(item, dict) and isinstance(item.get("key"), str):
-            found[item["key"]] = _value(item.get("value"))
-    return found
-
-
-def _value(raw: Any) -> Any:
-    """AnyValue of OTLP: whole numbers come as text."""
-    if not isinstance(raw, dict):
-        return raw
-    for kind, value in raw.items():
-        if kind == "intValue":
-            return as_int(value)
-        if kind == "arrayValue":
-            items = value.get("values") if isinstance(value, dict) else None
-            return [_value(item) for item in items] if isinstance(items, list) else []
-        if kind == "kvlistValue":
-            return _attributes(value.get("values")) if isinstance(value, dict) else {}
-        return value
-    return None
-
-
-def nested(attributes: Json, prefix: str) -> list[Any]:
-    """The list that flat attributes `prefix.0.a.b` spell; numbers are places.
-
-    >>> nested({"m.0.role": "user", "m.1.calls.0.id": "c", "other": 1}, "m")
-    [{'role': 'user'}, {'calls': [{'id': 'c'}]}]
-    """
-    root: dict[str, Any] = {}
-    for name, value in attributes.items():
-        if name.startswith(f"{prefix}."):
-            place, *keys = root, *name[len(prefix) + 1 :].split(".")
-            for key in keys[:-1]:
-                inner = place.setdefault(key, {})
-                place = inner if isinstance(inner, dict) else {}
-            place[keys[-1]] = value
-    whole = _listed(root)
-    return whole if isinstance(whole, list) else []
-
-
-def _listed(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    if value and all(key.isdecimal() and len(key) < 10 for key in value):
-        return [_listed(value[key]) for key in sorted(value, key=int)]
-    return {key: _listed(inner) for key, inner in value.items()}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trimtab.traces.json_records import BadJson, parse_json
-from trimtab.traces.otlp import nested
+from trimtab.traces.otlp_values import nested
 from trimtab.traces.tool_schemas import tools_of
 from trimtab.traces.values import as_label, as_text, first_of
 
@@ -45,7 +45,7 @@ def asked(attributes: Json) -> list[Json]:
 
 
 def answered(attributes: Json) -> list[Json]:
-    """The messages the model answered with."""
+    """The messages the model answered with, all choices of them."""
     found = _named(
         attributes, "gen_ai.output.messages", "llm.output_messages", "gen_ai.completion", "assistant"
     )
@@ -54,8 +54,12 @@ def answered(attributes: Json) -> list[Json]:
     answer = parsed(attributes.get("output.value"))
     choices = answer.get("choices") if isinstance(answer, dict) else None
     if isinstance(choices, list):
-        made = [(c, c.get("message")) for c in choices[:1] if isinstance(c, dict)]
-        found = [{"finish_reason": c.get("finish_reason"), **m} for c, m in made if isinstance(m, dict)]
+        made = [(c, c.get("message")) for c in choices if isinstance(c, dict)]
+        found = [
+            {"index": i, "finish_reason": c.get("finish_reason"), **m}
+            for i, (c, m) in enumerate(made)
+            if isinstance(m, dict)
+        ]
         return _messages(found, "assistant")
     if isinstance(answer, dict) and isinstance(answer.get("output"), list):
         return _messages(answer["output"], "assistant")
@@ -80,7 +84,7 @@ def finish_reason(attributes: Json, said: list[Json]) -> str | None:
     """Why the model stopped: of the span, else of its answer."""
     reasons = attributes.get("gen_ai.response.finish_reasons")
     if isinstance(reasons, list) and reasons:
-        return as_label(reasons[-1])
+        return as_label(reasons[0])  # of the first choice
     reason = as_label(first_of(attributes, "llm.finish_reason", "gen_ai.completion.0.finish_reason"))
     return reason or (as_label(first_of(said[-1], "finish_reason", "stop_reason")) if said else None)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from trimtab.traces.otlp import Span
+from collections import Counter
+
+from trimtab.traces.otlp_span import Span
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.span_messages import answered
 from trimtab.traces.span_tools import tool_name
@@ -14,6 +16,7 @@ def once(spans: list[Span], report: ReadReport) -> list[Span]:
     """Without what two instrumentations saw twice: a model's span around others that keep answers, a tool's inside one of its name."""
     around = {(s.trace, s.parent) for s in spans if s.kind == "model" and answered(s.attributes)}
     tools = {(s.trace, s.id): tool_name(s) for s in spans if s.kind == "tool" and s.id}
+    asked = Counter((one.trace, one.id) for s in spans if s.kind == "model" for one in s.above)
     kept = [
         span
         for span in spans
@@ -22,6 +25,7 @@ def once(spans: list[Span], report: ReadReport) -> list[Span]:
             span.kind == "tool"
             and span.parent != span.id
             and tools.get((span.trace, span.parent)) == tool_name(span)
+            and asked[span.trace, span.parent] == asked[span.trace, span.id]  # else a sub-agent's own call
         )
     ]
     if len(kept) < len(spans):

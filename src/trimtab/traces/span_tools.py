@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from trimtab.traces.otlp import Span
+from trimtab.traces.otlp_span import Span
 from trimtab.traces.span_messages import parsed
 from trimtab.traces.tool_schemas import tools_of
 from trimtab.traces.values import as_label, as_text, first_of
 
-__all__ = ["arguments_of", "call_id_of", "result_of", "schema_of", "tool_name"]
+__all__ = ["arguments_of", "call_id_of", "result_of", "same_arguments", "schema_of", "tool_name"]
 
 Json = Mapping[str, Any]
 _RESULT = ("gen_ai.tool.call.result", "output.value", "traceloop.entity.output")
+_WRAPPED = ("kwargs", "input", "args", "arguments")
 _GIVEN = ("gen_ai.tool.call.arguments", "input.value", "tool.parameters", "traceloop.entity.input")
 
 
@@ -27,6 +30,28 @@ def arguments_of(span: Span) -> Any:
     """What the tool was given, parsed where it is JSON. `tool.parameters` holds the arguments in some instrumentations, the schema in others."""
     given = {k: v for k, v in span.attributes.items() if k != "tool.parameters" or not _is_schema(parsed(v))}
     return parsed(first_of(given, *_GIVEN))
+
+
+def same_arguments(given: Any, called: Any) -> bool:
+    """Is what a tool's span was given what the call has? As JSON, in Python's spelling (LangChain), or in a framework's wrapping."""
+    wanted = _canonical(parsed(called))
+    value = _python(given) if isinstance(given, str) else given
+    inner = [value.get(name) for name in _WRAPPED] if isinstance(value, dict) else []
+    return any(_canonical(one) == wanted for one in (given, value, *map(parsed, inner)) if one is not None)
+
+
+def _canonical(value: Any) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, default=str)
+    except RecursionError:
+        return ""
+
+
+def _python(text: str) -> Any:
+    try:
+        return ast.literal_eval(text) if text.lstrip().startswith("{") else text
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return text
 
 
 def schema_of(span: Span) -> list[dict[str, Any]]:
