@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.traces.episode import Call, Episode
-from trimtab.traces.error_kinds import error_kind_of, fault_of
+from trimtab.traces.error_faults import fault_of
+from trimtab.traces.error_kinds import error_kind_of
 from trimtab.traces.first_wrong import NOTHING, Wrong, first_wrong, is_void
 from trimtab.traces.loops import first_repeat, longest_loop, num_repeats
 from trimtab.traces.schema_check import misfit, schemas_by_name
