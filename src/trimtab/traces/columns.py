@@ -133,7 +133,7 @@ class _File:
             if shard.failure:
                 report.num_lines += 1
                 at = first + (shard.data or b"").count(b"\n") + 1
-                report.malformed(self._path, at, shard.failure)
+                report.cut_off(self._path, at, shard.failure)
             if report.progress is not None:
                 report.progress(shard.end - shard.start if shard.data is None else 0)
 
