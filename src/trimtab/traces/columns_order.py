@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from trimtab.traces.columns_calls import MIX
 from trimtab.traces.columns_rows import Columns
 from trimtab.traces.columns_sql import CALL, END, MESSAGE, PARSE_ERROR, REFUSAL, RESULT, SYSTEM, USER, VOID
 from trimtab.traces.restarts import COPY, Line, runs_of
@@ -44,9 +44,12 @@ def apart(c: Columns, ep: Array) -> tuple[Columns, Array, int]:
     starts = np.flatnonzero(np.r_[True, ep[1:] != ep[:-1]])
     ends = np.r_[starts[1:], ep.size]
     first = np.minimum.reduceat(np.where(c["kind"] == END, np.arange(ep.size), ep.size), starts)
-    for i in np.flatnonzero(first < ends - 1).tolist():
-        rows = slice(starts[i], ends[i])
-        run[rows] = runs_of(_lines({name: column[rows] for name, column in c.items()}))
+    again = first < ends - 1
+    rows = np.flatnonzero(again[ep])
+    lines, at = _lines({name: c[name][rows] for name in ("step", *_SAME, *_SAME_END)}), 0
+    for start, end in zip(starts[again].tolist(), ends[again].tolist(), strict=True):
+        run[start:end] = runs_of(lines[at : at + end - start])
+        at += end - start
     c = {**c, "of": ep, "run": run}
     if not run.any():
         return c, ep, 0
@@ -58,15 +61,30 @@ def apart(c: Columns, ep: Array) -> tuple[Columns, Array, int]:
 
 
 def _lines(c: Columns) -> list[Line]:
-    """The rows of one id, as `restarts` compares them."""
-    said = zip(*(map(str, c[name].tolist()) for name in (*_SAME, *_SAME_END)), strict=True)
-    timed = np.isfinite(c["ts"]).tolist()
+    """Rows as `restarts` compares them."""
+    steps, kinds = c["step"].tolist(), c["kind"].tolist()
+    times, said = np.isfinite(c["ts"]).tolist(), _said(c).tolist()
     found = []
-    for step, kind, when, all_of_it in zip(c["step"].tolist(), c["kind"].tolist(), timed, said, strict=True):
-        number, end = None if math.isnan(step) else int(step), kind == END
+    for step, kind, timed, words in zip(steps, kinds, times, said, strict=True):
+        number, end = None if step != step else int(step), kind == END
         found.append(
-            Line(number, _KINDS.get(kind, "other"), end, number is not None or (end and when), all_of_it)
+            Line(number, _KINDS.get(kind, "other"), end, number is not None or (end and timed), words)
         )
+    return found
+
+
+def _said(c: Columns) -> Array:
+    """(R,) one number for all that copies share."""
+    found = np.zeros(c["step"].size, np.uint64)
+    for name in (*_SAME, *_SAME_END):
+        column = c[name]
+        if column.dtype == object:
+            codes: dict[Any, int] = {}
+            column = np.array([codes.setdefault(value, len(codes)) for value in column.tolist()], np.uint64)
+        elif column.dtype.kind == "f":
+            column = np.where(np.isnan(column), np.nan, column).astype(np.float64).view(np.uint64)
+        found = (found ^ column.astype(np.uint64)) * MIX[0]
+        found ^= found >> np.uint64(29)
     return found
 
 
