@@ -57,6 +57,12 @@ _TOOL = re.compile(
     r"overloaded|\bover ?capacity\b|\bout of memory\b",
     re.I,
 )
+_WORDS = (
+    "out", "deadline", "conn", "unavailable", "unreach", "rate", "too many", "internal", "gateway", "overloaded", "capacity", "memory", "reset",
+    "dns", "resolution", "tempor", "pipe", "hang up", "route", "eai_", "429",
+)  # fmt: skip
+"""One of them, or a number of five hundred, is in all that _TOOL finds: most errors have none, and a search costs a hundred times as much."""
+_NUMBER = re.compile(r"5\d\d")
 _POLICY = re.compile(
     r"\b(?:40[0134]|422)\b|invalid|missing|required|not found|unknown|no such|unexpected|malformed|pars|json|argument|schema|"
     r"does not|cannot|not enough|not available|not allowed|permission|exceed|must ",
@@ -79,6 +85,11 @@ def fault_of(error: str) -> Fault:
     shown = (
         head if head.lstrip("[( \n\tEeRrOo:").startswith("{") else _QUOTED.sub("''", head)
     )  # an object's words are all in quotes
-    if not _PROGRAM.search(head) and _TOOL.search(shown):
+    low = shown.lower()
+    if (
+        (_NUMBER.search(low) or any(word in low for word in _WORDS))
+        and not _PROGRAM.search(head)
+        and _TOOL.search(shown)
+    ):
         return "tool"
     return "policy" if _POLICY.search(head) else "unknown"
