@@ -11,7 +11,7 @@ from tests.traces.make import steps, write_lines
 from tests.traces.test_columns import random_log, same
 from trimtab.traces import columns_shards
 from trimtab.traces.follow import Follower
-from trimtab.traces.read import read_episodes
+from trimtab.traces.read import iter_episodes, read_episodes
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.restarts import BEGAN_AGAIN
 
@@ -113,3 +113,10 @@ def test_an_id_used_ten_thousand_times_is_read_in_a_moment(tmp_path):
     )
     episodes, _ = read_episodes([path])
     assert len(episodes) == 10_000
+
+
+def test_the_lines_of_one_that_began_anew_are_found_again_by_its_name(tmp_path):
+    """As the page does, of what the columns counted."""
+    path = write_lines(tmp_path / "log.jsonl", [*steps("a"), *steps("b"), *steps("a", start=9e3)])
+    found = list(iter_episodes([path], ReadReport(), only={"a#2"}))
+    assert [e.id for e in found] == ["a", "a#2"]
