@@ -19,6 +19,7 @@ from trimtab.errors import TraceError
 from trimtab.report import progress
 from trimtab.report.trace_follow import follow_traces
 from trimtab.traces.follow import FOLLOWED, Follower
+from trimtab.traces.growing import GONE, REPLACED
 from trimtab.traces.lines import iter_lines
 from trimtab.traces.read import read_episodes
 from trimtab.traces.reading import ReadReport
@@ -85,6 +86,91 @@ def test_a_file_written_anew_is_read_again_and_copies_are_dropped(tmp_path):
     os.replace(tmp_path / "new.jsonl", path)
     assert follower.poll() == 1
     assert follower.report.notes["file cut short or replaced, read from its start"] == 2
+
+
+def _chats(*names):
+    return b"".join(
+        json.dumps({"id": name, "messages": chat(result=name)}).encode() + b"\n" for name in names
+    )
+
+
+def _rotate(path, new):
+    os.rename(path, path.with_suffix(".1"))
+    path.write_bytes(new)
+
+
+def _delete(path, new):
+    path.unlink()
+    path.write_bytes(new)
+
+
+def _replace(path, new):
+    path.with_suffix(".new").write_bytes(new)
+    os.replace(path.with_suffix(".new"), path)
+
+
+@pytest.mark.parametrize("change", [_rotate, _delete, _replace, lambda path, new: path.write_bytes(new)])
+def test_a_rotated_deleted_or_overwritten_file_is_read_on_from_its_start(tmp_path, change):
+    """Also where the new content is longer than what was read."""
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(_chats("a", "b"))
+    follower = Follower(path, ReadReport())
+    assert follower.poll() == 2
+    change(path, _chats("c", "d", "e", "f"))
+    assert follower.poll() == 4
+    change(path, _chats("g"))
+    with path.open("ab") as file:
+        file.write(_chats("h"))
+    assert follower.poll() == 2
+    assert follower.table().ids == list("abcdefgh")
+    assert follower.report.notes == {REPLACED: 2}
+    assert follower.report.num_malformed == 0
+
+
+def test_lines_written_just_before_a_rotation_are_read(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(_chats("a"))
+    follower = Follower(path, ReadReport())
+    assert follower.poll() == 1
+    old = path.open("ab")
+    old.write(_chats("b"))
+    old.flush()
+    _rotate(path, b"")  # the writer has still the old one
+    assert follower.poll() == 1
+    old.write(_chats("c") + _chats("d")[:-1] + b"\n" + _chats("cut")[:40])
+    old.close()
+    path.write_bytes(_chats("e"))
+    assert follower.poll() == 3
+    assert follower.table().ids == list("abcde")
+    assert (follower.report.num_malformed, follower.report.notes) == (1, {REPLACED: 1})
+
+
+def test_a_file_that_is_gone_is_waited_for(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(_chats("a"))
+    follower = Follower(path, ReadReport())
+    follower.poll()
+    for name in "bc":
+        path.unlink()
+        assert [follower.poll() for _ in range(3)] == [0, 0, 0]
+        path.write_bytes(_chats(name))
+        assert follower.poll() == 1
+    assert follower.report.notes == {GONE: 2, REPLACED: 2}
+
+
+def test_the_command_goes_on_over_a_rotation_with_a_gap(tmp_path):
+    path = write_lines(tmp_path / "s.jsonl", [row for i in range(25) for row in steps(f"e{i}", reward=i % 2)])
+    command = [sys.executable, "-m", "trimtab", "traces", "diagnose", str(path), "--follow", "--every", "0.05", "--json"]  # fmt: skip
+    with running(command) as child:
+        first = json.loads(child.stdout.readline())
+        os.rename(path, tmp_path / "s.jsonl.1")
+        time.sleep(0.5)
+        write_lines(path, steps("new"))
+        second = json.loads(child.stdout.readline())
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=60)
+    assert [first["num_episodes"], second["num_episodes"], child.returncode] == [25, 26, 0]
+    assert second["notes"] == {GONE: 1, REPLACED: 1}
 
 
 @pytest.mark.parametrize("name", [name for name in FOLLOWED if name != "steps"])

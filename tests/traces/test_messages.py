@@ -64,7 +64,7 @@ def test_an_orphan_result_stays_as_a_turn_and_an_unanswered_call_has_none():
         ("Error: no seats", "Error: no seats", "text"),
         ("ValueError: bad", "ValueError: bad", "text"),
         ('{"error": "HTTP 500", "data": null}', "HTTP 500", "text"),
-        ('{"status": 404, "message": "gone"}', "gone", "text"),
+        ('{"status": 404, "message": "gone"}', "status 404: gone", "text"),
         ('{"status": 200, "error": null}', "", ""),
         ("No error was found", "", ""),
         ("", "", ""),

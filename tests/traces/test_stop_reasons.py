@@ -12,8 +12,31 @@ from trimtab.traces.tabulate import tabulate
 LIMITS = (
     "length", "MAX_TOKENS", "max_output_tokens", "token limit", "max-turns", "exit_cost", "submitted (exit_cost)", "submitted (exit_context)",
     "exit_total_execution_time", "LimitsExceeded", "max_turns_reached", "model_context_window_exceeded", "Timeout",
+    "max_steps_exceeded", "step_limit", "turn_limit", "max_iterations_reached", "max_tool_calls", "token_budget_exceeded", "budget_exceeded", "timed_out",
+    "StopReason.LENGTH", "FinishReason.MAX_TOKENS", "FINISH_REASON_MAX_TOKENS", "finish_reason=length", "MaxTurnsExceeded", "agent-step-limit", "Exceeded max steps.",
+    "maximum number of turns reached", "wall time limit", "recursion_limit", "limits_exceeded", "max_total_completion_tokens_reached", "custom_limit", "time_exceeded",
 )  # fmt: skip
-ENDS = ("stop", "submitted", "Submitted", "user_stop", "exit_format", "operator", "", "(", "answer (final)")
+ENDS = (
+    "rate_limit",
+    "no_limit",
+    "within budget",
+    "goal_reached",
+    "max",
+    "tool_calls",
+    "FinishReason.STOP",
+    "StopReason.",
+    "message",
+    "length_ok",
+    "stop",
+    "submitted",
+    "Submitted",
+    "user_stop",
+    "exit_format",
+    "operator",
+    "",
+    "(",
+    "answer (final)",
+)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import random
 import pytest
 
 from trimtab.traces.episode import Call, Episode, Turn
-from trimtab.traces.error_kinds import error_kind_of, fault_of
+from trimtab.traces.error_faults import fault_of
+from trimtab.traces.error_kinds import error_kind_of
 from trimtab.traces.loops import MAX_PERIOD, MIN_ROUNDS, longest_loop, num_repeats
 from trimtab.traces.schema_check import misfit, schemas_by_name
 from trimtab.traces.table import MAX_TOOLS, OTHER

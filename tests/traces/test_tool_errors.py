@@ -43,13 +43,13 @@ BRANCHES = [
     "Invalid arguments: q is required", "Invalid argument: 'q'", "Invalid parameters for tool search: notes", "Invalid JSON: expected a value", "Invalid request: node 7",
     "<tool_use_error>File has not been read yet", "Unable to connect to host", "Unable to connect to api.x.org:443", "Could not connect to the server: refused",
     "Cannot connect to http://x.org/a. Try again", "Could not resolve host: x.org", "File not found: a.txt", "File not found: notes.txt", "File not found: 2024.csv",
-    "Path not found", "Resource not found.\n", "Directory not found\r\nx", "API error 429: slow down",
+    "Tool web is not available", "No tool named 'web' found", "There is no function called web", "Tool 'web' not recognized", "Path not found", "Resource not found.\n", "Directory not found\r\nx", "API error 429: slow down",
 ]  # fmt: skip
 FINE = [
     "error-free operation confirmed", "Error handling guide: how to write", "Exception handling in Python", "Error rate: 0%", "Errors: 0",
     "No results found. Error rate is low", "ok", "error.log\nx", "error_count,3", "error,count\n1,2", "timeout: 30", "HTTP 200 OK",
     "Exit code: 0", "Command exited with code 0", "Failed tests: none", "fatalities: 3", "Bash is a shell: see", "503 rooms", "No error: fine",
-    "Error bars show one SE", "", "Connection established", "Tool box found",
+    "Error bars show one SE", "", "Connection established", "Tool box found", "No tools named here", "No function is named so",
     "{'error': None, 'rows': 3}", "{'errors': 'none'}", "{'rows': 3, 'error': 'x'}",
     "An error occurred in 3 of 40 rows, see table", "An error occurred (3 times)", "An error budget is", "An exception to the rule: fees", "An error occurs while running",
     "MCP errors: 0", "MCP is a protocol: see", "Input validation errors: none", "Input validation: passed", "Output: 3", "Tool execution time: 3 s", "Tool execution timeout: 30",

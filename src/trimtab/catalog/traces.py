@@ -12,6 +12,7 @@ __all__ = ["TRACE_BOUNDS", "TRACE_READINGS"]
 _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "traces/solved_frac": ("share of episodes that solved their task", "share", "down is bad", HOUSE),
     "traces/malformed_frac": ("share of lines that could not be read", "share", "up is bad", HOUSE),
+    "traces/cut_files": ("files that could not be read to their end: compressed ones that are cut or damaged", "count", "up is bad", HOUSE),
     "traces/nan_rewards": ("episodes whose reward is NaN or infinite", "count", "up is bad", HOUSE),
     "traces/reward_std": ("standard deviation of the reward over episodes", "1", "down is bad", "RAGEN, arXiv 2504.20073"),
     "traces/disagree_frac": (
@@ -74,6 +75,7 @@ _BOUNDS: dict[str, tuple[float, str, str, str]] = {
     "trace_zero_groups_critical": (0.8, "share of groups", "as in a run (zero_std_frac)", HOUSE),
     "trace_malformed_line": (0.001, "share of lines", "more than a crash leaves behind", HOUSE),
     "trace_malformed_line_critical": (0.05, "share of lines", "one line in twenty: the rest may not stand for the whole", HOUSE),
+    "trace_files": (1.0, "files", "one of which the end is missing is enough, however few its episodes", HOUSE),
     "trace_disagree": (0.01, "share of episodes", "more than labelling noise", HOUSE),
     "trace_empty": (0.02, "share of episodes", "one episode in fifty ends with nothing to score", HOUSE),
     "trace_refusal": (0.05, "share of episodes", "one episode in twenty", HOUSE),

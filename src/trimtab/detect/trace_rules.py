@@ -172,6 +172,11 @@ TRACE_RULES: tuple[TraceRule, ...] = (
         "warning", "lines of the log cannot be read", "What is missing is seldom a fair sample: long or crashed episodes go first.",
         "Look at the lines below; several processes may write one file.",
     ),
+    TraceRule(
+        "cut_files", "traces/cut_files", "value", ("zero",), "trace_files", "warning",
+        "a file is cut off or damaged, and its end was not read", "Nobody knows how much is missing; all numbers are of what comes before.",
+        "Copy the file again, or wait until its writer has closed it; `gzip -t` and `zstd -t` test it.",
+    ),
 )  # fmt: skip
 
 

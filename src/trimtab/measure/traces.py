@@ -60,6 +60,11 @@ def _reading_lines(maker: Maker, report: ReadReport) -> Iterator[Measured]:
         "traces/malformed_frac", bad / lines if lines else math.nan, lines, ends=ends, evidence=found,
         text=f"{bad:,} of {counted(lines, 'line')}",
     )  # fmt: skip
+    files = max(len(report.formats), len(report.cut), 1)
+    cut = [Evidence("", p.line, p.reason, f"{p.file}:{p.line}") for p in report.cut[:5]]
+    yield maker.value(
+        "traces/cut_files", float(len(report.cut)), files, evidence=cut, text=f"{len(report.cut):,} of {counted(files, 'file')}",
+    )  # fmt: skip
 
 
 def _outcome(maker: Maker, declared: Declared) -> Iterator[Measured]:

@@ -20,16 +20,19 @@ import numpy.typing as npt
 from trimtab.traces.columns_count import Counted, Job, count_shard
 from trimtab.traces.columns_loose import Loose
 from trimtab.traces.columns_order import together
-from trimtab.traces.columns_part import part_of
+from trimtab.traces.columns_part import Part, named, part_of
 from trimtab.traces.columns_rows import ids_of
 from trimtab.traces.columns_shards import LinesBefore, shards_of
 from trimtab.traces.columns_shelf import Shelf
 from trimtab.traces.columns_table import ColumnTable
+from trimtab.traces.identity import RENAMED
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.lines import iter_lines
 from trimtab.traces.reading import UNREAD_SUCCESS, ReadReport
+from trimtab.traces.restarts import BEGAN_AGAIN
 from trimtab.traces.step_names import SAMPLE
 from trimtab.traces.steps import NO_END, ORPHANS, is_step
+from trimtab.traces.steps_held import COPIES
 from trimtab.traces.table import TraceTable
 from trimtab.traces.values import as_label
 
@@ -70,10 +73,12 @@ def tabulate_steps(files: Sequence[str], report: ReadReport, mapper: Mapper | No
         table = whole.table()
     for what, count in (
         ("steps out of order, sorted", whole.moved),
-        ("steps that are copies of another, dropped", whole.copies),
+        (COPIES, whole.copies),
         (ORPHANS, whole.orphans),
         (NO_END, whole.endless),
         (UNREAD_SUCCESS, whole.unread),
+        (BEGAN_AGAIN, whole.again),
+        (RENAMED, whole.again),
     ):
         if count:
             report.note(what, count)
@@ -106,7 +111,7 @@ class _File:
             self._read(ReadReport(), twice)
         for steps in self._loose.parts():
             part, table = part_of(*together(steps)), ColumnTable()
-            table.add(part, self._ids(part.eh, part.ids), list(self._loose.tools), list(self._loose.errors))
+            table.add(part, self._ids(part), list(self._loose.tools), list(self._loose.errors))
             self._counted.merge(table)
         return self._counted
 
@@ -128,7 +133,7 @@ class _File:
             if shard.failure:
                 report.num_lines += 1
                 at = first + (shard.data or b"").count(b"\n") + 1
-                report.malformed(self._path, at, shard.failure)
+                report.cut_off(self._path, at, shard.failure)
             if report.progress is not None:
                 report.progress(shard.end - shard.start if shard.data is None else 0)
 
@@ -138,15 +143,16 @@ class _File:
         hashes, counts = np.unique(np.concatenate([whole, self._loose.hashes()]), return_counts=True)
         return hashes[counts > 1]
 
-    def _ids(self, hashes: Array, ids: Array) -> list[str]:
+    def _ids(self, part: Part) -> list[str]:
         """(E,) ids; those of episodes that have neither a step 0 nor an end are looked for in the file again."""
+        hashes, ids = part.eh, part.ids
         missing = hashes[ids == None]  # noqa: E711
         if missing.size:
             known: dict[int, str] = {}
             for shard in shards_of(self._path, ReadReport()):
                 known |= ids_of(shard, missing)
             ids = np.array([known.get(h, i) for h, i in zip(hashes.tolist(), ids.tolist(), strict=True)])
-        return [str(name) for name in ids.tolist()]
+        return named(ids, part.run)
 
 
 def _sample(path: str, report: ReadReport) -> tuple[bool, list[str]]:

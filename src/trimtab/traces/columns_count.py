@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from trimtab.traces.columns_loose import split
 from trimtab.traces.columns_order import together
-from trimtab.traces.columns_part import part_of
+from trimtab.traces.columns_part import named, part_of
 from trimtab.traces.columns_rows import Columns, read_rows
 from trimtab.traces.columns_shards import Shard
 from trimtab.traces.columns_table import ColumnTable
@@ -51,7 +51,7 @@ def count_shard(job: Job) -> Counted:
     table = ColumnTable()
     if ep.size:
         part = part_of(here, ep)
-        table.add(part, part.ids.tolist(), rows.tools, rows.errors)
+        table.add(part, named(part.ids, part.run), rows.tools, rows.errors)
     shard = job.shard  # its text is asked for again only to say where a line stands
     if shard.data is not None and not (rows.problems or shard.failure):
         shard = shard._replace(data=b"")

@@ -7,6 +7,7 @@ open call of its tool.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.traces.columns_calls import MIX, Calls, answers_of, calls_of, identical, whole_steps
-from trimtab.traces.columns_order import in_step_order
+from trimtab.traces.columns_order import apart, in_step_order
 from trimtab.traces.columns_rows import Columns
 from trimtab.traces.columns_sql import (
     CALL,
@@ -31,7 +32,7 @@ from trimtab.traces.columns_sql import (
 from trimtab.traces.columns_words import switches
 from trimtab.traces.loops import Loop
 
-__all__ = ["Part", "part_of"]
+__all__ = ["Part", "named", "part_of"]
 
 Array = npt.NDArray[Any]
 _ENDS = ("reward", "odd_reward", "success", "total", "cost", "task", "group", "stop")
@@ -39,7 +40,7 @@ _ENDS = ("reward", "odd_reward", "success", "total", "cost", "task", "group", "s
 
 @dataclass
 class Part:
-    """`eh`, `first`, `ids`, `prompt` (E,): hash of the id, first row, the id (None: no row of it says), what stands for what was asked
+    """`eh`, `first`, `ids`, `run`, `prompt` (E,): hash of the id, first row, the id (None: no row of it says), which of that id, what stands for what was asked
     (`traces.asked`; 0: nothing). `ends`: (E,) each, of the last end.
     `marks`: column -> (E,) how many turns; `marked`: row, episode and step of the first ones, and code of the words or name of the script.
     `orphans`: results that answer no call. `endless`: episodes without an end, `unread`: with a success that is none. `loops`: episode -> its loop and the place of its first call in `calls`. `told`: did a field call any call failed?"""
@@ -47,6 +48,7 @@ class Part:
     eh: Array
     first: Array
     ids: Array
+    run: Array
     prompt: Array
     ends: Columns
     turns: Array
@@ -68,20 +70,27 @@ class Part:
     told: bool
 
 
+def named(ids: Iterable[object], run: Array) -> list[str]:
+    """(E,) ids, those of episodes that began anew as `Identities` names them."""
+    return [f"{name}#{at + 1}" if at else str(name) for name, at in zip(ids, run.tolist(), strict=True)]
+
+
 def part_of(c: Columns, ep: Array) -> Part:
     """The numbers of episodes that are all here, and `together`; at least one."""
+    names = _names(c, ep)
+    c, ep, dropped = apart(c, ep)
     c, ep, moved, copies = in_step_order(c, ep)
     starts = np.flatnonzero(np.r_[True, ep[1:] != ep[:-1]])
+    ids, run = names[c["of"][starts]], c["run"][starts]
     n, first = starts.size, np.minimum.reduceat(c["row"], starts)
     duration, time = _times(_seconds(c["ts"]), starts)
-    ends, names = _last(c["kind"] == END, ep, n), _last(c["has_name"], ep, n)
+    ends = _last(c["kind"] == END, ep, n)
     said = {name: c[name][ends] for name in _ENDS}
     for name, none in (("reward", np.nan), ("odd_reward", False), ("success", -1), ("total", np.nan), ("cost", np.nan), ("task", None), ("group", None), ("stop", None)):  # fmt: skip
         said[name][ends < 0] = none
     unread = said["success"] == UNREAD
     said["success"][unread] = -1
     _fill_tasks(said, c, ep)
-    ids = c["name"][names]
     tokens, prompt = _tokens(c, ep, n), _prompts(c, ep, n)
     eh = c["eh"][starts]
     keep = np.flatnonzero(c["kind"] != END)
@@ -119,8 +128,8 @@ def part_of(c: Columns, ep: Array) -> Part:
     repeats, again, loops = identical(calls, keys, n)
     wrong = _first_wrong(calls, again, np.column_stack([ep[void], turn[void], c["step"][void]]), n)
     return Part(
-        eh, first, ids, prompt, said, turns, tokens, duration, time, wrong, repeats, again, marks, marked, loops,
-        calls, moved, copies, orphans, int((ends < 0).sum()), int(unread.sum()), told,
+        eh, first, ids, run, prompt, said, turns, tokens, duration, time, wrong, repeats, again, marks, marked, loops,
+        calls, moved, copies + dropped, orphans, int((ends < 0).sum()), int(unread.sum()), told,
     )  # fmt: skip
 
 
@@ -143,6 +152,14 @@ def _heard(scripts: Array, answers: Array) -> Array:
     found: Array = scripts.copy()
     found[answers[calls]] = 0
     found[calls] |= scripts[answers[calls]]
+    return found
+
+
+def _names(c: Columns, ep: Array) -> Array:
+    """(E,) the id, by the last row that says it; None for none."""
+    rows = _last(c["has_name"], ep, int(ep[-1]) + 1)
+    found: Array = c["name"][rows]
+    found[rows < 0] = None
     return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trimtab.traces.files import open_bytes
-from trimtab.traces.lines import MAX_LINE_BYTES, Line, read_lines
+from trimtab.traces.lines import CUT, MAX_LINE_BYTES, Line, read_lines
 from trimtab.traces.reading import ReadReport
 
 __all__ = ["SHARD_BYTES", "LinesBefore", "Shard", "lines_of", "shards_of"]
@@ -72,9 +72,9 @@ def _packed(path: str, report: ReadReport) -> Iterator[Shard]:
     with open_bytes(path) as file:
         while True:
             try:
-                piece = file.read1(io.DEFAULT_BUFFER_SIZE)  # a failure loses what is asked for at once
+                piece = file.read1(io.DEFAULT_BUFFER_SIZE)
             except (OSError, EOFError, zlib.error) as error:
-                piece, failure = b"", f"the file cannot be read on from here: {str(error)[:80]}"
+                piece, failure = b"", f"{CUT}: {str(error)[:80]}"
             if not held and not number and piece.startswith(_BOM):
                 report.note("byte-order mark removed")
                 piece = piece[len(_BOM) :]

@@ -111,7 +111,7 @@ select
     case type when 'tool_call' then hash(args) when 'tool_result' then hash(coalesce(result, content, ''))
               when 'tool_parse_error' then hash(coalesce(content, args))
               {" ".join(f"when '{name}' then {_said(code)}" for name, code in _CODES.items() if code in (USER, SYSTEM))}
-              else 0::ubigint end as h,
+              when 'assistant_message' then hash(content) when 'episode_end' then 0::ubigint else hash(type, content) end as h,
     $time as ts,
     case when type = 'tool_result' then coalesce(latency_s, duration_s, 'nan') else 'nan' end as latency,
     coalesce(tokens, 'nan') as tokens,

@@ -36,7 +36,9 @@ class ColumnTable:
         self.tools, self.evidence = ToolCounts(shelf), Places()
         self.codes = {"task": Codes(), "group": Codes(), "stop": Codes(256), "first_error": Codes(256)}
         self.columns: dict[str, list[Kept]] = {}
-        self.nan_rewards = self.moved = self.copies = self.orphans = self.endless = self.unread = 0
+        self.nan_rewards = self.moved = self.copies = self.orphans = self.endless = self.unread = (
+            self.again
+        ) = 0
         self.told_by_log = False
 
     def add(self, part: Part, ids: list[str], tools: list[str], errors: list[str]) -> None:
@@ -66,7 +68,7 @@ class ColumnTable:
         total = part.ends["total"]
         columns |= {
             "reward": part.ends["reward"], "tokens": np.where((np.abs(total) < 2.0**53) & (total == np.floor(total)), total, part.tokens), "duration_s": part.duration_s,
-            "cost": _absent(part.ends["cost"]), "time": part.time, "eh": part.eh, "first": part.first, "prompt": self._prompts(part, columns["group"]),
+            "cost": _absent(part.ends["cost"]), "time": part.time, "eh": part.eh + part.run.astype(np.uint64), "first": part.first, "prompt": self._prompts(part, columns["group"]),
         }  # fmt: skip
         columns["used"], columns["erred"] = self.tools.count(calls, fault, said, n)
         columns["id_text"], columns["id_size"] = Names.packed(ids)
@@ -74,7 +76,7 @@ class ColumnTable:
         self.nan_rewards += int(part.ends["odd_reward"].sum())
         self.moved, self.copies = self.moved + part.moved, self.copies + part.copies
         self.orphans, self.endless = self.orphans + part.orphans, self.endless + part.endless
-        self.unread += part.unread
+        self.unread, self.again = self.unread + part.unread, self.again + int((part.run > 0).sum())
         self.told_by_log |= part.told
 
     def _extend(self, size: int, columns: Mapping[str, Sequence[Kept]]) -> None:
@@ -153,7 +155,7 @@ class ColumnTable:
         self.evidence.merge(other.evidence)
         self.told_by_log |= other.told_by_log
         self._extend(other.size, other.columns)
-        for name in ("nan_rewards", "moved", "copies", "orphans", "endless", "unread"):
+        for name in ("nan_rewards", "moved", "copies", "orphans", "endless", "unread", "again"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def _placed(self, column: Array, places: list[int]) -> Array:

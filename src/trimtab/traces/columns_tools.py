@@ -10,9 +10,11 @@ import numpy.typing as npt
 
 from trimtab.traces.columns_calls import Calls
 from trimtab.traces.columns_shelf import Kept, Shelf, loaded, stored
-from trimtab.traces.error_kinds import error_kind_of, fault_of
-from trimtab.traces.facts import EXCERPT, says_unknown_tool
+from trimtab.traces.error_faults import fault_of
+from trimtab.traces.error_kinds import error_kind_of
+from trimtab.traces.facts import EXCERPT
 from trimtab.traces.table import MAX_TOOLS, NO_NAME, OTHER, ToolRow
+from trimtab.traces.unknown_tools import says_unknown_tool
 
 __all__ = ["FAULTS", "Judged", "ToolCounts", "judged"]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
+from trimtab.traces.error_objects import said_by
 from trimtab.traces.error_starts import starts_as_error
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.values import as_number, as_text
@@ -18,6 +20,7 @@ NO_ERROR, BLANKS = ("", "false", "none", "null", "0", "0.0", "{}", "[]"), " \t\n
 ONLY_SAYS_SO = ("true", "1", "1.0")
 """An error field that says that there was one, and not which: the result does."""
 _TEXTS = ("error", "error_message", "errorMessage", "error_msg")
+_STATUSES = ("status", "status_code", "statusCode", "http_status", "code")
 _CODES = ("exit_code", "exitCode", "returncode", "return_code")
 
 
@@ -42,29 +45,45 @@ def error_text(result: str | None) -> str:
 
 
 def _json_error(value: dict[str, Any]) -> str:
+    status = _status(value, _STATUSES)
     for name in _TEXTS:
         if not says_no_error(value.get(name)):
-            return as_text(value[name]) or "error"
-    status = next((value[name] for name in ("status", "status_code") if name in value), None)
-    number = as_number(status) if not isinstance(status, bool) else None
+            return _with_status(as_text(value[name]) or "error", status)
+    given = next((value[name] for name in ("status", "status_code") if name in value), None)
     left = next((value[name] for name in _CODES if name in value), None)
     said = ""
     if any(value.get(name) is True for name in ("is_error", "isError")):
         said = "error"
-    elif str(status).lower() in ("error", "failed", "failure") or (
-        number is not None and 400 <= number < 600
-    ):
-        said = f"status {status}"
+    elif str(given).lower() in ("error", "failed", "failure"):
+        said = f"status {given}"
+    elif first := _status(value, _STATUSES[:2]):
+        said = first
     elif any(value.get(name) is False for name in ("success", "ok")):
         said = "no success"
     elif isinstance(left, int) and not isinstance(left, bool) and left:
         said = f"exit code {left}"
     if not said:
         return ""
-    given = next(
+    text = next(
         (value[k] for k in ("message", "detail", "reason", "content", "stderr") if value.get(k)), said
     )
-    return as_text(given) or "error"
+    return _with_status(as_text(text) or "error", status)
+
+
+def _status(value: dict[str, Any], names: Sequence[str]) -> str:
+    """The HTTP status of an error in an object, as `status 503`; empty for none."""
+    for name in names:
+        number = None if isinstance(value.get(name), bool) else as_number(value.get(name))
+        if number is not None and 400 <= number < 600:
+            return f"status {int(number)}"
+    return ""
+
+
+def _with_status(text: str, status: str) -> str:
+    """What is said, and the status, which says whose fault it was; of an object its message."""
+    if not status or status.split()[1] in text:
+        return text
+    return f"{status}: {said_by(text) or text}"
 
 
 def says_no_error(value: Any) -> bool:

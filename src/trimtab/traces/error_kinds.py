@@ -1,15 +1,12 @@
-"""What errors of one kind share, and whose fault they were: the tool's or the policy's."""
+"""What errors of one kind share."""
 
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from trimtab.traces.error_objects import said_by
 
-__all__ = ["Fault", "error_kind_of", "fault_of"]
-
-Fault = Literal["tool", "policy", "unknown"]
+__all__ = ["error_kind_of"]
 
 _CLASS = re.compile(r"\b[A-Za-z_][\w.]*(?:Error|Exception|Timeout)\b")
 _VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|(?<!\S)(?<!http )(?<!status )\S*\d\S*", re.I)
@@ -20,16 +17,6 @@ _LEAD = re.compile(
 )
 _TAG_END = re.compile(r"\s*</(?:tool_use_)?(?:error|exception)>\s*\Z", re.I)
 _NUMBERED = re.compile(r"(?:code|status|status_code) -?\d+")
-_TOOL = re.compile(
-    r"\b(?:50[0-4]|429)\b|time[d ]*-?out|connection|unreachable|unavailable\b(?! on)|rate.?limit|internal (?:server )?error|"
-    r"bad gateway|overloaded|out of memory|reset by peer|dns|temporar",
-    re.I,
-)
-_POLICY = re.compile(
-    r"\b(?:40[0134]|422)\b|invalid|missing|required|not found|unknown|no such|unexpected|malformed|pars|json|argument|schema|"
-    r"does not|cannot|not enough|not available|not allowed|permission|exceed|must ",
-    re.I,
-)
 _MAX_READ = 20_000  # characters of an error that are looked at
 
 
@@ -57,13 +44,3 @@ def error_kind_of(error: str) -> str:
     lines = text[:400].splitlines()
     line = _TAG_END.sub("", lines[0]) if lines else ""
     return _VARIABLE.sub("#", line)[:80].strip() or "error"
-
-
-def fault_of(error: str) -> Fault:
-    """Whose fault: the tool's (time-outs, connections, HTTP 5xx and 429) or the policy's (its call was wrong)? By its words.
-
-    >>> fault_of("HTTP 503: overloaded"), fault_of("payment method not found"), fault_of("boom")
-    ('tool', 'policy', 'unknown')
-    """
-    head = error[:400]
-    return "tool" if _TOOL.search(head) else "policy" if _POLICY.search(head) else "unknown"

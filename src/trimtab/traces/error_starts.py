@@ -46,7 +46,9 @@ _STARTS = (
     rf"failed( to\b|\s{{0,9}}:{_WHAT})",
     r"(tool|command|function|execution|request|call|operation|action|query)( [\w`]{1,40}){0,2} failed\b",
     r"(unknown|no such|invalid) (tool|function)\b",
-    r"(tool|function) [^\n]{0,60}(not found|does not exist)\b",
+    r"(tool|function) [^\n]{0,60}(not found|does not exist|not recogni[sz]ed)\b",
+    r"(tool|function) [\w.\x27\x22`-]{1,80} is not available\b",
+    r"(there is )?no (tool|function) (named|called|with (the )?name)\b",
     r"((command|process|program|script) )?(exited|finished|terminated|returned|failed) with (a )?(non-?zero )?(exit |return )?(code|status)[:= ]{0,3}-?[1-9]",
     r"(exit|return) ?(code|status)[:= ]{1,3}-?[1-9]",
     r"([\w/]{0,20}/)?(ba|z|da)?sh: [^\n]{1,200}: ",
@@ -72,8 +74,8 @@ The last is a dict's repr: what TRL answers a call of a tool that raised. What o
 _START = re.compile(ERROR_START, re.I | re.A)
 _OPENINGS = (
     "a(?:ccess|ction|pi |uthentication )|b(?:ad g|uild )|c(?:all|lient |o(?:de|mmand|mpil|nnection))|data|e(?:rror|x(?:ception|ecution|it))|"
-    "f(?:a(?:iled|tal )|inished|unction)|gateway|http|i(?:mport |nternal |nvalid )|n(?:etwork |o (?:such|replacement))|operation|p(?:ars|ermission|"
-    "ro(?:cess|gram))|query|r(?:ate limit|e(?:ad|quest|turn)|untime )|s(?:cript|e(?:gmentation|rver|rvice)|ql |tatus|y(?:ntax|stem) )|t(?:erminated|"
+    "f(?:a(?:iled|tal )|inished|unction)|gateway|http|i(?:mport |nternal |nvalid )|n(?:etwork |o (?:such|replacement|tool|function))|operation|p(?:ars|ermission|"
+    "ro(?:cess|gram))|query|r(?:ate limit|e(?:ad|quest|turn)|untime )|s(?:cript|e(?:gmentation|rver|rvice)|ql |tatus|y(?:ntax|stem) )|t(?:erminated|here is no |"
     r"ime|o(?:o many|ol)|raceback)|un(?:expected|handled|known)|validation |your proposed|:? ?[45]\d\d|\{\x27error|"
     r"an (?:\w+ )?e(?:rror|xception) |mcp |json-?rpc |(?:in|out)put val|(?:file|directory|path|resource) not|(?:unable to|could not|cannot) (?:con|res)"
 )

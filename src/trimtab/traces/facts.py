@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.traces.episode import Call, Episode
-from trimtab.traces.error_kinds import error_kind_of, fault_of
+from trimtab.traces.error_faults import fault_of
+from trimtab.traces.error_kinds import error_kind_of
 from trimtab.traces.first_wrong import NOTHING, Wrong, first_wrong, is_void
-from trimtab.traces.loops import longest_loop, num_repeats
+from trimtab.traces.loops import first_repeat, longest_loop, num_repeats
 from trimtab.traces.schema_check import misfit, schemas_by_name
 from trimtab.traces.stop_reasons import is_limit
 from trimtab.traces.table import COUNTS, NO_NAME, Evidence
 from trimtab.traces.text_marks import MARKS, refuses, switched_turns
+from trimtab.traces.unknown_tools import says_unknown_tool
 
 __all__ = [
     "EXCERPT",
@@ -25,15 +26,10 @@ __all__ = [
     "arguments_text",
     "call_text",
     "facts_of",
-    "says_unknown_tool",
 ]
 
 EXCERPT = 200
 """Characters of a result in an example; of arguments half as many."""
-_UNKNOWN_TOOL = re.compile(
-    r"unknown (tool|function)|no such (tool|function)|(tool|function) .{0,60}(not found|does not exist)|not a valid tool",
-    re.I,
-)
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ def facts_of(episode: Episode) -> EpisodeFacts:
     keys = [(call.name, arguments_text(call), call.result) for call in calls]
     counts["repeats"], loop = num_repeats(keys), longest_loop(keys)
     if counts["repeats"]:
-        again = calls[next(i for i, key in enumerate(keys) if key in keys[:i])]
+        again = calls[first_repeat(keys)]
         found["repeats"] = Evidence(episode.id, again.step, call_text(again), episode.source)
     counts["loop_calls"] = loop.calls
     if loop.calls:
@@ -119,11 +115,6 @@ def call_text(call: Call) -> str:
     came = call.error or (call.result if call.result is not None else "no result")
     short = inside if len(inside) <= EXCERPT // 2 else f"{inside[: EXCERPT // 2]}…"
     return f"{call.name}({short}) -> {came[:EXCERPT]}"
-
-
-def says_unknown_tool(error: str) -> bool:
-    """Does the error say that there is no such tool?"""
-    return _UNKNOWN_TOOL.search(error[:400]) is not None
 
 
 def arguments_text(call: Call) -> str:
@@ -181,10 +172,11 @@ def _errors(calls: list[Call], flat: list[CallFacts], seen: Any, cut_off: int) -
 
 
 def _arguments(calls: list[Call], schemas: Mapping[str, Any], declared: bool, seen: Any) -> int:
-    """Names that are no tool's, and arguments that do not fit; how many calls were held against a schema."""
+    """Names that are no tool's (by the tools the log declares; where it declares none, by the error), and arguments that do not fit; how
+    many calls were held against a schema."""
     checked = 0
     for call in calls:
-        if (declared and call.name not in schemas) or (call.error and says_unknown_tool(call.error)):
+        if call.name not in schemas if declared else call.error and says_unknown_tool(call.error):
             seen("unknown_tools", call.step, call_text(call))
         elif schemas.get(call.name) and call.bad_arguments is None:  # of some only the name is told
             checked += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import gzip
 import importlib
 import io
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from trimtab.errors import TraceError
+from trimtab.traces.packed import GZIP, ZSTD, unpacked
 
 __all__ = ["STDIN", "SUFFIXES", "find_files", "open_bytes", "spare_logs", "zstd_reader"]
 
@@ -19,7 +19,7 @@ STDIN = "-"
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".traj", ".parquet", ".eval")
 """What is read of a folder, each also with .gz or .zst; a file named outright may be called anything."""
 
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_NO_ZSTD = "{} is Zstandard, which needs Python 3.14, zstandard or pyarrow: pip install zstandard"
 _SEEKABLE = {b"PAR1": "Parquet", b"PK\x03\x04": "a zip, such as Inspect's .eval,"}
 
 
@@ -86,10 +86,12 @@ def open_bytes(path: str) -> io.BufferedReader:
         raise TraceError(
             f"{_SEEKABLE[head]} cannot be read from standard input; write it to a file, and name that"
         )
-    if head.startswith(_GZIP):
-        return io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=plain)))
-    if head.startswith(_ZSTD):
-        return io.BufferedReader(cast(Any, zstd_reader(plain, path)))
+    for magic in (GZIP, ZSTD):
+        if head.startswith(magic):
+            try:
+                return unpacked(plain, magic)
+            except ImportError:
+                raise TraceError(_NO_ZSTD.format(path)) from None
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise TraceError(f"{path} is UTF-16; convert it first, e.g. iconv -f UTF-16 -t UTF-8")
     return plain
@@ -105,6 +107,4 @@ def zstd_reader(plain: io.BufferedReader, path: str) -> IO[bytes]:
         if name == "pyarrow":
             return cast("IO[bytes]", module.CompressedInputStream(plain, "zstd"))
         return cast("IO[bytes]", module.open(plain, "rb"))
-    raise TraceError(
-        f"{path} is Zstandard, which needs Python 3.14, zstandard or pyarrow: pip install zstandard"
-    )
+    raise TraceError(_NO_ZSTD.format(path))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from trimtab.errors import TraceError
 from trimtab.traces.files import STDIN
 from trimtab.traces.formats import FORMATS, find_format
+from trimtab.traces.growing import Growing
 from trimtab.traces.identity import Identities
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.lines import MAX_LINE_BYTES
@@ -26,15 +26,14 @@ FOLLOWED = ("trimtab", "steps", "messages", "verifiers", "verl", "prime-rl", "ta
 """Formats whose lines are episodes, or steps that say when one has ended."""
 
 _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
-_CHUNK = 2**24
 _TOLD_BY = 50  # lines, of which one must be of a format we know
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1")
 
 
 class Follower:
     """`poll` as often as you like; `table` is of the episodes that have ended. A line of an episode that had ended begins another of its id,
-    and a file that was cut short or replaced is read from its start; what comes again is known and dropped. TraceError for a file
-    that is not plain JSON lines of a format of `FOLLOWED`."""
+    and a file that was cut short or replaced is read from its start; what comes again is known and dropped. One that is gone is waited for
+    (`growing`). TraceError for a file that is not plain JSON lines of a format of `FOLLOWED`."""
 
     def __init__(
         self,
@@ -55,7 +54,8 @@ class Follower:
         self.builder, self.identities, self.max_bytes = TableBuilder(required), Identities(), max_bytes
         self.open: dict[str, list[Record]] = {}
         self._waiting: list[Record] = []
-        self._rest, self._offset, self._inode, self._line, self._passing = b"", 0, -1, 0, False
+        self._file = Growing(self.path, report)
+        self._rest, self._line, self._passing = b"", 0, False
 
     def poll(self) -> int:
         """Read what is new; how many episodes ended in it."""
@@ -76,30 +76,21 @@ class Follower:
                 self.report.malformed(self.path, number, str(error))
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """Whole lines that are not blank; the last one waits for its newline."""
-        try:
-            with open(self.path, "rb") as file:
-                self._place(os.fstat(file.fileno()))
-                file.seek(self._offset)
-                while chunk := file.read(_CHUNK):
-                    if not self._offset and chunk.startswith(_PACKED):
-                        raise TraceError(
-                            f"--follow reads plain JSON lines, and {self.path} is compressed or Parquet"
-                        )
-                    if not self._offset and _ARRAY.match(chunk):
-                        raise TraceError(
-                            f"--follow reads JSON lines, and {self.path} is one JSON array; diagnose it without --follow when it is complete"
-                        )
-                    self._offset += len(chunk)
-                    yield from self._split(chunk)
-        except OSError as error:
-            raise TraceError(f"{self.path} cannot be read on: {error.strerror or error}") from error
-
-    def _place(self, now: os.stat_result) -> None:
-        if now.st_size < self._offset or self._inode not in (-1, now.st_ino):
-            self.report.note("file cut short or replaced, read from its start")
-            self._rest, self._offset, self._line, self._passing = b"", 0, 0, False
-        self._inode = now.st_ino
+        """Whole lines that are not blank; the last one waits for its newline, or for the next file."""
+        for fresh, piece in self._file.pieces():
+            if fresh:
+                if self._rest or self._passing:
+                    yield from self._split(b"\n")
+                self._line = 0
+                if piece.startswith(_PACKED):
+                    raise TraceError(
+                        f"--follow reads plain JSON lines, and {self.path} is compressed or Parquet"
+                    )
+                if _ARRAY.match(piece):
+                    raise TraceError(
+                        f"--follow reads JSON lines, and {self.path} is one JSON array; diagnose it without --follow when it is complete"
+                    )
+            yield from self._split(piece)
 
     def _split(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
         *whole, self._rest = (self._rest + chunk).split(b"\n")

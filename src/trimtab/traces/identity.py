@@ -9,7 +9,9 @@ from trimtab.traces.episode import Episode
 from trimtab.traces.own import dump_episode
 from trimtab.traces.reading import ReadReport
 
-__all__ = ["Identities"]
+__all__ = ["RENAMED", "Identities"]
+
+RENAMED = "episodes under an id already taken, renamed id#2, ..."
 
 
 class Identities:
@@ -38,7 +40,7 @@ class Identities:
             self._nameless.add(digest)
         seen.add(digest)
         if len(seen) > 1:
-            report.note("episodes under an id already taken, renamed id#2, ...")
+            report.note(RENAMED)
             names = (f"{episode.id}#{i}" for i in itertools.count(len(seen)))
             episode.id = next(name for name in names if name not in self._seen)
             self._seen[episode.id] = {digest}

@@ -10,10 +10,13 @@ from typing import NamedTuple
 from trimtab.traces.files import open_bytes
 from trimtab.traces.reading import ReadReport
 
-__all__ = ["MAX_LINE_BYTES", "Line", "iter_lines", "read_lines"]
+__all__ = ["CUT", "MAX_LINE_BYTES", "Line", "iter_lines", "read_lines"]
 
 MAX_LINE_BYTES = 256 * 2**20
 """A longer line is malformed: it is passed over."""
+
+CUT = "the file cannot be read on from here"
+"""How the reason begins why a file is not read to its end."""
 
 _PIECE = 2**20  # bytes between two calls of `progress`
 _BOM = b"\xef\xbb\xbf"
@@ -41,7 +44,7 @@ def iter_lines(path: str, report: ReadReport, max_bytes: int = MAX_LINE_BYTES) -
                 line = line[len(_BOM) :]
             if failure:
                 report.num_lines += 1
-                report.malformed(path, number, failure)
+                (report.cut_off if failure.startswith(CUT) else report.malformed)(path, number, failure)
             elif text := line.rstrip():
                 report.num_lines += 1
                 yield Line(number, text, line.endswith(b"\n"))
@@ -60,7 +63,7 @@ def read_lines(file: BufferedReader, max_bytes: int) -> Iterator[tuple[int, byte
             while rest and not rest.endswith(b"\n"):
                 rest = file.readline(2**20)
         except (OSError, EOFError, zlib.error) as error:
-            yield number, b"", f"the file cannot be read on from here: {str(error)[:80]}"
+            yield number, b"", f"{CUT}: {str(error)[:80]}"
             return
         if not line:
             return

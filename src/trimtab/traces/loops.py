@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-__all__ = ["MAX_PERIOD", "MIN_ROUNDS", "Loop", "longest_loop", "num_repeats"]
+__all__ = ["MAX_PERIOD", "MIN_ROUNDS", "Loop", "first_repeat", "longest_loop", "num_repeats"]
 
 MAX_PERIOD = 4
 MIN_ROUNDS = 3
@@ -42,3 +42,17 @@ def num_repeats(keys: Sequence[Hashable]) -> int:
     1
     """
     return len(keys) - len(set(keys))
+
+
+def first_repeat(keys: Sequence[Hashable]) -> int:
+    """Place of the first call that is as an earlier one; -1 for none.
+
+    >>> first_repeat("abcab"), first_repeat("abc")
+    (3, -1)
+    """
+    seen: set[Hashable] = set()
+    for place, key in enumerate(keys):
+        if key in seen:
+            return place
+        seen.add(key)
+    return -1

@@ -55,6 +55,7 @@ def iter_episodes(
         raise TraceError(f"--map changes nothing of --format {format}; leave one of them out")
     files, identities, unknown = find_files(paths), Identities(), list[str]()
     empty: list[str] = []
+    wanted = {*(only or ()), *(name.rpartition("#")[0] for name in only or ())}  # a#2 began as a
     for place, file in enumerate(files):
         records = iter_records(file, report)
         seen, stopped = _first(records, 20)
@@ -70,7 +71,7 @@ def iter_episodes(
             report.trl = columns_of(files[place:], _trl_rows)
         chosen = itertools.chain(seen, _raised(stopped), records)
         if only is not None and name == "steps":
-            chosen = itertools.chain(r for r in chosen if _has_id(r.value, only))
+            chosen = itertools.chain(r for r in chosen if _has_id(r.value, wanted))
         for episode in read(chosen, report):
             if identities.admit(episode, report):
                 report.mark_errors(episode.calls)

@@ -49,7 +49,7 @@ class ReadReport:
     """`notes`: what was repaired or ignored without loss of a record, by reason. With `strict` the first malformed line raises.
     `missed`: of `mapped` records that were read by `--map`, how many had nothing at a path. `error_patterns`: the user's own, of results that report an error. `step_names`: what
     nothing reads, of step logs. `trl`: the rewards of its completions, for all files.
-    `used`: files, resolved, that told of the episodes of others. `progress` is called with the bytes of each piece read."""
+    `cut`: files of which the end was not read, from which line on and why. `used`: files, resolved, that told of the episodes of others. `progress` is called with the bytes of each piece read."""
 
     strict: bool = False
     formats: dict[str, str] = field(default_factory=dict)  # file -> format
@@ -57,6 +57,7 @@ class ReadReport:
     num_malformed: int = 0
     num_episodes: int = 0
     problems: list[Problem] = field(default_factory=list)
+    cut: list[Problem] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
     mapped: int = 0
     missed: Counter[str] = field(default_factory=Counter)
@@ -78,6 +79,11 @@ class ReadReport:
             self.problems.insert(place, Problem(file, line, reason))
         if self.strict:
             raise TraceError(f"{file}:{line}: {reason}; without --strict such lines are counted and skipped")
+
+    def cut_off(self, file: str, line: int, reason: str) -> None:
+        """Count a file that cannot be read on from this line, which is malformed. TraceError under `strict`."""
+        self.cut.append(Problem(file, line, reason))
+        self.malformed(file, line, reason)
 
     def note(self, reason: str, count: int = 1) -> None:
         """Count a repair or something ignored."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trimtab.traces.episode import Call, Episode, Turn
@@ -19,6 +18,7 @@ from trimtab.traces.error_starts import starts_as_error
 from trimtab.traces.json_records import BadJson, parse_json, require_object
 from trimtab.traces.reading import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Record
 from trimtab.traces.step_names import KINDS
+from trimtab.traces.steps_held import COPIES, Held, in_order
 from trimtab.traces.values import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 
 __all__ = ["NO_END", "ORPHANS", "is_step", "read_steps"]
@@ -35,15 +35,10 @@ def is_step(value: Json) -> bool:
     return "episode_id" in value and isinstance(value.get("type"), str)
 
 
-@dataclass
-class _Open:
-    source: str
-    events: list[Json] = field(default_factory=list)
-
-
 def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """Episodes in the order of their first line. All lines are held until the file ends: a late line may belong anywhere."""
-    episodes: dict[str, _Open] = {}
+    """Episodes in the order of their first line; one that begins anew after its end is another (`traces.restarts`). All lines are held until
+    the file ends: a late line may belong anywhere."""
+    episodes: dict[str, Held] = {}
     for record in records:
         value = require_object(record, report)
         if value is None:
@@ -54,15 +49,13 @@ def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episod
             report.malformed(record.file, record.line, f"no {missing}")
             continue
         report.step_names.look(value, record.line)
-        episodes.setdefault(name, _Open(record.source)).events.append(value)
+        episodes.setdefault(name, Held(name, record.file)).add(record)
     report.step_names.tell(report.notes)
-    while episodes:
-        name = next(iter(episodes))
-        held = episodes.pop(name)
-        yield _episode(name, held.source, _ordered(held.events, report), report)
+    for held in in_order(episodes, report):
+        yield _episode(held.name, held.source, _ordered(held.events, report), report)
 
 
-def _ordered(events: list[Json], report: ReadReport) -> list[Json]:
+def _ordered(events: Sequence[Json], report: ReadReport) -> list[Json]:
     """Sorted by step, where every event has one; the same event twice in one step is one."""
     fresh: list[Json] = []
     seen: dict[int | None, list[Json]] = {}
@@ -70,7 +63,7 @@ def _ordered(events: list[Json], report: ReadReport) -> list[Json]:
         step = as_int(event.get("step"))
         same = seen.setdefault(step, [])
         if step is not None and event in same:
-            report.note("steps that are copies of another, dropped")
+            report.note(COPIES)
             continue
         same.append(event)
         fresh.append(event)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimtab.traces.episode import Call, Episode
-from trimtab.traces.error_kinds import fault_of
+from trimtab.traces.error_faults import fault_of
 
 __all__ = ["Sample", "messages_of", "sample_of"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from trimtab.traces.episode import Call, Episode, Turn
-from trimtab.traces.error_kinds import fault_of
+from trimtab.traces.error_faults import fault_of
 from trimtab.traces.facts import arguments_text
 from trimtab.traces.first_wrong import is_void
 

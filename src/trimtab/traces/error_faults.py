@@ -1,0 +1,95 @@
+"""Whose fault was an error: the tool's or the policy's? By its words."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+__all__ = ["Fault", "fault_of"]
+
+Fault = Literal["tool", "policy", "unknown"]
+
+_PROGRAM = re.compile(
+    r"(?:^|[\s:(.])(?:Name|Type|Key|Index|Attribute|Syntax|Indentation|Tab|Assertion|UnboundLocal|ZeroDivision|Recursion|Import|ModuleNotFound|"
+    r"FileNotFound|NotADirectory|IsADirectory|FileExists|Lookup|Unicode\w{0,9}|Overflow|Reference|JSONDecode)Error\b(?=\s*(?:[:(]|$))",
+    re.M,
+)
+"""Errors of a program by their class: what they quote says nothing of the tool."""
+
+_QUOTED = re.compile(r"'[^'\s]*'|\"[^\"\s]*\"|`[^`\s]*`")
+_SERVER = r"(?:429|5\d\d)\b(?![.,]\d)"
+_PHRASES = (
+    r"too many|internal|not implemented|bad gateway|service|gateway|http version|variant|insufficient|loop|not extended|network|server|overload|"
+    r"bandwidth|unknown error|web server|connection|origin|ssl|invalid ssl|site"
+)
+_NO_STATUS = "".join(
+    f"(?<!{word} )"
+    for word in (
+        "zip",
+        "area",
+        "post",
+        "postal",
+        "promo",
+        "coupon",
+        "discount",
+        "exit",
+        "return",
+        "country",
+        "product",
+    )
+)
+_NOT_ASKED = r"(?<!argument )(?<!parameter )(?<!keyword )(?<!option )(?<!field )(?<!column )"
+_NOT_JUDGED = r"(?! (?:must|should|has to|may|can|cannot|is (?:not )?(?:a|an|too|in|re|un|def|miss|expect)|value|argument|parameter|option|field|out of range)\w*)"
+_TOOL = re.compile(
+    rf"\bhttp(?:/\d(?:\.\d)?)?(?:[ _-]?(?:status|error|code|exception|response))*[\"']?\s*[:=(]?\s*[\"']?{_SERVER}|"
+    rf"(?<![#\w]){_NO_STATUS}(?:status|code)(?:[ _]?code)?(?: of)?[\"']?\s*[:=(]?\s*[\"']?{_SERVER}|"
+    rf"\berror \(?{_SERVER}|\b(?:server|api|upstream|backend) (?:has )?(?:returned|responded(?: with)?|answered(?: with)?|said)(?: an?)? {_SERVER}|"
+    rf"\A\W*{_SERVER}\W*\Z|(?<![#\w.]){_SERVER}:? (?:{_PHRASES})|"
+    rf"{_NOT_ASKED}\b[a-z.]*time-?out(?:error|exception|expired)?\b(?![=(]){_NOT_JUDGED}|\btimed[ -]?out\b|\bdeadline ?exceeded|"
+    r"\bconnection(?: (?:was|is|has been|pool|attempt|to [^\s,]{1,80}|with [^\s,]{1,80}|at [^\s,]{1,80}|unexpectedly|forcibly)){0,3}[ -](?:refused|reset|closed|aborted|errors?|failed|failure|"
+    r"lost|timed|dropped|terminated|broken|interrupted|unavailable|could not|cannot)\b|\b[a-z.]*connect(?:ion)?[a-z]*(?:error|exception|refused|reset)\b|"
+    r"\b(?:no|lost|failed|broken|dropped|bad|new|establish|establishing|lost the|establish a|open a) connection\b(?! (?:string|id|name|type|field|argument)\b)|"
+    r"\b(?:unable to|could not|cannot|can't|failed to) (?:re)?connect\b|\bERR_CONNECTION_|\bECONN(?:REFUSED|RESET|ABORTED)\b|\bETIMEDOUT\b|\bEAI_AGAIN\b|"
+    r"\bE(?:HOST|NET)UNREACH\b|\bEPIPE\b|\bbroken pipe\b|\bsocket hang up\b|\bno route to host\b|reset by peer|"
+    r"\bdns (?:error|failure|failed|lookup|resolution|server|query|timed)|\bname resolution\b|"
+    r"\btemporarily\b|\btemporary (?:failure|error|problem|issue|outage|server)|"
+    rf"\bunreachable\b|unavailable\b(?! on)|\brate[ _-]?limit\w*{_NOT_JUDGED}|\btoo many requests\b|\binternal ?(?:server ?)?error|bad ?gateway|"
+    r"overloaded|\bover ?capacity\b|\bout of memory\b",
+    re.I,
+)
+_WORDS = (
+    "out", "deadline", "conn", "unavailable", "unreach", "rate", "too many", "internal", "gateway", "overloaded", "capacity", "memory", "reset",
+    "dns", "resolution", "tempor", "pipe", "hang up", "route", "eai_", "429",
+)  # fmt: skip
+"""One of them, or a number of five hundred, is in all that _TOOL finds: most errors have none, and a search costs a hundred times as much."""
+_NUMBER = re.compile(r"5\d\d")
+_POLICY = re.compile(
+    r"\b(?:40[0134]|422)\b|invalid|missing|required|not found|unknown|no such|unexpected|malformed|pars|json|argument|schema|"
+    r"does not|cannot|not enough|not available|not allowed|permission|exceed|must ",
+    re.I,
+)
+
+
+def fault_of(error: str) -> Fault:
+    """Whose fault: the tool's (time-outs, connections, HTTP 5xx and 429) or the policy's (its call was wrong)? By its words.
+
+    A number is a status where its text says so, a time-out or a connection counts where it happened, not where it is a name: of a field,
+    in quotes, or in an error of the program's own.
+
+    >>> fault_of("HTTP 503: overloaded"), fault_of("payment method not found"), fault_of("boom")
+    ('tool', 'policy', 'unknown')
+    >>> fault_of("limit must be at most 500"), fault_of("KeyError: 'timeout'"), fault_of("status 520")
+    ('policy', 'unknown', 'tool')
+    """
+    head = error[:400]
+    shown = (
+        head if head.lstrip("[( \n\tEeRrOo:").startswith("{") else _QUOTED.sub("''", head)
+    )  # an object's words are all in quotes
+    low = shown.lower()
+    if (
+        (_NUMBER.search(low) or any(word in low for word in _WORDS))
+        and not _PROGRAM.search(head)
+        and _TOOL.search(shown)
+    ):
+        return "tool"
+    return "policy" if _POLICY.search(head) else "unknown"

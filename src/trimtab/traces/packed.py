@@ -1,0 +1,150 @@
+"""Bytes of gzip and Zstandard, all that can be had of a file that is cut or damaged; then an OSError that says so.
+
+A library's own file fills a buffer before it gives any of it, and a failure loses the buffer. Here pieces are decompressed one by one,
+members (gzip) and frames (Zstandard) in sequence, and of a piece with bad bytes what comes before them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import zlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+__all__ = ["GZIP", "ZSTD", "unpacked"]
+
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_PIECE = 4096  # bytes of input at a time, which are at most 4 MiB of a gzip's output
+_SMALL = 512
+_SKIPPED = b"\x2a\x4d\x18"  # a Zstandard frame of something else, behind a byte of 0x50 to 0x5f
+
+
+class _Members(io.RawIOBase):
+    """The bytes of `plain`, which begins with `magic`. Reading raises OSError where the file ends within a member, where bytes are bad and
+    where others follow, after all that comes before. `make`: a decompressor of one member."""
+
+    def __init__(self, plain: io.BufferedReader, magic: bytes, make: Callable[[], Any]) -> None:
+        self._plain, self._magic, self._make = plain, magic, make
+        self._one = make()
+        self._packed, self._out, self._failure, self._inside = b"", memoryview(b""), "", True
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if not self.closed:
+            self._plain.close()
+        super().close()
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._out and not self._failure:
+            self._packed = self._packed or self._plain.read(_PIECE)
+            if not self._inside and not self._begins():
+                return 0
+            if not self._failure:
+                self._out = memoryview(self._next())
+        if not self._out:
+            raise OSError(self._failure)
+        size = min(len(buffer), len(self._out))
+        buffer[:size], self._out = self._out[:size], self._out[size:]
+        return size
+
+    def _begins(self) -> bool:
+        """Behind a member: does another begin? False at the end of the file; zeros that fill a gzip up are passed over."""
+        while self._magic == GZIP and self._packed.startswith(b"\0"):
+            self._packed = self._packed.lstrip(b"\0") or self._plain.read(_PIECE)
+        if not self._packed:
+            return False
+        if len(self._packed) < len(ZSTD):
+            self._packed += self._plain.read(_PIECE)
+        if self._packed.startswith(self._magic) or (self._magic == ZSTD and self._packed[1:4] == _SKIPPED):
+            self._one, self._inside = self._make(), True
+        else:
+            self._failure = "what follows the compressed part is not compressed"
+        return True
+
+    def _next(self) -> bytes:
+        """What the piece holds of this member; none, too, where it is not yet enough for any."""
+        piece, self._packed = self._packed, b""
+        if not piece:
+            self._failure = "the compressed file is cut off"
+            return b""
+        before = self._one.copy() if self._magic == GZIP else None
+        try:
+            found: bytes = self._one.decompress(piece)
+        except Exception as error:  # three libraries, each with an exception of its own
+            self._failure = f"bad bytes in the compressed file: {str(error)[:60]}"
+            return _until_bad(before, piece)
+        if self._one.eof:
+            self._packed, self._inside = self._one.unused_data, False
+        return found
+
+
+def _until_bad(one: Any, piece: bytes) -> bytes:
+    """Byte by byte, what comes before the bad one; Zstandard decompresses blocks, and gives none of a bad one."""
+    found = bytearray()
+    for place in range(len(piece) if one is not None else 0):
+        try:
+            found += one.decompress(piece[place : place + 1])
+        except zlib.error:
+            break
+    return bytes(found)
+
+
+def _gzip() -> Any:
+    return zlib.decompressobj(wbits=31)
+
+
+class _Arrow(io.RawIOBase):
+    """Zstandard by pyarrow, which tells neither frames nor where they end: small reads, of which a failure loses one."""
+
+    def __init__(self, plain: io.BufferedReader, module: Any) -> None:
+        self._plain, self._stream = plain, module.CompressedInputStream(plain, "zstd")
+        self._failure = ""
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if not self.closed:
+            self._plain.close()
+        super().close()
+
+    def readinto(self, buffer: Any) -> int:
+        at = 0
+        while at < len(buffer) and not self._failure:
+            try:
+                piece = self._stream.read(min(_SMALL, len(buffer) - at))
+            except OSError as error:
+                self._failure = str(error)
+                break
+            if not piece:
+                return at
+            buffer[at : at + len(piece)] = piece
+            at += len(piece)
+        if self._failure and not at:
+            raise OSError(self._failure)
+        return at
+
+
+def unpacked(plain: io.BufferedReader, magic: bytes) -> io.BufferedReader:
+    """The bytes of `plain`, which begins with `magic`. ImportError where nothing that is installed unpacks Zstandard."""
+    if magic == GZIP:
+        return io.BufferedReader(_Members(plain, magic, _gzip))
+    for name in ("compression.zstd", "zstandard", "pyarrow"):
+        try:
+            module: Any = importlib.import_module(name)
+        except ImportError:
+            continue
+        if name == "pyarrow":
+            return io.BufferedReader(_Arrow(plain, module))
+        return io.BufferedReader(_Members(plain, magic, partial(_frame, module)))
+    raise ImportError("Zstandard")
+
+
+def _frame(module: Any) -> Any:
+    """A decompressor of one frame, of compression.zstd or zstandard."""
+    one = module.ZstdDecompressor()
+    return one.decompressobj() if hasattr(one, "decompressobj") else one

@@ -1,0 +1,28 @@
+"""Does an error say that there is no such tool? Of the tool itself: what an existing tool did not find is another matter."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["says_unknown_tool"]
+
+_NONE = r"(?:not found|(?:does not|doesn't) exist|(?:(?:is|was) )?(?:unknown|(?:not|un)[ -]?(?:recogni[sz]ed|registered|available|known|supported)))"
+_NOT_ITS_NAME = r"(?:calls?|results?|outputs?|inputs?|arguments?|args|parameters?|params|responses?|errors?|definitions?|schemas?|choice|use)\b"
+_NAME = rf"(?!{_NOT_ITS_NAME})[`'\"]?[\w][\w.:/-]{{0,79}}(?<![.:/-])[`'\"]?"
+_UNKNOWN_TOOL = re.compile(
+    rf"\b(?:unknown|no such|unsupported|unrecogni[sz]ed|unregistered) (?:tool|function)\b(?! {_NOT_ITS_NAME})|"
+    rf"\binvalid (?:tool|function)(?: name)?(?:\s*:|\s+[`'\"])|\bno (?:tool|function) (?:is )?(?:named|called|with (?:the )?name)\b|"
+    rf"\b(?:tool|function)(?: (?:named |called )?{_NAME})? {_NONE}\b|\bnot a (?:valid|known) tool\b",
+    re.I,
+)
+
+
+def says_unknown_tool(error: str) -> bool:
+    """Does the error say that there is no such tool?
+
+    >>> says_unknown_tool("No tool named 'web' found"), says_unknown_tool("Tool 'web' not recognized")
+    (True, True)
+    >>> says_unknown_tool("Error executing tool get_user: User u17 not found"), says_unknown_tool("function load(): file not found")
+    (False, False)
+    """
+    return _UNKNOWN_TOOL.search(error[:400]) is not None
