@@ -162,4 +162,7 @@ def as_time(value: Any) -> float | None:
 
 def first_of(value: Mapping[str, Any], *names: str) -> Any:
     """The first of the fields that is there and not null."""
-    return next((value[name] for name in names if value.get(name) is not None), None)
+    for name in names:  # several times as fast as a generator, and asked of every message
+        if (found := value.get(name)) is not None:
+            return found
+    return None
