@@ -39,11 +39,12 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
         "share of failed episodes with a failed or repeated call or a void turn; the evidence is the first of them", "share", "up is bad", HOUSE,
     ),
     "traces/burst_excess": (
-        "share of the tool's episodes that fail in the worst window, less that of the others; 0 where it is chance by permutation of tasks",
+        "share of the tool's episodes that fail in the worst window, less that of the same tasks at other times, else of the others; 0 where it is "
+        "chance by permutation within tasks, or of tasks that come once",
         "share", "up is bad", "Besag and Clifford 1991; scan statistic, Naus 1965",
     ),
     "traces/load_excess": (
-        "share of the tool's episodes that fail when more than the median run at once, less that of the others; 0 where it is chance",
+        "share of the tool's episodes that fail when many run at once, less that of the others, outside the worst burst; 0 where it is chance",
         "share", "up is bad", "Besag and Clifford 1991",
     ),
     "traces/neglected": ("required tools that were never called, are called rarely or were abandoned, and required files that no call names, or no longer", "count", "up is bad", "agent-lightning#489"),

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.measure.trace_bursts import in_order
 from trimtab.measure.trace_contrasts import Contrast, contrasts
+from trimtab.measure.trace_order import in_order
 from trimtab.traces.table import TraceTable
 
 __all__ = ["Drift", "drifts"]
