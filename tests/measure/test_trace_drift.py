@@ -57,6 +57,7 @@ def test_a_fall_in_the_second_half_is_found_by_time_and_has_its_sign():
     ("version", "a", "b", "splits"),
     [
         (lambda i: 9 + i // 40, "policies 11 to 12", "policies 9 to 10", 1),
+        (lambda i: f"step-{9 + i // 40}", "policies step-11 to step-12", "policies step-9 to step-10", 1),
         (lambda i: "new" if i >= 90 else "old", "policies new", "policies old", 2),
         (lambda i: 1 if i < 20 else None, None, None, 1),
     ],
@@ -66,6 +67,15 @@ def test_versions_are_cut_where_the_sides_are_most_equal(version, a, b, splits):
     named = [(drift.a, drift.b) for drift in found if drift.by == "policy_version"]
     assert named == ([(a, b)] if a else [])
     assert len(found) == splits  # the same cut twice is one
+
+
+def test_versions_that_are_no_numbers_follow_one_another_in_time():
+    """In the log by name, as files are: `b` came before `a`."""
+    log = _log(
+        np.random.default_rng(2), version=lambda i: "ab"[i // 80] * 7, times=lambda i: float((i + 80) % 160)
+    )
+    found, _ = _real(log)
+    assert [(drift.by, drift.a, drift.b) for drift in found] == [("policy_version", "policies aaaaaaa", "policies bbbbbbb")]  # fmt: skip
 
 
 def test_where_it_first_went_wrong():

@@ -120,8 +120,13 @@ def test_a_tool_that_was_abandoned():
         ]
 
     found = readings(log(19), required_tools=["old"])["traces/neglected", "all"]
-    assert "abandoned: last called in episode 19 of 40" in found.text
-    assert readings(log(30), required_tools=["old"])["traces/neglected", "all"].reading.value == 0
+    assert (
+        found.text
+        == "old abandoned: called in 19 of 20 episodes before, 0 of 20 episodes since episode 20 (p 0.002)"
+    )
+    assert (
+        readings(log(30), required_tools=["old"])["traces/neglected", "all"].reading.value == 0
+    )  # ten are too few
 
 
 def test_difference_is_welch_where_every_task_is_one_episode():

@@ -47,7 +47,7 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
         "share of the tool's episodes that fail when many run at once, less that of the others, outside the worst burst; 0 where it is chance",
         "share", "up is bad", "Besag and Clifford 1991",
     ),
-    "traces/neglected": ("required tools that were never called, are called rarely or were abandoned, and required files that no call names, or no longer", "count", "up is bad", "agent-lightning#489"),
+    "traces/neglected": ("required tools that were never called, are called rarely or were abandoned (used in under a fifth of the share of episodes that used it before, by more than chance), and required files that no call names, or no longer", "count", "up is bad", "agent-lightning#489"),
 }  # fmt: skip
 
 TRACE_READINGS: dict[str, Definition] = {key: Definition(*row) for key, row in _ROWS.items()}
@@ -80,7 +80,7 @@ _BOUNDS: dict[str, tuple[float, str, str, str]] = {
     "trace_refusal": (0.05, "share of episodes", "one episode in twenty", HOUSE),
     "trace_switch": (0.02, "share of episodes", "one episode in fifty", HOUSE),
     "trace_burst": (0.2, "share of episodes", "one in five more, inside the window or under load; less is not worth waking anybody", HOUSE),
-    "trace_abandoned_frac": (0.5, "share of the episodes", "a tool or file several episodes used has not been used in the last so many", HOUSE),
+    "trace_abandoned_frac": (0.2, "of the share of episodes", "a required tool or file is used in less than so much of the share of episodes that used it before", HOUSE),
 }  # fmt: skip
 
 TRACE_BOUNDS: dict[str, Bound] = {name: Bound(*row) for name, row in _BOUNDS.items()}

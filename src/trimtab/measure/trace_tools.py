@@ -1,25 +1,22 @@
-"""Which tools are called, fail or are slow in agent logs, and which that should be used are not?
+"""Which tools are called, fail or are slow in agent logs?
 
 The keys are those of a run (`measure.tool_health`); the window is the whole log.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.catalog import bound
-from trimtab.measure.declared import Declared
 from trimtab.measure.trace_maker import Maker, Measured, independent
 from trimtab.stats.shares import effective_trials, share_interval
-from trimtab.traces.table import Evidence, ToolRow
+from trimtab.traces.table import ToolRow
 from trimtab.traces.wording import counted
 
-__all__ = ["neglected", "tool_readings"]
+__all__ = ["tool_readings"]
 
 
 def tool_readings(maker: Maker) -> Iterator[Measured]:
@@ -82,27 +79,3 @@ def _failures(row: ToolRow) -> str:
         + (f": {kinds}" if kinds else "")
         + (f" ({whose})" if whose else "")
     )
-
-
-def neglected(maker: Maker, declared: Declared) -> Iterator[Measured]:
-    """Required tools: never called, rarely, or not in the last half of the episodes; required files: never, or no longer."""
-    table, total, n = maker.table, maker.table.total("calls"), maker.table.num_episodes
-    found: dict[str, str] = {}
-    for name in declared.required_tools:
-        row = table.tools.get(name)
-        if row is None:
-            found[name] = "never called"
-        elif row.episodes >= 5 and n - 1 - row.last >= bound("trace_abandoned_frac") * n:
-            found[name] = f"abandoned: last called in episode {row.last + 1:,} of {n:,}"
-        elif row.calls < bound("tool_rare_frac") * total:
-            found[name] = f"called rarely: {row.calls:,} of {total:,} calls"
-    for name, row in table.files.items():
-        if row.last < 0:
-            found[name] = "never named in a call"
-        elif row.episodes >= 5 and n - 1 - row.last >= bound("trace_abandoned_frac") * n:
-            found[name] = f"abandoned: last named in episode {row.last + 1:,} of {n:,}"
-    places = [Evidence("", -1, f"{name}: {why}") for name, why in found.items()]
-    yield maker.value(
-        "traces/neglected", float(len(found)) if declared.required_tools or table.files else math.nan, n, evidence=places,
-        reason="no tool or file was required (--require)", text="; ".join(f"{name} {why}" for name, why in found.items()),
-    )  # fmt: skip

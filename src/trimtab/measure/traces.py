@@ -15,7 +15,8 @@ import numpy.typing as npt
 from trimtab.measure.declared import Declared
 from trimtab.measure.trace_bursts import bursts
 from trimtab.measure.trace_maker import Maker, Measured
-from trimtab.measure.trace_tools import neglected, tool_readings
+from trimtab.measure.trace_neglect import neglected
+from trimtab.measure.trace_tools import tool_readings
 from trimtab.measure.trace_words import first_wrongs, word_readings
 from trimtab.stats.shares import share_interval
 from trimtab.traces.reading import ReadReport

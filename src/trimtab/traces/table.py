@@ -104,8 +104,8 @@ class TraceTable:
     `used`, `erred` (E, T) of bool: did the episode call the tool of `tool_names`, did a call of it fail?
     `time` (E,): when the episode began, seconds since 1970, nan unknown. `wrong`, `wrong_turn`, `wrong_step` (E,): see `traces.first_wrong`.
     `told_by_log`: did the log itself, by a field, say of any call whether it failed? Else failures are those that results' texts say.
-    `version` (E,): place in `versions`, policy versions as text in the order of their coming. `marks`: `text_marks.MARKS` -> (E,).
-    `files`: a required file -> the calls that named it. `by_prompt`: episodes whose group is their prompt's (`traces.asked`).
+    `version` (E,): place in `versions`, policy versions as text in the order of their coming, or `step 3` where training steps alone are known. `marks`: `text_marks.MARKS` -> (E,).
+    `files`: a required file -> the calls that named it, `file_used` (E, F): which episodes did. `by_prompt`: episodes whose group is their prompt's (`traces.asked`).
     """
 
     ids: Sequence[str]
@@ -137,6 +137,7 @@ class TraceTable:
     versions: list[str] = field(default_factory=list)
     marks: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
     files: dict[str, ToolRow] = field(default_factory=dict)
+    file_used: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), bool))
     declared_tools: frozenset[str] = frozenset()
     nan_rewards: int = 0
     num_checked_schemas: int = 0

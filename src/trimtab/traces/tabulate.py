@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from trimtab.traces.asked import asked, grouped_by_prompt
 from trimtab.traces.codes import Codes
@@ -53,6 +54,7 @@ class RequiredFiles:
     def __init__(self, names: Iterable[str] = (), arguments: Mapping[str, str] | None = None) -> None:
         self.rows = {posixpath.normpath(name): ToolRow() for name in names}
         self.arguments = dict(arguments or {})
+        self.uses: list[frozenset[str]] = []
 
     def add(self, episode: Episode, number: int) -> None:
         """Count the calls of an episode that name one of the files."""
@@ -69,6 +71,11 @@ class RequiredFiles:
             row.failed += bool(call.error)
             row.episodes += name not in here
             here.add(name)
+        self.uses.append(frozenset(here))
+
+    def used(self) -> npt.NDArray[np.bool_]:
+        """(E, F) did a call of the episode name the file?"""
+        return np.array([[name in here for name in self.rows] for here in self.uses], bool).reshape(len(self.uses), len(self.rows))  # fmt: skip
 
 
 def tabulate(episodes: Iterable[Episode], files: RequiredFiles | None = None) -> TraceTable:
@@ -206,7 +213,7 @@ class TableBuilder:
             ids=list(self.ids), counts={name: ints[name] for name in COUNTS}, **floats,
             success=ints["success"].astype(np.int8), truncated=ints["truncated"].astype(np.int8),
             **{name: ints[name] for name in ("task", "group", "stop", "first_error", "wrong", "wrong_turn", "wrong_step", "version")},
-            marks={name: ints[name] for name in MARKS}, files=copy.deepcopy(self.files.rows), versions=list(self.codes["version"]),
+            marks={name: ints[name] for name in MARKS}, files=copy.deepcopy(self.files.rows), file_used=self.files.used(), versions=list(self.codes["version"]),
             tasks=list(self.codes["task"]), groups=groups, by_prompt=by_prompt, stops=list(self.codes["stop"]), first_errors=list(self.codes["first_error"]),
             tools=copy.deepcopy(self.tools), tool_names=list(self.places), used=used, erred=erred,
             declared_tools=frozenset(self.declared), nan_rewards=self.nan_rewards, num_checked_schemas=self.checked,
@@ -215,6 +222,7 @@ class TableBuilder:
 
 
 def _version(episode: Episode) -> str | None:
-    """The policy that wrote the episode; of several, the first."""
+    """The policy that wrote the episode; of several, the first; where none is named, that of its training step."""
     versions = [episode.policy_version, *(turn.policy_version for turn in episode.turns)]
-    return next((str(version) for version in versions if version is not None), None)
+    named = next((str(version) for version in versions if version is not None), None)
+    return named if named is not None or episode.step is None else f"step {episode.step}"
