@@ -27,7 +27,7 @@ Floats = npt.NDArray[Any]
 _Cut = tuple[str, npt.NDArray[np.bool_]]  # since when, in words, and (E,) is the episode later?
 
 _PARTS = (2, 3, 4)
-_MOST_VERSIONS = 8
+_MOST_VERSIONS = 16
 _MOST_EPISODES = 20_000  # the last ones
 _LEAST_USED = 5
 
