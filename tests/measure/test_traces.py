@@ -232,6 +232,54 @@ def test_groups_are_the_log_s_or_a_task_s_in_one_step_not_the_task_over_all_step
     assert zero_std(step=lambda step, task: step).evidence[0].source == "group t0 in step 0"
 
 
+def test_groups_that_are_numbered_anew_in_each_step_are_not_one():
+    """Groups 0 to 7 of 20 steps, each of four equal rewards that differ from step to step."""
+    log = [
+        Episode(id=f"{step}/{group}/{i}", group=str(group), step=step, reward=float((step * 3 + group) % 2))
+        for step in range(20)
+        for group in range(8)
+        for i in range(4)
+    ]
+    one = readings(log)["aggregate/zero_std_frac", "all"]
+    assert (one.reading.value, one.reading.n_tokens) == (1.0, 160)
+    assert one.evidence[0].source == "task 0 in step 0"
+    assert (one.reading.low, one.reading.high) == pytest.approx(share_interval(1.0, 160))
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1e-9, 1e-5])
+def test_rewards_that_are_equal_but_for_rounding_are_equal(jitter):
+    log = [
+        Episode(id=f"{t}/{i}", task=str(t), reward=0.1 + 0.2 + 0.01 * t + i * jitter) for t in range(12) for i in range(4)
+    ]  # fmt: skip
+    found = readings(log)
+    assert found["aggregate/zero_std_frac", "all"].reading.value == (jitter < 1e-6)
+    assert found["traces/reward_std", "all"].reading.value > 0.01
+    same = readings(
+        [Episode(id=str(i), task=str(i // 4), reward=(0.1 + 0.2, 0.3)[i % 2] * 1e6) for i in range(48)]
+    )
+    assert same["traces/reward_std", "all"].reading.value == 0
+    assert "constant_reward" in [f.rule.name for f in trace_findings(same.values())]
+
+
+@pytest.mark.parametrize(
+    ("solved", "failed", "stray"),
+    [
+        (lambda i: 0.0, lambda i: -1.0, 0.0),
+        (lambda i: -float(i % 7 + 2), lambda i: -50.0, -3.0),
+        (lambda i: 10.0 + i % 3, lambda i: i % 5 - 6.0, 11.5),
+        (lambda i: 1.0, lambda i: 0.0, 1.0),
+    ],
+)
+def test_rewards_in_the_order_of_success_agree_with_it_whatever_their_sign(solved, failed, stray):
+    log = [
+        Episode(id=str(i), reward=(solved if i % 2 else failed)(i), success=bool(i % 2)) for i in range(60)
+    ]
+    assert readings(log)["traces/disagree_frac", "all"].reading.value == 0
+    log[0].reward, log[1].reward = stray, failed(0)  # a loophole, and a broken check
+    one = readings(log)["traces/disagree_frac", "all"]
+    assert [e.episode for e in one.evidence] == ["0", "1"]
+
+
 def test_attempts_at_one_prompt_are_the_groups_of_a_log_that_names_none():
     def log(prompts):
         said = [Turn(role="user", content=f"question {i % prompts}") for i in range(80)]

@@ -13,10 +13,10 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "traces/solved_frac": ("share of episodes that solved their task", "share", "down is bad", HOUSE),
     "traces/malformed_frac": ("share of lines that could not be read", "share", "up is bad", HOUSE),
     "traces/nan_rewards": ("episodes whose reward is NaN or infinite", "count", "up is bad", HOUSE),
-    "traces/reward_std": ("standard deviation of the reward over episodes", "1", "down is bad", "RAGEN, arXiv 2504.20073"),
+    "traces/reward_std": ("standard deviation of the reward over episodes; 0 where all are equal within 1e-6 of their size, or of 1", "1", "down is bad", "RAGEN, arXiv 2504.20073"),
     "traces/disagree_frac": (
-        "share of episodes whose reward and success disagree: solved at a reward of zero or less, or not solved at the median "
-        "reward of the solved or more", "share", "up is bad", HOUSE,
+        "share of episodes whose reward and success disagree: not solved at the median reward of the solved or more, or "
+        "solved at zero or less where all rewards lie from 0 to 1, else at the median of the failed or less", "share", "up is bad", HOUSE,
     ),
     "traces/truncated_frac": ("share of episodes that a limit ended, not the agent", "share", "up is bad", "TRL completions/clipped_ratio"),
     "traces/no_call_frac": ("share of episodes without a call, where others have one", "share", "up is bad", "NeMo Gym PR#1304"),

@@ -53,14 +53,14 @@ def must_be_finite(solved_at: float) -> None:
 
 
 def group_of(group: str | None, task: str | None, step: int | None = None) -> str | None:
-    """The group whose rewards were compared: the log's, else the attempts at a task in one training step, else those at a task.
+    """The group whose rewards were compared: the log's, else the attempts at a task; in one training step, where it is known, for
+    steps may number their groups anew.
 
     >>> group_of("g", "t", 3), group_of(None, "t", 3), group_of(None, "t"), group_of(None, None, 3)
-    ('g', 't in step 3', 't', None)
+    ('g in step 3', 't in step 3', 't', None)
     """
-    if group is not None or task is None:
-        return group
-    return task if step is None else f"{task} in step {step}"
+    name = task if group is None else group
+    return name if name is None or step is None else f"{name} in step {step}"
 
 
 @dataclass(frozen=True)

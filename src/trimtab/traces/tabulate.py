@@ -135,9 +135,9 @@ class TableBuilder:
         self.ints["version"].append(self.codes["version"].of(_version(episode)))
         self.ints["success"].append(-1 if episode.success is None else int(episode.success))
         self.ints["truncated"].append(facts.truncated)
-        task = episode.task if episode.task is not None else episode.group
-        self.ints["task"].append(self.codes["task"].of(task))
-        self.ints["group"].append(self.codes["group"].of(group_of(episode.group, task, episode.step)))
+        group = group_of(episode.group, episode.task, episode.step)
+        self.ints["task"].append(self.codes["task"].of(group if episode.task is None else episode.task))
+        self.ints["group"].append(self.codes["group"].of(group))
         self.ints["stop"].append(self.codes["stop"].of(episode.stop_reason))
         self.ints["first_error"].append(self.codes["first_error"].of(facts.first_error or None))
         for name, value in (
