@@ -155,6 +155,22 @@ def test_a_script_that_nobody_used_is_a_switch_and_one_that_was_spoken_is_not():
     assert scripts_of("") == scripts_of("12345 67890 .....") == set()
 
 
+@pytest.mark.parametrize(
+    ("text", "switches"),
+    [
+        ("我现在调用 search_documents 工具来查询天气。", 0),
+        ("我用 search documents 查询，再用 calculator 计算，结果写进 Visual Studio Code。", 0),
+        ("Let me search the documents for you now.", 1),
+        ("我知道了。 The answer is in the second file.", 1),
+        ("a" * 20_000, 0),
+    ],
+)
+def test_latin_names_in_another_script_are_no_switch(text, switches):
+    ask = Turn(role="user", content="请帮我查一下北京明天的天气情况，谢谢你。")
+    log = [Episode(id="e", turns=[ask, Turn(role="assistant", content=text), Turn(role="assistant", content="明天晴。")])]  # fmt: skip
+    assert tabulate(log).marks["switches"].tolist() == [switches]
+
+
 def test_required_files_never_named_and_abandoned():
     def log(last):
         for i in range(40):

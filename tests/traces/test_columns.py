@@ -25,6 +25,7 @@ WORDS = [
     "I'm sorry, but I can't help with that.", "Well. Unfortunately, I cannot assist", "I can't find row 7", "They said I will not help", "Als KI: as an AI language model, nein",
     "x" * 239 + ". I can't help", "I can’t help you, мой друг, " * 20, "a" * 9 + "é",
     "\u0130 CAN'T HELP", "ελληνικά γράμματα", "한국어 텍스트 열 글자 이상입니다", "🚫 🙂", "\U00020000\U00020001",
+    "调用 search_documents 工具，再看 Visual Studio Code", "查 \u00e9l\u00e8ve  two\nthree four 了", "Погода: one two, three four", "да one two three",
 ]  # fmt: skip
 ERRORS = ["TimeoutError: 5 s", "HTTP 503", "Error: no row 7", "unknown tool x", "ValueError: bad", ""]
 
