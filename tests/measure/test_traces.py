@@ -17,6 +17,7 @@ from trimtab.measure.trace_maker import Maker
 from trimtab.measure.trace_outcomes import outcomes
 from trimtab.measure.trace_tools import tool_readings
 from trimtab.measure.traces import trace_readings
+from trimtab.stats.quantile_ends import quantile_places
 from trimtab.stats.shares import effective_trials, share_interval
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.reading import ReadReport
@@ -244,6 +245,32 @@ def test_groups_that_are_numbered_anew_in_each_step_are_not_one():
     assert (one.reading.value, one.reading.n_tokens) == (1.0, 160)
     assert one.evidence[0].source == "task 0 in step 0"
     assert (one.reading.low, one.reading.high) == pytest.approx(share_interval(1.0, 160))
+
+
+@pytest.mark.parametrize(("slow", "fires"), [(1, False), (3, False), (4, True)])
+def test_a_tool_is_slow_by_more_than_a_few_calls_of_twenty(slow, fires):
+    """The percentile interpolates to the slowest of twenty; that four of them are beyond it has a chance of 1.6 %."""
+    assert scipy.stats.binom.sf(3, 20, 0.05) < 0.025 < scipy.stats.binom.sf(2, 20, 0.05)
+    log = [episode(Call(name="a", result="x", latency_s=250.0 + i if i < slow else 0.5, step=3), id=str(i)) for i in range(20)]  # fmt: skip
+    found = readings(log)
+    one = found["tools/latency_p95_s", "tool/a"]
+    assert one.reading.value > 10
+    assert [e.episode for e in one.evidence[:slow]] == [str(i) for i in reversed(range(slow))]
+    assert (one.evidence[0].step, one.evidence[0].text) == (3, f"{250 + slow - 1} s: a() -> x")
+    assert ("tool_slow" in [f.rule.name for f in trace_findings(found.values())]) is fires
+    assert f"surely {250 if fires else 0.5:g} s or more, median 0.5 s; 20 calls timed" in one.text
+
+
+def test_the_ends_of_a_quantile_keep_their_promise():
+    rng = np.random.default_rng(0)
+    for n in (20, 73, 400):
+        low, high = quantile_places(n, 0.95)
+        count = scipy.stats.binom(n, 0.95)
+        assert count.cdf(low) <= 0.025 < count.cdf(low + 1)
+        values = np.sort(rng.exponential(size=(4_000, n)), axis=1)
+        assert (values[:, low] <= -math.log(0.05)).mean() > 0.97
+        if high is not None:
+            assert count.sf(high) <= 0.025 < count.sf(high - 1)
 
 
 @pytest.mark.parametrize("jitter", [0.0, 1e-9, 1e-5])

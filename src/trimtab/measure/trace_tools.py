@@ -5,6 +5,7 @@ The keys are those of a run (`measure.tool_health`); the window is the whole log
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,9 +42,18 @@ def tool_readings(maker: Maker) -> Iterator[Measured]:
             text=_failures(row) + ("" if table.told_by_log else ", by text"),
         )
         for label, seconds in (("p50", row.p50), ("p95", row.p95), ("p99", row.p99)):
-            reason = "the log has no latency nor timestamps to take one from"
-            text = f"{counted(row.timed, 'call')} timed"
-            yield maker.value(f"tools/latency_{label}_s", seconds, row.timed, where, reason, text=text)
+            reason, slowest = "the log has no latency nor timestamps to take one from", label == "p95"
+            yield maker.value(
+                f"tools/latency_{label}_s", seconds, row.timed, where, reason, text=_seconds(row),
+                ends=(row.p95_low, row.p95_high) if slowest else None, evidence=row.slowest if slowest else None,
+            )  # fmt: skip
+
+
+def _seconds(row: ToolRow) -> str:
+    ends = f", surely {row.p95_low:.3g} s or more" if math.isfinite(row.p95_low) else ""
+    return (
+        f"95th percentile {row.p95:.3g} s{ends}, median {row.p50:.3g} s; {counted(row.timed, 'call')} timed"
+    )
 
 
 def _independent_calls(maker: Maker, name: str, row: ToolRow) -> float:

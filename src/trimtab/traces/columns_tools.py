@@ -12,6 +12,7 @@ from trimtab.traces.columns_calls import Calls
 from trimtab.traces.columns_shelf import Kept, Shelf, loaded, stored
 from trimtab.traces.error_kinds import error_kind_of, fault_of
 from trimtab.traces.facts import EXCERPT, says_unknown_tool
+from trimtab.traces.latency import time_row
 from trimtab.traces.table import MAX_TOOLS, NO_NAME, OTHER, ToolRow
 
 __all__ = ["FAULTS", "Judged", "ToolCounts", "judged"]
@@ -113,9 +114,7 @@ class ToolCounts:
             seconds = np.concatenate(
                 [np.zeros(0, np.float32), *(loaded(part, self._shelf) for part in self.seconds[place])]
             )
-            row.timed = seconds.size
-            if seconds.size:
-                row.p50, row.p95, row.p99 = (float(q) for q in np.quantile(seconds, [0.5, 0.95, 0.99]))
+            time_row(row, seconds)
             episodes = np.flatnonzero(used[:, place])
             row.first, row.last = int(episodes[0]), int(episodes[-1])
         return dict(zip(self.places, self.rows, strict=True))

@@ -75,7 +75,8 @@ class Evidence:
 
 @dataclass
 class ToolRow:
-    """Calls of one tool. Latencies in seconds, of the `timed` calls that have one; nan without any.
+    """Calls of one tool. Latencies in seconds, of the `timed` calls that have one; nan without any. `p95_low`, `p95_high`: between which
+    of them the 95th percentile lies (`stats.quantile_ends`). `slowest`: the five slowest calls, the slowest first, where the engine keeps them.
 
     `first`, `last`: number of the first and the last episode that called it. `sum_ff`, `sum_fc`, `sum_cc`: over episodes,
     failed squared, failed by calls and calls squared: calls of one episode are not independent.
@@ -90,6 +91,9 @@ class ToolRow:
     p50: float = float("nan")
     p95: float = float("nan")
     p99: float = float("nan")
+    p95_low: float = float("nan")
+    p95_high: float = float("nan")
+    slowest: list[Evidence] = field(default_factory=list)
     first: int = -1
     last: int = -1
     sum_ff: int = 0

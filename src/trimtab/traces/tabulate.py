@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import heapq
 import math
 import posixpath
 from array import array
@@ -15,8 +16,9 @@ import numpy.typing as npt
 
 from trimtab.traces.asked import asked, grouped_by_prompt
 from trimtab.traces.codes import Codes
-from trimtab.traces.episode import Episode
-from trimtab.traces.facts import CallFacts, facts_of
+from trimtab.traces.episode import Call, Episode
+from trimtab.traces.facts import EpisodeFacts, call_text, facts_of
+from trimtab.traces.latency import time_row
 from trimtab.traces.schema_check import schemas_by_name
 from trimtab.traces.table import (
     COUNTS,
@@ -111,6 +113,8 @@ class TableBuilder:
         }
         self.tools: dict[str, ToolRow] = {}
         self.latency: dict[str, array[float]] = {}
+        self.slowest: dict[str, list[tuple[float, int, Evidence]]] = {}
+        self.timed = 0
         self.prompts = array("q")
         self.uses: list[tuple[frozenset[int], frozenset[int]]] = []
         self.places = Codes()
@@ -152,7 +156,7 @@ class TableBuilder:
         if episode.reward is not None and not math.isfinite(episode.reward):
             self.nan_rewards += 1
             self._keep("nan_rewards", Evidence(episode.id, -1, f"reward {episode.reward}", episode.source))
-        self._tools(facts.calls, number)
+        self._tools(facts, number)
         self.told_by_log = self.told_by_log or any(c.error_from == "log" for c in episode.calls)
         if len(self.declared) < 1_000:
             self.declared |= schemas_by_name(episode.tools or []).keys()
@@ -167,10 +171,10 @@ class TableBuilder:
         if len(kept) < MAX_EVIDENCE:
             kept.append(where)
 
-    def _tools(self, calls: list[CallFacts], number: int) -> None:
+    def _tools(self, facts: EpisodeFacts, number: int) -> None:
         used: Counter[str] = Counter()
         erred: Counter[str] = Counter()
-        for call in calls:
+        for place, call in enumerate(facts.calls):
             name = call.name
             if name not in self.tools and len(self.tools) >= MAX_TOOLS:
                 name = OTHER
@@ -184,6 +188,7 @@ class TableBuilder:
                 erred[name] += 1
             if call.latency_s is not None and math.isfinite(call.latency_s):
                 self.latency.setdefault(name, array("d")).append(call.latency_s)
+                self._slow(name, call.latency_s, facts.episode, facts.episode.calls[place])
             used[name] += 1
         for name, calls_here in used.items():
             row, failed_here = self.tools[name], erred[name]
@@ -193,12 +198,20 @@ class TableBuilder:
             row.sum_cc += calls_here**2
         self.uses.append((frozenset(map(self.places.of, used)), frozenset(map(self.places.of, erred))))
 
+    def _slow(self, name: str, seconds: float, episode: Episode, call: Call) -> None:
+        """Keep the call if it is among the slowest of its tool; of equal ones the first."""
+        kept = self.slowest.setdefault(name, [])
+        if len(kept) < MAX_EVIDENCE or seconds > kept[0][0]:
+            where = Evidence(episode.id, call.step, f"{seconds:.3g} s: {call_text(call)}", episode.source)
+            keep = heapq.heappush if len(kept) < MAX_EVIDENCE else heapq.heapreplace
+            self.timed += 1
+            keep(kept, (seconds, -self.timed, where))
+
     def table(self) -> TraceTable:
         """The table of the episodes so far; episodes added later do not change it."""
         for name, seconds in self.latency.items():
-            row, values = self.tools[name], np.array(seconds)
-            row.timed = values.size
-            row.p50, row.p95, row.p99 = (float(q) for q in np.quantile(values, [0.5, 0.95, 0.99]))
+            time_row(self.tools[name], np.array(seconds))
+            self.tools[name].slowest = [place for _, _, place in sorted(self.slowest[name], reverse=True)]
         shape = (len(self.ids), len(self.places))
         used, erred = np.zeros(shape, bool), np.zeros(shape, bool)
         for i, (some, bad) in enumerate(self.uses):
