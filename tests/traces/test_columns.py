@@ -72,6 +72,7 @@ def same(path: Path) -> TraceTable:
         for field in (
             "calls",
             "failed",
+            "unknown",
             "faults",
             "kinds",
             "episodes",

@@ -30,13 +30,15 @@ def tool_readings(maker: Maker) -> Iterator[Measured]:
         yield maker.value(
             "tools/calls_per_episode", row.calls / table.num_episodes, table.num_episodes, where
         )
-        share = row.failed / row.calls
+        exists = row.unknown < max(row.failed, 1)
+        share = row.failed / row.calls if exists else math.nan
         found = table.evidence.get(f"failed/{name}")
         yield maker.value(
             "tools/failure_frac",
             share,
             row.calls,
             where,
+            "there is no such tool: its calls are those of unknown tools",
             ends=share_interval(share, _independent_calls(maker, name, row)),
             evidence=found,
             text=_failures(row) + ("" if table.told_by_log else ", by text"),

@@ -90,6 +90,7 @@ class ToolCounts:
             for code, count in enumerate(np.bincount(calls.error[mine]).tolist()):
                 if count:
                     _add_kind(row, errors[code].kind, count)
+                    row.unknown += count * errors[code].unknown_tool
             for code, count in enumerate(np.bincount(fault[mine]).tolist()):
                 if count:
                     row.faults[FAULTS[code]] += count
@@ -100,7 +101,7 @@ class ToolCounts:
         places = [self.place(name) for name in other.places]
         for place, row, seconds in zip(places, other.rows, other.seconds, strict=True):
             mine = self.rows[place]
-            for name in ("calls", "failed", "episodes", "sum_ff", "sum_fc", "sum_cc"):
+            for name in ("calls", "failed", "unknown", "episodes", "sum_ff", "sum_fc", "sum_cc"):
                 setattr(mine, name, getattr(mine, name) + getattr(row, name))
             for kind, count in row.kinds.items():
                 _add_kind(mine, kind, count)

@@ -45,6 +45,7 @@ class CallFacts:
     kind: str
     fault: str
     latency_s: float | None
+    unknown: bool = False  # no such tool
 
 
 @dataclass
@@ -71,12 +72,13 @@ def facts_of(episode: Episode) -> EpisodeFacts:
         counts[what] += 1
         found.setdefault(what, Evidence(episode.id, step, text, episode.source))
 
-    flat = [_call(call) for call in calls]
+    schemas, declared = schemas_by_name(episode.tools or []), episode.tools is not None
+    flat = [_call(call, declared and call.name not in schemas) for call in calls]
     counts["turns"] = sum(turn.role == "assistant" for turn in episode.turns)
     counts["calls"] = len(calls)
     _words(episode, seen)
     first_error = _errors(calls, flat, seen, _cut_off(episode))
-    checked = _arguments(calls, schemas_by_name(episode.tools or []), episode.tools is not None, seen)
+    checked = _arguments(calls, flat, schemas if declared else None, seen)
     keys = [(call.name, arguments_text(call), call.result) for call in calls]
     counts["repeats"], loop = num_repeats(keys), longest_loop(keys)
     if counts["repeats"]:
@@ -133,11 +135,14 @@ def arguments_text(call: Call) -> str:
     return "" if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False)
 
 
-def _call(call: Call) -> CallFacts:
+def _call(call: Call, undeclared: bool) -> CallFacts:
     if not call.error:
-        return CallFacts(call.name or NO_NAME, "", "", "", call.latency_s)
+        return CallFacts(call.name or NO_NAME, "", "", "", call.latency_s, undeclared)
     fault = "policy" if call.error_from == "parse" else fault_of(call.error)
-    return CallFacts(call.name or NO_NAME, call.error, error_kind_of(call.error), fault, call.latency_s)
+    unknown = undeclared or says_unknown_tool(call.error)
+    return CallFacts(
+        call.name or NO_NAME, call.error, error_kind_of(call.error), fault, call.latency_s, unknown
+    )
 
 
 def _words(episode: Episode, seen: Any) -> None:
@@ -180,13 +185,13 @@ def _errors(calls: list[Call], flat: list[CallFacts], seen: Any, cut_off: int) -
     return first
 
 
-def _arguments(calls: list[Call], schemas: Mapping[str, Any], declared: bool, seen: Any) -> int:
+def _arguments(calls: list[Call], flat: list[CallFacts], schemas: Mapping[str, Any] | None, seen: Any) -> int:
     """Names that are no tool's, and arguments that do not fit; how many calls were held against a schema."""
     checked = 0
-    for call in calls:
-        if (declared and call.name not in schemas) or (call.error and says_unknown_tool(call.error)):
+    for call, facts in zip(calls, flat, strict=True):
+        if facts.unknown:
             seen("unknown_tools", call.step, call_text(call))
-        elif declared and call.bad_arguments is None:
+        elif schemas is not None and call.bad_arguments is None:
             checked += 1
             if why := misfit(call.arguments, schemas[call.name]):
                 seen("schema_errors", call.step, f"{why} in {call_text(call)}")

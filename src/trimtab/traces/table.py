@@ -75,7 +75,7 @@ class Evidence:
 
 @dataclass
 class ToolRow:
-    """Calls of one tool. Latencies in seconds, of the `timed` calls that have one; nan without any. `p95_low`, `p95_high`: between which
+    """Calls of one tool; `unknown`: those for which it does not exist. Latencies in seconds, of the `timed` calls that have one; nan without any. `p95_low`, `p95_high`: between which
     of them the 95th percentile lies (`stats.quantile_ends`). `slowest`: the five slowest calls, the slowest first, where the engine keeps them.
 
     `first`, `last`: number of the first and the last episode that called it. `sum_ff`, `sum_fc`, `sum_cc`: over episodes,
@@ -84,6 +84,7 @@ class ToolRow:
 
     calls: int = 0
     failed: int = 0
+    unknown: int = 0
     faults: Counter[str] = field(default_factory=Counter)  # tool, policy, unknown
     kinds: Counter[str] = field(default_factory=Counter)
     episodes: int = 0

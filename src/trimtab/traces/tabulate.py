@@ -180,6 +180,7 @@ class TableBuilder:
                 name = OTHER
             row = self.tools.setdefault(name, ToolRow(first=number))
             row.calls, row.last = row.calls + 1, number
+            row.unknown += call.unknown
             if call.error:
                 row.failed += 1
                 row.faults[call.fault] += 1
