@@ -380,3 +380,15 @@ def test_a_tool_that_does_not_exist_is_unknown_and_not_failing(declared):
     findings, _ = judged(log)
     assert [f.measured.reading.slice for f in findings if f.rule.name == "tool_failing"] == ["tool/broken"]
     assert [f.rule.name for f in findings].count("unknown_tools") == 1
+
+
+def test_a_tool_that_answers_is_failing_though_its_errors_read_as_if_it_were_unknown():
+    said = "Error executing tool get_user: function of user 7 not found"
+    log = [
+        _good(
+            i, Call(name="get_user", result="ok"), Call(name="get_user", result=said, error=said), tools=None
+        )
+        for i in range(60)
+    ]
+    findings, _ = judged(log)
+    assert [f.measured.reading.slice for f in findings if f.rule.name == "tool_failing"] == ["tool/get_user"]

@@ -30,7 +30,7 @@ def tool_readings(maker: Maker) -> Iterator[Measured]:
         yield maker.value(
             "tools/calls_per_episode", row.calls / table.num_episodes, table.num_episodes, where
         )
-        exists = row.unknown < max(row.failed, 1)
+        exists = row.unknown < row.calls
         share = row.failed / row.calls if exists else math.nan
         found = table.evidence.get(f"failed/{name}")
         yield maker.value(

@@ -82,7 +82,8 @@ def facts_of(episode: Episode) -> EpisodeFacts:
     keys = [(call.name, arguments_text(call), call.result) for call in calls]
     counts["repeats"], loop = num_repeats(keys), longest_loop(keys)
     if counts["repeats"]:
-        again = calls[next(i for i, key in enumerate(keys) if key in keys[:i])]
+        first: dict[Any, int] = {}
+        again = calls[next(i for i, key in enumerate(keys) if first.setdefault(key, i) < i)]
         found["repeats"] = Evidence(episode.id, again.step, call_text(again), episode.source)
     counts["loop_calls"] = loop.calls
     if loop.calls:
