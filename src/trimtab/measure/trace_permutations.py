@@ -80,12 +80,14 @@ def permutation_p(
     What tasks and groups are numbered by does not matter.
     """
     block, kind = _blocks(tasks, groups)
-    layout = np.argsort(block, kind="stable")
-    observed, exceeded = statistic(values), 0
-    again, drawn = np.empty_like(values), np.empty(kind.size, np.int64)
+    layout, sizes = np.argsort(block, kind="stable"), np.bincount(block)
+    starts, place = np.cumsum(sizes) - sizes, np.arange(values.size)
+    alike = kind[0] == kind[-1]
+    laid, observed, exceeded, again = values[layout], statistic(values), 0, np.empty_like(values)
     for draw in range(1, _PERMUTATIONS + 1):
-        drawn[np.argsort(kind + rng.random(kind.size))] = np.arange(kind.size)
-        again[layout] = values[np.argsort(drawn[block], kind="stable")]
+        order = rng.permutation(kind.size) if alike else np.argsort(kind + rng.random(kind.size))
+        lengths = sizes[order]
+        again[layout] = laid[place + np.repeat(starts[order] - np.cumsum(lengths) + lengths, lengths)]
         exceeded += statistic(again) >= observed - 1e-9
         if exceeded == _EXCEEDED:
             return _EXCEEDED / draw
