@@ -138,7 +138,7 @@ def test_each_rule_fires_on_what_it_is_for(name):
     fired = {finding.rule.name: finding for finding in findings}
     assert name in fired
     assert fired[name].severity == severity
-    if name not in ("tool_slow", "constant_reward"):
+    if name != "constant_reward":
         assert fired[name].measured.evidence
     assert verdict.exit_code == 1
     assert name in verdict.reason
@@ -365,3 +365,30 @@ def test_intervals_of_shares_end_at_one():
 def test_a_log_compared_with_itself_has_no_difference():
     table = tabulate(_every(2, _fail("Error: x")))
     assert compare_tables(table, table)["verdict"] == "no difference found"
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_tool_that_does_not_exist_is_unknown_and_not_failing(declared):
+    """Its calls fail by words of its being unknown, or by others where the log declares its tools; a real one that fails does so."""
+    tools = [{"name": "a", "parameters": {}}, {"name": "broken", "parameters": {}}] if declared else None
+    said = "Error: boom" if declared else "Error: unknown tool web_lookup"
+    made_up = Call(name="web_lookup", result=said, error=said)
+    log = [
+        _good(i, *[made_up] * (i % 2), *[Call(name="broken", result="Error: boom", error="Error: boom")] * (i % 3 > 0), tools=tools)
+        for i in range(60)
+    ]  # fmt: skip
+    findings, _ = judged(log)
+    assert [f.measured.reading.slice for f in findings if f.rule.name == "tool_failing"] == ["tool/broken"]
+    assert [f.rule.name for f in findings].count("unknown_tools") == 1
+
+
+def test_a_tool_that_answers_is_failing_though_its_errors_read_as_if_it_were_unknown():
+    said = "Error executing tool get_user: function of user 7 not found"
+    log = [
+        _good(
+            i, Call(name="get_user", result="ok"), Call(name="get_user", result=said, error=said), tools=None
+        )
+        for i in range(60)
+    ]
+    findings, _ = judged(log)
+    assert [f.measured.reading.slice for f in findings if f.rule.name == "tool_failing"] == ["tool/get_user"]

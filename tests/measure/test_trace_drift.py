@@ -57,6 +57,7 @@ def test_a_fall_in_the_second_half_is_found_by_time_and_has_its_sign():
     ("version", "a", "b", "splits"),
     [
         (lambda i: 9 + i // 40, "policies 11 to 12", "policies 9 to 10", 1),
+        (lambda i: f"step-{9 + i // 40}", "policies step-11 to step-12", "policies step-9 to step-10", 1),
         (lambda i: "new" if i >= 90 else "old", "policies new", "policies old", 2),
         (lambda i: 1 if i < 20 else None, None, None, 1),
     ],
@@ -66,6 +67,15 @@ def test_versions_are_cut_where_the_sides_are_most_equal(version, a, b, splits):
     named = [(drift.a, drift.b) for drift in found if drift.by == "policy_version"]
     assert named == ([(a, b)] if a else [])
     assert len(found) == splits  # the same cut twice is one
+
+
+def test_versions_that_are_no_numbers_follow_one_another_in_time():
+    """In the log by name, as files are: `b` came before `a`."""
+    log = _log(
+        np.random.default_rng(2), version=lambda i: "ab"[i // 80] * 7, times=lambda i: float((i + 80) % 160)
+    )
+    found, _ = _real(log)
+    assert [(drift.by, drift.a, drift.b) for drift in found] == [("policy_version", "policies aaaaaaa", "policies bbbbbbb")]  # fmt: skip
 
 
 def test_where_it_first_went_wrong():
@@ -143,6 +153,22 @@ def test_a_script_that_nobody_used_is_a_switch_and_one_that_was_spoken_is_not():
     assert switched(ask, told, said(chinese)) == []
     assert switched(said(chinese)) == switched(ask, said("the weather (天気) is fine")) == []
     assert scripts_of("") == scripts_of("12345 67890 .....") == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "switches"),
+    [
+        ("我现在调用 search_documents 工具来查询天气。", 0),
+        ("我用 search documents 查询，再用 calculator 计算，结果写进 Visual Studio Code。", 0),
+        ("Let me search the documents for you now.", 1),
+        ("我知道了。 The answer is in the second file.", 1),
+        ("a" * 20_000, 0),
+    ],
+)
+def test_latin_names_in_another_script_are_no_switch(text, switches):
+    ask = Turn(role="user", content="请帮我查一下北京明天的天气情况，谢谢你。")
+    log = [Episode(id="e", turns=[ask, Turn(role="assistant", content=text), Turn(role="assistant", content="明天晴。")])]  # fmt: skip
+    assert tabulate(log).marks["switches"].tolist() == [switches]
 
 
 def test_required_files_never_named_and_abandoned():

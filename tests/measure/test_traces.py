@@ -17,6 +17,7 @@ from trimtab.measure.trace_maker import Maker
 from trimtab.measure.trace_outcomes import outcomes
 from trimtab.measure.trace_tools import tool_readings
 from trimtab.measure.traces import trace_readings
+from trimtab.stats.quantile_ends import quantile_places
 from trimtab.stats.shares import effective_trials, share_interval
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.reading import ReadReport
@@ -120,8 +121,13 @@ def test_a_tool_that_was_abandoned():
         ]
 
     found = readings(log(19), required_tools=["old"])["traces/neglected", "all"]
-    assert "abandoned: last called in episode 19 of 40" in found.text
-    assert readings(log(30), required_tools=["old"])["traces/neglected", "all"].reading.value == 0
+    assert (
+        found.text
+        == "old abandoned: called in 19 of 20 episodes before, 0 of 20 episodes since episode 20 (p 0.002)"
+    )
+    assert (
+        readings(log(30), required_tools=["old"])["traces/neglected", "all"].reading.value == 0
+    )  # ten are too few
 
 
 def test_difference_is_welch_where_every_task_is_one_episode():
@@ -225,6 +231,80 @@ def test_groups_are_the_log_s_or_a_task_s_in_one_step_not_the_task_over_all_step
             share_interval(1.0, 20)
         )  # the two groups of one task are no two independent ones
     assert zero_std(step=lambda step, task: step).evidence[0].source == "group t0 in step 0"
+
+
+def test_groups_that_are_numbered_anew_in_each_step_are_not_one():
+    """Groups 0 to 7 of 20 steps, each of four equal rewards that differ from step to step."""
+    log = [
+        Episode(id=f"{step}/{group}/{i}", group=str(group), step=step, reward=float((step * 3 + group) % 2))
+        for step in range(20)
+        for group in range(8)
+        for i in range(4)
+    ]
+    one = readings(log)["aggregate/zero_std_frac", "all"]
+    assert (one.reading.value, one.reading.n_tokens) == (1.0, 160)
+    assert one.evidence[0].source == "task 0 in step 0"
+    assert (one.reading.low, one.reading.high) == pytest.approx(share_interval(1.0, 160))
+
+
+@pytest.mark.parametrize(("slow", "fires"), [(1, False), (3, False), (4, True)])
+def test_a_tool_is_slow_by_more_than_a_few_calls_of_twenty(slow, fires):
+    """The percentile interpolates to the slowest of twenty; that four of them are beyond it has a chance of 1.6 %."""
+    assert scipy.stats.binom.sf(3, 20, 0.05) < 0.025 < scipy.stats.binom.sf(2, 20, 0.05)
+    log = [episode(Call(name="a", result="x", latency_s=250.0 + i if i < slow else 0.5, step=3), id=str(i)) for i in range(20)]  # fmt: skip
+    found = readings(log)
+    one = found["tools/latency_p95_s", "tool/a"]
+    assert one.reading.value > 10
+    assert [e.episode for e in one.evidence[:slow]] == [str(i) for i in reversed(range(slow))]
+    assert (one.evidence[0].step, one.evidence[0].text) == (3, f"{250 + slow - 1} s: a() -> x")
+    assert ("tool_slow" in [f.rule.name for f in trace_findings(found.values())]) is fires
+    assert f"surely {250 if fires else 0.5:g} s or more, median 0.5 s; 20 calls timed" in one.text
+
+
+def test_the_ends_of_a_quantile_keep_their_promise():
+    rng = np.random.default_rng(0)
+    for n in (20, 73, 400):
+        low, high = quantile_places(n, 0.95)
+        count = scipy.stats.binom(n, 0.95)
+        assert count.cdf(low) <= 0.025 < count.cdf(low + 1)
+        values = np.sort(rng.exponential(size=(4_000, n)), axis=1)
+        assert (values[:, low] <= -math.log(0.05)).mean() > 0.97
+        if high is not None:
+            assert count.sf(high) <= 0.025 < count.sf(high - 1)
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1e-9, 1e-5])
+def test_rewards_that_are_equal_but_for_rounding_are_equal(jitter):
+    log = [
+        Episode(id=f"{t}/{i}", task=str(t), reward=0.1 + 0.2 + 0.01 * t + i * jitter) for t in range(12) for i in range(4)
+    ]  # fmt: skip
+    found = readings(log)
+    assert found["aggregate/zero_std_frac", "all"].reading.value == (jitter < 1e-6)
+    assert found["traces/reward_std", "all"].reading.value > 0.01
+    same = readings(
+        [Episode(id=str(i), task=str(i // 4), reward=(0.1 + 0.2, 0.3)[i % 2] * 1e6) for i in range(48)]
+    )
+    assert same["traces/reward_std", "all"].reading.value == 0
+    assert "constant_reward" in [f.rule.name for f in trace_findings(same.values())]
+
+
+@pytest.mark.parametrize(
+    ("solved", "failed", "stray"),
+    [
+        (lambda i: 0.0, lambda i: -1.0, 0.0),
+        (lambda i: -float(i % 7 + 2), lambda i: -50.0, -3.0),
+        (lambda i: 10.0 + i % 3, lambda i: i % 5 - 6.0, 11.5),
+        (lambda i: 1.0, lambda i: 0.0, 1.0),
+    ],
+)
+def test_rewards_in_the_order_of_success_agree_with_it_whatever_their_sign(solved, failed, stray):
+    log = [
+        Episode(id=str(i), reward=(solved if i % 2 else failed)(i), success=bool(i % 2)) for i in range(60)
+    ]
+    assert readings(log)["traces/disagree_frac", "all"].reading.value == 0
+    log[0].reward, log[1].reward = stray, failed(0)  # a loophole, and a broken check
+    one = readings(log)["traces/disagree_frac", "all"]
+    assert [e.episode for e in one.evidence] == ["0", "1"]
 
 
 def test_attempts_at_one_prompt_are_the_groups_of_a_log_that_names_none():

@@ -270,3 +270,11 @@ def test_what_changed_is_shown_in_words_and_on_the_page(tmp_path):
         -0.75,
     )
     assert ">What changed<" in page.read_text()
+
+
+def test_one_of_a_thing_is_one(tmp_path):
+    rows = [row for i in range(3) for row in steps(f"e{i}", reward=1.0)]
+    path = write_lines(tmp_path / "log.jsonl", rows[:-1])
+    assert "note     1 episode without an episode_end" in run("diagnose", path)[1]
+    both = write_lines(tmp_path / "both.jsonl", [row for row in rows if row["type"] != "episode_end"])
+    assert "note     3 episodes without an episode_end" in run("diagnose", both)[1]

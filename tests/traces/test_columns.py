@@ -25,6 +25,7 @@ WORDS = [
     "I'm sorry, but I can't help with that.", "Well. Unfortunately, I cannot assist", "I can't find row 7", "They said I will not help", "Als KI: as an AI language model, nein",
     "x" * 239 + ". I can't help", "I can’t help you, мой друг, " * 20, "a" * 9 + "é",
     "\u0130 CAN'T HELP", "ελληνικά γράμματα", "한국어 텍스트 열 글자 이상입니다", "🚫 🙂", "\U00020000\U00020001",
+    "调用 search_documents 工具，再看 Visual Studio Code", "查 \u00e9l\u00e8ve  two\nthree four 了", "Погода: one two, three four", "да one two three",
 ]  # fmt: skip
 ERRORS = ["TimeoutError: 5 s", "HTTP 503", "Error: no row 7", "unknown tool x", "ValueError: bad", ""]
 
@@ -71,6 +72,7 @@ def same(path: Path) -> TraceTable:
         for field in (
             "calls",
             "failed",
+            "unknown",
             "faults",
             "kinds",
             "episodes",
@@ -82,7 +84,8 @@ def same(path: Path) -> TraceTable:
             "sum_cc",
         ):
             assert getattr(other, field) == getattr(row, field), (name, field)
-        np.testing.assert_allclose([other.p50, other.p95, other.p99], [row.p50, row.p95, row.p99], rtol=1e-4)
+        for figure in ("p50", "p95", "p99", "p95_low", "p95_high"):
+            np.testing.assert_allclose(getattr(other, figure), getattr(row, figure), rtol=1e-4)
         mine, theirs = table.tool_names.index(name), plain.tool_names.index(name)
         assert (table.used[:, mine] == plain.used[:, theirs]).all()
         assert (table.erred[:, mine] == plain.erred[:, theirs]).all()

@@ -14,10 +14,10 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "traces/malformed_frac": ("share of lines that could not be read", "share", "up is bad", HOUSE),
     "traces/cut_files": ("files that could not be read to their end: compressed ones that are cut or damaged", "count", "up is bad", HOUSE),
     "traces/nan_rewards": ("episodes whose reward is NaN or infinite", "count", "up is bad", HOUSE),
-    "traces/reward_std": ("standard deviation of the reward over episodes", "1", "down is bad", "RAGEN, arXiv 2504.20073"),
+    "traces/reward_std": ("standard deviation of the reward over episodes; 0 where all are equal within 1e-6 of their size, or of 1", "1", "down is bad", "RAGEN, arXiv 2504.20073"),
     "traces/disagree_frac": (
-        "share of episodes whose reward and success disagree: solved at a reward of zero or less, or not solved at the median "
-        "reward of the solved or more", "share", "up is bad", HOUSE,
+        "share of episodes whose reward and success disagree: not solved at the median reward of the solved or more, or "
+        "solved at zero or less where all rewards lie from 0 to 1, else at the median of the failed or less", "share", "up is bad", HOUSE,
     ),
     "traces/truncated_frac": ("share of episodes that a limit ended, not the agent", "share", "up is bad", "TRL completions/clipped_ratio"),
     "traces/no_call_frac": ("share of episodes without a call, where others have one", "share", "up is bad", "NeMo Gym PR#1304"),
@@ -33,21 +33,22 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "traces/empty_answer_frac": ("share of episodes whose last assistant turn holds neither text nor call", "share", "up is bad", HOUSE),
     "traces/refusal_frac": ("share of episodes with an assistant turn that opens as a refusal; English phrases, a rule of thumb", "share", "up is bad", HOUSE),
     "traces/switch_frac": (
-        "share of episodes with an assistant turn in a script that nobody used before in it, ten letters of it; a rule of thumb, languages "
+        "share of episodes with an assistant turn in a script that nobody used before in it, ten letters of it, if Latin with four words in a row; a rule of thumb, languages "
         "of one script are not told apart", "share", "up is bad", "DeepSeek-R1, arXiv 2501.12948, language mixing",
     ),
     "traces/wrong_first_frac": (
         "share of failed episodes with a failed or repeated call or a void turn; the evidence is the first of them", "share", "up is bad", HOUSE,
     ),
     "traces/burst_excess": (
-        "share of the tool's episodes that fail in the worst window, less that of the others; 0 where it is chance by permutation of tasks",
+        "share of the tool's episodes that fail in the worst window, less that of the same tasks at other times, else of the others; 0 where it is "
+        "chance by permutation within tasks, or of tasks that come once",
         "share", "up is bad", "Besag and Clifford 1991; scan statistic, Naus 1965",
     ),
     "traces/load_excess": (
-        "share of the tool's episodes that fail when more than the median run at once, less that of the others; 0 where it is chance",
+        "share of the tool's episodes that fail when many run at once, less that of the others, outside the worst burst; 0 where it is chance",
         "share", "up is bad", "Besag and Clifford 1991",
     ),
-    "traces/neglected": ("required tools that were never called, are called rarely or were abandoned, and required files that no call names, or no longer", "count", "up is bad", "agent-lightning#489"),
+    "traces/neglected": ("required tools that were never called, are called rarely or were abandoned (used in under a fifth of the share of episodes that used it before, by more than chance), and required files that no call names, or no longer", "count", "up is bad", "agent-lightning#489"),
 }  # fmt: skip
 
 TRACE_READINGS: dict[str, Definition] = {key: Definition(*row) for key, row in _ROWS.items()}
@@ -81,7 +82,7 @@ _BOUNDS: dict[str, tuple[float, str, str, str]] = {
     "trace_refusal": (0.05, "share of episodes", "one episode in twenty", HOUSE),
     "trace_switch": (0.02, "share of episodes", "one episode in fifty", HOUSE),
     "trace_burst": (0.2, "share of episodes", "one in five more, inside the window or under load; less is not worth waking anybody", HOUSE),
-    "trace_abandoned_frac": (0.5, "share of the episodes", "a tool or file several episodes used has not been used in the last so many", HOUSE),
+    "trace_abandoned_frac": (0.2, "of the share of episodes", "a required tool or file is used in less than so much of the share of episodes that used it before", HOUSE),
 }  # fmt: skip
 
 TRACE_BOUNDS: dict[str, Bound] = {name: Bound(*row) for name, row in _BOUNDS.items()}

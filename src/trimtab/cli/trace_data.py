@@ -20,7 +20,7 @@ from trimtab.cli.trace_options import (
     fields_of,
 )
 from trimtab.report.inert import inert
-from trimtab.traces.wording import counted
+from trimtab.traces.wording import counted, noted
 
 __all__ = ["convert_logs", "export_logs", "show_logs"]
 
@@ -115,7 +115,7 @@ def convert_logs(
         f"wrote {counted(report.num_episodes, 'episode')} to {output}; {counted(report.num_malformed, 'malformed line')} skipped"
     )
     for note, count in report.notes.items():
-        print(f"  note     {count:,} {inert(note)}")
+        print(f"  note     {inert(noted(count, note))}")
 
 
 def show_logs(

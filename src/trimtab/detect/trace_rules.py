@@ -62,7 +62,7 @@ TRACE_RULES: tuple[TraceRule, ...] = (
         "verl#2188",
     ),
     TraceRule(
-        "tool_slow", "tools/latency_p95_s", "value", ("trace_latency_p95",), _CALLS, "warning",
+        "tool_slow", "tools/latency_p95_s", "interval", ("trace_latency_p95",), _CALLS, "warning",
         "this tool is slow at its 95th percentile", "A synchronous rollout waits for its slowest episode.",
         "Cache, raise the tool's concurrency, or set a time-out that the policy is told of.",
     ),

@@ -1,14 +1,13 @@
 """Do a tool's failures come in bursts, and do they come when many episodes run at once?
 
-Both are asked of episodes that call the tool: did a call of it fail? Under the null, tasks are exchangeable: what happened in one task's
-attempts could have happened in those of another with as many, so hard tasks whose attempts run side by side are no burst. The p value is
-of permutations of whole tasks, stopped early where it cannot become small (Besag and Clifford 1991).
+Both are asked of episodes that call the tool: did a call of it fail? What a burst is held against, and why that is fair to tasks of
+different difficulty, says `trace_permutations`. Load is judged outside the worst burst: calls that hang in an outage pile up, too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from hashlib import blake2b
@@ -17,100 +16,53 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.catalog import bound
+from trimtab.measure.trace_load import high_load, looked_at_s, running_at_once
 from trimtab.measure.trace_maker import Maker, Measured
+from trimtab.measure.trace_order import in_order
+from trimtab.measure.trace_permutations import apart, permutation_p, without_tasks, worst_window
 from trimtab.stats.dot import dot
 from trimtab.traces.table import Evidence, TraceTable
+from trimtab.traces.wording import counted
 
-__all__ = ["bursts", "in_order", "permutation_p", "running_at_once", "worst_window"]
+__all__ = ["bursts"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Statistic = Callable[[Floats], float]
 
-_PERMUTATIONS, _EXCEEDED = 499, 10
 _MOST_TOOLS = 8  # of those that fail in most episodes; what is looked at is corrected for
 _MOST_EPISODES = 20_000  # the last ones that call the tool
 _LEAST_FAILED = 5
-_NARROWEST = 8
+_ZONE = " UTC"
 
 
 @dataclass(frozen=True)
 class _Case:
-    """One tool's episodes in order of time: places in the table, (n,) failed, tasks, episodes at once (None: unknown)."""
+    """One tool's episodes in order of time: places in the table, (n,) failed, tasks, groups (-1: none), episodes at once (None: unknown)."""
 
     tool: str
     places: Ints
     failed: Floats
     tasks: Ints
+    groups: Ints
     at_once: Floats | None
 
-
-def in_order(table: TraceTable) -> tuple[Ints, str]:
-    """(E,) places of the episodes as they began, and by what: the time where every episode has one, else the log's order."""
-    if table.num_episodes and np.isfinite(table.time).all():
-        return np.argsort(table.time, kind="stable"), "time"
-    return np.arange(table.num_episodes), "order"
-
-
-def running_at_once(table: TraceTable) -> Floats | None:
-    """(E,) how many episodes were open as each began, itself included; None without times and durations of all.
-
-    An episode that ends the moment another begins is still open.
-    """
-    if not np.isfinite(table.time).all() or not np.isfinite(table.duration_s).all():
-        return None
-    began, ended = np.sort(table.time), np.sort(table.time + table.duration_s)
-    open_now = np.searchsorted(began, table.time, "right") - np.searchsorted(ended, table.time, "left")
-    return open_now.astype(np.float64)
+    def without(self, first: int, end: int) -> _Case:
+        """All but those from the first to before the end."""
+        kept = np.r_[0:first, end : self.places.size]
+        load = None if self.at_once is None else self.at_once[kept]
+        return _Case(
+            self.tool, self.places[kept], self.failed[kept], self.tasks[kept], self.groups[kept], load
+        )
 
 
-def worst_window(failed: Floats) -> tuple[float, int, int]:
-    """The window of 8, 16, 32, ... episodes, up to half of all, with the most failures beyond its share: deviates, first place, end.
+@dataclass(frozen=True)
+class _Burst:
+    """The worst window, and whether it is more than chance."""
 
-    >>> z, first, end = worst_window(np.array([0.0] * 40 + [1.0] * 8 + [0.0] * 40))
-    >>> round(z, 1), first, end
-    (9.4, 40, 48)
-    """
-    n, total = failed.size, np.r_[0.0, np.cumsum(failed)]
-    p, best = total[-1] / n, (-math.inf, 0, 0)
-    width = _NARROWEST
-    while width <= n // 2 and 0 < p < 1:
-        sums = total[width:] - total[:-width]
-        at = int(sums.argmax())
-        z = float((sums[at] - width * p) / math.sqrt(width * p * (1 - p) * (1 - width / n)))
-        best = max(best, (z, at, at + width))
-        width *= 2
-    return best
-
-
-def permutation_p(failed: Floats, tasks: Ints, statistic: Statistic, rng: np.random.Generator) -> float:
-    """How often the statistic is as large or larger when tasks with as many episodes change places.
-
-    Tasks are told apart by `tasks` (n,) and go by the place of their first episode, so what they are numbered by does not matter.
-    """
-    _, first, task, sizes = np.unique(tasks, return_index=True, return_inverse=True, return_counts=True)
-    by_place = np.argsort(first)
-    sizes, task = sizes[by_place], np.argsort(by_place)[task]
-    order = np.lexsort((np.arange(failed.size), task, sizes[task]))
-    ends = np.cumsum(np.bincount(sizes[task]))
-    blocks = [
-        (
-            int(a),
-            int(b),
-            (-1, size) if size > 1 else -1,
-        )  # one column permutes several times slower than a flat array
-        for size, (a, b) in enumerate(zip(np.r_[0, ends], ends, strict=False))
-        if b > a
-    ]
-    laid, observed, exceeded = failed[order], statistic(failed), 0
-    again = np.empty_like(failed)
-    for number in range(1, _PERMUTATIONS + 1):
-        mixed = [rng.permutation(laid[a:b].reshape(shape)).ravel() for a, b, shape in blocks]
-        again[order] = np.concatenate(mixed)
-        exceeded += statistic(again) >= observed - 1e-9
-        if exceeded == _EXCEEDED:
-            return _EXCEEDED / number
-    return (exceeded + 1) / (_PERMUTATIONS + 1)
+    p: float
+    real: bool
+    first: int
+    end: int
 
 
 def bursts(maker: Maker) -> Iterator[Measured]:
@@ -133,8 +85,9 @@ def bursts(maker: Maker) -> Iterator[Measured]:
                 "traces/load_excess", 0.0, case.failed.size, f"tool/{case.tool}", text=few
             )
             continue
-        yield _burst(maker, table, case, level)
-        yield _no_load(maker, case) or _load(maker, table, case, level)
+        burst = _worst(case, level)
+        yield _burst(maker, table, case, burst)
+        yield _no_load(maker, case) or _load(maker, table, case, burst, level)
 
 
 def _cases(maker: Maker) -> Iterator[_Case]:
@@ -145,7 +98,8 @@ def _cases(maker: Maker) -> Iterator[_Case]:
         mine = order[table.used[order, place]][-_MOST_EPISODES:]
         if mine.size >= bound("trace_episodes"):
             load = None if at_once is None else at_once[mine]
-            yield _Case(tool, mine, table.erred[mine, place] * 1.0, maker.clusters[mine], load)
+            failed = table.erred[mine, place] * 1.0
+            yield _Case(tool, mine, failed, maker.clusters[mine], table.group[mine].astype(np.int64), load)
 
 
 def _rng(question: str, case: _Case) -> np.random.Generator:
@@ -154,39 +108,73 @@ def _rng(question: str, case: _Case) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(seed, "big"))
 
 
-def _burst(maker: Maker, table: TraceTable, case: _Case, level: float) -> Measured:
-    p = permutation_p(case.failed, case.tasks, lambda failed: worst_window(failed)[0], _rng("burst", case))
-    _, first, end = worst_window(case.failed)
-    inside, outside = case.failed[first:end], np.r_[case.failed[:first], case.failed[end:]]
-    excess = float(inside.mean() - outside.mean()) if p <= level else 0.0
-    ids = case.places[first:end]
+def _worst(case: _Case, level: float) -> _Burst:
+    values = without_tasks(case.failed, case.tasks)
+    p = permutation_p(values, case.tasks, lambda x: worst_window(x)[0], _rng("burst", case), case.groups)
+    _, first, end = worst_window(values)
+    return _Burst(p, p <= level, first, end)
+
+
+def _expected(case: _Case, first: int, end: int) -> float:
+    """How many of the window's episodes would fail by what happens outside: at the same task, where it is attempted at several times."""
+    outside = np.ones(case.failed.size, bool)
+    outside[first:end] = False
+    _, task = np.unique(case.tasks, return_inverse=True)
+    tried, failed = np.bincount(task, outside), np.bincount(task, case.failed * outside)
+    own = np.divide(failed, tried, out=np.zeros(tried.size), where=tried > 0)[task]
+    chance = np.where(apart(case.tasks) & (tried > 0)[task], own, case.failed[outside].mean())
+    return float(chance[first:end].mean())
+
+
+def _burst(maker: Maker, table: TraceTable, case: _Case, burst: _Burst) -> Measured:
+    inside, expected = case.failed[burst.first : burst.end], _expected(case, burst.first, burst.end)
+    ids = case.places[burst.first : burst.end]
     when = _when(table, int(ids[0]), int(ids[-1]))
+    others = "the same tasks at other times" if apart(case.tasks).any() else "the others"
     text = (
-        f"{inside.sum():.0f} of {inside.size} episodes that call it fail {when}, {100 * outside.mean():.0f} % of the others"
-        f" ({'p ' if p <= level else 'chance: p '}{p:.2g})"
+        f"{inside.sum():.0f} of {inside.size} episodes that call it fail {when}, {100 * expected:.0f} % of {others}"
+        f" ({'p ' if burst.real else 'chance: p '}{burst.p:.2g})"
     )
     found = [_place(table, int(i), case.tool) for i in ids[inside > 0][:5]]
+    excess = float(inside.mean()) - expected if burst.real else 0.0
     return maker.value(
         "traces/burst_excess", excess, case.failed.size, f"tool/{case.tool}", evidence=found, text=text
     )
 
 
-def _load(maker: Maker, table: TraceTable, case: _Case, level: float) -> Measured:
-    load = case.at_once
+def _load(maker: Maker, table: TraceTable, whole: _Case, burst: _Burst, level: float) -> Measured:
+    case = whole.without(*_around(whole.failed, burst)) if burst.real else whole
+    load, where = case.at_once, f"tool/{case.tool}"
+    outside = " outside the burst" if burst.real else ""
+    if not _varies(load) or not _LEAST_FAILED <= case.failed.sum() < case.failed.size:
+        few = f"{case.failed.sum():.0f} of {counted(case.failed.size, 'episode')} fail{outside}: too few to tell load from it"
+        return maker.value("traces/load_excess", 0.0, whole.failed.size, where, text=few)
     assert load is not None
     away = load - load.mean()
-    p = permutation_p(case.failed, case.tasks, lambda failed: dot(failed, away), _rng("load", case))
-    busy = load > np.median(load) if (load > np.median(load)).any() else load >= np.median(load)
+    values = without_tasks(case.failed, case.tasks)
+    p = permutation_p(values, case.tasks, lambda x: dot(x, away), _rng("load", case), case.groups)
+    usual, seconds = high_load(load), looked_at_s(table)
+    busy = load > usual
     high, low = case.failed[busy].mean(), case.failed[~busy].mean()
     excess = float(high - low) if p <= level else 0.0
+    first = f" in their first {seconds:.3g} s" if seconds > 0 else ""
     text = (
-        f"{100 * high:.0f} % of the episodes that call it fail when more than {np.median(load):g} run at once, {100 * low:.0f} % otherwise"
-        f" ({'p ' if p <= level else 'chance: p '}{p:.2g})"
+        f"{100 * high:.0f} % of the episodes that call it fail{outside} when more than {usual:.3g} run at once{first}, "
+        f"{100 * low:.0f} % otherwise ({'p ' if p <= level else 'chance: p '}{p:.2g})"
     )
     found = [_place(table, int(i), case.tool) for i in case.places[busy & (case.failed > 0)][:5]]
-    return maker.value(
-        "traces/load_excess", excess, load.size, f"tool/{case.tool}", evidence=found, text=text
-    )
+    return maker.value("traces/load_excess", excess, whole.failed.size, where, evidence=found, text=text)
+
+
+def _around(failed: Floats, burst: _Burst) -> tuple[int, int]:
+    """The whole burst that the window is a part of: failures count for it as far as they lie above half way from the others' share."""
+    inside = np.zeros(failed.size, bool)
+    inside[burst.first : burst.end] = True
+    above = failed - (failed[inside].mean() + failed[~inside].mean()) / 2
+    before, after = np.cumsum(above[: burst.first][::-1]), np.cumsum(above[burst.end :])
+    back = int(before.argmax()) + 1 if before.size and before.max() > 0 else 0
+    on = int(after.argmax()) + 1 if after.size and after.max() > 0 else 0
+    return burst.first - back, burst.end + on
 
 
 def _no_load(maker: Maker, case: _Case) -> Measured | None:
@@ -207,12 +195,12 @@ def _when(table: TraceTable, first: int, last: int) -> str:
     if not np.isfinite(table.time).all():
         return f"from {table.ids[first]} to {table.ids[last]}"
     texts = [_clock(table.time[i]) for i in (first, last)]
-    return f"begun from {texts[0]} to {texts[1]}"
+    return f"begun from {texts[0].removesuffix(_ZONE)} to {texts[1]}"
 
 
 def _clock(seconds: float) -> str:
     try:
-        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime(f"%Y-%m-%d %H:%M:%S{_ZONE}")
     except (ValueError, OverflowError, OSError):
         return f"{seconds:g} s"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.measure.trace_bursts import in_order
 from trimtab.measure.trace_contrasts import Contrast, contrasts
+from trimtab.measure.trace_order import in_order, version_ranks
 from trimtab.traces.table import TraceTable
 
 __all__ = ["Drift", "drifts"]
@@ -52,11 +51,11 @@ def _splits(table: TraceTable) -> Iterator[tuple[str, str, str, Bools, Bools]]:
 
 
 def _by_version(table: TraceTable) -> tuple[str, str, str, Bools, Bools] | None:
-    """Cut between two versions so that the sides are as equal as can be; versions that are numbers in their order, others as they came."""
+    """Cut between two versions so that the sides are as equal as can be; versions in the order of `version_ranks`."""
     known = table.version >= 0
     if len(set(table.version[known].tolist())) < 2:
         return None
-    ranks = np.array(_ranks(table.versions))
+    ranks = version_ranks(table)
     rank = np.where(known, ranks[table.version], -1)
     cuts = np.unique(rank[known])[1:]
     cut = min(cuts.tolist(), key=lambda c: abs(int((rank[known] >= c).sum()) * 2 - int(known.sum())))
@@ -66,18 +65,6 @@ def _by_version(table: TraceTable) -> tuple[str, str, str, Bools, Bools] | None:
         [n for n in names if bool(ranks[table.versions.index(n)] >= cut) is side] for side in (False, True)
     ]
     return "policy_version", f"policies {_span(sides[1])}", f"policies {_span(sides[0])}", late, early
-
-
-def _ranks(versions: list[str]) -> list[int]:
-    numbers = []
-    for version in versions:
-        try:
-            numbers.append(float(version))
-        except ValueError:
-            return list(range(len(versions)))
-    if any(math.isnan(number) for number in numbers):
-        return list(range(len(versions)))
-    return [sorted(set(numbers)).index(number) for number in numbers]
 
 
 def _span(names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Which tools are called, fail or are slow in agent logs, and which that should be used are not?
+"""Which tools are called, fail or are slow in agent logs?
 
 The keys are those of a run (`measure.tool_health`); the window is the whole log.
 """
@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.catalog import bound
-from trimtab.measure.declared import Declared
 from trimtab.measure.trace_maker import Maker, Measured, independent
 from trimtab.stats.shares import effective_trials, share_interval
-from trimtab.traces.table import Evidence, ToolRow
+from trimtab.traces.table import ToolRow
 from trimtab.traces.wording import counted
 
-__all__ = ["neglected", "tool_readings"]
+__all__ = ["tool_readings"]
 
 
 def tool_readings(maker: Maker) -> Iterator[Measured]:
@@ -32,21 +30,32 @@ def tool_readings(maker: Maker) -> Iterator[Measured]:
         yield maker.value(
             "tools/calls_per_episode", row.calls / table.num_episodes, table.num_episodes, where
         )
-        share = row.failed / row.calls
+        exists = row.unknown < row.calls
+        share = row.failed / row.calls if exists else math.nan
         found = table.evidence.get(f"failed/{name}")
         yield maker.value(
             "tools/failure_frac",
             share,
             row.calls,
             where,
+            "there is no such tool: its calls are those of unknown tools",
             ends=share_interval(share, _independent_calls(maker, name, row)),
             evidence=found,
             text=_failures(row) + ("" if table.told_by_log else ", by text"),
         )
         for label, seconds in (("p50", row.p50), ("p95", row.p95), ("p99", row.p99)):
-            reason = "the log has no latency nor timestamps to take one from"
-            text = f"{counted(row.timed, 'call')} timed"
-            yield maker.value(f"tools/latency_{label}_s", seconds, row.timed, where, reason, text=text)
+            reason, slowest = "the log has no latency nor timestamps to take one from", label == "p95"
+            yield maker.value(
+                f"tools/latency_{label}_s", seconds, row.timed, where, reason, text=_seconds(row),
+                ends=(row.p95_low, row.p95_high) if slowest else None, evidence=row.slowest if slowest else None,
+            )  # fmt: skip
+
+
+def _seconds(row: ToolRow) -> str:
+    ends = f", surely {row.p95_low:.3g} s or more" if math.isfinite(row.p95_low) else ""
+    return (
+        f"95th percentile {row.p95:.3g} s{ends}, median {row.p50:.3g} s; {counted(row.timed, 'call')} timed"
+    )
 
 
 def _independent_calls(maker: Maker, name: str, row: ToolRow) -> float:
@@ -82,27 +91,3 @@ def _failures(row: ToolRow) -> str:
         + (f": {kinds}" if kinds else "")
         + (f" ({whose})" if whose else "")
     )
-
-
-def neglected(maker: Maker, declared: Declared) -> Iterator[Measured]:
-    """Required tools: never called, rarely, or not in the last half of the episodes; required files: never, or no longer."""
-    table, total, n = maker.table, maker.table.total("calls"), maker.table.num_episodes
-    found: dict[str, str] = {}
-    for name in declared.required_tools:
-        row = table.tools.get(name)
-        if row is None:
-            found[name] = "never called"
-        elif row.episodes >= 5 and n - 1 - row.last >= bound("trace_abandoned_frac") * n:
-            found[name] = f"abandoned: last called in episode {row.last + 1:,} of {n:,}"
-        elif row.calls < bound("tool_rare_frac") * total:
-            found[name] = f"called rarely: {row.calls:,} of {total:,} calls"
-    for name, row in table.files.items():
-        if row.last < 0:
-            found[name] = "never named in a call"
-        elif row.episodes >= 5 and n - 1 - row.last >= bound("trace_abandoned_frac") * n:
-            found[name] = f"abandoned: last named in episode {row.last + 1:,} of {n:,}"
-    places = [Evidence("", -1, f"{name}: {why}") for name, why in found.items()]
-    yield maker.value(
-        "traces/neglected", float(len(found)) if declared.required_tools or table.files else math.nan, n, evidence=places,
-        reason="no tool or file was required (--require)", text="; ".join(f"{name} {why}" for name, why in found.items()),
-    )  # fmt: skip

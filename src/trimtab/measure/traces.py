@@ -15,7 +15,9 @@ import numpy.typing as npt
 from trimtab.measure.declared import Declared
 from trimtab.measure.trace_bursts import bursts
 from trimtab.measure.trace_maker import Maker, Measured
-from trimtab.measure.trace_tools import neglected, tool_readings
+from trimtab.measure.trace_neglect import neglected
+from trimtab.measure.trace_rewards import reward_readings
+from trimtab.measure.trace_tools import tool_readings
 from trimtab.measure.trace_words import first_wrongs, word_readings
 from trimtab.stats.shares import share_interval
 from trimtab.traces.reading import ReadReport
@@ -41,7 +43,7 @@ def trace_readings(table: TraceTable, report: ReadReport, declared: Declared) ->
     maker = Maker(table)
     return [
         *_reading_lines(maker, report),
-        *_outcome(maker, declared),
+        *reward_readings(maker, declared),
         *_episodes(maker),
         *_calls(maker),
         *word_readings(maker),
@@ -64,89 +66,6 @@ def _reading_lines(maker: Maker, report: ReadReport) -> Iterator[Measured]:
     cut = [Evidence("", p.line, p.reason, f"{p.file}:{p.line}") for p in report.cut[:5]]
     yield maker.value(
         "traces/cut_files", float(len(report.cut)), files, evidence=cut, text=f"{len(report.cut):,} of {counted(files, 'file')}",
-    )  # fmt: skip
-
-
-def _outcome(maker: Maker, declared: Declared) -> Iterator[Measured]:
-    table = maker.table
-    solved, source = table.solved(declared.solved_at)
-    known = (solved >= 0).astype(np.float64)
-    rewarded = np.isfinite(table.reward).any()
-    reason = "no success in the log, and " + (
-        "the rewards are not 0 and 1: give --solved-at" if rewarded else "no reward"
-    )
-    yield maker.share(
-        "traces/solved_frac",
-        (solved == 1) * known,
-        known,
-        maker.clusters,
-        reason,
-        what=f"episodes, by {source}",
-    )
-    kept = table.evidence.get("nan_rewards", [])
-    yield maker.value(
-        "traces/nan_rewards",
-        float(table.nan_rewards),
-        table.num_episodes,
-        evidence=kept,
-        text=f"{table.nan_rewards} rewards",
-    )
-    finite = np.isfinite(table.reward)
-    rewards = table.reward[finite]
-    spread = float(rewards.std(ddof=1)) if rewards.size > 1 else math.nan
-    text = f"{rewards.size:,} rewards from {rewards.min():g} to {rewards.max():g}" if rewards.size else ""
-    yield maker.value("traces/reward_std", spread, rewards.size, reason="fewer than two rewards", text=text)
-    yield _disagreement(maker)
-    yield from _groups(maker)
-
-
-def _disagreement(maker: Maker) -> Measured:
-    table = maker.table
-    both = np.isfinite(table.reward) & (table.success >= 0)
-    right = both & (table.success == 1)
-    typical = float(np.median(table.reward[right])) if right.any() else math.inf
-    wrong = both & np.where(
-        table.success == 1, table.reward <= 0, table.reward >= max(typical, np.nextafter(0, 1))
-    )
-    found = [
-        Evidence(
-            table.ids[i],
-            -1,
-            f"{'solved' if table.success[i] else 'not solved'} at a reward of {table.reward[i]:g}",
-            table.sources[i],
-        )
-        for i in np.flatnonzero(wrong)[:5]
-    ]
-    reason = "needs episodes with both a reward and a success"
-    return maker.share(
-        "traces/disagree_frac", wrong * 1.0, both * 1.0, maker.clusters, reason, found, "episodes"
-    )
-
-
-def _groups(maker: Maker) -> Iterator[Measured]:
-    """Groups of two or more rewards: equal within. Those of one task, at several steps, are one cluster."""
-    table = maker.table
-    fine = np.isfinite(table.reward) & (table.group >= 0)
-    where = table.group[fine]
-    sizes = np.bincount(where, minlength=len(table.groups))
-    low = np.full(sizes.size, np.inf)
-    high = np.full(sizes.size, -np.inf)
-    np.minimum.at(low, where, table.reward[fine])
-    np.maximum.at(high, where, table.reward[fine])
-    cluster = np.zeros(sizes.size, np.int64)
-    cluster[where] = maker.clusters[fine]
-    groups = sizes >= 2
-    flat = groups & (low == high)
-    kind = "task" if table.groups == table.tasks else "group"
-    by_prompt = table.by_prompt == (table.group >= 0).sum() > 0
-    kind, name = ("prompt", "{}") if by_prompt else (kind, f"{kind} {{}}")
-    found = [
-        Evidence("", -1, f"{sizes[i]} rewards of {low[i]:g}", name.format(table.groups[i]))
-        for i in np.flatnonzero(flat)[:5]
-    ]
-    yield maker.share(
-        "aggregate/zero_std_frac", flat * 1.0, groups * 1.0, cluster, f"no {kind} has two rewards", found,
-        f"{kind}s with two rewards and more{', as the log names no task' if by_prompt else ''}",
     )  # fmt: skip
 
 

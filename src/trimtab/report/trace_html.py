@@ -24,6 +24,7 @@ from trimtab.report.trace_tables import (
     sizes_table,
     tools_table,
 )
+from trimtab.traces.wording import counted
 
 __all__ = ["render_traces", "write_traces_html"]
 
@@ -138,7 +139,7 @@ def _lines(found: dict[str, Any]) -> str:
 def _facts(found: dict[str, Any]) -> str:
     rows = {
         "Logs": ", ".join(found["logs"]), "Formats": ", ".join(sorted(set(found["formats"].values()))), "Engine": found["engine"],
-        "Seconds": number(found["seconds"]), **{f"Note, {count:,} times": note for note, count in found["notes"].items()},
+        "Seconds": number(found["seconds"]), **{f"Note, {counted(count, 'time')}": note for note, count in found["notes"].items()},
     }  # fmt: skip
     listing = "".join(f"<dt>{escape(key)}</dt><dd>{escape(text)}</dd>" for key, text in rows.items())
     return section("facts", "Provenance", f'<dl class="facts">{listing}</dl>')

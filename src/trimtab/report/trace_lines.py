@@ -8,7 +8,7 @@ from typing import Any
 
 from trimtab.catalog import bound
 from trimtab.report.inert import inert
-from trimtab.traces.wording import counted
+from trimtab.traces.wording import counted, noted
 
 __all__ = [
     "BY_TEXT",
@@ -56,7 +56,7 @@ def trace_diagnosis_lines(found: dict[str, Any]) -> list[str]:
     lines += _drift(found)
     lines += _not_observed(found)
     lines += [f"  malformed {row['file']}:{row['line']}: {row['reason']}" for row in found["malformed"][:5]]
-    lines += [f"  note     {count:,} {note}" for note, count in found["notes"].items()]
+    lines += [f"  note     {noted(count, note)}" for note, count in found["notes"].items()]
     return [inert(line) for line in lines]
 
 

@@ -13,6 +13,7 @@ from trimtab.traces.columns_shelf import Kept, Shelf, loaded, stored
 from trimtab.traces.error_faults import fault_of
 from trimtab.traces.error_kinds import error_kind_of
 from trimtab.traces.facts import EXCERPT
+from trimtab.traces.latency import time_row
 from trimtab.traces.table import MAX_TOOLS, NO_NAME, OTHER, ToolRow
 from trimtab.traces.unknown_tools import says_unknown_tool
 
@@ -91,6 +92,7 @@ class ToolCounts:
             for code, count in enumerate(np.bincount(calls.error[mine]).tolist()):
                 if count:
                     _add_kind(row, errors[code].kind, count)
+                    row.unknown += count * errors[code].unknown_tool
             for code, count in enumerate(np.bincount(fault[mine]).tolist()):
                 if count:
                     row.faults[FAULTS[code]] += count
@@ -101,7 +103,7 @@ class ToolCounts:
         places = [self.place(name) for name in other.places]
         for place, row, seconds in zip(places, other.rows, other.seconds, strict=True):
             mine = self.rows[place]
-            for name in ("calls", "failed", "episodes", "sum_ff", "sum_fc", "sum_cc"):
+            for name in ("calls", "failed", "unknown", "episodes", "sum_ff", "sum_fc", "sum_cc"):
                 setattr(mine, name, getattr(mine, name) + getattr(row, name))
             for kind, count in row.kinds.items():
                 _add_kind(mine, kind, count)
@@ -115,9 +117,7 @@ class ToolCounts:
             seconds = np.concatenate(
                 [np.zeros(0, np.float32), *(loaded(part, self._shelf) for part in self.seconds[place])]
             )
-            row.timed = seconds.size
-            if seconds.size:
-                row.p50, row.p95, row.p99 = (float(q) for q in np.quantile(seconds, [0.5, 0.95, 0.99]))
+            time_row(row, seconds)
             episodes = np.flatnonzero(used[:, place])
             row.first, row.last = int(episodes[0]), int(episodes[-1])
         return dict(zip(self.places, self.rows, strict=True))

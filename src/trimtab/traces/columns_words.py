@@ -24,7 +24,7 @@ _NAMES = np.array(list(SCRIPTS))
 def scripts_in(latin: Array, texts: Array, rows: Array, spoken: Array) -> Array:
     """(R,) bits of the scripts of each row's words, in the order of SCRIPTS.
 
-    `latin` (R,): does DuckDB say that Latin is one? `texts` (R,): words with letters of others, at `rows`. `spoken` (R,): are they
+    `latin` (R,): does DuckDB say that Latin, the first, is one? `texts` (R,): words with letters of others, at `rows`. `spoken` (R,): are they
     the assistant's own, which must be MIN_LETTERS?
     """
     found = latin.astype(np.uint16)
@@ -37,7 +37,7 @@ def scripts_in(latin: Array, texts: Array, rows: Array, spoken: Array) -> Array:
         )
         counts = np.bincount(cells, minlength=some.size * (len(SCRIPTS) + 1)).reshape(some.size, -1)[:, :-1]
         least = np.where(spoken[some], MIN_LETTERS, 1)
-        found[some] = ((counts >= least[:, None]) * bits).sum(axis=1)
+        found[some] |= ((counts >= least[:, None]) * bits)[:, 1:].sum(axis=1, dtype=np.uint16)
     return found
 
 

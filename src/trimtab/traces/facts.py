@@ -41,6 +41,7 @@ class CallFacts:
     kind: str
     fault: str
     latency_s: float | None
+    unknown: bool = False  # no such tool
 
 
 @dataclass
@@ -67,12 +68,13 @@ def facts_of(episode: Episode) -> EpisodeFacts:
         counts[what] += 1
         found.setdefault(what, Evidence(episode.id, step, text, episode.source))
 
-    flat = [_call(call) for call in calls]
+    schemas, declared = schemas_by_name(episode.tools or []), episode.tools is not None
+    flat = [_call(call, schemas if declared else None) for call in calls]
     counts["turns"] = sum(turn.role == "assistant" for turn in episode.turns)
     counts["calls"] = len(calls)
     _words(episode, seen)
     first_error = _errors(calls, flat, seen, _cut_off(episode))
-    checked = _arguments(calls, schemas_by_name(episode.tools or []), episode.tools is not None, seen)
+    checked = _arguments(calls, flat, schemas, seen)
     keys = [(call.name, arguments_text(call), call.result) for call in calls]
     counts["repeats"], loop = num_repeats(keys), longest_loop(keys)
     if counts["repeats"]:
@@ -124,11 +126,14 @@ def arguments_text(call: Call) -> str:
     return "" if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False)
 
 
-def _call(call: Call) -> CallFacts:
+def _call(call: Call, declared: Mapping[str, Any] | None) -> CallFacts:
+    """Unknown is a tool that is not declared; where the log declares none, one of which the error says so."""
+    name = call.name or NO_NAME
+    unknown = says_unknown_tool(call.error) if declared is None else call.name not in declared
     if not call.error:
-        return CallFacts(call.name or NO_NAME, "", "", "", call.latency_s)
+        return CallFacts(name, "", "", "", call.latency_s, unknown)
     fault = "policy" if call.error_from == "parse" else fault_of(call.error)
-    return CallFacts(call.name or NO_NAME, call.error, error_kind_of(call.error), fault, call.latency_s)
+    return CallFacts(name, call.error, error_kind_of(call.error), fault, call.latency_s, unknown)
 
 
 def _words(episode: Episode, seen: Any) -> None:
@@ -171,12 +176,11 @@ def _errors(calls: list[Call], flat: list[CallFacts], seen: Any, cut_off: int) -
     return first
 
 
-def _arguments(calls: list[Call], schemas: Mapping[str, Any], declared: bool, seen: Any) -> int:
-    """Names that are no tool's (by the tools the log declares; where it declares none, by the error), and arguments that do not fit; how
-    many calls were held against a schema."""
+def _arguments(calls: list[Call], flat: list[CallFacts], schemas: Mapping[str, Any], seen: Any) -> int:
+    """Names that are no tool's, and arguments that do not fit; how many calls were held against a schema."""
     checked = 0
-    for call in calls:
-        if call.name not in schemas if declared else call.error and says_unknown_tool(call.error):
+    for call, facts in zip(calls, flat, strict=True):
+        if facts.unknown:
             seen("unknown_tools", call.step, call_text(call))
         elif schemas.get(call.name) and call.bad_arguments is None:  # of some only the name is told
             checked += 1

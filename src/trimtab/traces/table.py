@@ -53,14 +53,14 @@ def must_be_finite(solved_at: float) -> None:
 
 
 def group_of(group: str | None, task: str | None, step: int | None = None) -> str | None:
-    """The group whose rewards were compared: the log's, else the attempts at a task in one training step, else those at a task.
+    """The group whose rewards were compared: the log's, else the attempts at a task; in one training step, where it is known, for
+    steps may number their groups anew.
 
     >>> group_of("g", "t", 3), group_of(None, "t", 3), group_of(None, "t"), group_of(None, None, 3)
-    ('g', 't in step 3', 't', None)
+    ('g in step 3', 't in step 3', 't', None)
     """
-    if group is not None or task is None:
-        return group
-    return task if step is None else f"{task} in step {step}"
+    name = task if group is None else group
+    return name if name is None or step is None else f"{name} in step {step}"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ class Evidence:
 
 @dataclass
 class ToolRow:
-    """Calls of one tool. Latencies in seconds, of the `timed` calls that have one; nan without any.
+    """Calls of one tool; `unknown`: those for which it does not exist. Latencies in seconds, of the `timed` calls that have one; nan without any. `p95_low`, `p95_high`: between which
+    of them the 95th percentile lies (`stats.quantile_ends`). `slowest`: the five slowest calls, the slowest first, where the engine keeps them.
 
     `first`, `last`: number of the first and the last episode that called it. `sum_ff`, `sum_fc`, `sum_cc`: over episodes,
     failed squared, failed by calls and calls squared: calls of one episode are not independent.
@@ -83,6 +84,7 @@ class ToolRow:
 
     calls: int = 0
     failed: int = 0
+    unknown: int = 0
     faults: Counter[str] = field(default_factory=Counter)  # tool, policy, unknown
     kinds: Counter[str] = field(default_factory=Counter)
     episodes: int = 0
@@ -90,6 +92,9 @@ class ToolRow:
     p50: float = float("nan")
     p95: float = float("nan")
     p99: float = float("nan")
+    p95_low: float = float("nan")
+    p95_high: float = float("nan")
+    slowest: list[Evidence] = field(default_factory=list)
     first: int = -1
     last: int = -1
     sum_ff: int = 0
@@ -104,8 +109,8 @@ class TraceTable:
     `used`, `erred` (E, T) of bool: did the episode call the tool of `tool_names`, did a call of it fail?
     `time` (E,): when the episode began, seconds since 1970, nan unknown. `wrong`, `wrong_turn`, `wrong_step` (E,): see `traces.first_wrong`.
     `told_by_log`: did the log itself, by a field, say of any call whether it failed? Else failures are those that results' texts say.
-    `version` (E,): place in `versions`, policy versions as text in the order of their coming. `marks`: `text_marks.MARKS` -> (E,).
-    `files`: a required file -> the calls that named it. `by_prompt`: episodes whose group is their prompt's (`traces.asked`).
+    `version` (E,): place in `versions`, policy versions as text in the order of their coming, or `step 3` where training steps alone are known. `marks`: `text_marks.MARKS` -> (E,).
+    `files`: a required file -> the calls that named it, `file_used` (E, F): which episodes did. `by_prompt`: episodes whose group is their prompt's (`traces.asked`).
     """
 
     ids: Sequence[str]
@@ -137,6 +142,7 @@ class TraceTable:
     versions: list[str] = field(default_factory=list)
     marks: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
     files: dict[str, ToolRow] = field(default_factory=dict)
+    file_used: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), bool))
     declared_tools: frozenset[str] = frozenset()
     nan_rewards: int = 0
     num_checked_schemas: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import heapq
 import math
 import posixpath
 from array import array
@@ -11,11 +12,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from trimtab.traces.asked import asked, grouped_by_prompt
 from trimtab.traces.codes import Codes
-from trimtab.traces.episode import Episode
-from trimtab.traces.facts import CallFacts, facts_of
+from trimtab.traces.episode import Call, Episode
+from trimtab.traces.facts import EpisodeFacts, call_text, facts_of
+from trimtab.traces.latency import time_row
 from trimtab.traces.schema_check import schemas_by_name
 from trimtab.traces.table import (
     COUNTS,
@@ -53,6 +56,7 @@ class RequiredFiles:
     def __init__(self, names: Iterable[str] = (), arguments: Mapping[str, str] | None = None) -> None:
         self.rows = {posixpath.normpath(name): ToolRow() for name in names}
         self.arguments = dict(arguments or {})
+        self.uses: list[frozenset[str]] = []
 
     def add(self, episode: Episode, number: int) -> None:
         """Count the calls of an episode that name one of the files."""
@@ -69,6 +73,11 @@ class RequiredFiles:
             row.failed += bool(call.error)
             row.episodes += name not in here
             here.add(name)
+        self.uses.append(frozenset(here))
+
+    def used(self) -> npt.NDArray[np.bool_]:
+        """(E, F) did a call of the episode name the file?"""
+        return np.array([[name in here for name in self.rows] for here in self.uses], bool).reshape(len(self.uses), len(self.rows))  # fmt: skip
 
 
 def tabulate(episodes: Iterable[Episode], files: RequiredFiles | None = None) -> TraceTable:
@@ -104,6 +113,8 @@ class TableBuilder:
         }
         self.tools: dict[str, ToolRow] = {}
         self.latency: dict[str, array[float]] = {}
+        self.slowest: dict[str, list[tuple[float, int, Evidence]]] = {}
+        self.timed = 0
         self.prompts = array("q")
         self.uses: list[tuple[frozenset[int], frozenset[int]]] = []
         self.places = Codes()
@@ -128,9 +139,9 @@ class TableBuilder:
         self.ints["version"].append(self.codes["version"].of(_version(episode)))
         self.ints["success"].append(-1 if episode.success is None else int(episode.success))
         self.ints["truncated"].append(facts.truncated)
-        task = episode.task if episode.task is not None else episode.group
-        self.ints["task"].append(self.codes["task"].of(task))
-        self.ints["group"].append(self.codes["group"].of(group_of(episode.group, task, episode.step)))
+        group = group_of(episode.group, episode.task, episode.step)
+        self.ints["task"].append(self.codes["task"].of(group if episode.task is None else episode.task))
+        self.ints["group"].append(self.codes["group"].of(group))
         self.ints["stop"].append(self.codes["stop"].of(episode.stop_reason))
         self.ints["first_error"].append(self.codes["first_error"].of(facts.first_error or None))
         for name, value in (
@@ -145,7 +156,7 @@ class TableBuilder:
         if episode.reward is not None and not math.isfinite(episode.reward):
             self.nan_rewards += 1
             self._keep("nan_rewards", Evidence(episode.id, -1, f"reward {episode.reward}", episode.source))
-        self._tools(facts.calls, number)
+        self._tools(facts, number)
         self.told_by_log = self.told_by_log or any(c.error_from == "log" for c in episode.calls)
         if len(self.declared) < 1_000:
             self.declared |= schemas_by_name(episode.tools or []).keys()
@@ -160,15 +171,16 @@ class TableBuilder:
         if len(kept) < MAX_EVIDENCE:
             kept.append(where)
 
-    def _tools(self, calls: list[CallFacts], number: int) -> None:
+    def _tools(self, facts: EpisodeFacts, number: int) -> None:
         used: Counter[str] = Counter()
         erred: Counter[str] = Counter()
-        for call in calls:
+        for place, call in enumerate(facts.calls):
             name = call.name
             if name not in self.tools and len(self.tools) >= MAX_TOOLS:
                 name = OTHER
             row = self.tools.setdefault(name, ToolRow(first=number))
             row.calls, row.last = row.calls + 1, number
+            row.unknown += call.unknown
             if call.error:
                 row.failed += 1
                 row.faults[call.fault] += 1
@@ -177,6 +189,7 @@ class TableBuilder:
                 erred[name] += 1
             if call.latency_s is not None and math.isfinite(call.latency_s):
                 self.latency.setdefault(name, array("d")).append(call.latency_s)
+                self._slow(name, call.latency_s, facts.episode, facts.episode.calls[place])
             used[name] += 1
         for name, calls_here in used.items():
             row, failed_here = self.tools[name], erred[name]
@@ -186,12 +199,20 @@ class TableBuilder:
             row.sum_cc += calls_here**2
         self.uses.append((frozenset(map(self.places.of, used)), frozenset(map(self.places.of, erred))))
 
+    def _slow(self, name: str, seconds: float, episode: Episode, call: Call) -> None:
+        """Keep the call if it is among the slowest of its tool; of equal ones the first."""
+        kept = self.slowest.setdefault(name, [])
+        if len(kept) < MAX_EVIDENCE or seconds > kept[0][0]:
+            where = Evidence(episode.id, call.step, f"{seconds:.3g} s: {call_text(call)}", episode.source)
+            keep = heapq.heappush if len(kept) < MAX_EVIDENCE else heapq.heapreplace
+            self.timed += 1
+            keep(kept, (seconds, -self.timed, where))
+
     def table(self) -> TraceTable:
         """The table of the episodes so far; episodes added later do not change it."""
         for name, seconds in self.latency.items():
-            row, values = self.tools[name], np.array(seconds)
-            row.timed = values.size
-            row.p50, row.p95, row.p99 = (float(q) for q in np.quantile(values, [0.5, 0.95, 0.99]))
+            time_row(self.tools[name], np.array(seconds))
+            self.tools[name].slowest = [place for _, _, place in sorted(self.slowest[name], reverse=True)]
         shape = (len(self.ids), len(self.places))
         used, erred = np.zeros(shape, bool), np.zeros(shape, bool)
         for i, (some, bad) in enumerate(self.uses):
@@ -206,7 +227,7 @@ class TableBuilder:
             ids=list(self.ids), counts={name: ints[name] for name in COUNTS}, **floats,
             success=ints["success"].astype(np.int8), truncated=ints["truncated"].astype(np.int8),
             **{name: ints[name] for name in ("task", "group", "stop", "first_error", "wrong", "wrong_turn", "wrong_step", "version")},
-            marks={name: ints[name] for name in MARKS}, files=copy.deepcopy(self.files.rows), versions=list(self.codes["version"]),
+            marks={name: ints[name] for name in MARKS}, files=copy.deepcopy(self.files.rows), file_used=self.files.used(), versions=list(self.codes["version"]),
             tasks=list(self.codes["task"]), groups=groups, by_prompt=by_prompt, stops=list(self.codes["stop"]), first_errors=list(self.codes["first_error"]),
             tools=copy.deepcopy(self.tools), tool_names=list(self.places), used=used, erred=erred,
             declared_tools=frozenset(self.declared), nan_rewards=self.nan_rewards, num_checked_schemas=self.checked,
@@ -215,6 +236,7 @@ class TableBuilder:
 
 
 def _version(episode: Episode) -> str | None:
-    """The policy that wrote the episode; of several, the first."""
+    """The policy that wrote the episode; of several, the first; where none is named, that of its training step."""
     versions = [episode.policy_version, *(turn.policy_version for turn in episode.turns)]
-    return next((str(version) for version in versions if version is not None), None)
+    named = next((str(version) for version in versions if version is not None), None)
+    return named if named is not None or episode.step is None else f"step {episode.step}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from trimtab.traces.episode import Episode, Turn
 
 __all__ = [
+    "IN_A_ROW",
     "LOOKED_AT",
     "MARKS",
     "MIN_LETTERS",
@@ -24,6 +25,9 @@ MARKS = ("refusals", "switches")
 
 MIN_LETTERS = 10
 """Letters of a script that make it one of a turn's: a name or a unit is no switch."""
+
+IN_A_ROW = 4
+"""Latin words with nothing but blanks between them that make a turn Latin: names of tools, identifiers and products come alone."""
 
 REFUSAL_HEAD, LOOKED_AT = 240, 20_000
 """Characters of a turn that are looked at, for a refusal and for letters."""
@@ -50,6 +54,9 @@ _COUNTED = {
     for name, spans in SCRIPTS.items()
 }
 
+_LATIN = _COUNTED["Latin"].pattern
+_IN_A_ROW = re.compile(rf"{_LATIN}[ \t\r\n]+(?:{_LATIN}+[ \t\r\n]+){{{IN_A_ROW - 2}}}{_LATIN}")
+
 
 def refuses(text: str) -> bool:
     """Does the text open as a refusal? English phrases only, in its first 240 characters.
@@ -72,16 +79,22 @@ def scripts_of(text: str, least: int = MIN_LETTERS) -> set[str]:
     return {name for name, letters in _COUNTED.items() if len(letters.findall(text)) >= least}
 
 
+def _brought_in(text: str) -> set[str]:
+    """The scripts of a turn of the agent's; Latin only where words of it stand in a row."""
+    mine = scripts_of(text)
+    return mine if _IN_A_ROW.search(text[:LOOKED_AT]) else mine - {"Latin"}
+
+
 def switched_turns(episode: Episode) -> Iterator[tuple[Turn, str]]:
     """Assistant turns with a script that nobody used before: not in a message to the agent, a result, or its own earlier words.
 
-    A turn before which nobody said a letter, results aside, switches nothing. Languages of one script are not told apart.
+    A turn before which nobody said a letter, results aside, switches nothing; nor does a Latin name among other letters. Languages of one script are not told apart.
     """
     known, spoken = set[str](), False
     for turn in episode.turns:
         text = turn.content or ""
         if turn.role == "assistant":
-            mine = scripts_of(text)
+            mine = _brought_in(text)
             if spoken and (fresh := mine - known):
                 yield turn, min(fresh)
         else:

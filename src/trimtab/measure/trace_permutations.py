@@ -1,0 +1,122 @@
+"""Which failures could have come at which time, were nothing the matter? Permutations of episodes' outcomes that keep the tasks.
+
+The null has two parts. An attempt at a task fails by the task's own chance, whenever it is made: so the outcomes of one task are
+exchangeable over its own places in time, however hard it is and in whatever order tasks come; attempts side by side (a
+group of the log's, or with no other task between) stay together, for they may share more than the task. And tasks whose attempts all lie together in time (one attempt, or one group) have
+no other time to be held against: they are exchangeable with one another as whole blocks, which supposes that they do not come in the
+order of their difficulty. Tasks attempted at several times never change places.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["apart", "permutation_p", "without_tasks", "worst_window"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Statistic = Callable[[Floats], float]
+
+_PERMUTATIONS, _EXCEEDED = 499, 10
+_NARROWEST = 8
+_TOGETHER = 4  # attempts within a fourth of all episodes lie together
+
+
+def apart(tasks: Ints) -> npt.NDArray[np.bool_]:
+    """(n,) is the episode one of a task whose attempts reach over a fourth of all episodes or more? `tasks` (n,) in order of time.
+
+    >>> apart(np.array([0, 1, 0, 1, 2, 2, 2, 2])).tolist()
+    [True, True, True, True, True, True, True, True]
+    >>> apart(np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 5])).any()
+    np.False_
+    """
+    _, task = np.unique(tasks, return_inverse=True)
+    first, last = np.full(tasks.size, tasks.size), np.zeros(tasks.size, np.int64)
+    np.minimum.at(first, task, np.arange(tasks.size))
+    np.maximum.at(last, task, np.arange(tasks.size))
+    far: npt.NDArray[np.bool_] = (last - first)[task] * _TOGETHER >= tasks.size
+    return far
+
+
+def without_tasks(failed: Floats, tasks: Ints) -> Floats:
+    """(n,) failures less their task's share, where it is attempted at several times, else less the share of all such tasks.
+
+    What is taken off stays in its place under every permutation, so that hard tasks do not hide a burst among easy ones.
+    """
+    _, task = np.unique(np.where(apart(tasks), tasks, -1), return_inverse=True)
+    share: Floats = failed - (np.bincount(task, failed) / np.bincount(task))[task]
+    return share
+
+
+def worst_window(values: Floats) -> tuple[float, int, int]:
+    """The window of 8, 16, 32, ... episodes, up to half of all, with the most failures beyond its share: deviates, first place, end.
+
+    >>> z, first, end = worst_window(np.array([0.0] * 40 + [1.0] * 8 + [0.0] * 40))
+    >>> round(z, 1), first, end
+    (9.4, 40, 48)
+    """
+    n, mean = values.size, float(values.mean())
+    total, spread = np.r_[0.0, np.cumsum(values)], float(((values - mean) ** 2).mean())
+    best, width = (-math.inf, 0, 0), _NARROWEST
+    while width <= n // 2 and spread > 1e-12:
+        sums = total[width:] - total[:-width]
+        at = int(sums.argmax())
+        z = float((sums[at] - width * mean) / math.sqrt(width * spread * (1 - width / n)))
+        best = max(best, (z, at, at + width))
+        width *= 2
+    return best
+
+
+def permutation_p(
+    values: Floats, tasks: Ints, statistic: Statistic, rng: np.random.Generator, groups: Ints | None = None
+) -> float:
+    """How often the statistic is as large or larger when values change places as the null allows; stopped early where it cannot
+    become small (Besag and Clifford 1991). `values`, `tasks`, `groups` (n,) in order of time; a group of -1 is none.
+
+    What tasks and groups are numbered by does not matter.
+    """
+    block, kind = _blocks(tasks, groups)
+    layout, sizes = np.argsort(block, kind="stable"), np.bincount(block)
+    starts, place = np.cumsum(sizes) - sizes, np.arange(values.size)
+    alike = kind[0] == kind[-1]
+    laid, observed, exceeded, again = values[layout], statistic(values), 0, np.empty_like(values)
+    for draw in range(1, _PERMUTATIONS + 1):
+        order = rng.permutation(kind.size) if alike else np.argsort(kind + rng.random(kind.size))
+        lengths = sizes[order]
+        again[layout] = laid[place + np.repeat(starts[order] - np.cumsum(lengths) + lengths, lengths)]
+        exceeded += statistic(again) >= observed - 1e-9
+        if exceeded == _EXCEEDED:
+            return _EXCEEDED / draw
+    return (exceeded + 1) / (_PERMUTATIONS + 1)
+
+
+def _blocks(tasks: Ints, groups: Ints | None) -> tuple[Ints, Ints]:
+    """(n,) number of the block that each episode moves with, and (B,) the kind of each block, which rises: those of one kind change places.
+
+    A task at several times: its groups of one size, and where a group is none or lies far apart, its runs. Others: tasks with as many attempts, so that no block is torn by those between them;
+    or all, where no task is at several times.
+    """
+    n, far = tasks.size, apart(tasks)
+    own = np.cumsum(np.r_[0, tasks[1:] != tasks[:-1]]) + n
+    pairs = own if groups is None else np.where(groups < 0, own, _codes(np.column_stack([tasks, groups])))
+    unit = _codes(np.where(far, np.where(apart(pairs), own, pairs), _codes(tasks) + 2 * n))
+    _, first, sizes = np.unique(unit, return_index=True, return_counts=True)
+    alone = np.where(far.any(), sizes, 0)
+    kind = _codes(
+        np.column_stack([np.where(far[first], _codes(tasks)[first], -1), np.where(far[first], sizes, alone)])
+    )
+    order = np.lexsort((first, kind))
+    number = np.empty(first.size, np.int64)
+    number[order] = np.arange(first.size)
+    return number[unit], kind[order]
+
+
+def _codes(values: Ints) -> Ints:
+    """(n,) numbers from 0, equal where values (n,) or rows (n, k) are; in the order of their coming."""
+    _, first, code = np.unique(values, axis=0, return_index=True, return_inverse=True)
+    rank: Ints = np.argsort(np.argsort(first))[code.ravel()]
+    return rank
