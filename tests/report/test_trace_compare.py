@@ -13,7 +13,7 @@ from tests.traces.test_table import episode
 from trimtab.report.trace_compare import compare_tables
 from trimtab.traces.episode import Call, Episode
 from trimtab.traces.join import joined
-from trimtab.traces.own import dump_episode
+from trimtab.traces.own_lines import dump_episode
 from trimtab.traces.table import COUNTS
 from trimtab.traces.tabulate import tabulate
 

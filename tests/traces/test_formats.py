@@ -11,7 +11,7 @@ from tests.report.test_trace_diagnosis import run
 from tests.traces import samples
 from tests.traces.make import write_lines
 from trimtab.errors import TraceError
-from trimtab.traces.own import dump_episode
+from trimtab.traces.own_lines import dump_episode
 from trimtab.traces.read import read_episodes
 from trimtab.traces.tabulate import tabulate
 from trimtab.traces.tagged import tagged_turns

@@ -20,7 +20,7 @@ from trimtab.traces.export.tokens import tokens_of
 from trimtab.traces.facts import facts_of
 from trimtab.traces.follow import Follower
 from trimtab.traces.formats import FORMATS
-from trimtab.traces.own import dump_episode
+from trimtab.traces.own_lines import dump_episode
 from trimtab.traces.read import iter_episodes
 from trimtab.traces.reading import ReadReport, Record
 

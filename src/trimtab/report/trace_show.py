@@ -9,7 +9,7 @@ from trimtab.errors import TraceError
 from trimtab.report.inert import inert
 from trimtab.traces.episode import Call, Episode
 from trimtab.traces.facts import arguments_text
-from trimtab.traces.own import dump_episode
+from trimtab.traces.own_lines import dump_episode
 from trimtab.traces.read import iter_episodes
 from trimtab.traces.reading import ReadReport
 from trimtab.traces.wording import counted

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trimtab.errors import TraceError
 from trimtab.traces.files import STDIN, spare_logs
-from trimtab.traces.own import dump_episode
+from trimtab.traces.own_lines import dump_episode
 from trimtab.traces.read import iter_episodes
 from trimtab.traces.reading import ReadReport
 

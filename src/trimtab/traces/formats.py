@@ -11,7 +11,7 @@ from trimtab.traces.episode import Episode
 from trimtab.traces.inspect_log import is_inspect, read_inspect
 from trimtab.traces.mapped import read_mapped
 from trimtab.traces.messages import is_messages, read_messages
-from trimtab.traces.own import is_own, read_own
+from trimtab.traces.own_lines import is_own, read_own
 from trimtab.traces.prime_tokens import is_prime, read_prime
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.spans import is_otlp, read_otlp

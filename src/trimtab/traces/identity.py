@@ -6,7 +6,7 @@ import itertools
 from hashlib import blake2b
 
 from trimtab.traces.episode import Episode
-from trimtab.traces.own import dump_episode
+from trimtab.traces.own_lines import dump_episode
 from trimtab.traces.reading import ReadReport
 
 __all__ = ["RENAMED", "Identities"]

@@ -1,67 +1,26 @@
-"""Our own JSONL: one episode a line, `{"trimtab": 1, "id": ..., "turns": [...]}`, NaN and infinity written as such."""
+"""A log of one's own: episodes written from a loop, in the format of `own_lines`."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple
-
-import msgspec
 
 from trimtab.errors import TraceError
 from trimtab.traces.dialects import ROLES, translated
 from trimtab.traces.episode import Call, Episode, Turn
 from trimtab.traces.json_records import BadJson, parse_json
 from trimtab.traces.lines import MAX_LINE_BYTES
+from trimtab.traces.own_lines import dump_episode
 from trimtab.traces.own_values import as_json, fields_of, fitting, told
-from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.reading import ReadReport
 from trimtab.traces.turns import turns_of
 from trimtab.traces.values import as_text
 
-__all__ = ["VERSION", "EpisodeLog", "TraceWriter", "dump_episode", "is_own", "read_own"]
-
-VERSION = 1
-
-
-def dump_episode(episode: Episode) -> str:
-    """One line of our format, without its end.
-
-    >>> dump_episode(Episode(id="a", reward=float("nan")))
-    '{"trimtab": 1, "id": "a", "reward": NaN}'
-    """
-    return json.dumps({"trimtab": VERSION, **msgspec.to_builtins(episode)})
-
-
-def is_own(value: dict[str, Any]) -> bool:
-    """Is it a line of our format?"""
-    return "trimtab" in value and "id" in value
-
-
-def read_own(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """Episodes of our own lines. What does not fit the record is malformed; fields we do not know are ignored."""
-    for record in records:
-        version = record.value.get("trimtab") if isinstance(record.value, dict) else None
-        if version is None:
-            report.malformed(record.file, record.line, "no `trimtab`: no line of our own format")
-            continue
-        if isinstance(version, int) and version > VERSION:
-            raise TraceError(
-                f"{record.source}: written by a newer trimtab (format {version}); upgrade to read it"
-            )
-        try:
-            episode = msgspec.convert(record.value, Episode)
-        except (msgspec.ValidationError, OverflowError, UnicodeError) as error:
-            report.malformed(record.file, record.line, str(error))
-            continue
-        episode.source = episode.source or record.source
-        for call in episode.calls:
-            if call.error and not call.error_from:
-                call.error_from = "log"
-        yield episode
+__all__ = ["EpisodeLog", "TraceWriter"]
 
 
 class TraceWriter:
