@@ -120,3 +120,40 @@ def test_the_lines_of_one_that_began_anew_are_found_again_by_its_name(tmp_path):
     path = write_lines(tmp_path / "log.jsonl", [*steps("a"), *steps("b"), *steps("a", start=9e3)])
     found = list(iter_episodes([path], ReadReport(), only={"a#2"}))
     assert [e.id for e in found] == ["a", "a#2"]
+
+
+def _turns(numbers=(0, 1, 2, 3)):
+    """An episode whose call is answered late and whose end is corrected after that: steps are turns, hence one number has several."""
+    rows = [
+        {"type": "user_message", "content": "q"},
+        {"type": "tool_call", "tool": "f", "args": {"i": 1}},
+        {"type": "assistant_message", "content": "done"},
+        {"type": "episode_end", "reward": 0.0},
+        {"type": "tool_result", "tool": "f", "result": "r"},
+        {"type": "episode_end", "reward": 1.0},
+    ]
+    places = [*range(4), 1, 3]
+    return [
+        {"episode_id": "a", **({} if numbers is None else {"step": numbers[at]}), **row}
+        for at, row in zip(places, rows, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("numbers", [(0, 1, 2, 3), (0, 0, 0, 0), None])
+@pytest.mark.parametrize("late", ["tool_result", "assistant_message"])
+def test_a_late_line_before_a_corrected_end_begins_nothing(tmp_path, numbers, late):
+    rows = _turns(numbers)
+    if late == "assistant_message":
+        rows[4] = {**rows[4], "type": late, "content": "as I said"}
+    found, report = _found(write_lines(tmp_path / "log.jsonl", rows))
+    assert found == {"a": (1, 1.0)}
+    assert BEGAN_AGAIN not in report.notes
+
+
+def test_a_late_result_of_several_parallel_calls_before_a_corrected_end_begins_nothing(tmp_path):
+    rows = _turns()
+    call, result = rows[1], rows[4]
+    rows[2:2] = [{**call, "args": {"i": 2}}, {**result, "result": "r1"}]
+    found, report = _found(write_lines(tmp_path / "log.jsonl", rows))
+    assert found == {"a": (2, 1.0)}
+    assert BEGAN_AGAIN not in report.notes

@@ -98,7 +98,7 @@ def in_step_order(c: Columns, ep: Array) -> tuple[Columns, Array, int, int]:
         step = np.where((np.bincount(ep, unknown) > 0)[ep], 0.0, step)
     by_step = np.lexsort((place, c["step"], ep))
     keep = np.zeros(ep.size, bool)
-    keep[by_step] = _fresh({name: c[name][by_step] for name in ("step", *_SAME)}, ep[by_step])
+    keep[by_step] = _fresh({name: c[name][by_step] for name in ("step", *_SAME, *_SAME_END)}, ep[by_step])
     c, ep, step = {name: column[keep] for name, column in c.items()}, ep[keep], step[keep]
     moved = int(((step[1:] < step[:-1]) & (ep[1:] == ep[:-1])).sum())
     order = np.lexsort((np.arange(ep.size), step, ep))
@@ -113,7 +113,8 @@ def _fresh(c: Columns, ep: Array) -> Array:
     for i in np.flatnonzero(known | np.r_[known[1:], False]):
         if not known[i]:
             seen = set()
-        row = tuple(str(c[name][i]) for name in _SAME)
+        names = (*_SAME, *_SAME_END) if c["kind"][i] == END else _SAME
+        row = tuple(str(c[name][i]) for name in names)
         keep[i] = row not in seen
         seen.add(row)
     return keep

@@ -6,9 +6,10 @@ episode, and does where one of these shows that it is one:
 
 - it has the episode's first step number again, and is of a kind that this number had, with other content;
 - lines of two numbers had each their kind before, with other content;
-- another `episode_end` comes, with other content, and such lines, or copies from the first number on, before it.
+- another `episode_end` comes, with other content, and before it such a line, copies from the first number on, or what a run may begin with: words of a
+  user or system; where steps are numbered, a call, or an answer whose number goes on.
 
-So an end that is corrected, a result that comes late in a step of several, and steps that go on after the end change nothing. Copies of
+Results are no such lines: they come late by themselves. So an end that is corrected, a result that comes late in a step of several, and steps that go on after the end change nothing. Copies of
 lines of earlier steps just before the line that begins an episode are its own: a run may say the same at first.
 """
 
@@ -106,13 +107,30 @@ class _Run:
 
     def is_over(self, line: Line, lines: Sequence[Line]) -> bool:
         """Does this line, the last of `after`, show that another episode has begun?"""
-        if line.step is not None and not line.end and line.kind in self._kinds.get(line.step, ()):
+        result = line.kind == "tool_result"  # comes late by itself: no run begins with one
+        if (
+            line.step is not None
+            and not line.end
+            and not result
+            and line.kind in self._kinds.get(line.step, ())
+        ):
             self._again.add(line.step)
         many = self._first < self._last
         if many and (self._first in self._again or len(self._again) > 1):
             return True
         anew = many and any(lines[at].step == self._first for at in self.copies)
-        return line.end and (anew or any(not lines[at].end for at in self.after))
+        return line.end and (
+            anew or bool(many and self._again) or any(self._opens(lines[at], many) for at in self.after)
+        )
+
+    def _opens(self, line: Line, many: bool) -> bool:
+        """May another run begin with it, rather than this one have its end corrected after a late line? Where steps have no numbers, or one
+        for all, only what was asked says so."""
+        if line.kind in ("user_message", "system"):
+            return True
+        if not many or line.end or line.kind == "tool_result":
+            return False
+        return line.kind == "tool_call" or (line.step is not None and line.step > self._last)
 
     def begun(self, lines: Sequence[Line]) -> list[int]:
         """Places of the next episode's lines so far: from the first that may begin it, and copies of earlier steps before that."""
