@@ -108,7 +108,16 @@ def test_the_response_to_the_messages_is_the_last_of_them(tmp_path, response, st
     assert facts_of(read(tmp_path, messages=[ASK], reward=1, **response)[0]).counts["unanswered"] == 0
 
 
-@pytest.mark.parametrize("response", ["There.", None, [], {}, {"choices": []}, {"choices": [3]}, {"output": "x"}, {"content": 3}])  # fmt: skip
+def test_a_response_in_plain_words_answers_what_is_asked_last(tmp_path):
+    found, _ = read(tmp_path, messages=[ASK], response="There.")
+    assert [(turn.role, turn.content) for turn in found.turns[1:]] == [("assistant", "There.")]
+    asked = [ASK, {"role": "assistant", "content": "Here."}]
+    for response in ("There.", " ", '{"status": "ok"}'):
+        found, _ = read(tmp_path, messages=asked, response=response)
+        assert [turn.content for turn in found.turns[1:]] == ["Here."]
+
+
+@pytest.mark.parametrize("response", [None, [], {}, {"choices": []}, {"choices": [3]}, {"output": "x"}, {"content": 3}])  # fmt: skip
 def test_a_response_without_an_answer_adds_nothing(tmp_path, response):
     found, notes = read(tmp_path, messages=[ASK], response=response)
     assert ([t.content for t in found.turns], notes) == (["Where?"], {})

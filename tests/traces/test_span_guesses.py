@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.traces.spans import USER, chat, parts, read, tool
+from tests.traces.spans import USER, chat, parts, read, span, tool
 
 CALLS = [{"type": "tool_call", "id": id, "name": "w", "arguments": {"at": at}} for id, at in (("c1", "Paris"), ("c2", "Rome"))]  # fmt: skip
 ASKS = parts("assistant", *CALLS)
@@ -106,3 +106,39 @@ def test_results_in_another_order_than_their_spans_are_no_changed_messages(tmp_p
     (found,), report = read(tmp_path, *spans)
     assert [turn.content for turn in found.turns] == ["Weather?", None, "Done.", "And Bonn?", "Dry."]
     assert not report.notes
+
+
+def test_openllmetrys_flat_calls_are_those_of_their_spans(tmp_path):
+    flat = {"gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "Weather?", "gen_ai.completion.0.role": "assistant"}  # fmt: skip
+    for i, at in enumerate(("Paris", "Rome")):
+        arguments = json.dumps({"at": at})
+        flat |= {f"gen_ai.completion.0.tool_calls.{i}.{k}": v for k, v in (("id", f"c{i}"), ("name", "w"), ("arguments", arguments))}  # fmt: skip
+    worked = [
+        span(
+            "a", 5 - i, 0.5, name="w.tool",
+            **{"traceloop.span.kind": "tool", "traceloop.entity.name": "w"},
+            **{"traceloop.entity.input": json.dumps({"args": [], "kwargs": {"at": at}}), "traceloop.entity.output": json.dumps(said)},
+        )
+        for i, (at, said) in enumerate((("Paris", "18"), ("Rome", "21")))
+    ]  # fmt: skip
+    (found,), report = read(tmp_path, span("a", 1, 2, **{"llm.request.type": "chat", **flat}), *worked)
+    assert [(call.name, call.arguments, call.result) for call in found.calls] == [
+        ("w", {"at": "Paris"}, "18"),
+        ("w", {"at": "Rome"}, "21"),
+    ]
+    assert not report.notes
+
+
+def test_a_handoff_is_no_call_of_a_tool(tmp_path):
+    """The Agents SDK's, as OpenInference writes it: a tool's span without input and output."""
+    passed = {"type": "tool_call", "id": "h", "name": "transfer_to_refunds", "arguments": {}}
+    spans = [
+        chat("a", 1, [USER], [parts("assistant", passed)]),
+        span("a", 3.5, 0, name="handoff to refunds", **{"openinference.span.kind": "TOOL"}),
+    ]
+    (found,), report = read(tmp_path, *spans)
+    assert [call.name for call in found.calls] == ["transfer_to_refunds"]
+    assert report.notes == {"spans of a handoff, which are no call of a tool, left out": 1}
+    named = {"openinference.span.kind": "TOOL", "input.value": '{"to": "x"}', "output.value": "ok"}
+    (found,), _ = read(tmp_path, spans[0], span("a", 3.5, 0, name="handoff to desk", **named))
+    assert [call.name for call in found.calls] == ["transfer_to_refunds", "handoff to desk"]

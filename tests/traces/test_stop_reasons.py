@@ -13,7 +13,7 @@ LIMITS = (
     "length", "MAX_TOKENS", "max_output_tokens", "token limit", "max-turns", "exit_cost", "submitted (exit_cost)", "submitted (exit_context)",
     "exit_total_execution_time", "LimitsExceeded", "max_turns_reached", "model_context_window_exceeded", "Timeout",
     "max_steps_exceeded", "step_limit", "turn_limit", "max_iterations_reached", "max_tool_calls", "token_budget_exceeded", "budget_exceeded", "timed_out",
-    "StopReason.LENGTH", "FinishReason.MAX_TOKENS", "FINISH_REASON_MAX_TOKENS", "finish_reason=length", "MaxTurnsExceeded", "agent-step-limit", "Exceeded max steps.",
+    "StopReason.LENGTH", "GraphRecursionError", "Agent stopped due to iteration limit or time limit.", "FinishReason.MAX_TOKENS", "FINISH_REASON_MAX_TOKENS", "finish_reason=length", "MaxTurnsExceeded", "agent-step-limit", "Exceeded max steps.",
     "maximum number of turns reached", "wall time limit", "recursion_limit", "limits_exceeded", "max_total_completion_tokens_reached", "custom_limit", "time_exceeded",
 )  # fmt: skip
 ENDS = (

@@ -17,7 +17,13 @@ NONE = [
     "invalid tool name 'web'", "Tool 'web' not recognized", "Tool web is not available", "Error: tool 'web' is not registered", "Error: Unsupported tool web",
     "Error: web is not a valid tool", "MCP error -32602: Tool mcp.web-search not found",
 ]  # fmt: skip
+TOLD = [
+    "Model tried to call unavailable tool 'web'. Available tools: search.", "Agent tried to call non-existent tool web", "tool_not_found: web",
+    "Tool 'web' is not in the list of allowed tools",
+]  # fmt: skip
+"""Where a field says that it is an error."""
 OTHERS = [
+    "No such function or directory",
     "Error executing tool get_user: User u17 not found", "Error: function load(): file not found", "Tool call get_user: record does not exist", "Tool call not found: c17",
     "Error: the function you asked me to plot does not exist", "Error executing tool get_user: not found", "Invalid tool arguments: q", "Error: invalid function call",
     "Error: tool results not found", "ERROR: function foo(integer) does not exist", "Error: unknown function argument q", "Error in tool web: file a.txt not found",
@@ -35,7 +41,7 @@ def _steps(path, errors):
     return write_lines(path, rows)
 
 
-@pytest.mark.parametrize(("errors", "each"), [(NONE, 1), (OTHERS, 0)])
+@pytest.mark.parametrize(("errors", "each"), [(NONE, 1), (TOLD, 1), (OTHERS, 0)])
 def test_only_what_is_said_of_the_tool_itself_counts(tmp_path, errors, each):
     table = same(_steps(tmp_path / "log.jsonl", errors))
     found = dict(zip(errors, table.counts["unknown_tools"].tolist(), strict=True))
@@ -54,10 +60,11 @@ def test_a_call_of_a_tool_that_the_log_declares_is_never_one(tmp_path):
     rows = [
         {"id": "declared", "tools": tools, "messages": chat(result="Error: unknown tool search")},
         {"id": "not", "messages": chat(result="Error: unknown tool search")},
+        {"id": "none", "tools": [], "messages": chat(name="web", result="found")},
         {"id": "another", "tools": tools, "messages": chat(name="web", result="found")},
     ]
     episodes, _ = read_episodes([write_lines(tmp_path / "log.jsonl", rows)])
-    assert [facts_of(e).counts["unknown_tools"] for e in episodes] == [0, 1, 1]
+    assert [facts_of(e).counts["unknown_tools"] for e in episodes] == [0, 1, 0, 1]
 
 
 def test_a_repeat_late_in_a_long_episode_is_found_in_a_moment(tmp_path):

@@ -17,6 +17,7 @@ from trimtab.traces.values import as_label, first_of
 __all__ = ["answer_beside", "system_of", "tools_beside", "with_names_of_ours"]
 
 Json = Mapping[str, Any]
+_ANSWERS = ("choices", "candidates", "output", "content")
 _CHOICES = "further choices of a response, left out"
 
 
@@ -77,10 +78,10 @@ def answer_beside(value: Json, messages: list[Any], report: ReadReport) -> tuple
     record holds none. Further choices are counted."""
     response = value.get("response")
     if isinstance(response, str):
-        try:
-            response = parse_json(response)
-        except BadJson:
-            response = None
+        text, response = response, _object(response)
+        asked = bool(messages) and _first_role(messages[-1:]) in ("user", "tool")
+        if response is None and asked and text.strip():  # an answer in plain words, to what is asked last
+            response = {"content": text}
     given = value if isinstance(value.get("choices"), list) else response
     said, stop, others = _first_choice(given) if isinstance(given, dict) else ([], None, 0)
     if others:
@@ -89,6 +90,14 @@ def answer_beside(value: Json, messages: list[Any], report: ReadReport) -> tuple
     if not answer or _keys(messages)[-len(answer) :] == answer:
         return [], stop
     return said, stop
+
+
+def _object(text: str) -> Any:
+    try:
+        value = parse_json(text)
+    except BadJson:
+        return None
+    return value if isinstance(value, dict) and any(name in value for name in _ANSWERS) else None
 
 
 def _keys(messages: list[Any]) -> list[Any]:

@@ -68,7 +68,10 @@ def facts_of(episode: Episode) -> EpisodeFacts:
         counts[what] += 1
         found.setdefault(what, Evidence(episode.id, step, text, episode.source))
 
-    schemas, declared = schemas_by_name(episode.tools or []), episode.tools is not None
+    schemas, declared = (
+        schemas_by_name(episode.tools or []),
+        bool(episode.tools),
+    )  # an empty list is a default of many sets
     flat = [_call(call, schemas if declared else None) for call in calls]
     counts["turns"] = sum(turn.role == "assistant" for turn in episode.turns)
     counts["calls"] = len(calls)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from trimtab.traces.otlp_span import Span
 from trimtab.traces.span_messages import parsed
 from trimtab.traces.span_tools import arguments_of, call_id_of, same_arguments, tool_name
-from trimtab.traces.values import as_label
+from trimtab.traces.values import as_label, first_of
 
 __all__ = ["Open", "id_and_name", "is_call_of", "opened", "place_of"]
 
@@ -54,5 +54,7 @@ def id_and_name(call: Any) -> tuple[str, str]:
     raw = parsed(call)
     found: Json = raw if isinstance(raw, dict) else {}
     function = found.get("function")
-    name = function.get("name") if isinstance(function, dict) else function
+    name = (
+        function.get("name") if isinstance(function, dict) else first_of(found, "function", "name")
+    )  # OpenLLMetry's are flat
     return as_label(found.get("id")) or "", as_label(name) or ""

@@ -28,6 +28,7 @@ from trimtab.traces.values import as_int, as_label, as_text, first_of
 __all__ = ["Talk"]
 
 Json = Mapping[str, Any]
+_HANDOFF = "handoff to "  # OpenInference's, of the Agents SDK
 _USED = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")
 
 
@@ -86,6 +87,15 @@ class Talk:
         name, called = tool_name(span), call_id_of(span)
         content, error = result_of(span)
         place, sure = place_of(span, self.open)
+        if (
+            place is None
+            and name.startswith(_HANDOFF)
+            and not called
+            and content is None
+            and arguments_of(span) is None
+        ):
+            self.report.note("spans of a handoff, which are no call of a tool, left out")
+            return
         if place is None:
             self._called(span, name, called)
             place, sure = len(self.open) - 1, True

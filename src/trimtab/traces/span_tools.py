@@ -74,9 +74,16 @@ def result_of(span: Span) -> tuple[str | None, str]:
     """What came back, and the error if that is one. LangChain writes the whole message, of which the content is the result."""
     message = _message(span)
     if not message:
-        return as_text(first_of(span.attributes, *_RESULT)), span.error
+        return as_text(_unquoted(first_of(span.attributes, *_RESULT), span)), span.error
     text = as_text(message.get("content"))
     return text, span.error or (text or "error" if message.get("status") == "error" else "")
+
+
+def _unquoted(value: Any, span: Span) -> Any:
+    """Traceloop writes whatever a tool gave back as JSON, text too."""
+    given = span.attributes.get("traceloop.entity.output")
+    text = parsed(value) if value is given and isinstance(value, str) and value.startswith('"') else value
+    return text if isinstance(text, str) else value
 
 
 def _message(span: Span) -> Json:

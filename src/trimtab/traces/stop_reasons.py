@@ -8,7 +8,8 @@ __all__ = ["LIMITS", "is_limit"]
 
 LIMITS = frozenset({
     "length", "max_length", "model_length", "truncated", "timeout", "timeout_reached", "time_out", "timed_out", "agent_timeout", "prompt_too_long", "context_overflow",
-    "exit_cost", "exit_context", "exit_total_execution_time", "compaction_failed", "out_of_tokens", "out_of_time", "out_of_context", "out_of_budget",
+    "exit_cost", "exit_context", "exit_total_execution_time", "compaction_failed", "out_of_tokens", "out_of_time", "out_of_context", "out_of_budget", "graph_recursion_error",
+    "agent_stopped_due_to_iteration_limit_or_time_limit", "agent_stopped_due_to_max_iterations",
 })  # fmt: skip
 """Of providers, trainers and agent frameworks: SWE-agent's exit_*, verifiers' conditions. Others are made of the words below, as in `max_turns`,
 `step_limit` (Inspect's), `token_budget_exceeded`, `max_total_completion_tokens_reached`, mini-swe-agent's `LimitsExceeded`."""

@@ -10,7 +10,8 @@ _NONE = r"(?:not found|(?:does not|doesn't) exist|(?:(?:is|was) )?(?:unknown|(?:
 _NOT_ITS_NAME = r"(?:calls?|results?|outputs?|inputs?|arguments?|args|parameters?|params|responses?|errors?|definitions?|schemas?|choice|use)\b"
 _NAME = rf"(?!{_NOT_ITS_NAME})[`'\"]?[\w][\w.:/-]{{0,79}}(?<![.:/-])[`'\"]?"
 _UNKNOWN_TOOL = re.compile(
-    rf"\b(?:unknown|no such|unsupported|unrecogni[sz]ed|unregistered) (?:tool|function)\b(?! {_NOT_ITS_NAME})|"
+    rf"\b(?:unknown|no such|unsupported|unrecogni[sz]ed|unregistered|unavailable|non-?existent|undefined) (?:tool|function)\b(?! (?:{_NOT_ITS_NAME}|or\b))|"
+    r"\btool[_-]not[_-]found\b|\btool [`'\"]?[\w.:/-]{1,80}[`'\"]? is not (?:in|on|among|part of) the (?:list of )?(?:allowed |available |given )?tools?\b|"
     rf"\binvalid (?:tool|function)(?: name)?(?:\s*:|\s+[`'\"])|\bno (?:tool|function) (?:is )?(?:named|called|with (?:the )?name)\b|"
     rf"\b(?:tool|function)(?: (?:named |called )?{_NAME})? {_NONE}\b|\bnot a (?:valid|known) tool\b",
     re.I,
