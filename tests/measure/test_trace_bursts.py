@@ -70,8 +70,8 @@ def test_without_times_the_order_of_the_log_is_used():
     fails = np.zeros(100, bool)
     fails[40:56] = True
     log = found(_log(fails, np.arange(100) % 25))
-    assert log["traces/burst_excess"].reading.value == 1.0
-    assert "from e40 to e55" in log["traces/burst_excess"].text
+    assert log["traces/burst_excess"].reading.value == pytest.approx(2 / 3)  # windows of 12, 24, 48
+    assert "16 of 24 episodes that call it fail from e32 to e55" in log["traces/burst_excess"].text
     assert log["traces/load_excess"].reading.reason == "not every episode has a time and a duration"
     assert in_order(tabulate(_log(fails, fails, np.arange(100)[::-1])))[0].tolist() == list(range(99, -1, -1))
 
@@ -281,3 +281,39 @@ def test_no_failure_and_nothing_but_failures_are_no_burst(fails):
 def test_nothing_to_judge():
     assert found([Episode(id="e")])["traces/burst_excess"].reading.status == "not observed"
     assert found(_log([1] * 5, range(5)))["traces/burst_excess"].reading.status == "not observed"
+
+
+@pytest.mark.parametrize("worse", [False, True])
+def test_a_policy_that_learns_or_forgets_steadily_has_no_burst(worse):
+    rng, place, fired = np.random.default_rng(3), np.linspace(0, 1, 400), 0
+    for _ in range(20):
+        chance = 0.45 * np.exp(-4 * (1 - place if worse else place)) + 0.02
+        log = found(_log(rng.random(400) < chance, np.tile(np.arange(50), 8), np.arange(400.0)))
+        reading = log["traces/burst_excess"]
+        fired += reading.reading.value > 0
+    assert fired <= 1
+
+
+@pytest.mark.parametrize(("first", "end"), [(0, 40), (180, 220), (360, 400)])
+def test_an_outage_at_either_end_is_no_trend(first, end):
+    rng = np.random.default_rng(4)
+    for _ in range(10):
+        fails = rng.random(400) < 0.05
+        fails[first:end] |= rng.random(40) < 0.8
+        assert (
+            found(_log(fails, np.tile(np.arange(50), 8), np.arange(400.0)))[
+                "traces/burst_excess"
+            ].reading.value
+            > 0.4
+        )
+
+
+def test_without_times_episodes_that_hang_and_so_end_last_of_their_batch_are_no_burst():
+    rng, fired = np.random.default_rng(5), 0
+    for _ in range(20):
+        hangs = rng.random((10, 64)) < 0.1
+        ended = np.argsort(hangs, axis=1, kind="stable")
+        tasks = np.take_along_axis(np.tile(np.arange(64), (10, 1)), ended, axis=1)
+        log = found(_log(np.take_along_axis(hangs, ended, axis=1).ravel(), tasks.ravel()))
+        fired += log["traces/burst_excess"].reading.value > 0.2
+    assert fired <= 1

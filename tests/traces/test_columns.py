@@ -219,7 +219,7 @@ def test_only_the_first_20_000_characters_of_a_text_have_a_script(tmp_path, kind
             [
                 ("user_message", "42!"),
                 (kind, one),
-                ("assistant_message", "this is the end"),
+                ("assistant_message", "this is the end, of it all, at last"),
                 ("episode_end", None),
             ]
         )
@@ -234,7 +234,7 @@ def test_words_of_many_scripts_and_refusals_are_told_alike(tmp_path, seed, monke
     monkeypatch.setattr(columns_shards, "SHARD_BYTES", 300_000)
     monkeypatch.setattr(columns_words, "_BATCH", 5_000)
     table = same(write_lines(tmp_path / "log.jsonl", random_log(random.Random(seed), 300, 0.2, words=True)))
-    assert table.marks["switches"].sum() > 10
+    assert table.marks["switches"].sum() > 5
     assert table.marks["refusals"].sum() > 5
 
 

@@ -37,6 +37,7 @@ NOT_TOOL = [
     "FileNotFoundError: [Errno 2] No such file or directory: 'temporary.txt'", "sqlite3.OperationalError: no such column: connection_id", "HTTP 404 Not Found",
     "Error: promo code 500 does not exist", "Error: unexpected keyword argument timeout", "Error: timeout=500 is too large", "Error: zip code 503 is invalid",
     "Error: unknown field `connection`", "Error: invalid value for timeout_s: 503", "Error: no row 500.5", "Traceback (most recent call last):\n  x\nNameError: name timeout",
+    "invalid timeout: must be positive", "Invalid value for timeout: -1", "Unknown parameter: timeout", "timeout: value is not a valid integer", "invalid timeout",
     "Seat 12A is unavailable", "Error: the requested date is unavailable", "Error: no connection between A and B found", "bash: line 1: timeout: command not found",
     "AssertionError: expected status 500, got 200", "TypeError: a timeout is no number", "NameError: no connection string",
     "Error: the connection type is invalid", "401 Unauthorized",

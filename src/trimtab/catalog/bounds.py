@@ -118,7 +118,7 @@ BOUNDS: dict[str, Bound] = {
         HOUSE,
     ),
     "tool_rare_frac": Bound(
-        0.01, "share of the window's calls", "a required tool below it is called rarely", HOUSE
+        0.01, "share of the window's calls; of a log's episodes", "a required tool below it is called rarely", HOUSE
     ),
     "tool_known_calls": Bound(10.0, "calls", "before them a name nobody declared may be a slip of the policy's: it cannot be abandoned", HOUSE),
     "tool_abandoned_steps": Bound(20.0, "steps", "two windows of tool readings without a call", HOUSE),

@@ -33,7 +33,7 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "traces/empty_answer_frac": ("share of episodes whose last assistant turn holds neither text nor call", "share", "up is bad", HOUSE),
     "traces/refusal_frac": ("share of episodes with an assistant turn that opens as a refusal; English phrases, a rule of thumb", "share", "up is bad", HOUSE),
     "traces/switch_frac": (
-        "share of episodes with an assistant turn in a script that nobody used before in it, ten letters of it, if Latin with four words in a row; a rule of thumb, languages "
+        "share of episodes with an assistant turn in a script that nobody used before in it, ten letters of it, if Latin with seven words in a row; a rule of thumb, languages "
         "of one script are not told apart", "share", "up is bad", "DeepSeek-R1, arXiv 2501.12948, language mixing",
     ),
     "traces/wrong_first_frac": (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from hashlib import blake2b
 
@@ -19,7 +19,8 @@ from trimtab.catalog import bound
 from trimtab.measure.trace_load import high_load, looked_at_s, running_at_once
 from trimtab.measure.trace_maker import Maker, Measured
 from trimtab.measure.trace_order import in_order
-from trimtab.measure.trace_permutations import apart, permutation_p, without_tasks, worst_window
+from trimtab.measure.trace_permutations import NARROWEST, apart, permutation_p, without_tasks, worst_window
+from trimtab.measure.trace_trend import is_trend
 from trimtab.stats.dot import dot
 from trimtab.traces.table import Evidence, TraceTable
 from trimtab.traces.wording import counted
@@ -32,6 +33,7 @@ Ints = npt.NDArray[np.int64]
 _MOST_TOOLS = 8  # of those that fail in most episodes; what is looked at is corrected for
 _MOST_EPISODES = 20_000  # the last ones that call the tool
 _LEAST_FAILED = 5
+_PARTS = 8
 _ZONE = " UTC"
 
 
@@ -45,24 +47,38 @@ class _Case:
     tasks: Ints
     groups: Ints
     at_once: Floats | None
+    timed: bool = True
+
+    @property
+    def narrowest(self) -> int:
+        """Of windows. A log without times is often in the order in which episodes ended, where those that hang stand together at the end of their batch:
+        there no window under an eighth of the episodes is looked at."""
+        return NARROWEST if self.timed else max(NARROWEST, self.places.size // _PARTS)
 
     def without(self, first: int, end: int) -> _Case:
         """All but those from the first to before the end."""
         kept = np.r_[0:first, end : self.places.size]
         load = None if self.at_once is None else self.at_once[kept]
         return _Case(
-            self.tool, self.places[kept], self.failed[kept], self.tasks[kept], self.groups[kept], load
+            self.tool,
+            self.places[kept],
+            self.failed[kept],
+            self.tasks[kept],
+            self.groups[kept],
+            load,
+            self.timed,
         )
 
 
 @dataclass(frozen=True)
 class _Burst:
-    """The worst window, and whether it is more than chance."""
+    """The worst window, and whether it is more than chance; `trend`: whether a steady trend explains it as well."""
 
     p: float
     real: bool
     first: int
     end: int
+    trend: bool = False
 
 
 def bursts(maker: Maker) -> Iterator[Measured]:
@@ -92,14 +108,22 @@ def bursts(maker: Maker) -> Iterator[Measured]:
 
 def _cases(maker: Maker) -> Iterator[_Case]:
     table = maker.table
-    order, _ = in_order(table)
+    order, by = in_order(table)
     at_once = running_at_once(table)
     for place, tool in enumerate(table.tool_names):
         mine = order[table.used[order, place]][-_MOST_EPISODES:]
         if mine.size >= bound("trace_episodes"):
             load = None if at_once is None else at_once[mine]
             failed = table.erred[mine, place] * 1.0
-            yield _Case(tool, mine, failed, maker.clusters[mine], table.group[mine].astype(np.int64), load)
+            yield _Case(
+                tool,
+                mine,
+                failed,
+                maker.clusters[mine],
+                table.group[mine].astype(np.int64),
+                load,
+                by == "time",
+            )
 
 
 def _rng(question: str, case: _Case) -> np.random.Generator:
@@ -110,9 +134,13 @@ def _rng(question: str, case: _Case) -> np.random.Generator:
 
 def _worst(case: _Case, level: float) -> _Burst:
     values = without_tasks(case.failed, case.tasks)
-    p = permutation_p(values, case.tasks, lambda x: worst_window(x)[0], _rng("burst", case), case.groups)
-    _, first, end = worst_window(values)
-    return _Burst(p, p <= level, first, end)
+    least = case.narrowest
+    p = permutation_p(
+        values, case.tasks, lambda x: worst_window(x, least)[0], _rng("burst", case), case.groups
+    )
+    _, first, end = worst_window(values, least)
+    burst = _Burst(p, p <= level, first, end)
+    return replace(burst, trend=burst.real and is_trend(case.failed, *_around(case.failed, burst)))
 
 
 def _expected(case: _Case, first: int, end: int) -> float:
@@ -131,21 +159,25 @@ def _burst(maker: Maker, table: TraceTable, case: _Case, burst: _Burst) -> Measu
     ids = case.places[burst.first : burst.end]
     when = _when(table, int(ids[0]), int(ids[-1]))
     others = "the same tasks at other times" if apart(case.tasks).any() else "the others"
+    verdict = (
+        "a steady trend explains it as well: p " if burst.trend else "p " if burst.real else "chance: p "
+    )
     text = (
         f"{inside.sum():.0f} of {inside.size} episodes that call it fail {when}, {100 * expected:.0f} % of {others}"
-        f" ({'p ' if burst.real else 'chance: p '}{burst.p:.2g})"
+        f" ({verdict}{burst.p:.2g})"
     )
     found = [_place(table, int(i), case.tool) for i in ids[inside > 0][:5]]
-    excess = float(inside.mean()) - expected if burst.real else 0.0
+    excess = float(inside.mean()) - expected if burst.real and not burst.trend else 0.0
     return maker.value(
         "traces/burst_excess", excess, case.failed.size, f"tool/{case.tool}", evidence=found, text=text
     )
 
 
 def _load(maker: Maker, table: TraceTable, whole: _Case, burst: _Burst, level: float) -> Measured:
-    case = whole.without(*_around(whole.failed, burst)) if burst.real else whole
+    cut = burst.real and not burst.trend
+    case = whole.without(*_around(whole.failed, burst)) if cut else whole
     load, where = case.at_once, f"tool/{case.tool}"
-    outside = " outside the burst" if burst.real else ""
+    outside = " outside the burst" if cut else ""
     if not _varies(load) or not _LEAST_FAILED <= case.failed.sum() < case.failed.size:
         few = f"{case.failed.sum():.0f} of {counted(case.failed.size, 'episode')} fail{outside}: too few to tell load from it"
         return maker.value("traces/load_excess", 0.0, whole.failed.size, where, text=few)

@@ -34,7 +34,7 @@ _LEAST_USED = 5
 
 def neglected(maker: Maker, declared: Declared) -> Iterator[Measured]:
     """How many of the required tools and files are neglected, and why each is."""
-    table, total, n = maker.table, maker.table.total("calls"), maker.table.num_episodes
+    table, n = maker.table, maker.table.num_episodes
     asked = len(declared.required_tools) + len(table.files)
     found: dict[str, str] = {}
     for name in declared.required_tools:
@@ -43,8 +43,10 @@ def neglected(maker: Maker, declared: Declared) -> Iterator[Measured]:
             found[name] = "never called"
         elif why := _abandoned(maker, row, table.used[:, table.tool_names.index(name)], asked):
             found[name] = f"abandoned: called in {why}"
-        elif row.calls < bound("tool_rare_frac") * total:
-            found[name] = f"called rarely: {row.calls:,} of {total:,} calls"
+        elif (
+            row.episodes < bound("tool_rare_frac") * n
+        ):  # of calls, one that ends each episode is a small share
+            found[name] = f"called rarely: in {row.episodes:,} of {n:,} episodes"
     for place, (name, row) in enumerate(table.files.items()):
         if row.last < 0:
             found[name] = "never named in a call"

@@ -15,14 +15,14 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["apart", "permutation_p", "without_tasks", "worst_window"]
+__all__ = ["NARROWEST", "apart", "permutation_p", "without_tasks", "worst_window"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Statistic = Callable[[Floats], float]
 
 _PERMUTATIONS, _EXCEEDED = 499, 10
-_NARROWEST = 8
+NARROWEST = 8
 _TOGETHER = 4  # attempts within a fourth of all episodes lie together
 
 
@@ -52,8 +52,9 @@ def without_tasks(failed: Floats, tasks: Ints) -> Floats:
     return share
 
 
-def worst_window(values: Floats) -> tuple[float, int, int]:
-    """The window of 8, 16, 32, ... episodes, up to half of all, with the most failures beyond its share: deviates, first place, end.
+def worst_window(values: Floats, narrowest: int = NARROWEST) -> tuple[float, int, int]:
+    """The window of `narrowest` (8), twice as many, ... episodes, up to half of all, with the most failures beyond its share: deviates, first
+    place, end.
 
     >>> z, first, end = worst_window(np.array([0.0] * 40 + [1.0] * 8 + [0.0] * 40))
     >>> round(z, 1), first, end
@@ -61,7 +62,7 @@ def worst_window(values: Floats) -> tuple[float, int, int]:
     """
     n, mean = values.size, float(values.mean())
     total, spread = np.r_[0.0, np.cumsum(values)], float(((values - mean) ** 2).mean())
-    best, width = (-math.inf, 0, 0), _NARROWEST
+    best, width = (-math.inf, 0, 0), narrowest
     while width <= n // 2 and spread > 1e-12:
         sums = total[width:] - total[:-width]
         at = int(sums.argmax())

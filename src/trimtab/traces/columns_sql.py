@@ -8,7 +8,15 @@ from string import Template
 from trimtab.traces.error_fields import BLANKS, NO_ERROR, ONLY_SAYS_SO
 from trimtab.traces.error_starts import MAYBE_ERROR
 from trimtab.traces.step_names import KINDS
-from trimtab.traces.text_marks import IN_A_ROW, LOOKED_AT, MIN_LETTERS, REFUSAL_HEAD, REFUSAL_WORDS, SCRIPTS
+from trimtab.traces.text_marks import (
+    BETWEEN,
+    IN_A_ROW,
+    LOOKED_AT,
+    MIN_LETTERS,
+    REFUSAL_HEAD,
+    REFUSAL_WORDS,
+    SCRIPTS,
+)
 from trimtab.traces.values import FLAGS
 
 __all__ = [
@@ -83,7 +91,7 @@ def _letters(*names: str, but: bool = False) -> str:
 
 _LATIN = _letters("Latin")
 _SOME_LATIN = f"(?:{_LATIN}{_letters('Latin', but=True)}*){{{MIN_LETTERS - 1}}}{_LATIN}"
-_IN_A_ROW = rf"{_LATIN}[ \t\r\n]+(?:{_LATIN}+[ \t\r\n]+){{{IN_A_ROW - 2}}}{_LATIN}"
+_IN_A_ROW = rf"{_LATIN}{BETWEEN}(?:{_LATIN}+{BETWEEN}){{{IN_A_ROW - 2}}}{_LATIN}"
 _LATIN_SAID = (
     f"(case when words is null then 0 when {_SPOKEN} then (regexp_matches(words, '{_IN_A_ROW}') and regexp_matches(words, '{_SOME_LATIN}'))::utinyint "
     f"else regexp_matches(words, '{_LATIN}')::utinyint end)::utinyint"

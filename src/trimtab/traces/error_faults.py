@@ -45,8 +45,8 @@ _GONE = (
     r"(?: (?:is|was|are|currently|now)){0,2} ?unavailable\b|\A\W*(?:error\W+)?unavailable\b|\bcode = unavailable\b"
 )
 """A service's, not a seat's."""
-_NOT_ASKED = r"(?<!argument )(?<!parameter )(?<!keyword )(?<!option )(?<!field )(?<!column )"
-_NOT_JUDGED = r"(?! (?:must|should|has to|may|can|cannot|is (?:not )?(?:a|an|too|in|re|un|def|miss|expect)|value|argument|parameter|option|field|out of range)\w*)"
+_NOT_ASKED = r"(?<!invalid )(?<!value for )(?<!value of )(?<!parameter: )(?<!argument: )(?<!field: )(?<!option: )(?<!missing )(?<!bad )(?<!argument )(?<!parameter )(?<!keyword )(?<!option )(?<!field )(?<!column )"
+_NOT_JUDGED = r"(?! (?:must|should|has to|may|can|cannot|is (?:not )?(?:a|an|too|in|re|un|def|miss|expect)|value|argument|parameter|option|field|out of range)\w*)(?!: ?(?:must|should|value|input|invalid|not a|field|expected))"
 _HAPPENED = re.compile(
     rf"\bhttp(?:/\d(?:\.\d)?)?(?:[ _-]?(?:status|error|code|exception|response))*[\"']?\s*[:=(]?\s*[\"']?{_SERVER}|"
     rf"(?<![#\w]){_NO_STATUS}(?:status|code)(?:[ _]?code)?(?: of)?[\"']?\s*[:=(]?\s*[\"']?{_SERVER}|"

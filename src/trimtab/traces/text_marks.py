@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from trimtab.traces.episode import Episode, Turn
 
 __all__ = [
+    "BETWEEN",
     "IN_A_ROW",
     "LOOKED_AT",
     "MARKS",
@@ -26,8 +27,10 @@ MARKS = ("refusals", "switches")
 MIN_LETTERS = 10
 """Letters of a script that make it one of a turn's: a name or a unit is no switch."""
 
-IN_A_ROW = 4
-"""Latin words with nothing but blanks between them that make a turn Latin: names of tools, identifiers and products come alone."""
+IN_A_ROW = 7
+"""Latin words with nothing but blanks or a sentence's marks between them that make a turn Latin: names, titles and commands have fewer."""
+BETWEEN = r"[,;:.!?]?[ \t\r\n]+"
+"""What may stand between them, for re and RE2."""
 
 REFUSAL_HEAD, LOOKED_AT = 240, 20_000
 """Characters of a turn that are looked at, for a refusal and for letters."""
@@ -55,7 +58,7 @@ _COUNTED = {
 }
 
 _LATIN = _COUNTED["Latin"].pattern
-_IN_A_ROW = re.compile(rf"{_LATIN}[ \t\r\n]+(?:{_LATIN}+[ \t\r\n]+){{{IN_A_ROW - 2}}}{_LATIN}")
+_IN_A_ROW = re.compile(rf"{_LATIN}{BETWEEN}(?:{_LATIN}+{BETWEEN}){{{IN_A_ROW - 2}}}{_LATIN}")
 
 
 def refuses(text: str) -> bool:

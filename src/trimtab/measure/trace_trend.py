@@ -1,0 +1,51 @@
+"""Is what looks like a burst of failures a steady trend, of a policy that learns or forgets?
+
+A burst has edges. Two models of an episode's failure are held against each other by their likelihood: one chance inside the window and
+one outside; and a chance whose log-odds only rise or only fall, by six at most from the log's first episode to its last, evenly, early or late.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["is_trend"]
+
+Floats = npt.NDArray[np.float64]
+_MARGIN = 4.0  # nats: the window was the best of many
+_SLOPES = np.linspace(-6.0, 6.0, 25)
+_STEPS = 12
+
+
+def is_trend(failed: Floats, first: int, end: int) -> bool:
+    """Does a trend explain (n,) failures, 0 or 1, in order of time, about as well as the window from `first` to before `end`?
+
+    >>> import numpy as np
+    >>> rng, t = np.random.default_rng(0), np.linspace(0, 1, 400)
+    >>> learns, breaks = (rng.random(400) < 0.5 * np.exp(-4 * t)), (rng.random(400) < np.where(t > 0.8, 0.9, 0.05))
+    >>> is_trend(learns * 1.0, 0, 128), is_trend(breaks * 1.0, 320, 400)
+    (True, False)
+    """
+    inside = np.zeros(failed.size, bool)
+    inside[first:end] = True
+    block = _likelihood(failed, np.where(inside, failed[inside].mean(), failed[~inside].mean()))
+    place = np.linspace(0, 1, failed.size)
+    trends = (slope * bent for bent in (place, place**2, 1 - (1 - place) ** 2) for slope in _SLOPES)
+    return any(block - _likelihood(failed, _levelled(failed, trend)) < _MARGIN for trend in trends)
+
+
+def _likelihood(failed: Floats, chance: Floats) -> float:
+    """Its logarithm, in nats."""
+    chance = np.clip(chance, 1e-9, 1 - 1e-9)
+    return float(np.where(failed > 0, np.log(chance), np.log1p(-chance)).sum())
+
+
+def _levelled(failed: Floats, trend: Floats) -> Floats:
+    """(n,) chances of log-odds that follow the trend, at the level at which as many fail as did (Newton's method)."""
+    level = 0.0
+    for _ in range(_STEPS):
+        chance = 1 / (1 + np.exp(-(trend + level)))
+        curve = float((chance * (1 - chance)).sum())
+        level += float(np.clip((failed - chance).sum() / max(curve, 1e-9), -2, 2))
+    found: Floats = 1 / (1 + np.exp(-(trend + level)))
+    return found
