@@ -82,6 +82,10 @@ _BOUNDS: dict[str, tuple[float, str, str, str]] = {
     "trace_refusal": (0.05, "share of episodes", "one episode in twenty", HOUSE),
     "trace_switch": (0.02, "share of episodes", "one episode in fifty", HOUSE),
     "trace_burst": (0.2, "share of episodes", "one in five more, inside the window or under load; less is not worth waking anybody", HOUSE),
+    "trace_burst_untimed": (0.125, "share of the episodes", "the narrowest window of a log without times: its order may be that in which episodes ended, where those that hang stand together at the end of their batch", HOUSE),
+    "trace_trend_range": (6.0, "log-odds, first episode to last", "from 5 to 95 %: a chance that moves by more in one log has an edge", HOUSE),
+    "trace_trend_margin": (4.0, "nats", "so much better than a trend must a window explain the failures: it was the best of many", HOUSE),
+    "trace_reward_rounding": (1e-6, "of the reward, or of 1", "rewards no further apart are equal: GRPO divides what is left by a deviation + 1e-4", HOUSE),
     "trace_abandoned_frac": (0.2, "of the share of episodes", "a required tool or file is used in less than so much of the share of episodes that used it before", HOUSE),
 }  # fmt: skip
 

@@ -33,7 +33,6 @@ Ints = npt.NDArray[np.int64]
 _MOST_TOOLS = 8  # of those that fail in most episodes; what is looked at is corrected for
 _MOST_EPISODES = 20_000  # the last ones that call the tool
 _LEAST_FAILED = 5
-_PARTS = 8
 _ZONE = " UTC"
 
 
@@ -53,7 +52,9 @@ class _Case:
     def narrowest(self) -> int:
         """Of windows. A log without times is often in the order in which episodes ended, where those that hang stand together at the end of their batch:
         there no window under an eighth of the episodes is looked at."""
-        return NARROWEST if self.timed else max(NARROWEST, self.places.size // _PARTS)
+        return (
+            NARROWEST if self.timed else max(NARROWEST, int(self.places.size * bound("trace_burst_untimed")))
+        )
 
     def without(self, first: int, end: int) -> _Case:
         """All but those from the first to before the end."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trimtab.catalog import bound
 from trimtab.measure.declared import Declared
 from trimtab.measure.trace_maker import Maker, Measured
 from trimtab.traces.table import Evidence
@@ -16,8 +17,6 @@ from trimtab.traces.table import Evidence
 __all__ = ["reward_readings"]
 
 Floats = npt.NDArray[Any]
-
-_ROUNDING = 1e-6  # of the reward, or of 1: GRPO divides what is left of it by a deviation + 1e-4
 
 
 def reward_readings(maker: Maker, declared: Declared) -> Iterator[Measured]:
@@ -48,7 +47,7 @@ def reward_readings(maker: Maker, declared: Declared) -> Iterator[Measured]:
 
 def _equal(low: Any, high: Any) -> Any:
     """But for rounding: 0.1 + 0.2 and 0.3 are one reward."""
-    return high - low <= _ROUNDING * np.maximum(1.0, np.abs(high))
+    return high - low <= bound("trace_reward_rounding") * np.maximum(1.0, np.abs(high))
 
 
 def _disagreement(maker: Maker) -> Measured:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from trimtab.catalog import bound
+
 __all__ = ["is_trend"]
 
 Floats = npt.NDArray[np.float64]
-_MARGIN = 4.0  # nats: the window was the best of many
-_SLOPES = np.linspace(-6.0, 6.0, 25)
+_SLOPES = 25
 _STEPS = 12
 
 
@@ -30,8 +31,9 @@ def is_trend(failed: Floats, first: int, end: int) -> bool:
     inside[first:end] = True
     block = _likelihood(failed, np.where(inside, failed[inside].mean(), failed[~inside].mean()))
     place = np.linspace(0, 1, failed.size)
-    trends = (slope * bent for bent in (place, place**2, 1 - (1 - place) ** 2) for slope in _SLOPES)
-    return any(block - _likelihood(failed, _levelled(failed, trend)) < _MARGIN for trend in trends)
+    slopes, margin = np.linspace(-1, 1, _SLOPES) * bound("trace_trend_range"), bound("trace_trend_margin")
+    trends = (slope * bent for bent in (place, place**2, 1 - (1 - place) ** 2) for slope in slopes)
+    return any(block - _likelihood(failed, _levelled(failed, trend)) < margin for trend in trends)
 
 
 def _likelihood(failed: Floats, chance: Floats) -> float:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from trimtab.errors import TraceError
-from trimtab.traces.files import STDIN, zstd_reader
+from trimtab.traces.files import STDIN, unpacked_bytes
 from trimtab.traces.lines import MAX_LINE_BYTES
+from trimtab.traces.packed import ZSTD
 from trimtab.traces.reading import ReadReport, Record
 from trimtab.traces.text_json import BadJson, parse_json
 
@@ -85,7 +86,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     file.seek(int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little"), io.SEEK_CUR)
     packed = io.BufferedReader(cast(Any, io.BytesIO(file.read(member.compress_size))))
     try:
-        with zstd_reader(packed, str(archive.filename)) as stream:
+        with unpacked_bytes(packed, ZSTD, str(archive.filename)) as stream:
             plain = stream.read(member.file_size + 1)
     except TraceError:
         raise

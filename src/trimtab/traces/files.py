@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import glob
-import importlib
 import io
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 from trimtab.errors import TraceError
 from trimtab.traces.packed import GZIP, ZSTD, unpacked
 
-__all__ = ["STDIN", "SUFFIXES", "find_files", "open_bytes", "spare_logs", "zstd_reader"]
+__all__ = ["STDIN", "SUFFIXES", "find_files", "open_bytes", "spare_logs", "unpacked_bytes"]
 
 STDIN = "-"
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".traj", ".parquet", ".eval")
@@ -88,23 +87,15 @@ def open_bytes(path: str) -> io.BufferedReader:
         )
     for magic in (GZIP, ZSTD):
         if head.startswith(magic):
-            try:
-                return unpacked(plain, magic)
-            except ImportError:
-                raise TraceError(_NO_ZSTD.format(path)) from None
+            return unpacked_bytes(plain, magic, path)
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise TraceError(f"{path} is UTF-16; convert it first, e.g. iconv -f UTF-16 -t UTF-8")
     return plain
 
 
-def zstd_reader(plain: io.BufferedReader, path: str) -> IO[bytes]:
-    """The first of three decompressors that is installed."""
-    for name in ("compression.zstd", "zstandard", "pyarrow"):
-        try:
-            module: Any = importlib.import_module(name)
-        except ImportError:
-            continue
-        if name == "pyarrow":
-            return cast("IO[bytes]", module.CompressedInputStream(plain, "zstd"))
-        return cast("IO[bytes]", module.open(plain, "rb"))
-    raise TraceError(_NO_ZSTD.format(path))
+def unpacked_bytes(plain: io.BufferedReader, magic: bytes, path: str) -> io.BufferedReader:
+    """What is packed in them, by what they begin with. TraceError where nothing that is installed unpacks it."""
+    try:
+        return unpacked(plain, magic)
+    except ImportError:
+        raise TraceError(_NO_ZSTD.format(path)) from None

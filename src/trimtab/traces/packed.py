@@ -21,14 +21,10 @@ _SMALL = 512
 _SKIPPED = b"\x2a\x4d\x18"  # a Zstandard frame of something else, behind a byte of 0x50 to 0x5f
 
 
-class _Members(io.RawIOBase):
-    """The bytes of `plain`, which begins with `magic`. Reading raises OSError where the file ends within a member, where bytes are bad and
-    where others follow, after all that comes before. `make`: a decompressor of one member."""
+class _Unpacking(io.RawIOBase):
+    """Closes what it reads from."""
 
-    def __init__(self, plain: io.BufferedReader, magic: bytes, make: Callable[[], Any]) -> None:
-        self._plain, self._magic, self._make = plain, magic, make
-        self._one = make()
-        self._packed, self._out, self._failure, self._inside = b"", memoryview(b""), "", True
+    _plain: io.BufferedReader
 
     def readable(self) -> bool:
         return True
@@ -37,6 +33,16 @@ class _Members(io.RawIOBase):
         if not self.closed:
             self._plain.close()
         super().close()
+
+
+class _Members(_Unpacking):
+    """The bytes of `plain`, which begins with `magic`. Reading raises OSError where the file ends within a member, where bytes are bad and
+    where others follow, after all that comes before. `make`: a decompressor of one member."""
+
+    def __init__(self, plain: io.BufferedReader, magic: bytes, make: Callable[[], Any]) -> None:
+        self._plain, self._magic, self._make = plain, magic, make
+        self._one = make()
+        self._packed, self._out, self._failure, self._inside = b"", memoryview(b""), "", True
 
     def readinto(self, buffer: Any) -> int:
         while not self._out and not self._failure:
@@ -97,20 +103,12 @@ def _gzip() -> Any:
     return zlib.decompressobj(wbits=31)
 
 
-class _Arrow(io.RawIOBase):
+class _Arrow(_Unpacking):
     """Zstandard by pyarrow, which tells neither frames nor where they end: small reads, of which a failure loses one."""
 
     def __init__(self, plain: io.BufferedReader, module: Any) -> None:
         self._plain, self._stream = plain, module.CompressedInputStream(plain, "zstd")
         self._failure = ""
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        if not self.closed:
-            self._plain.close()
-        super().close()
 
     def readinto(self, buffer: Any) -> int:
         at = 0
