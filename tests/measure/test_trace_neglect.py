@@ -87,3 +87,14 @@ def test_files_are_judged_alike(until, text):
     found = {m.reading.key: m for m in trace_readings(table, ReadReport(), declared)}
     assert text in found["traces/neglected"].text
     assert found["traces/neglected"].reading.value == bool(text)
+
+
+def test_rarely_is_in_few_episodes_and_not_in_few_of_the_calls():
+    """An agent that ends each of 60 episodes with one `search` after 150 other calls uses it always."""
+    ends = [
+        episode(*[Call(name="other", result="y")] * 150, Call(name="search", result="x"), id=f"e{i}")
+        for i in range(60)
+    ]
+    assert _said(ends).reading.value == 0
+    rare = _said(_log([i in (3, 290) for i in range(300)]))
+    assert rare.text == "search called rarely: in 2 of 300 episodes"

@@ -157,3 +157,11 @@ def test_a_late_result_of_several_parallel_calls_before_a_corrected_end_begins_n
     found, report = _found(write_lines(tmp_path / "log.jsonl", rows))
     assert found == {"a": (2, 1.0)}
     assert BEGAN_AGAIN not in report.notes
+
+
+def test_a_late_result_behind_the_end_before_a_corrected_one_begins_nothing(tmp_path):
+    """Each line has a number of its own."""
+    rows = [{**row, "step": i} for i, row in enumerate(_turns())]
+    found, report = _found(write_lines(tmp_path / "log.jsonl", rows))
+    assert found == {"a": (1, 1.0)}
+    assert BEGAN_AGAIN not in report.notes
