@@ -43,9 +43,7 @@ def neglected(maker: Maker, declared: Declared) -> Iterator[Measured]:
             found[name] = "never called"
         elif why := _abandoned(maker, row, table.used[:, table.tool_names.index(name)], asked):
             found[name] = f"abandoned: called in {why}"
-        elif (
-            row.episodes < bound("tool_rare_frac") * n
-        ):  # of calls, one that ends each episode is a small share
+        elif row.episodes < bound("tool_rare_frac") * n:  # of calls, one to end each episode is few
             found[name] = f"called rarely: in {row.episodes:,} of {n:,} episodes"
     for place, (name, row) in enumerate(table.files.items()):
         if row.last < 0:
