@@ -35,9 +35,9 @@ from benchmarks.peers.table import format_table, summarise, without
 from benchmarks.peers.translate import PEERS
 
 from trimtab.detect.pipeline import Pipeline
-from trimtab.detect.rules import RULES, STREAM_RULES
+from trimtab.detect.rules.registry import RULES, STREAM_RULES
 from trimtab.detect.verdict import agreeing
-from trimtab.records import Alarm, Reading, Window
+from trimtab.types import Alarm, Reading, Window
 
 PER = 10_000
 FAMILY = {rule.name: rule.family for rule in RULES}

@@ -32,10 +32,10 @@ from transformers import AutoTokenizer, PrinterCallback
 from transformers.utils import logging
 
 from trimtab.errors import UnsupportedError
-from trimtab.lab.arms import open_arm
+from trimtab.lab.experiments import open_arm
 from trimtab.lab.model import agent_path
 from trimtab.training import MiniRLConfig, MiniRLTrainer
-from trimtab.training.engines import RoundedEngine
+from trimtab.training.inference_engines import RoundedEngine
 from trimtab.training.llamacpp import LlamaCppEngine
 
 TOKENS, GROUP = 64, 4

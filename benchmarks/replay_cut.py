@@ -16,7 +16,7 @@ from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from trimtab.objectives import RoutingReplay
 from trimtab.objectives.routing_replay import place_routes
-from trimtab.training.engines import RoundedEngine
+from trimtab.training.inference_engines import RoundedEngine
 
 __all__ = ["cuts"]
 

@@ -20,12 +20,12 @@ from benchmarks.banks.generated import pathological
 from benchmarks.banks.pathologies import PATHOLOGIES
 from PIL import Image
 
-from trimtab.detect.joint import FAMILIES, Joint
+from trimtab.detect.detectors.composite import FAMILIES, Joint
 from trimtab.detect.pipeline import Pipeline
-from trimtab.detect.rule import Rule
-from trimtab.detect.rules import RULES
-from trimtab.records import Alarm
-from trimtab.report.view import load_view
+from trimtab.detect.rules.registry import RULES
+from trimtab.detect.rules.rule import Rule
+from trimtab.report.run_view import load_view
+from trimtab.types import Alarm
 
 __all__ = ["draw"]
 

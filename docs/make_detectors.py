@@ -13,27 +13,27 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.catalog import bound
-from trimtab.detect.change import SCALES, Change
-from trimtab.detect.excursion import Excursion
-from trimtab.detect.from_best import FromBest
-from trimtab.detect.growth import SustainedGrowth
-from trimtab.detect.joint import FAMILIES
-from trimtab.detect.leap import Leap
-from trimtab.detect.plateau import Plateau
-from trimtab.detect.rule import Excuse, Rule, split
-from trimtab.detect.rule_sets.environment import ENVIRONMENT
-from trimtab.detect.rule_sets.mismatch import MISMATCH
-from trimtab.detect.rule_sets.policy import POLICY
-from trimtab.detect.rule_sets.preference import PREFERENCE
-from trimtab.detect.rule_sets.reward import REWARD
-from trimtab.detect.rule_sets.tails import TAILS
-from trimtab.detect.rule_sets.together import TOGETHER
-from trimtab.detect.rules import RULES, STREAM_RULES
-from trimtab.detect.spike import Jump, Spike
-from trimtab.detect.standstill import Standstill
-from trimtab.detect.threshold import Threshold
-from trimtab.detect.trend import Trend
-from trimtab.detect.trend_break import TrendBreak
+from trimtab.detect.detectors.composite import FAMILIES
+from trimtab.detect.detectors.drawdown import FromBest
+from trimtab.detect.detectors.excursion import Excursion
+from trimtab.detect.detectors.flatline import Standstill
+from trimtab.detect.detectors.mann_kendall import Trend
+from trimtab.detect.detectors.mean_shift.detector import SCALES, Change
+from trimtab.detect.detectors.outlier import Jump, Spike
+from trimtab.detect.detectors.plateau import Plateau
+from trimtab.detect.detectors.prediction_limit import SustainedGrowth
+from trimtab.detect.detectors.step_change import Leap
+from trimtab.detect.detectors.threshold import Threshold
+from trimtab.detect.detectors.trend_break import TrendBreak
+from trimtab.detect.rules.composite import TOGETHER
+from trimtab.detect.rules.environment import ENVIRONMENT
+from trimtab.detect.rules.mismatch import MISMATCH
+from trimtab.detect.rules.policy import POLICY
+from trimtab.detect.rules.preference import PREFERENCE
+from trimtab.detect.rules.registry import RULES, STREAM_RULES
+from trimtab.detect.rules.reward import REWARD
+from trimtab.detect.rules.rule import Excuse, Rule, split
+from trimtab.detect.rules.tails import TAILS
 
 PAGE = Path(__file__).with_name("detectors.md")
 FOLDER = Path(__file__).with_name("detectors")

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from trimtab.catalog import TRACE_BOUNDS, TRACE_READINGS
-from trimtab.detect.trace_rules import TRACE_RULES
-from trimtab.traces.formats import FORMATS
+from trimtab.detect.traces.rules import TRACE_RULES
+from trimtab.traces.registry import FORMATS
 
 PAGE = Path(__file__).with_name("traces.md")
 

@@ -17,7 +17,7 @@ from datasets import Dataset
 
 from trimtab.training import MiniRLConfig as GRPOConfig  # instead of: from trl import GRPOConfig, GRPOTrainer
 from trimtab.training import MiniRLTrainer as GRPOTrainer
-from trimtab.training.engines import RoundedEngine
+from trimtab.training.inference_engines import RoundedEngine
 
 
 def tiny_mixture(folder: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 import trimtab
-from trimtab.lab.arms import open_arm
+from trimtab.lab.experiments import open_arm
 from trimtab.lab.model import load_agent
 from trimtab.lab.rollout import rollout
 

@@ -16,9 +16,9 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from trimtab.adapters.trl import watch
+from trimtab.lab.database import World
 from trimtab.lab.environment import LabEnvironment, environment_reward
 from trimtab.lab.tasks import TaskMix
-from trimtab.lab.world import World
 
 
 def tiny_chat_model(folder: str) -> str:

@@ -24,16 +24,16 @@ from typing import Any
 
 from tests.traces.samples import RECORDS
 from trimtab.errors import TraceError
-from trimtab.measure.declared import Declared
-from trimtab.report.trace_diagnosis import diagnose_table, trace_diagnosis
-from trimtab.report.trace_lines import trace_diagnosis_lines
+from trimtab.measure.state.requirements import Declared
+from trimtab.report.traces.diagnosis import diagnose_table, trace_diagnosis
+from trimtab.report.traces.text import trace_diagnosis_lines
+from trimtab.traces.core.read_report import ReadReport
+from trimtab.traces.export.prm_steps import step_rows
 from trimtab.traces.export.samples import sample_of
-from trimtab.traces.export.steps import step_rows
 from trimtab.traces.follow import FOLLOWED, Follower
-from trimtab.traces.formats import FORMATS
 from trimtab.traces.read import iter_episodes
-from trimtab.traces.reading import ReadReport
-from trimtab.traces.tabulate import tabulate
+from trimtab.traces.registry import FORMATS
+from trimtab.traces.table.build import tabulate
 
 NAMES = [name for name in FORMATS if name in RECORDS]
 MARKS = {"trimtab": '"?"', "messages": '"Where is x?"', "verl": '"user\\nWhere?"'}

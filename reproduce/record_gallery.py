@@ -18,8 +18,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from reproduce.pilot.slim import slim
-from trimtab.runs.seal import seal
-from trimtab.training.child import child_environment
+from trimtab.runs.compress import seal
+from trimtab.training.child_process import child_environment
 
 RUNS = Path(__file__).with_name("gallery") / "runs"
 MADE_BY = {

@@ -26,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from trimtab.training.child import child_environment
+from trimtab.training.child_process import child_environment
 
 ARMS = ("constrained", "open")
 ALPHA, PROMPTS, GENERATIONS = 0.6, 4, 4
@@ -70,8 +70,8 @@ def tune(out: Path, seed: int) -> Path:
 
     from reproduce.smollm2.rollout import prompt_ids
     from reproduce.smollm2.world import SYSTEM, Outputs, make_task
+    from trimtab.lab.database import World
     from trimtab.lab.schedule import Ramp
-    from trimtab.lab.world import World
 
     torch.manual_seed(seed)
     model, tokenizer = load_base()
@@ -129,7 +129,7 @@ def train(arm: str, out: Path, seed: int, minutes: float, steps: int) -> None:
     from reproduce.smollm2.rollout import play, prompt_ids, reward
     from reproduce.smollm2.world import SYSTEM, Outputs, make_task
     from trimtab.adapters.trl import watch
-    from trimtab.lab.world import TOOL_NAMES, World
+    from trimtab.lab.database import TOOL_NAMES, World
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     start = tune(out, seed)
@@ -204,7 +204,7 @@ def train(arm: str, out: Path, seed: int, minutes: float, steps: int) -> None:
 
 def compare(out: Path, seeds: int) -> dict[str, float | int | None]:
     """Late p95 and p99 of |drift| by slice over the steps both arms reached; prints a table."""
-    from trimtab.report.view import load_view
+    from trimtab.report.run_view import load_view
 
     figures: dict[str, float | int | None] = {}
     for seed in range(seeds):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import trimtab
-from trimtab.records import TokenBatch
+from trimtab.types import TokenBatch
 
 TOOLS = ("search", "stock")
 

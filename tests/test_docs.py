@@ -6,7 +6,7 @@ import re
 import runpy
 from pathlib import Path
 
-from trimtab.detect.rules import RULES, STREAM_RULES
+from trimtab.detect.rules.registry import RULES, STREAM_RULES
 
 ROOT = Path(__file__).parents[1]
 

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("trl", reason="needs the trl extra")
 
-from trimtab.report.view import load_view
+from trimtab.report.run_view import load_view
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}

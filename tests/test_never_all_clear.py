@@ -13,9 +13,9 @@ import trimtab
 from tests.support import make_batch, write_run
 from tests.test_run import cli
 from trimtab.errors import RunError
-from trimtab.report.view import load_view
+from trimtab.report.run_view import load_view
 from trimtab.runs import RunReader
-from trimtab.runs.seal import seal
+from trimtab.runs.compress import seal
 
 
 def verdict(folder):

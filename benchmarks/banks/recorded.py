@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reproduce.pilot.reading import Outcome, load_bank
 
-from trimtab.records import Alarm
+from trimtab.types import Alarm
 
 __all__ = ["BANK", "Recorded", "recorded"]
 

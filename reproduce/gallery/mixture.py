@@ -13,7 +13,7 @@ from tests.training.tiny import COMMON, moe
 from trimtab.adapters.trl import watch
 from trimtab.objectives import RoutingReplay
 from trimtab.training import MiniRLConfig, MiniRLTrainer
-from trimtab.training.engines import RoundedEngine
+from trimtab.training.inference_engines import RoundedEngine
 
 __all__ = ["mixture"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reproduce.invariance.arms import FACTORS
-from trimtab.detect.student import t_quantile
+from trimtab.stats.student_t import t_quantile
 
 __all__ = ["LEAST", "Interval", "effect_p", "gaps", "interval", "residual_square"]
 

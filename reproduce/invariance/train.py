@@ -15,8 +15,8 @@ from transformers.trainer_callback import PrinterCallback
 
 from reproduce.invariance.arms import CHECKPOINT, EVALUATED, GROUP, Cell, settings_of
 from reproduce.invariance.store import begin, write_run
-from trimtab.lab.arms import ARMS as LAB_ARMS
-from trimtab.lab.arms import Arm, open_arm
+from trimtab.lab.experiments import ARMS as LAB_ARMS
+from trimtab.lab.experiments import Arm, open_arm
 from trimtab.lab.rollout import rollout, to_trl
 from trimtab.lab.schedule import Ramp
 from trimtab.lab.tasks import correct_reward, format_reward

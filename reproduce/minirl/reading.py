@@ -13,7 +13,7 @@ import numpy as np
 from reproduce.charts import Line
 from reproduce.minirl.arms import Experiment
 from reproduce.minirl.bank import check_bank, read_result, run_folders, state_of
-from trimtab.detect.student import t_quantile
+from trimtab.stats.student_t import t_quantile
 
 __all__ = ["WINDOW", "Interval", "Outcome", "collapses", "load_runs", "paired", "spread"]
 

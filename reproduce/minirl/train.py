@@ -17,9 +17,9 @@ from reproduce.minirl.task import LONGEST, correct, dataset, make_tokenizer
 from reproduce.pilot.marks import scratch_of, unfinished_file
 from trimtab.adapters.trl import watch
 from trimtab.errors import RunError
-from trimtab.report.view import RunView, load_view
+from trimtab.report.run_view import RunView, load_view
 from trimtab.training import MiniRLConfig, MiniRLTrainer
-from trimtab.training.engines import RoundedEngine
+from trimtab.training.inference_engines import RoundedEngine
 
 __all__ = ["MINI_BATCH", "run_one", "trainer_of"]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from trimtab.lab.arms import ARMS, Arm
+from trimtab.lab.experiments import ARMS, Arm
 from trimtab.lab.schedule import Ramp
 
 __all__ = ["PILOT", "PilotArm"]

@@ -16,7 +16,7 @@ import torch
 from torch.func import functional_call
 
 from reproduce.pilot.drift_aware import frozen_weights, post_tool
-from trimtab.measure.gradients import total_variance
+from trimtab.measure.policy.gradients import total_variance
 
 __all__ = ["Controls", "gradient_variance", "matched_quantiles"]
 

@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from reproduce.pilot.reading import QUANTILES, Outcome
-from trimtab.detect.student import t_quantile
+from trimtab.stats.student_t import t_quantile
 
 __all__ = ["ANY_RATE", "AVERAGES", "BUDGET", "EVERY", "QUIET", "SERIES", "TAILS", "at_quantile", "cut_off", "lead_of", "limits_of", "moments", "null_runs", "passes", "rises", "seed_scores", "steps_judged", "tops", "widest"]  # fmt: skip
 

@@ -13,8 +13,8 @@ import numpy as np
 from reproduce.pilot.marks import check_bank, read_controls, read_mark, run_folders, state_of
 from reproduce.pilot.rules import PILOT_RULES
 from trimtab.errors import RunError
-from trimtab.records import Reading
-from trimtab.report.view import RunView, load_view
+from trimtab.report.run_view import RunView, load_view
+from trimtab.types import Reading
 
 __all__ = ["QUANTILES", "Outcome", "collapse_step", "load_bank", "outcome_of"]
 

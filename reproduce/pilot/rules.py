@@ -1,6 +1,6 @@
 """The six rules of the pilot, as they stood when its bank was recorded: one budget each, so that leads compare like with like.
 
-trimtab's own rules have moved on since (`trimtab.detect.rules`); what the pilot found must not move with them.
+trimtab's own rules have moved on since (`trimtab.detect.rules.registry`); what the pilot found must not move with them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trimtab.detect.detector import Detector
-from trimtab.detect.growth import SustainedGrowth
-from trimtab.detect.trend_break import TrendBreak
+from trimtab.detect.detectors.base import Detector
+from trimtab.detect.detectors.prediction_limit import SustainedGrowth
+from trimtab.detect.detectors.trend_break import TrendBreak
 
 __all__ = ["PILOT_RULES", "PilotRule"]
 

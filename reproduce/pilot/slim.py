@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trimtab.measure.pack import pack_states, unpack_states
+from trimtab.measure.state.blocks import pack_states, unpack_states
 
 __all__ = ["DISJOINT", "MAIN_SLICES", "slim"]
 

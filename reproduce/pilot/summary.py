@@ -10,7 +10,7 @@ import numpy as np
 from reproduce.pilot.leads import null_runs
 from reproduce.pilot.reading import Outcome
 from reproduce.pilot.variants import CHOSEN, LEAST, Choice, choices, leads_of, limits_for, medians, nulls
-from trimtab.detect.student import t_quantile
+from trimtab.stats.student_t import t_quantile
 
 __all__ = ["GROWING", "LEADS", "Figures", "collapses", "figures_of", "growing", "interval", "open_collapses", "paired_ratio", "seed_interval"]  # fmt: skip
 

@@ -11,7 +11,7 @@ import torch
 from transformers import DynamicCache
 
 from reproduce.smollm2.world import CALL, Outputs, Task, answered, run_call
-from trimtab.lab.world import World
+from trimtab.lab.database import World
 
 __all__ = ["Episode", "play", "prompt_ids", "reward"]
 

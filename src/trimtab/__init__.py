@@ -20,9 +20,9 @@ from trimtab._version import __version__
 if TYPE_CHECKING:
     from trimtab.capture import token_batch
     from trimtab.errors import BatchError, RunError, SummaryError, TrimtabError, UnsupportedError
-    from trimtab.records import Alarm, Convention, Reading, TokenBatch
-    from trimtab.traces.tool_call import ToolCall
-    from trimtab.watch import Run, open_run
+    from trimtab.monitor import Run, open_run
+    from trimtab.traces.core.tool_call import ToolCall
+    from trimtab.types import Alarm, Convention, Reading, TokenBatch
 
 __all__ = [
     "Alarm",
@@ -44,9 +44,9 @@ __all__ = [
 _HOME = {
     "token_batch": "trimtab.capture",
     **dict.fromkeys(("BatchError", "RunError", "SummaryError", "TrimtabError", "UnsupportedError"), "trimtab.errors"),
-    **dict.fromkeys(("Alarm", "Convention", "Reading", "TokenBatch"), "trimtab.records"),
-    "ToolCall": "trimtab.traces.tool_call",
-    **dict.fromkeys(("Run", "open_run"), "trimtab.watch"),
+    **dict.fromkeys(("Alarm", "Convention", "Reading", "TokenBatch"), "trimtab.types"),
+    "ToolCall": "trimtab.traces.core.tool_call",
+    **dict.fromkeys(("Run", "open_run"), "trimtab.monitor"),
 }  # fmt: skip
 """Public name -> the module that defines it."""
 

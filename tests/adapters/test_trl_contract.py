@@ -30,8 +30,8 @@ from tests.adapters.tiny_trl import (
 )
 from trimtab import UnsupportedError
 from trimtab.adapters.trl import watch
-from trimtab.adapters.trl.columns import clip_range_of
-from trimtab.report.view import load_view
+from trimtab.adapters.trl.translate import clip_range_of
+from trimtab.report.run_view import load_view
 
 SMALL = {"min_tokens": 20, "min_trajectories": 2, "strict": True}
 
@@ -425,7 +425,7 @@ def test_resume_from_a_checkpoint_continues_the_run(tiny, tmp_path):
 
 def test_a_failing_monitor_never_stops_training_and_never_looks_healthy(tiny, tmp_path, monkeypatch):
     path, tokenizer = tiny
-    monkeypatch.setattr("trimtab.watch.measuring.observe", lambda *_: 1 / 0)
+    monkeypatch.setattr("trimtab.monitor.batch_measurement.observe", lambda *_: 1 / 0)
     trainer = GRPOTrainer(
         path, random_reward, args=grpo_config(tmp_path), train_dataset=text_rows(), processing_class=tokenizer
     )

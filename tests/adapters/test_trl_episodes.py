@@ -31,8 +31,8 @@ from tests.adapters.tiny_trl import (
     tool_call,
 )
 from trimtab.adapters.trl import watch
-from trimtab.adapters.trl.losses import chance_loss
-from trimtab.report.view import load_view
+from trimtab.adapters.trl.kto import chance_loss
+from trimtab.report.run_view import load_view
 
 SMALL = {"min_tokens": 20, "min_trajectories": 2, "strict": True}
 

@@ -16,7 +16,7 @@ pytest.importorskip("trl", reason="needs the trl extra")
 
 from tests.adapters.tiny_trl import tiny_model
 from tests.support import finished, running
-from trimtab.report.view import load_view
+from trimtab.report.run_view import load_view
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """

@@ -24,8 +24,8 @@ from verl.workers.config import ActorConfig, PolicyLossConfig
 from verl.workers.utils.losses import ppo_loss
 
 from trimtab.adapters.verl import register
-from trimtab.adapters.verl.columns import MODES, divisor
 from trimtab.adapters.verl.losses import OBJECTIVES
+from trimtab.adapters.verl.translate import MODES, divisor
 from trimtab.errors import UnsupportedError
 from trimtab.objectives import aggregate, decoupled_kl, decoupled_ppo, minirl
 

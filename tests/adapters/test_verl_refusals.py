@@ -9,12 +9,12 @@ import sys
 import pytest
 import torch
 
-import trimtab.adapters.verl.columns as columns_module
+import trimtab.adapters.verl.translate as columns_module
 import trimtab.objectives
-from trimtab.adapters.verl.columns import divisor
 from trimtab.adapters.verl.losses import OBJECTIVES, policy_loss
-from trimtab.adapters.verl.refusals import REFUSED, mu_of
 from trimtab.adapters.verl.register import register
+from trimtab.adapters.verl.translate import divisor
+from trimtab.adapters.verl.unsupported import REFUSED, mu_of
 from trimtab.errors import ObjectiveError, UnsupportedError
 
 HELPERS = {

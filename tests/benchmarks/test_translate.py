@@ -17,7 +17,7 @@ from benchmarks.peers.translate import (
     untaken,
 )
 
-from trimtab.catalog.metrics import METRIC_NAMES
+from trimtab.catalog.trainer_metrics import METRIC_NAMES
 
 NAN = float("nan")
 

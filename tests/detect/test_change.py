@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from trimtab.detect.change import Change
-from trimtab.detect.contrast import ARRAYS, FLOATS, Sums, contrast
-from trimtab.detect.cusum import Cusum, PageHinkley, siegmund
-from trimtab.detect.e_process import EProcess, bet
-from trimtab.detect.excursion import Excursion
-from trimtab.detect.from_best import FromBest
-from trimtab.detect.history import History, moved
-from trimtab.detect.joint import Joint, Member
-from trimtab.detect.spike import Jump, Spike
-from trimtab.detect.threshold import Threshold
-from trimtab.detect.trend import Trend, mann_kendall, theil_sen
+from trimtab.detect.detectors.composite import Joint, Member
+from trimtab.detect.detectors.cusum import Cusum, PageHinkley, siegmund
+from trimtab.detect.detectors.drawdown import FromBest
+from trimtab.detect.detectors.e_process import EProcess, bet
+from trimtab.detect.detectors.excursion import Excursion
+from trimtab.detect.detectors.mann_kendall import Trend, mann_kendall, theil_sen
+from trimtab.detect.detectors.mean_shift.detector import Change
+from trimtab.detect.detectors.mean_shift.statistic import ARRAYS, FLOATS, Sums, contrast
+from trimtab.detect.detectors.outlier import Jump, Spike
+from trimtab.detect.detectors.threshold import Threshold
+from trimtab.detect.reading_history import History, moved
 
 MAKERS = {
     "change": lambda arl: Change(arl=arl),

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from trimtab.detect.growth import SustainedGrowth
+from trimtab.detect.detectors.prediction_limit import SustainedGrowth
+from trimtab.detect.detectors.trend_break import TrendBreak
 from trimtab.detect.pipeline import Pipeline
-from trimtab.detect.presence import Nonfinite, Silence
-from trimtab.detect.rules import RULES
-from trimtab.detect.student import t_quantile, t_tail
-from trimtab.detect.trend_break import TrendBreak
+from trimtab.detect.rules.registry import RULES
+from trimtab.detect.stream_checks import Nonfinite, Silence
+from trimtab.stats.student_t import t_quantile, t_tail
 
 LOOKS, RUNS, ARL = (
     110,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trimtab.detect.from_best import FromBest
+from trimtab.detect.detectors.drawdown import FromBest
 
 
 def fired(x, **options):

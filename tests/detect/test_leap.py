@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from trimtab.detect.leap import Leap
+from trimtab.detect.detectors.step_change import Leap
 from trimtab.detect.pipeline import Pipeline
-from trimtab.records import Reading, Window
+from trimtab.types import Reading, Window
 
 
 def curve(shape: str, n: int) -> np.ndarray:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trimtab.detect.detector import Decision
-from trimtab.detect.joint import FAMILIES, Joint
-from trimtab.detect.ledger import Ledger
-from trimtab.detect.log_rules import columns_of, joint_series
+from trimtab.detect.alarm_log import Ledger
+from trimtab.detect.detectors.base import Decision
+from trimtab.detect.detectors.composite import FAMILIES, Joint
 from trimtab.detect.pipeline import Pipeline
-from trimtab.detect.rules import RULES
-from trimtab.records import Reading, Window
+from trimtab.detect.rules.registry import RULES
+from trimtab.detect.whole_series import columns_of, joint_series
+from trimtab.types import Reading, Window
 
 RULE = next(rule for rule in RULES if rule.name == "post_tool_tail_growth")
 KL = next(rule for rule in RULES if rule.name == "kl_surge")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trimtab.detect.plateau import Plateau
+from trimtab.detect.detectors.plateau import Plateau
 
 
 def curve(rng, n=600, rise=200, phi=0.5, noise=0.03):

@@ -9,24 +9,24 @@ import numpy as np
 import pytest
 
 from trimtab.catalog import BOUNDS, READINGS, bound
-from trimtab.catalog.joint import JOINT
-from trimtab.detect.change import Change
-from trimtab.detect.excursion import Excursion
-from trimtab.detect.from_best import FromBest
-from trimtab.detect.growth import SustainedGrowth
-from trimtab.detect.joint import FAMILIES
-from trimtab.detect.leap import Leap
+from trimtab.catalog.composite import JOINT
+from trimtab.detect.detectors.composite import FAMILIES
+from trimtab.detect.detectors.drawdown import FromBest
+from trimtab.detect.detectors.excursion import Excursion
+from trimtab.detect.detectors.flatline import Standstill
+from trimtab.detect.detectors.mann_kendall import Trend
+from trimtab.detect.detectors.mean_shift.detector import Change
+from trimtab.detect.detectors.outlier import Jump, Spike
+from trimtab.detect.detectors.plateau import Plateau
+from trimtab.detect.detectors.prediction_limit import SustainedGrowth
+from trimtab.detect.detectors.step_change import Leap
+from trimtab.detect.detectors.threshold import Threshold
+from trimtab.detect.detectors.trend_break import TrendBreak
 from trimtab.detect.pipeline import Pipeline
-from trimtab.detect.plateau import Plateau
-from trimtab.detect.rule import split
-from trimtab.detect.rules import RULES
-from trimtab.detect.spike import Jump, Spike
-from trimtab.detect.standstill import Standstill
-from trimtab.detect.threshold import Threshold
-from trimtab.detect.trend import Trend
-from trimtab.detect.trend_break import TrendBreak
-from trimtab.records import Reading, Window
-from trimtab.report.log_diagnosis import diagnose_log
+from trimtab.detect.rules.registry import RULES
+from trimtab.detect.rules.rule import split
+from trimtab.report.metric_log_diagnosis import diagnose_log
+from trimtab.types import Reading, Window
 
 STEPS, ONSET = 400, 220
 

@@ -7,20 +7,20 @@ import math
 import numpy as np
 import pytest
 
-from trimtab.detect.change import Change
-from trimtab.detect.excursion import Excursion
-from trimtab.detect.from_best import FromBest
-from trimtab.detect.growth import SustainedGrowth
-from trimtab.detect.joint import Joint, Member
-from trimtab.detect.jump import Jump
-from trimtab.detect.leap import Leap
-from trimtab.detect.medians import row_medians
-from trimtab.detect.plateau import Plateau
-from trimtab.detect.presence import Nonfinite, Silence
-from trimtab.detect.spike import Spike
-from trimtab.detect.standstill import Standstill
-from trimtab.detect.threshold import Threshold
-from trimtab.detect.trend_break import TrendBreak
+from trimtab.detect.detectors.composite import Joint, Member
+from trimtab.detect.detectors.drawdown import FromBest
+from trimtab.detect.detectors.excursion import Excursion
+from trimtab.detect.detectors.flatline import Standstill
+from trimtab.detect.detectors.mean_shift.detector import Change
+from trimtab.detect.detectors.outlier import Spike
+from trimtab.detect.detectors.plateau import Plateau
+from trimtab.detect.detectors.plateau_exit import Jump
+from trimtab.detect.detectors.prediction_limit import SustainedGrowth
+from trimtab.detect.detectors.step_change import Leap
+from trimtab.detect.detectors.threshold import Threshold
+from trimtab.detect.detectors.trend_break import TrendBreak
+from trimtab.detect.stream_checks import Nonfinite, Silence
+from trimtab.stats.row_medians import row_medians
 
 SCANNERS = {
     "threshold": lambda: Threshold(limit=1.0, confirm=3),

@@ -11,18 +11,18 @@ import scipy.stats
 
 from tests.traces.test_table import episode
 from trimtab.catalog import READINGS, TRACE_BOUNDS, TRACE_READINGS
-from trimtab.detect.student import t_tail
-from trimtab.detect.trace_contrasts import holm, judge_contrasts
-from trimtab.detect.trace_rules import TRACE_RULES, trace_findings, trace_verdict
-from trimtab.measure.declared import Declared
-from trimtab.measure.trace_contrasts import contrasts
-from trimtab.measure.traces import trace_readings
-from trimtab.report.trace_compare import compare_tables
-from trimtab.report.trace_lines import contrast_line
-from trimtab.stats.shares import share_interval
-from trimtab.traces.episode import Call, Episode, Turn
-from trimtab.traces.reading import ReadReport
-from trimtab.traces.tabulate import tabulate
+from trimtab.detect.traces.multiple_testing import holm, judge_contrasts
+from trimtab.detect.traces.rules import TRACE_RULES, trace_findings, trace_verdict
+from trimtab.measure.state.requirements import Declared
+from trimtab.measure.traces.contrasts import contrasts
+from trimtab.measure.traces.run_all import trace_readings
+from trimtab.report.traces.compare import compare_tables
+from trimtab.report.traces.text import contrast_line
+from trimtab.stats.proportion_interval import share_interval
+from trimtab.stats.student_t import t_tail
+from trimtab.traces.core.episode import Call, Episode, Turn
+from trimtab.traces.core.read_report import ReadReport
+from trimtab.traces.table.build import tabulate
 
 N = 60
 SCHEMA = [{"name": "a", "parameters": {"required": ["q"]}}]

@@ -13,17 +13,17 @@ import pytest
 import trimtab
 from trimtab.catalog import bound
 from trimtab.cli import main
+from trimtab.detect.detectors.threshold import Threshold
 from trimtab.detect.pipeline import Pipeline
-from trimtab.detect.rule import Rule, beyond, split
-from trimtab.detect.rule_options import DETECTORS
-from trimtab.detect.rules import RULES
-from trimtab.detect.threshold import Threshold
-from trimtab.detect.user_rules import header_config, load_rules, resolve, rules_of_header
+from trimtab.detect.rules.registry import RULES
+from trimtab.detect.rules.rule import Rule, beyond, split
+from trimtab.detect.user_rules.detector_options import DETECTORS
+from trimtab.detect.user_rules.load import header_config, load_rules, resolve, rules_of_header
 from trimtab.errors import RuleError
-from trimtab.records import Reading, Window
 from trimtab.report.diagnosis import diagnosis
-from trimtab.report.payload import build_payload
-from trimtab.report.view import load_view
+from trimtab.report.html.payload import build_payload
+from trimtab.report.run_view import load_view
+from trimtab.types import Reading, Window
 
 ROOT = Path(__file__).parents[2]
 GOOD = """rules:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trimtab.detect.verdict import Evidence, judge
-from trimtab.records import Alarm
+from trimtab.types import Alarm
 
 CALM = Evidence(
     num_steps=100, observed=frozenset({"drift"}), not_observed={}, num_windows=50, judged=("kl_break",), pending={},

@@ -8,13 +8,13 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from trimtab.lab.arms import open_arm  # noqa: E402
+from trimtab.lab.database import World  # noqa: E402
+from trimtab.lab.experiments import open_arm  # noqa: E402
 from trimtab.lab.model import agent_path, load_agent  # noqa: E402
 from trimtab.lab.rollout import Limits, rollout  # noqa: E402
 from trimtab.lab.sft import CONSTRAINED, evaluate  # noqa: E402
+from trimtab.lab.tokenizer import EOS, decode  # noqa: E402
 from trimtab.lab.toolbox import Toolbox  # noqa: E402
-from trimtab.lab.vocab import EOS, decode  # noqa: E402
-from trimtab.lab.world import World  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -6,12 +6,12 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from trimtab.lab.database import World
 from trimtab.lab.environment import LabEnvironment, environment_reward
-from trimtab.lab.output import RARE
 from trimtab.lab.probes import probe_bank
 from trimtab.lab.sft import SFT_WORLD, SPOIL, sft_episode
-from trimtab.lab.vocab import PAD, decode, encode
-from trimtab.lab.world import World
+from trimtab.lab.tokenizer import PAD, decode, encode
+from trimtab.lab.tool_output import RARE
 
 
 def test_probes_are_the_same_every_time():

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from trimtab.errors import TrimtabError
-from trimtab.lab.arms import ARMS, open_arm
+from trimtab.lab.database import World
+from trimtab.lab.experiments import ARMS, open_arm
 from trimtab.lab.schedule import Ramp
 from trimtab.lab.tasks import TaskMix, correct_reward, format_reward, parse_task
-from trimtab.lab.world import World
 
 
 @pytest.fixture(scope="module")

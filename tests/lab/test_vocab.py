@@ -4,7 +4,7 @@ import pytest
 
 transformers = pytest.importorskip("transformers")
 
-from trimtab.lab.vocab import (  # noqa: E402
+from trimtab.lab.tokenizer import (  # noqa: E402
     BOS,
     CALL_START,
     CHARS,

@@ -5,11 +5,11 @@ import sqlite3
 import numpy as np
 import pytest
 
-from trimtab.lab.arms import ARMS
-from trimtab.lab.output import COMMON, RARE, OutputStyle
+from trimtab.lab.database import TOOL_NAMES, World
+from trimtab.lab.experiments import ARMS
 from trimtab.lab.schedule import Ramp
+from trimtab.lab.tool_output import COMMON, RARE, OutputStyle
 from trimtab.lab.toolbox import Toolbox
-from trimtab.lab.world import TOOL_NAMES, World
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 import trimtab
-from trimtab.measure.declared import Declared
-from trimtab.measure.episodes import Episodes
-from trimtab.measure.observe import observe
-from trimtab.measure.retokenise import difference
-from trimtab.measure.table import readings_of
-from trimtab.measure.tool_health import ToolHealth
-from trimtab.records import Reading, TokenBatch, Window
+from trimtab.measure.accumulate import observe
+from trimtab.measure.registry import readings_of
+from trimtab.measure.sequences.episodes import Episodes
+from trimtab.measure.sequences.retokenization import difference
+from trimtab.measure.sequences.tool_health import ToolHealth
+from trimtab.measure.state.requirements import Declared
 from trimtab.runs import RunReader
-from trimtab.runs.rows import readings_from_row
+from trimtab.runs.serialization import readings_from_row
+from trimtab.types import Reading, TokenBatch, Window
 
 W = Window(0, 0)
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from trimtab import token_batch
 from trimtab.catalog import READINGS
-from trimtab.measure.distinguish import Distinguish
-from trimtab.measure.gradients import gradient_values
-from trimtab.measure.observe import observe
-from trimtab.measure.table import readings_of
-from trimtab.records import Reading, TokenBatch, Window
+from trimtab.measure.accumulate import observe
+from trimtab.measure.policy.gradients import gradient_values
+from trimtab.measure.policy.input_dependence import Distinguish
+from trimtab.measure.registry import readings_of
+from trimtab.types import Reading, TokenBatch, Window
 
 W = Window(0, 0)
 TOOLS = ("search", "sql")

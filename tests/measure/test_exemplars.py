@@ -14,17 +14,17 @@ from tests.measure.policy import cut, rich_batch, rich_columns
 from tests.report.page import Page
 from tests.support import write_run
 from trimtab import token_batch
-from trimtab.measure.exemplars import EXEMPLAR_RATIOS, exemplar_row, largest
-from trimtab.measure.observe import observe
-from trimtab.measure.pack import pack_states, unpack_states
-from trimtab.measure.worst import KEPT, Worst, WorstToken
-from trimtab.records import Window
+from trimtab.measure.accumulate import observe
+from trimtab.measure.policy.exemplars import EXEMPLAR_RATIOS, exemplar_row, largest
+from trimtab.measure.state.blocks import pack_states, unpack_states
+from trimtab.measure.state.worst_tokens import KEPT, Worst, WorstToken
 from trimtab.report.diagnosis import diagnosis
 from trimtab.report.exemplars import exemplar_table
-from trimtab.report.html import render_html
-from trimtab.report.inert import inert
-from trimtab.report.payload import build_payload
-from trimtab.report.view import load_view
+from trimtab.report.html.page import render_html
+from trimtab.report.html.payload import build_payload
+from trimtab.report.run_view import load_view
+from trimtab.report.sanitize import inert
+from trimtab.types import Window
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e"
 PAIRS = {

@@ -13,14 +13,15 @@ import trimtab
 from tests.measure.policy import cut, rich_batch, rich_columns, routes, values
 from trimtab import BatchError, token_batch
 from trimtab.catalog import BORDER_TOKENS, MAIN_SLICES, PROB_BANDS
-from trimtab.measure import ngrams, routing
-from trimtab.measure.distinguish import Distinguish, distinguish
-from trimtab.measure.gradients import gradient_values, snr, total_variance
-from trimtab.measure.observe import observe
-from trimtab.measure.pack import pack_states, unpack_states
-from trimtab.measure.table import not_observed, readings_of
-from trimtab.records import Window
-from trimtab.report.view import load_view
+from trimtab.measure.accumulate import observe
+from trimtab.measure.policy import expert_agreement as routing
+from trimtab.measure.policy import prompt_retrieval as ngrams
+from trimtab.measure.policy.gradients import gradient_values, snr, total_variance
+from trimtab.measure.policy.input_dependence import Distinguish, distinguish
+from trimtab.measure.registry import not_observed, readings_of
+from trimtab.measure.state.blocks import pack_states, unpack_states
+from trimtab.report.run_view import load_view
+from trimtab.types import Window
 
 W = Window(0, 0)
 COARSE = ("all", "text", "post_tool", "turn/2-3", "turn/4-7")

@@ -14,18 +14,18 @@ from tests.measure.policy import emitted_keys
 from tests.support import make_batch
 from trimtab import BatchError, Convention, token_batch
 from trimtab.catalog import METRIC_NAMES, READINGS
-from trimtab.catalog.joint import JOINT
-from trimtab.detect.joint import FAMILIES
-from trimtab.detect.rules import RULES
-from trimtab.measure.observe import nonfinite_columns, observe
-from trimtab.measure.pack import pack_states, unpack_states
-from trimtab.measure.probes import Probes
-from trimtab.measure.shift import WindowShift
-from trimtab.measure.state import SliceState
-from trimtab.measure.steps import StepAggregates
-from trimtab.measure.table import not_observed, pair_readings, readings_of
-from trimtab.measure.windows import WindowSet
-from trimtab.records import Reading, Window
+from trimtab.catalog.composite import JOINT
+from trimtab.detect.detectors.composite import FAMILIES
+from trimtab.detect.rules.registry import RULES
+from trimtab.measure.accumulate import nonfinite_columns, observe
+from trimtab.measure.policy.probes import Probes
+from trimtab.measure.registry import not_observed, pair_readings, readings_of
+from trimtab.measure.sequences.trainer_metrics import StepAggregates
+from trimtab.measure.state.blocks import pack_states, unpack_states
+from trimtab.measure.state.slice_state import SliceState
+from trimtab.measure.state.windows import WindowSet
+from trimtab.measure.tokens.window_shift import WindowShift
+from trimtab.types import Reading, Window
 
 W = Window(0, 0)
 

@@ -12,10 +12,10 @@ import pytest
 import trimtab
 from tests.measure.episodes import episode_batch, on_disk, readings
 from trimtab import SummaryError
-from trimtab.measure.groups import MAX_GROUPS, GroupSums
-from trimtab.measure.pack import pack_states, unpack_states
-from trimtab.measure.state import SliceState
-from trimtab.report.view import load_view
+from trimtab.measure.state.blocks import pack_states, unpack_states
+from trimtab.measure.state.reward_groups import MAX_GROUPS, GroupSums
+from trimtab.measure.state.slice_state import SliceState
+from trimtab.report.run_view import load_view
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_what_is_not_there_is_nan_and_counted(rng):
 
 def test_a_trajectory_trained_on_twice_counts_once(rng):
     batch = episode_batch(rng, episode_id=np.arange(32))
-    from trimtab.measure.episodes import Episodes
+    from trimtab.measure.sequences.episodes import Episodes
 
     gathered = Episodes()
     gathered.add(batch, np.arange(32) < 8)

@@ -10,10 +10,10 @@ import pytest
 from tests.measure.test_readings import W, columns, values
 from trimtab import BatchError, token_batch
 from trimtab.capture import join_batches
-from trimtab.measure.observe import observe
-from trimtab.measure.pack import pack_states, unpack_states
-from trimtab.measure.shift import WindowShift
-from trimtab.measure.table import readings_of
+from trimtab.measure.accumulate import observe
+from trimtab.measure.registry import readings_of
+from trimtab.measure.state.blocks import pack_states, unpack_states
+from trimtab.measure.tokens.window_shift import WindowShift
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tests.measure.policy import rich_batch
-from trimtab.measure.observe import observe
-from trimtab.measure.state import Accumulator
+from trimtab.measure.accumulate import observe
+from trimtab.measure.state.slice_state import Accumulator
 from trimtab.stats import Moments
 
 

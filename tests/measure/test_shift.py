@@ -9,12 +9,12 @@ import pytest
 from scipy import stats as scipy_stats
 
 from tests.support import make_batch, write_run
-from trimtab.measure.observe import observe
-from trimtab.measure.shift import WindowShift
-from trimtab.measure.table import readings_of
-from trimtab.records import Window
-from trimtab.report.view import load_view
+from trimtab.measure.accumulate import observe
+from trimtab.measure.registry import readings_of
+from trimtab.measure.tokens.window_shift import WindowShift
+from trimtab.report.run_view import load_view
 from trimtab.runs import RunReader
+from trimtab.types import Window
 
 
 def drift_of(batch):

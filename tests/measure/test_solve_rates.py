@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from trimtab.detect.trace_contrasts import judge_contrasts
-from trimtab.measure.solve_rates import MAX_K, outcome_contrast, pass_k
-from trimtab.report.trace_compare import compare_lines, compare_tables
-from trimtab.traces.episode import Episode
-from trimtab.traces.tabulate import tabulate
+from trimtab.detect.traces.multiple_testing import judge_contrasts
+from trimtab.measure.traces.pass_at_k import MAX_K, outcome_contrast, pass_k
+from trimtab.report.traces.compare import compare_lines, compare_tables
+from trimtab.traces.core.episode import Episode
+from trimtab.traces.table.build import tabulate
 
 
 def log(outcomes):

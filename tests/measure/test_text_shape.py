@@ -10,7 +10,7 @@ import pytest
 
 from tests.measure.episodes import episode_batch, readings
 from trimtab import token_batch
-from trimtab.measure.text_shape import MAX_LOOKED_AT
+from trimtab.measure.sequences.response_shape import MAX_LOOKED_AT
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import trimtab
 from tests.measure.episodes import on_disk
 from tests.support import make_batch
 from trimtab import RunError, ToolCall
-from trimtab.measure.declared import Declared
-from trimtab.measure.tool_health import MAX_SHOWN, MAX_TOOLS, MAX_VALUES, ToolHealth
-from trimtab.report.view import load_view
+from trimtab.measure.sequences.tool_health import MAX_SHOWN, MAX_TOOLS, MAX_VALUES, ToolHealth
+from trimtab.measure.state.requirements import Declared
+from trimtab.report.run_view import load_view
 
 DECLARED = {
     "required_tools": ["search", "docs"],

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from tests.traces.test_table import episode
-from trimtab.measure.trace_bursts import bursts
-from trimtab.measure.trace_load import high_load, running_at_once
-from trimtab.measure.trace_maker import Maker
-from trimtab.measure.trace_order import in_order
-from trimtab.measure.trace_permutations import permutation_p, worst_window
+from trimtab.measure.traces.builder import Maker
+from trimtab.measure.traces.concurrency import high_load, running_at_once
+from trimtab.measure.traces.failure_bursts import bursts
+from trimtab.measure.traces.ordering import in_order
+from trimtab.measure.traces.permutation_test import permutation_p, worst_window
 from trimtab.stats.dot import dot
-from trimtab.traces.episode import Call, Episode
-from trimtab.traces.tabulate import tabulate
+from trimtab.traces.core.episode import Call, Episode
+from trimtab.traces.table.build import tabulate
 
 
 def _log(fails, tasks, times=None, seconds=None, groups=None):

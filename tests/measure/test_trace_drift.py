@@ -9,12 +9,12 @@ import pytest
 
 from tests.measure.test_traces import readings
 from tests.traces.test_table import episode
-from trimtab.detect.trace_contrasts import judge_contrasts
-from trimtab.measure.trace_drift import drifts
-from trimtab.traces.episode import Call, Episode, Turn
-from trimtab.traces.first_wrong import WRONGS
-from trimtab.traces.tabulate import RequiredFiles, tabulate
-from trimtab.traces.text_marks import refuses, scripts_of, switched_turns
+from trimtab.detect.traces.multiple_testing import judge_contrasts
+from trimtab.measure.traces.early_late import drifts
+from trimtab.traces.core.episode import Call, Episode, Turn
+from trimtab.traces.table.build import RequiredFiles, tabulate
+from trimtab.traces.table.first_error import WRONGS
+from trimtab.traces.table.language import refuses, scripts_of, switched_turns
 
 
 def _log(rng, shift=0.0, n=160, version=None, times=None):

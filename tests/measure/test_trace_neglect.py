@@ -7,12 +7,12 @@ import pytest
 
 from tests.measure.test_traces import readings
 from tests.traces.test_table import episode
-from trimtab.detect.trace_rules import trace_findings
-from trimtab.measure.declared import Declared
-from trimtab.measure.traces import trace_readings
-from trimtab.traces.episode import Call
-from trimtab.traces.reading import ReadReport
-from trimtab.traces.tabulate import RequiredFiles, tabulate
+from trimtab.detect.traces.rules import trace_findings
+from trimtab.measure.state.requirements import Declared
+from trimtab.measure.traces.run_all import trace_readings
+from trimtab.traces.core.episode import Call
+from trimtab.traces.core.read_report import ReadReport
+from trimtab.traces.table.build import RequiredFiles, tabulate
 
 
 def _log(uses, times=None, versions=None, tasks=None):

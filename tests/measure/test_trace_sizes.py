@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tests.report.test_trace_diagnosis import run
-from trimtab.measure.trace_sizes import Size, sizes
-from trimtab.report.trace_diagnosis import diagnose_traces
-from trimtab.report.trace_html import write_traces_html
-from trimtab.traces.episode import Call, Episode, Turn
-from trimtab.traces.own import TraceWriter
-from trimtab.traces.tabulate import tabulate
+from trimtab.measure.traces.sizes import Size, sizes
+from trimtab.report.traces.diagnosis import diagnose_traces
+from trimtab.report.traces.page import write_traces_html
+from trimtab.traces.core.episode import Call, Episode, Turn
+from trimtab.traces.native.writer import TraceWriter
+from trimtab.traces.table.build import tabulate
 
 NAN, INF = math.nan, math.inf
 

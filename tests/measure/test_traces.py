@@ -10,19 +10,19 @@ import scipy.stats
 
 from tests.traces.test_table import episode
 from trimtab.catalog import READINGS, TRACE_READINGS
-from trimtab.detect.trace_rules import trace_findings
-from trimtab.measure.declared import Declared
-from trimtab.measure.trace_contrasts import contrasts, difference, within_difference
-from trimtab.measure.trace_maker import Maker
-from trimtab.measure.trace_outcomes import outcomes
-from trimtab.measure.trace_tools import tool_readings
-from trimtab.measure.traces import trace_readings
-from trimtab.stats.quantile_ends import quantile_places
-from trimtab.stats.shares import effective_trials, share_interval
-from trimtab.traces.episode import Call, Episode, Turn
-from trimtab.traces.reading import ReadReport
-from trimtab.traces.table import Evidence
-from trimtab.traces.tabulate import tabulate
+from trimtab.detect.traces.rules import trace_findings
+from trimtab.measure.state.requirements import Declared
+from trimtab.measure.traces.builder import Maker
+from trimtab.measure.traces.contrasts import contrasts, difference, within_difference
+from trimtab.measure.traces.outcomes import outcomes
+from trimtab.measure.traces.run_all import trace_readings
+from trimtab.measure.traces.tools import tool_readings
+from trimtab.stats.proportion_interval import effective_trials, share_interval
+from trimtab.stats.quantile_interval import quantile_places
+from trimtab.traces.core.episode import Call, Episode, Turn
+from trimtab.traces.core.read_report import ReadReport
+from trimtab.traces.table.build import tabulate
+from trimtab.traces.table.types import Evidence
 
 
 def readings(episodes, **declared):

@@ -9,10 +9,10 @@ import torch
 
 from tests.objectives.batches import clamp, make, tokens_of
 from trimtab.errors import ObjectiveError, UnsupportedError
-from trimtab.objectives.clipped import ppo_clip
+from trimtab.objectives.batch_size_invariance import batch_size_rules
 from trimtab.objectives.decoupled import decoupled_kl, decoupled_ppo
-from trimtab.objectives.ewma import WeightAverage, trainable
-from trimtab.objectives.invariance import batch_size_rules
+from trimtab.objectives.ppo import ppo_clip
+from trimtab.objectives.weight_average import WeightAverage, trainable
 
 NAN = float("nan")
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from tests.objectives.batches import Batch, make
-from trimtab.objectives.clipped import dapo, dr_grpo, grpo, gspo, ppo_clip
 from trimtab.objectives.corrections import tis
-from trimtab.objectives.filters import off_policy_rejection
 from trimtab.objectives.kl import kl_penalty
-from trimtab.objectives.score import cispo
+from trimtab.objectives.policy_gradient import cispo
+from trimtab.objectives.ppo import dapo, dr_grpo, grpo, gspo, ppo_clip
+from trimtab.objectives.token_filters import off_policy_rejection
 
 trl = pytest.importorskip("trl")
 MAX_LENGTH = 16

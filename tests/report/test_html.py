@@ -17,10 +17,10 @@ import pytest
 from tests.report.mock_payload import HOSTILE, empty_run, hostile, payload, two_arms, with_holes
 from tests.report.page import Page
 from trimtab import open_run
-from trimtab.report.html import render_html, write_html
-from trimtab.report.inert import inert
-from trimtab.report.payload import build_payload
-from trimtab.report.view import load_view
+from trimtab.report.html.page import render_html, write_html
+from trimtab.report.html.payload import build_payload
+from trimtab.report.run_view import load_view
+from trimtab.report.sanitize import inert
 
 TAGS = (
     "html head meta title style body main header p b h1 h2 h3 div article span bdi svg circle path dl dt "

@@ -14,11 +14,11 @@ import pytest
 
 from trimtab import open_run
 from trimtab.cli import main
-from trimtab.measure.from_log import presence_of_log, series_of_log
-from trimtab.records import Alarm, Reading, Window
+from trimtab.measure.sequences.metric_log import presence_of_log, series_of_log
+from trimtab.metric_logs import read_metric_log
 from trimtab.report.alarms import alarm_payload
-from trimtab.report.log_diagnosis import diagnose_log, log_diagnosis, log_diagnosis_lines
-from trimtab.runs.metric_logs import read_metric_log
+from trimtab.report.metric_log_diagnosis import diagnose_log, log_diagnosis, log_diagnosis_lines
+from trimtab.types import Alarm, Reading, Window
 
 
 def write(path, n=120, seed=0, **changes):

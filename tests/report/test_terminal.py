@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from trimtab.report.terminal import follow, render
+from trimtab.report.terminal.view import follow, render
 
 NAN = float("nan")
 

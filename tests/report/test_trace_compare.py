@@ -10,12 +10,12 @@ import pytest
 from tests.report.test_trace_diagnosis import run
 from tests.traces.make import write_lines
 from tests.traces.test_table import episode
-from trimtab.report.trace_compare import compare_tables
-from trimtab.traces.episode import Call, Episode
-from trimtab.traces.join import joined
-from trimtab.traces.own_lines import dump_episode
-from trimtab.traces.table import COUNTS
-from trimtab.traces.tabulate import tabulate
+from trimtab.report.traces.compare import compare_tables
+from trimtab.traces.core.episode import Call, Episode
+from trimtab.traces.native.format import dump_episode
+from trimtab.traces.table.build import tabulate
+from trimtab.traces.table.merge import joined
+from trimtab.traces.table.types import COUNTS
 
 
 def log(seed: int, extra_calls: float, tools=("a", "b"), tasks: int = 20, each: int = 5) -> list[Episode]:
@@ -86,7 +86,7 @@ def test_episodes_that_name_no_task_are_not_called_tasks(tmp_path):
 
 def test_an_empty_side_is_an_error(tmp_path):
     from trimtab.errors import TraceError
-    from trimtab.report.trace_compare import compare_traces
+    from trimtab.report.traces.compare import compare_traces
 
     few = write_lines(tmp_path / "few.jsonl", [{"trimtab": 1, "id": "x"}])
     bad = write_lines(tmp_path / "bad.jsonl", [{"trimtab": 1, "id": 3}])

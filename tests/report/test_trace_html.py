@@ -15,9 +15,9 @@ import pytest
 from tests.report.page import Page
 from tests.report.test_trace_diagnosis import FIXTURE, HOSTILE, run
 from tests.traces.make import chat, steps, write_lines
-from trimtab.report.trace_diagnosis import diagnose_traces, trace_diagnosis
-from trimtab.report.trace_html import render_traces, write_traces_html
-from trimtab.report.trace_payload import MAX_TEXT, chosen_ids, shown_episodes
+from trimtab.report.traces.diagnosis import diagnose_traces, trace_diagnosis
+from trimtab.report.traces.page import render_traces, write_traces_html
+from trimtab.report.traces.payload import MAX_TEXT, chosen_ids, shown_episodes
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")

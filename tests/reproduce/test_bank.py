@@ -35,9 +35,9 @@ from scipy.stats import t
 import trimtab
 from tests.support import make_batch
 from trimtab.errors import RunError
-from trimtab.measure.pack import unpack_states
-from trimtab.report.view import load_view
-from trimtab.runs.seal import seal
+from trimtab.measure.state.blocks import unpack_states
+from trimtab.report.run_view import load_view
+from trimtab.runs.compress import seal
 
 STEPS = 40
 ROOT = Path(__file__).parents[2] / "reproduce" / "bank"

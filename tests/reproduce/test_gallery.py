@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from trimtab import open_run
-from trimtab.detect.rules import RULES
-from trimtab.report.view import load_view
+from trimtab.detect.rules.registry import RULES
+from trimtab.report.run_view import load_view
 
 ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "reproduce" / "gallery" / "runs"

@@ -22,7 +22,7 @@ from reproduce.pilot.marks import unfinished_file
 from scipy.stats import t
 
 from trimtab.errors import RunError
-from trimtab.report.view import load_view
+from trimtab.report.run_view import load_view
 
 STEPS = 60
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from reproduce.smollm2_check import ARMS, RECORDED, compare
 
-from trimtab.report.view import load_view
+from trimtab.report.run_view import load_view
 
 PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tests.support import running
-from trimtab.report.view import load_view
+from trimtab.report.run_view import load_view
 
 WRITER = """
 import sys

@@ -20,7 +20,7 @@ from trimtab.stats import (
     tail_replicates,
 )
 from trimtab.stats.hill import hill_sweep
-from trimtab.stats.pareto import gpd_shapes
+from trimtab.stats.pareto_khat import gpd_shapes
 
 Float64 = npt.NDArray[np.float64]
 

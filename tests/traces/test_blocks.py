@@ -7,11 +7,11 @@ import json
 import pytest
 
 from tests.traces.make import write_lines
-from trimtab.traces.blocks import unpacked
+from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.export.samples import messages_of
-from trimtab.traces.facts import facts_of
+from trimtab.traces.messages.content_blocks import unpacked
 from trimtab.traces.read import read_episodes
-from trimtab.traces.reading import ReadReport
+from trimtab.traces.table.episode_facts import facts_of
 
 USE = {"type": "tool_use", "id": "toolu_1", "name": "search", "input": {"q": 1}}
 ANTHROPIC = [

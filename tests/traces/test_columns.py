@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from tests.traces.make import steps, write_lines
-from trimtab.traces import columns_shards, columns_words
-from trimtab.traces.columns import tabulate_steps
+from trimtab.traces.columnar import language as columns_words
+from trimtab.traces.columnar import shards as columns_shards
+from trimtab.traces.columnar.engine import tabulate_steps
+from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.read import iter_episodes
-from trimtab.traces.reading import ReadReport
-from trimtab.traces.table import COUNTS, TraceTable
-from trimtab.traces.tabulate import tabulate
-from trimtab.traces.text_marks import MARKS
+from trimtab.traces.table.build import tabulate
+from trimtab.traces.table.language import MARKS
+from trimtab.traces.table.types import COUNTS, TraceTable
 
 WORDS = [
     "привет", "Прогноз погоды на завтра", "今日は", "今日の天気はどうですか、晴れでしょうか", "good morning all", "ok 42", "42", "naïve — “quoted”", "日本 and thirty letters more",

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from tests.traces.make import steps, write_lines
 from tests.traces.test_columns import same
-from trimtab.traces.columns import tabulate_steps
-from trimtab.traces.columns_part import _seconds
-from trimtab.traces.columns_rows import Rows, read_rows
-from trimtab.traces.columns_shards import Shard
-from trimtab.traces.engine import table_of
-from trimtab.traces.error_starts import ERROR_START, starts_as_error
+from trimtab.traces.choose_engine import table_of
+from trimtab.traces.columnar.engine import tabulate_steps
+from trimtab.traces.columnar.episodes import _seconds
+from trimtab.traces.columnar.extract import Rows, read_rows
+from trimtab.traces.columnar.shards import Shard
+from trimtab.traces.core.coerce import as_time
+from trimtab.traces.core.read_report import ReadReport
+from trimtab.traces.errors.patterns import ERROR_START, starts_as_error
 from trimtab.traces.read import read_episodes
-from trimtab.traces.reading import ReadReport
-from trimtab.traces.values import as_time
 
 
 def read(*lines: bytes, numeric_time: bool = True) -> Rows:

@@ -14,15 +14,17 @@ import pytest
 from tests.traces.make import steps, write_lines
 from tests.traces.test_columns import random_log, same
 from trimtab.errors import TraceError
-from trimtab.traces import columns_loose, columns_rows, columns_shards
-from trimtab.traces.columns import tabulate_steps
-from trimtab.traces.columns_count import Job, count_shard
-from trimtab.traces.columns_desk import Desk
-from trimtab.traces.columns_ray import ray_map
-from trimtab.traces.columns_shards import LinesBefore, lines_of, shards_of
-from trimtab.traces.engine import table_of
-from trimtab.traces.lines import iter_lines
-from trimtab.traces.reading import ReadReport
+from trimtab.traces.choose_engine import table_of
+from trimtab.traces.columnar import cross_shard as columns_loose
+from trimtab.traces.columnar import extract as columns_rows
+from trimtab.traces.columnar import shards as columns_shards
+from trimtab.traces.columnar.duckdb_connection import Desk
+from trimtab.traces.columnar.engine import tabulate_steps
+from trimtab.traces.columnar.ray import ray_map
+from trimtab.traces.columnar.shard_counts import Job, count_shard
+from trimtab.traces.columnar.shards import LinesBefore, lines_of, shards_of
+from trimtab.traces.core.read_report import ReadReport
+from trimtab.traces.files.lines import iter_lines
 
 TEXTS = {
     "plain": b'{"a": 1}\n\n{"b": 2}\n  \n{"c": "%s"}\n{"d": 4}' % (b"x" * 90),

@@ -11,8 +11,8 @@ import pytest
 import trimtab.cli
 from tests.traces.make import steps, write_lines
 from trimtab.errors import TraceError
-from trimtab.traces.columns_shelf import Shelf, loaded, stored
-from trimtab.traces.narrow import Names, narrow
+from trimtab.traces.columnar.spill import Shelf, loaded, stored
+from trimtab.traces.table.compact import Names, narrow
 
 
 @pytest.mark.parametrize(

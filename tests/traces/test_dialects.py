@@ -8,8 +8,8 @@ import pytest
 
 from tests.traces.make import write_lines
 from trimtab.traces.export.samples import messages_of
-from trimtab.traces.facts import facts_of
 from trimtab.traces.read import read_episodes
+from trimtab.traces.table.episode_facts import facts_of
 
 
 def read(tmp_path, row):

@@ -6,9 +6,9 @@ import pytest
 
 from tests.traces.make import chat, steps, write_lines
 from trimtab.errors import TraceError
-from trimtab.traces import engine
-from trimtab.traces.engine import table_of
-from trimtab.traces.reading import ReadReport
+from trimtab.traces import choose_engine as engine
+from trimtab.traces.choose_engine import table_of
+from trimtab.traces.core.read_report import ReadReport
 
 
 def test_large_step_logs_go_to_columns_and_small_ones_do_not(tmp_path, monkeypatch):

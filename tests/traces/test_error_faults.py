@@ -9,9 +9,9 @@ import pytest
 
 from tests.traces.make import chat, write_lines
 from tests.traces.test_columns import same
-from trimtab.traces.error_faults import fault_of
-from trimtab.traces.facts import facts_of
+from trimtab.traces.errors.attribution import fault_of
 from trimtab.traces.read import read_episodes
+from trimtab.traces.table.episode_facts import facts_of
 
 TOOL = [
     "HTTP 500 Internal Server Error", "HTTP 429", "HTTP/1.1 503", "HTTP 408 Request Timeout", "HTTP 507 Insufficient Storage", "HTTP 520", "HTTP 505", "HTTP 599", "503",

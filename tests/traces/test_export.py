@@ -13,7 +13,7 @@ from tests.traces.make import chat, write_lines
 from tests.traces.test_messages import TAU
 from trimtab.errors import TraceError
 from trimtab.traces.export import KINDS, export
-from trimtab.traces.export.similar import without_copies
+from trimtab.traces.export.near_duplicates import without_copies
 from trimtab.traces.read import read_episodes
 
 TOOLS = [

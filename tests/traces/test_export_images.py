@@ -13,7 +13,7 @@ from tests.traces.test_export import attempt, log
 from trimtab.errors import TraceError
 from trimtab.traces.export import export
 from trimtab.traces.read import read_episodes
-from trimtab.traces.tabulate import tabulate
+from trimtab.traces.table.build import tabulate
 
 DATA = [base64.b64encode(bytes([i]) * 3000).decode() for i in range(3)]
 IMAGES = {

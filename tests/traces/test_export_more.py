@@ -14,10 +14,10 @@ from tests.traces.make import chat, write_lines
 from tests.traces.test_export import attempt, four_by_three, log
 from trimtab import cli
 from trimtab.errors import TraceError
-from trimtab.traces.episode import Call, Episode, Turn
+from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.export import export
 from trimtab.traces.export.tokens import tokens_of
-from trimtab.traces.own import TraceWriter
+from trimtab.traces.native.writer import TraceWriter
 
 
 def _own(tmp_path, *episodes: Episode):

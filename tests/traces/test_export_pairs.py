@@ -8,8 +8,9 @@ from collections import Counter
 import pytest
 
 from tests.traces.test_export import TOOLS, attempt, log
-from trimtab.traces.export import export, similar
-from trimtab.traces.export.similar import NEAR, Near, overlap
+from trimtab.traces.export import export
+from trimtab.traces.export import near_duplicates as similar
+from trimtab.traces.export.near_duplicates import NEAR, Near, overlap
 
 SYSTEM = {"role": "system", "content": "You are another agent."}
 IN_NO_PAIR = "episode in no pair: "

@@ -16,15 +16,15 @@ from tests.support import running
 from tests.traces.make import chat, steps, write_lines
 from tests.traces.samples import RECORDS
 from trimtab.errors import TraceError
-from trimtab.report import progress
-from trimtab.report.trace_follow import follow_traces
+from trimtab.report.terminal import progress
+from trimtab.report.traces.follow import follow_traces
+from trimtab.traces.core.read_report import ReadReport
+from trimtab.traces.files.lines import iter_lines
+from trimtab.traces.files.tail import GONE, REPLACED
 from trimtab.traces.follow import FOLLOWED, Follower
-from trimtab.traces.growing import GONE, REPLACED
-from trimtab.traces.lines import iter_lines
 from trimtab.traces.read import read_episodes
-from trimtab.traces.reading import ReadReport
-from trimtab.traces.table import COUNTS
-from trimtab.traces.tabulate import tabulate
+from trimtab.traces.table.build import tabulate
+from trimtab.traces.table.types import COUNTS
 
 
 def _mixed(rng: random.Random, episodes: int) -> bytes:

@@ -11,10 +11,10 @@ from tests.report.test_trace_diagnosis import run
 from tests.traces import samples
 from tests.traces.make import write_lines
 from trimtab.errors import TraceError
-from trimtab.traces.own_lines import dump_episode
+from trimtab.traces.messages.tool_tags import tagged_turns
+from trimtab.traces.native.format import dump_episode
 from trimtab.traces.read import read_episodes
-from trimtab.traces.tabulate import tabulate
-from trimtab.traces.tagged import tagged_turns
+from trimtab.traces.table.build import tabulate
 
 
 def _read(tmp_path, *records):

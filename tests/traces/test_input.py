@@ -14,12 +14,12 @@ import pytest
 
 from tests.traces.make import chat, write_lines
 from trimtab.errors import TraceError
-from trimtab.traces.files import find_files
-from trimtab.traces.json_records import iter_records
-from trimtab.traces.lines import iter_lines
+from trimtab.traces.core.read_report import MAX_KEPT, ReadReport
+from trimtab.traces.files.find import find_files
+from trimtab.traces.files.json_records import iter_records
+from trimtab.traces.files.json_text import BadJson, parse_json
+from trimtab.traces.files.lines import iter_lines
 from trimtab.traces.read import read_episodes
-from trimtab.traces.reading import MAX_KEPT, ReadReport
-from trimtab.traces.text_json import BadJson, parse_json
 
 ROW = json.dumps({"id": "good", "messages": chat()}).encode()
 

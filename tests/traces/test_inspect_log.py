@@ -77,7 +77,7 @@ def test_without_a_decompressor_it_is_said_what_to_install(tmp_path, monkeypatch
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr("trimtab.traces.packed.importlib.import_module", missing)
+    monkeypatch.setattr("trimtab.traces.files.decompress.importlib.import_module", missing)
     with pytest.raises(TraceError, match="pip install zstandard"):
         read_episodes([path])
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.traces.make import write_lines
-from trimtab.traces.facts import facts_of
 from trimtab.traces.read import read_episodes
+from trimtab.traces.table.episode_facts import facts_of
 
 CALLS = [{"name": "w", "args": {"c": n}, "id": f"c{n}", "type": "tool_call"} for n in (1, 2)]
 BAD = [{"name": "w", "args": "{bad", "id": "c3", "error": None, "type": "invalid_tool_call"}]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.traces.make import chat, tau, write_lines
+from trimtab.traces.core.read_report import ReadReport
+from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.read import read_episodes
-from trimtab.traces.reading import ReadReport
-from trimtab.traces.tabulate import tabulate
-from trimtab.traces.turns import turns_of
+from trimtab.traces.table.build import tabulate
 
 TAU = Path(__file__).parents[3] / "shared" / "data" / "tau-bench" / "gpt-4o-airline.json"
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from tests.traces import samples
 from trimtab.errors import TraceError
+from trimtab.traces.core.read_report import ReadReport, Record
+from trimtab.traces.export.prm_steps import step_rows
 from trimtab.traces.export.samples import sample_of
-from trimtab.traces.export.steps import step_rows
 from trimtab.traces.export.tokens import tokens_of
-from trimtab.traces.facts import facts_of
 from trimtab.traces.follow import Follower
-from trimtab.traces.formats import FORMATS
-from trimtab.traces.own_lines import dump_episode
+from trimtab.traces.native.format import dump_episode
 from trimtab.traces.read import iter_episodes
-from trimtab.traces.reading import ReadReport, Record
+from trimtab.traces.registry import FORMATS
+from trimtab.traces.table.episode_facts import facts_of
 
 RECORD_EXAMPLES, LINE_EXAMPLES = 200, 80
 PLACEMENTS = (0, 1, 3, 7, 20)

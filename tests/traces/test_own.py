@@ -9,8 +9,8 @@ import pytest
 
 from tests.report.test_trace_diagnosis import run
 from trimtab.errors import TraceError
-from trimtab.traces.episode import Call, Episode, Turn
-from trimtab.traces.own import TraceWriter
+from trimtab.traces.core.episode import Call, Episode, Turn
+from trimtab.traces.native.writer import TraceWriter
 from trimtab.traces.read import read_episodes
 
 

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab.errors import TraceError
-from trimtab.traces.episode import Call, Episode, Turn
-from trimtab.traces.own import TraceWriter
+from trimtab.traces.core.episode import Call, Episode, Turn
+from trimtab.traces.native.writer import TraceWriter
 from trimtab.traces.read import read_episodes
 
 

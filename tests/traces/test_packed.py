@@ -14,8 +14,8 @@ import pytest
 from tests.report.test_trace_diagnosis import run
 from tests.traces.make import steps
 from tests.traces.test_columns import same
-from trimtab.traces.files import open_bytes
-from trimtab.traces.packed import ZSTD, _Members
+from trimtab.traces.files.decompress import ZSTD, _Members
+from trimtab.traces.files.find import open_bytes
 from trimtab.traces.read import read_episodes
 
 ROWS = [

@@ -9,11 +9,11 @@ import pytest
 
 from tests.traces.make import steps, write_lines
 from tests.traces.test_columns import random_log, same
-from trimtab.traces import columns_shards
+from trimtab.traces.columnar import shards as columns_shards
+from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.follow import Follower
 from trimtab.traces.read import iter_episodes, read_episodes
-from trimtab.traces.reading import ReadReport
-from trimtab.traces.restarts import BEGAN_AGAIN
+from trimtab.traces.readers.ptt_steps.restarts import BEGAN_AGAIN
 
 COPIES = "steps that are copies of another, dropped"
 

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from tests.traces.make import write_lines
+from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.export.samples import messages_of, sample_of
+from trimtab.traces.messages.chat_template_text import parts_of_completion, prompt_turns
 from trimtab.traces.read import read_episodes
-from trimtab.traces.reading import ReadReport
-from trimtab.traces.roles import parts_of_completion, prompt_turns
 
 TOOL = {"type": "function", "function": {"name": "calc", "description": "d", "parameters": {"type": "object", "properties": {}}}}  # fmt: skip
 HEAD = """

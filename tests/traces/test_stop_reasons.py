@@ -7,7 +7,7 @@ import pytest
 from tests.traces import samples
 from tests.traces.make import chat, write_lines
 from trimtab.traces.read import read_episodes
-from trimtab.traces.tabulate import tabulate
+from trimtab.traces.table.build import tabulate
 
 LIMITS = (
     "length", "MAX_TOKENS", "max_output_tokens", "token limit", "max-turns", "exit_cost", "submitted (exit_cost)", "submitted (exit_context)",

@@ -8,7 +8,7 @@ import pytest
 
 from tests.traces import samples
 from trimtab.traces.read import read_episodes
-from trimtab.traces.tabulate import tabulate
+from trimtab.traces.table.build import tabulate
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "reproduce.py", line 1\nValueError: bad'
 

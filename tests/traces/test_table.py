@@ -8,13 +8,13 @@ import random
 
 import pytest
 
-from trimtab.traces.episode import Call, Episode, Turn
-from trimtab.traces.error_faults import fault_of
-from trimtab.traces.error_kinds import error_kind_of
-from trimtab.traces.loops import MAX_PERIOD, MIN_ROUNDS, longest_loop, num_repeats
-from trimtab.traces.schema_check import misfit, schemas_by_name
-from trimtab.traces.table import MAX_TOOLS, OTHER
-from trimtab.traces.tabulate import tabulate
+from trimtab.traces.core.episode import Call, Episode, Turn
+from trimtab.traces.errors.attribution import fault_of
+from trimtab.traces.errors.kinds import error_kind_of
+from trimtab.traces.table.build import tabulate
+from trimtab.traces.table.loops import MAX_PERIOD, MIN_ROUNDS, longest_loop, num_repeats
+from trimtab.traces.table.schema_check import misfit, schemas_by_name
+from trimtab.traces.table.types import MAX_TOOLS, OTHER
 
 
 def episode(*calls: Call, id: str = "e", **fields) -> Episode:

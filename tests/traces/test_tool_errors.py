@@ -14,9 +14,9 @@ from tests.report.test_trace_diagnosis import run
 from tests.traces.make import chat, write_lines
 from tests.traces.test_columns import same
 from trimtab.errors import TraceError
-from trimtab.traces.error_fields import error_text
-from trimtab.traces.error_kinds import error_kind_of
-from trimtab.traces.error_starts import _STARTS, ERROR_START, MAYBE_ERROR, starts_as_error
+from trimtab.traces.errors.detect import error_text
+from trimtab.traces.errors.kinds import error_kind_of
+from trimtab.traces.errors.patterns import _STARTS, ERROR_START, MAYBE_ERROR, starts_as_error
 
 FAILED = [
     "HTTP 503 Service Unavailable", "503 Service Unavailable", "HTTP/1.1 404 Not Found", "Tool execution failed: timeout",

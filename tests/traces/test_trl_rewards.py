@@ -12,7 +12,7 @@ from tests.report.test_trace_diagnosis import run
 from tests.traces.make import write_lines
 from trimtab.traces.export import export
 from trimtab.traces.read import read_episodes
-from trimtab.traces.trl_rewards import reward_columns
+from trimtab.traces.readers.trl.reward_columns import reward_columns
 
 
 def rows(weights=(1.0, 1.0), groups=12, size=8, seed=0, scale=True, **more):

@@ -8,8 +8,8 @@ import pytest
 
 from tests.traces.make import chat, write_lines
 from tests.traces.test_columns import same
-from trimtab.traces.facts import facts_of
 from trimtab.traces.read import read_episodes
+from trimtab.traces.table.episode_facts import facts_of
 
 NONE = [
     "Unknown tool: web", "Error: unknown tool web", "unknown function 'web'", "No such tool: web", "tool_use_error: No such tool available: web", "Tool web not found",

@@ -11,7 +11,7 @@ import pytest
 from tests.traces.make import write_lines
 from trimtab.traces.export.tokens import tokens_of
 from trimtab.traces.read import read_episodes
-from trimtab.traces.stop_reasons import is_limit
+from trimtab.traces.table.stop_reasons import is_limit
 
 
 def node(parent, role, content=None, **more):

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("rich")
 
-from trimtab.records import Reading, Window
 from trimtab.training.demo import _comparison
+from trimtab.types import Reading, Window
 
 
 class View:

@@ -12,7 +12,7 @@ from tests.adapters.tiny_trl import chat_rows, tiny_model
 from tests.training.tiny import COMMON, Spy, loss_mask, moe, ours
 from trimtab.errors import ObjectiveError, UnsupportedError
 from trimtab.training import MiniRLConfig, MiniRLTrainer
-from trimtab.training.engines import RoundedEngine, rounded
+from trimtab.training.inference_engines import RoundedEngine, rounded
 
 
 @pytest.fixture(scope="module")

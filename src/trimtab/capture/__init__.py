@@ -1,7 +1,7 @@
 """Capture: what did each token look like to the sampler, the trainer and the reference, before or after a tool spoke?"""
 
 from trimtab.capture.batch import token_batch
-from trimtab.capture.join import join_batches
+from trimtab.capture.concat import join_batches
 from trimtab.capture.slices import Cells, cells_of, slice_counts
 
 __all__ = ["Cells", "cells_of", "join_batches", "slice_counts", "token_batch"]

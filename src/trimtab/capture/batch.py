@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.capture.experts import EXPERT_COLUMNS, expert_column, same_experts_shape
+from trimtab.capture.expert_routes import EXPERT_COLUMNS, expert_column, same_experts_shape
 from trimtab.capture.segments import MAX_NAMES, NEAR_TOKENS, segment_tokens, tool_codes
 from trimtab.errors import BatchError
-from trimtab.records import LOGPROB_COLUMNS, Convention, TokenBatch
+from trimtab.types import LOGPROB_COLUMNS, Convention, TokenBatch
 
 __all__ = ["POSITIVE_TOLERANCE", "token_batch"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.capture.segments import OTHER
-from trimtab.records import TokenBatch
+from trimtab.types import TokenBatch
 
 __all__ = ["TURN_BUCKETS", "Cells", "cells_of", "slice_counts"]
 

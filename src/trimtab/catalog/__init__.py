@@ -6,15 +6,15 @@ A reading's key is `<what>/<statistic>`. `docs/metrics.md` is generated from thi
 
 from __future__ import annotations
 
-from trimtab.catalog.bounds import BOUNDS
+from trimtab.catalog.composite import JOINT
+from trimtab.catalog.definitions import Bound, Definition
+from trimtab.catalog.distributions import LAG_BUCKETS, SHAPE
 from trimtab.catalog.episodes import EPISODES
-from trimtab.catalog.joint import JOINT
-from trimtab.catalog.metrics import METRIC_NAMES, METRICS
 from trimtab.catalog.policy import BORDER_TOKENS, POLICY, PROB_BANDS
-from trimtab.catalog.rows import Bound, Definition
-from trimtab.catalog.shape import LAG_BUCKETS, SHAPE
+from trimtab.catalog.thresholds import BOUNDS
 from trimtab.catalog.tokens import TAUS, TOKENS
 from trimtab.catalog.traces import TRACE_BOUNDS, TRACE_READINGS
+from trimtab.catalog.trainer_metrics import METRIC_NAMES, METRICS
 
 __all__ = [
     "BORDER_TOKENS",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trimtab.catalog.rows import HOUSE, Definition, Direction
+from trimtab.catalog.definitions import HOUSE, Definition, Direction
 
 __all__ = ["EPISODES"]
 

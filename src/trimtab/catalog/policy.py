@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trimtab.catalog.rows import HOUSE, Definition
+from trimtab.catalog.definitions import HOUSE, Definition
 
 __all__ = ["BORDER_TOKENS", "POLICY", "PROB_BANDS"]
 

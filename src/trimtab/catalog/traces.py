@@ -5,7 +5,7 @@ Per tool and per group the readings have the keys they have in a run (`tools/...
 
 from __future__ import annotations
 
-from trimtab.catalog.rows import HOUSE, Bound, Definition, Direction
+from trimtab.catalog.definitions import HOUSE, Bound, Definition, Direction
 
 __all__ = ["TRACE_BOUNDS", "TRACE_READINGS"]
 

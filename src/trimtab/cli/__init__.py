@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trimtab._version import __version__
-from trimtab.cli.text import pairs, plain
+from trimtab.cli.options import pairs, plain
 from trimtab.cli.traces import traces_app
 from trimtab.errors import TrimtabError
-from trimtab.report.inert import inert
+from trimtab.report.sanitize import inert
 
 if TYPE_CHECKING:
-    from trimtab.detect.rule import Rule
+    from trimtab.detect.rules.rule import Rule
 
 __all__ = ["app", "main"]
 
@@ -76,17 +76,17 @@ def diagnose(
     """
     extra: tuple[Rule, ...] = ()
     if rules is not None:
-        from trimtab.detect.user_rules import load_rules
+        from trimtab.detect.user_rules.load import load_rules
 
         extra = load_rules(rules)
     if (path / "run.json").is_file() and framework is None and format is None and not mapping:
         from trimtab.report.diagnosis import diagnosis, diagnosis_lines
-        from trimtab.report.view import load_view
+        from trimtab.report.run_view import load_view
 
         found = diagnosis(load_view(path, extra))
         lines = diagnosis_lines
     else:
-        from trimtab.report.log_diagnosis import diagnose_log, log_diagnosis, log_diagnosis_lines
+        from trimtab.report.metric_log_diagnosis import diagnose_log, log_diagnosis, log_diagnosis_lines
 
         found = log_diagnosis(diagnose_log(path, framework, format, pairs(mapping or ()), extra))
         lines = log_diagnosis_lines
@@ -103,9 +103,9 @@ def report(
     title: Annotated[str, typer.Option(help="Title of the page.")] = "trimtab report",
 ) -> None:
     """Write one offline HTML page about one run, or comparing several."""
-    from trimtab.report.html import write_html
-    from trimtab.report.payload import build_payload
-    from trimtab.report.view import load_view
+    from trimtab.report.html.page import write_html
+    from trimtab.report.html.payload import build_payload
+    from trimtab.report.run_view import load_view
 
     try:
         write_html(build_payload([load_view(run) for run in runs], title), output)
@@ -123,9 +123,9 @@ def watch(
     """Follow one or more runs live in the terminal; Ctrl-C leaves."""
     from rich.console import Console
 
-    from trimtab.report.live import live_state
-    from trimtab.report.terminal import follow, render
-    from trimtab.report.view import load_view
+    from trimtab.report.run_view import load_view
+    from trimtab.report.terminal.snapshot import live_state
+    from trimtab.report.terminal.view import follow, render
 
     views = [load_view(run) for run in runs]
 

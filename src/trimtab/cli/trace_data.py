@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from trimtab.cli.text import plain
+from trimtab.cli.options import plain
 from trimtab.cli.trace_options import (
     ErrorPatterns,
     LogFormat,
@@ -19,8 +19,8 @@ from trimtab.cli.trace_options import (
     Strict,
     fields_of,
 )
-from trimtab.report.inert import inert
-from trimtab.traces.wording import counted, noted
+from trimtab.report.sanitize import inert
+from trimtab.traces.core.plural import counted, noted
 
 __all__ = ["convert_logs", "export_logs", "show_logs"]
 
@@ -63,7 +63,7 @@ def export_logs(
     as_json: Annotated[bool, typer.Option("--json", help="The data card as one JSON object.")] = False,
 ) -> None:
     """Write training data in TRL's conversational formats with tool calls, and a data card beside it."""
-    from trimtab.report.progress import reading_bar
+    from trimtab.report.terminal.progress import reading_bar
     from trimtab.traces.export import export
     from trimtab.traces.export.write import card_text
 
@@ -106,7 +106,7 @@ def convert_logs(
     strict: Strict = False,
 ) -> None:
     """Write the episodes as trimtab's own JSONL, one a line."""
-    from trimtab.report.progress import reading_bar
+    from trimtab.report.terminal.progress import reading_bar
     from trimtab.traces.convert import convert
 
     with reading_bar(logs) as progress:
@@ -132,6 +132,6 @@ def show_logs(
     ] = False,
 ) -> None:
     """List the episodes, or print one with its messages, calls, results and errors."""
-    from trimtab.report.trace_show import show
+    from trimtab.report.traces.show import show
 
     print("\n".join(show(logs, episode, limit, format, fields_of(mapping), as_json, strict)))

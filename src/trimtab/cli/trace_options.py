@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trimtab.cli.text import pairs
+from trimtab.cli.options import pairs
 from trimtab.errors import MetricLogError, TraceError
 
 __all__ = [
@@ -39,7 +39,7 @@ EngineName = Annotated[str, typer.Option(help="auto, records, or columns (DuckDB
 
 def declared_of(require: list[str], key_arguments: list[str], solved_at: float | None) -> Any:
     """What must be used, and from which reward on an episode is solved (`Declared`). TraceError for what names nothing."""
-    from trimtab.measure.declared import Declared
+    from trimtab.measure.state.requirements import Declared
 
     files = tuple(name.removeprefix("file:") for name in require if name.startswith("file:"))
     keys = dict(text.partition("=")[::2] for text in key_arguments)

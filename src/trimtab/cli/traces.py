@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from trimtab.cli.trace_data import convert_logs, export_logs, show_logs
-from trimtab.cli.trace_judging import compare_logs, diagnose_logs
+from trimtab.cli.trace_diagnosis import compare_logs, diagnose_logs
 
 __all__ = ["traces_app"]
 

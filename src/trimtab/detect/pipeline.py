@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.catalog import bound
-from trimtab.detect.change import Change
-from trimtab.detect.cusum import Cusum
-from trimtab.detect.detector import Decision, Detector
-from trimtab.detect.joint import FAMILIES, Joint
-from trimtab.detect.ledger import Ledger, Place
-from trimtab.detect.log_rules import Event, Series, columns_of, events_of, joint_series, scan
-from trimtab.detect.presence import Nonfinite, Silence
-from trimtab.detect.rule import Rule, split
-from trimtab.detect.rules import RULES
-from trimtab.records import Alarm, Reading, Window
+from trimtab.detect.alarm_log import Ledger, Place
+from trimtab.detect.detectors.base import Decision, Detector
+from trimtab.detect.detectors.composite import FAMILIES, Joint
+from trimtab.detect.detectors.cusum import Cusum
+from trimtab.detect.detectors.mean_shift.detector import Change
+from trimtab.detect.rules.registry import RULES
+from trimtab.detect.rules.rule import Rule, split
+from trimtab.detect.stream_checks import Nonfinite, Silence
+from trimtab.detect.whole_series import Event, Series, columns_of, events_of, joint_series, scan
+from trimtab.types import Alarm, Reading, Window
 
 __all__ = ["Pipeline", "Series"]
 

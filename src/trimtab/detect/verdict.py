@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES, bound
-from trimtab.records import Alarm
+from trimtab.types import Alarm
 
 __all__ = ["Evidence", "Verdict", "agreeing", "averages_words", "judge"]
 
@@ -105,7 +105,7 @@ def _alarmed(serious: list[Alarm]) -> Verdict:
 def averages_words(alarm: Alarm) -> str:
     """What the rules on averages had said when a hidden alarm was raised, and how many of them could speak; empty for any other.
 
-    >>> from trimtab.records import Alarm
+    >>> from trimtab.types import Alarm
     >>> alarm = Alarm("r", 30, 9, "critical", "post_tool", (), 1.0, "", "", "", hidden=True, heard=(4, 15))
     >>> averages_words(alarm)
     'no aggregate rule had fired; 4 of 15 could speak by then'

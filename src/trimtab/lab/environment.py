@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from trimtab.lab.database import World
 from trimtab.lab.tasks import Task, parse_task
 from trimtab.lab.toolbox import Toolbox
-from trimtab.lab.world import World
 
 __all__ = ["LabEnvironment", "environment_reward"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from trimtab.lab.database import World, word
 from trimtab.lab.tasks import Task, parse_task
+from trimtab.lab.tokenizer import BOS, CALL_END, CALL_START, EOS, RESULT_END, RESULT_START, decode, encode
 from trimtab.lab.toolbox import Toolbox
-from trimtab.lab.vocab import BOS, CALL_END, CALL_START, EOS, RESULT_END, RESULT_START, decode, encode
-from trimtab.lab.world import World, word
 
 __all__ = ["Corruption", "Episode", "script"]
 

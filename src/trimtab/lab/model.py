@@ -8,7 +8,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from trimtab.errors import TrimtabError
-from trimtab.lab.vocab import BOS, EOS, PAD, VOCAB_SIZE, build_tokenizer
+from trimtab.lab.tokenizer import BOS, EOS, PAD, VOCAB_SIZE, build_tokenizer
 
 __all__ = ["agent_path", "fresh_agent", "load_agent", "save_agent"]
 

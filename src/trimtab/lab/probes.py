@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trimtab.lab.database import World
 from trimtab.lab.episode import Episode, script
-from trimtab.lab.output import OutputStyle
 from trimtab.lab.schedule import Ramp
 from trimtab.lab.tasks import TaskMix, parse_task
+from trimtab.lab.tokenizer import PAD
+from trimtab.lab.tool_output import OutputStyle
 from trimtab.lab.toolbox import Toolbox
-from trimtab.lab.vocab import PAD
-from trimtab.lab.world import World
-from trimtab.records import Bool, Int64
+from trimtab.types import Bool, Int64
 
 __all__ = ["PROBE_WORLD", "ProbeBank", "probe_bank"]
 

@@ -14,8 +14,8 @@ from transformers import DynamicCache, PreTrainedModel
 
 from trimtab.lab.episode import Episode
 from trimtab.lab.tasks import parse_task
+from trimtab.lab.tokenizer import PAD
 from trimtab.lab.toolbox import Toolbox
-from trimtab.lab.vocab import PAD
 
 __all__ = ["Limits", "make_rollout_func", "rollout", "to_trl"]
 

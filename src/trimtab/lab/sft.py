@@ -14,15 +14,15 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
+from trimtab.lab.database import World
 from trimtab.lab.episode import Corruption, Episode, script
 from trimtab.lab.model import fresh_agent, save_agent
-from trimtab.lab.output import COMMON, OutputStyle
 from trimtab.lab.rollout import rollout
 from trimtab.lab.schedule import Ramp
 from trimtab.lab.tasks import TaskMix, parse_task
+from trimtab.lab.tokenizer import PAD
+from trimtab.lab.tool_output import COMMON, OutputStyle
 from trimtab.lab.toolbox import Toolbox
-from trimtab.lab.vocab import PAD
-from trimtab.lab.world import World
 
 __all__ = ["CONSTRAINED", "MILD", "SFT_WORLD", "SPOIL", "evaluate", "sft_episode", "train"]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from trimtab.errors import TrimtabError
+from trimtab.lab.database import TOOL_NAMES, World, word
 from trimtab.lab.schedule import Ramp
-from trimtab.lab.world import TOOL_NAMES, World, word
 
 __all__ = ["Task", "TaskMix", "correct_reward", "format_reward", "parse_task"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.lab.output import OutputStyle
-from trimtab.lab.world import NOTHING, TOOL_NAMES, ToolReply, World
+from trimtab.lab.database import NOTHING, TOOL_NAMES, ToolReply, World
+from trimtab.lab.tool_output import OutputStyle
 
 __all__ = ["OnToolCall", "Toolbox"]
 

@@ -4,9 +4,8 @@ Tensors (B, T), explicit denominators, counts of everything clipped or dropped. 
 """
 
 from trimtab.objectives.advantages import group_advantages
-from trimtab.objectives.aggregate import Loss, aggregate, local_denominator, sequence_lengths
-from trimtab.objectives.clipped import dapo, dr_grpo, grpo, gspo, ppo_clip
-from trimtab.objectives.combination import combine, self_normalise, weight_sums
+from trimtab.objectives.batch_size_invariance import BatchRules, batch_size_rules
+from trimtab.objectives.combine import combine, self_normalise, weight_sums
 from trimtab.objectives.corrections import Correction, icepop, mis, ratio_at, tis
 from trimtab.objectives.decoupled import decoupled_kl, decoupled_ppo
 from trimtab.objectives.entropy import (
@@ -15,19 +14,20 @@ from trimtab.objectives.entropy import (
     select_by_covariance,
     select_high_entropy,
 )
-from trimtab.objectives.ewma import WeightAverage, trainable
-from trimtab.objectives.filters import k3_rejection, off_policy_rejection, reject_nonfinite, veto
-from trimtab.objectives.invariance import BatchRules, batch_size_rules
 from trimtab.objectives.kl import kl_penalty, kl_terms
+from trimtab.objectives.policy_gradient import cispo, minirl, reinforce
+from trimtab.objectives.ppo import dapo, dr_grpo, grpo, gspo, ppo_clip
+from trimtab.objectives.reduction import Loss, aggregate, local_denominator, sequence_lengths
 from trimtab.objectives.routing_replay import RoutingReplay
-from trimtab.objectives.score import cispo, minirl, reinforce
 from trimtab.objectives.slices import Cells, count_marks, merge_counts, per_token
+from trimtab.objectives.token_filters import k3_rejection, off_policy_rejection, reject_nonfinite, veto
 from trimtab.objectives.vcpo import (
     WeightSums,
     learning_rate_scale,
     off_policy_baseline,
     sequence_log_weights,
 )
+from trimtab.objectives.weight_average import WeightAverage, trainable
 
 __all__ = [
     "BatchRules",

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.checks import need_shape
+from trimtab.objectives.validation import need_shape
 
 __all__ = ["group_advantages"]
 

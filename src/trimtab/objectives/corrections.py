@@ -17,8 +17,8 @@ from typing import Literal
 import torch
 
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.checks import Knob, as_mask, at_most, keep_nan, masked, need_shape, positive
 from trimtab.objectives.slices import Counts, Slices, count_marks
+from trimtab.objectives.validation import Knob, as_mask, at_most, keep_nan, masked, need_shape, positive
 
 __all__ = [
     "Correction",

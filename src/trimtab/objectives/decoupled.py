@@ -10,8 +10,11 @@ import math
 
 import torch
 
-from trimtab.objectives.aggregate import Loss, finish
-from trimtab.objectives.checks import (
+from trimtab.objectives.kl import Estimator, kl_terms
+from trimtab.objectives.ppo import ppo_clip
+from trimtab.objectives.reduction import Loss, finish
+from trimtab.objectives.slices import Slices
+from trimtab.objectives.validation import (
     Knob,
     as_mask,
     keep_nan,
@@ -20,9 +23,6 @@ from trimtab.objectives.checks import (
     per_token_advantages,
     positive,
 )
-from trimtab.objectives.clipped import ppo_clip
-from trimtab.objectives.kl import Estimator, kl_terms
-from trimtab.objectives.slices import Slices
 
 __all__ = ["decoupled_kl", "decoupled_ppo", "lifted_behaviour"]
 

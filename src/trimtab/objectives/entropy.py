@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.aggregate import Loss, finish
-from trimtab.objectives.checks import Knob, as_mask, keep_nan, masked, need_shape, per_token_advantages
 from trimtab.objectives.corrections import Correction, correction
+from trimtab.objectives.reduction import Loss, finish
 from trimtab.objectives.slices import Slices
+from trimtab.objectives.validation import Knob, as_mask, keep_nan, masked, need_shape, per_token_advantages
 
 __all__ = ["EntropyTarget", "entropy_bonus", "select_by_covariance", "select_high_entropy"]
 

@@ -11,9 +11,9 @@ from typing import Literal
 import torch
 
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.aggregate import Loss, finish
-from trimtab.objectives.checks import Knob, as_mask, log_ratio
+from trimtab.objectives.reduction import Loss, finish
 from trimtab.objectives.slices import Slices
+from trimtab.objectives.validation import Knob, as_mask, log_ratio
 
 __all__ = ["Estimator", "kl_penalty", "kl_terms"]
 

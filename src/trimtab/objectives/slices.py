@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.checks import need_shape
+from trimtab.objectives.validation import need_shape
 
 __all__ = ["Cells", "Counts", "Slices", "count_marks", "merge_counts", "per_token"]
 

@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.checks import as_mask, log_ratio, need_shape
+from trimtab.objectives.validation import as_mask, log_ratio, need_shape
 
 __all__ = ["WeightSums", "learning_rate_scale", "off_policy_baseline", "sequence_log_weights"]
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trimtab.detect.rule import Rule
-from trimtab.detect.rules import RULES, STREAM_RULES
+from trimtab.detect.rules.registry import RULES, STREAM_RULES
+from trimtab.detect.rules.rule import Rule
 from trimtab.detect.verdict import averages_words
-from trimtab.records import Alarm
+from trimtab.types import Alarm
 
 __all__ = ["alarm_payload", "alarms_lines", "taken_lines"]
 

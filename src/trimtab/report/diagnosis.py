@@ -8,9 +8,9 @@ from typing import Any
 
 from trimtab.report.alarms import alarm_payload, alarms_lines, taken_lines
 from trimtab.report.exemplars import exemplar_table
-from trimtab.report.inert import inert
+from trimtab.report.run_view import RunView
+from trimtab.report.sanitize import inert
 from trimtab.report.tools_table import tools_table
-from trimtab.report.view import RunView
 
 __all__ = ["diagnosis", "diagnosis_lines"]
 

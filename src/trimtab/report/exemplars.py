@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from trimtab.measure.exemplars import EXEMPLAR_RATIOS, EXEMPLAR_SLICES
-from trimtab.measure.worst import Worst, WorstToken
+from trimtab.measure.policy.exemplars import EXEMPLAR_RATIOS, EXEMPLAR_SLICES
+from trimtab.measure.state.worst_tokens import Worst, WorstToken
 
 __all__ = ["exemplar_table"]
 

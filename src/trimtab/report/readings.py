@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from trimtab.measure.records import recorded
-from trimtab.records import Reading
-from trimtab.runs.rows import readings_from_row
+from trimtab.measure.state.step_readings import recorded
+from trimtab.runs.serialization import readings_from_row
+from trimtab.types import Reading
 
 __all__ = ["ReadingRows"]
 

@@ -16,19 +16,19 @@
 All obey the merge laws (`summary.py`). Only numpy below.
 """
 
-from trimtab.stats.bundle import bundle, unbundle
-from trimtab.stats.clusters import ClusterTail, ratio_interval
-from trimtab.stats.counts import Counts
-from trimtab.stats.edges import EdgeCounts
 from trimtab.stats.hill import HillFit, hill
-from trimtab.stats.log_moments import LogMoments
-from trimtab.stats.log_sketch import LogSketch
-from trimtab.stats.moments import Moments
-from trimtab.stats.pareto import ParetoFit, khat_bound, pareto_khat, pareto_tail_size
-from trimtab.stats.summary import Summary
-from trimtab.stats.tail_replicates import TailReplicates, mean_exp_factor, tail_replicates
-from trimtab.stats.tally import Tally
-from trimtab.stats.top_k import TopK
+from trimtab.stats.pareto_khat import ParetoFit, khat_bound, pareto_khat, pareto_tail_size
+from trimtab.stats.summaries.base import Summary
+from trimtab.stats.summaries.bulk_serialization import bundle, unbundle
+from trimtab.stats.summaries.cluster_tail import ClusterTail, ratio_interval
+from trimtab.stats.summaries.counts import Counts
+from trimtab.stats.summaries.edges import EdgeCounts
+from trimtab.stats.summaries.log_moments import LogMoments
+from trimtab.stats.summaries.log_sketch import LogSketch
+from trimtab.stats.summaries.moments import Moments
+from trimtab.stats.summaries.tally import Tally
+from trimtab.stats.summaries.top_k import TopK
+from trimtab.stats.tail_bootstrap import TailReplicates, mean_exp_factor, tail_replicates
 from trimtab.stats.two_sample import design_effect, ks_critical, ks_distance, wasserstein1
 
 __all__ = [

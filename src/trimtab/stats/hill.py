@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.errors import SummaryError
-from trimtab.stats.pareto import LEAST_DRAWS, LEAST_TAIL, pareto_tail_size
+from trimtab.stats.pareto_khat import LEAST_DRAWS, LEAST_TAIL, pareto_tail_size
 
 __all__ = ["HillFit", "hill", "hill_sweep"]
 

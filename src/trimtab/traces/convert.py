@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from trimtab.errors import TraceError
-from trimtab.traces.files import STDIN, spare_logs
-from trimtab.traces.own_lines import dump_episode
+from trimtab.traces.core.read_report import ReadReport
+from trimtab.traces.files.find import STDIN, spare_logs
+from trimtab.traces.native.format import dump_episode
 from trimtab.traces.read import iter_episodes
-from trimtab.traces.reading import ReadReport
 
 __all__ = ["convert"]
 

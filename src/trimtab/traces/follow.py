@@ -8,17 +8,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from trimtab.errors import TraceError
-from trimtab.traces.files import STDIN
-from trimtab.traces.formats import FORMATS, find_format
-from trimtab.traces.growing import Growing
-from trimtab.traces.identity import Identities
-from trimtab.traces.json_records import BadJson, parse_json
-from trimtab.traces.lines import MAX_LINE_BYTES
-from trimtab.traces.reading import ReadReport, Record
-from trimtab.traces.steps import is_step
-from trimtab.traces.table import TraceTable
-from trimtab.traces.tabulate import RequiredFiles, TableBuilder
-from trimtab.traces.values import as_label
+from trimtab.traces.core.coerce import as_label
+from trimtab.traces.core.read_report import ReadReport, Record
+from trimtab.traces.deduplicate import Identities
+from trimtab.traces.files.find import STDIN
+from trimtab.traces.files.json_records import BadJson, parse_json
+from trimtab.traces.files.lines import MAX_LINE_BYTES
+from trimtab.traces.files.tail import Growing
+from trimtab.traces.readers.ptt_steps.reader import is_step
+from trimtab.traces.registry import FORMATS, find_format
+from trimtab.traces.table.build import RequiredFiles, TableBuilder
+from trimtab.traces.table.types import TraceTable
 
 __all__ = ["FOLLOWED", "Follower"]
 

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.errors import TraceError
-from trimtab.traces.episode import Episode
-from trimtab.traces.error_starts import compile_patterns
-from trimtab.traces.files import STDIN, find_files
-from trimtab.traces.formats import FORMATS, find_format
-from trimtab.traces.identity import Identities
-from trimtab.traces.json_records import iter_records
-from trimtab.traces.mapped import say_missed
-from trimtab.traces.reading import ReadReport, Record
-from trimtab.traces.trl_completions import is_trl
-from trimtab.traces.trl_rewards import columns_of
-from trimtab.traces.values import as_label
+from trimtab.traces.core.coerce import as_label
+from trimtab.traces.core.episode import Episode
+from trimtab.traces.core.read_report import ReadReport, Record
+from trimtab.traces.deduplicate import Identities
+from trimtab.traces.errors.patterns import compile_patterns
+from trimtab.traces.files.find import STDIN, find_files
+from trimtab.traces.files.json_records import iter_records
+from trimtab.traces.readers.mapped import say_missed
+from trimtab.traces.readers.trl.completions import is_trl
+from trimtab.traces.readers.trl.reward_columns import columns_of
+from trimtab.traces.registry import FORMATS, find_format
 
 __all__ = ["iter_episodes", "read_episodes"]
 
@@ -46,7 +46,7 @@ def iter_episodes(
     """Episodes one by one, in the order of the files; `report` fills as they come.
 
     The format of a file is told by its first record that some reader knows, unless `format` (a name of
-    `trimtab.traces.formats.FORMATS`) forces it. `mapping`: our field -> JSON path, for logs of no known format. A file in
+    `trimtab.traces.registry.FORMATS`) forces it. `mapping`: our field -> JSON path, for logs of no known format. A file in
     which nothing is recognised is a TraceError, unless others were read. `only`: of step JSONL, hold the lines of these ids alone.
     """
     if format is not None and format not in FORMATS:

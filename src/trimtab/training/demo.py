@@ -17,14 +17,14 @@ from typing import Any
 from rich.console import Console
 
 from trimtab.errors import TrimtabError
-from trimtab.records import Reading
 from trimtab.report.diagnosis import diagnosis, diagnosis_lines
-from trimtab.report.html import write_html
-from trimtab.report.live import live_state
-from trimtab.report.payload import build_payload
-from trimtab.report.terminal import follow, render
-from trimtab.report.view import RunView, load_view
-from trimtab.training.child import child_environment
+from trimtab.report.html.page import write_html
+from trimtab.report.html.payload import build_payload
+from trimtab.report.run_view import RunView, load_view
+from trimtab.report.terminal.snapshot import live_state
+from trimtab.report.terminal.view import follow, render
+from trimtab.training.child_process import child_environment
+from trimtab.types import Reading
 
 __all__ = ["main", "run_arm", "run_demo"]
 

@@ -12,15 +12,15 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from trimtab.adapters.trl import watch
-from trimtab.lab.arms import Arm, open_arm
+from trimtab.lab.database import TOOL_NAMES
+from trimtab.lab.experiments import Arm, open_arm
 from trimtab.lab.model import agent_path, load_agent
 from trimtab.lab.probes import probe_bank
 from trimtab.lab.tasks import correct_reward, format_reward
-from trimtab.lab.world import TOOL_NAMES
-from trimtab.traces.tool_call import ToolCall
+from trimtab.monitor import Run
+from trimtab.traces.core.tool_call import ToolCall
 from trimtab.training.minirl.config import MiniRLConfig
 from trimtab.training.minirl.trainer import MiniRLTrainer
-from trimtab.watch import Run
 
 __all__ = ["lab_trainer", "watch_lab"]
 

@@ -14,8 +14,8 @@ import duckdb
 import pytest
 
 from trimtab.errors import MetricLogError
-from trimtab.report.log_diagnosis import diagnose_log, log_diagnosis, log_diagnosis_lines
-from trimtab.runs.metric_logs import read_metric_log
+from trimtab.metric_logs import read_metric_log
+from trimtab.report.metric_log_diagnosis import diagnose_log, log_diagnosis, log_diagnosis_lines
 
 
 def varint(value: int) -> bytes:

@@ -8,8 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from trimtab.runs.metric_logs import columns, read_metric_log, text_files
-from trimtab.runs.metric_logs.blocks import blocks_of, column_of, rows_of
+from trimtab.metric_logs import read_metric_log
+from trimtab.metric_logs import series as columns
+from trimtab.metric_logs.formats import text as text_files
+from trimtab.metric_logs.formats.column_blocks import blocks_of, column_of, rows_of
 
 LINES = {
     "plain": lambda i: json.dumps({"step": i, "kl": 0.1 * i, "reward": i % 3}),

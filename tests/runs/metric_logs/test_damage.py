@@ -9,7 +9,7 @@ import sqlite3
 import pytest
 
 from trimtab.errors import MetricLogError
-from trimtab.runs.metric_logs import read_metric_log
+from trimtab.metric_logs import read_metric_log
 
 
 def write(path, *lines):

@@ -11,7 +11,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from trimtab.runs.metric_logs import read_metric_log
+from trimtab.metric_logs import read_metric_log
 
 STEPS = [
     {"step": 1, "reward": 0.25, "kl": 0.5},

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from trimtab.catalog import METRIC_NAMES
-from trimtab.measure.aggregates import TRAINER_KEYS, trainer_aggregates
-from trimtab.runs.metric_logs import FRAMEWORKS, aliases, read_metric_log
+from trimtab.measure.sequences.aggregates import TRAINER_KEYS, trainer_aggregates
+from trimtab.metric_logs import FRAMEWORKS, aliases, read_metric_log
 
 
 def log_of(tmp_path, keys, **kwargs):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from trimtab.errors import MetricLogError
-from trimtab.runs.metric_logs import read_metric_log
+from trimtab.metric_logs import read_metric_log
 
 VALUES = [0.5, 0.25, math.nan, math.inf, 0.125]
 WANT = [(step, {"reward": 0.25 * step, "kl": value}) for step, value in enumerate(VALUES)]

@@ -6,6 +6,6 @@ watch(trainer, "runs/exp1")
 trainer.train()
 """
 
-from trimtab.adapters.trl.wiring import watch
+from trimtab.adapters.trl.attach import watch
 
 __all__ = ["watch"]

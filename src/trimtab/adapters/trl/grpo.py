@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from trimtab.adapters.trl.columns import arrays_of, clip_range_of
 from trimtab.adapters.trl.probes import ProbeScorer
 from trimtab.adapters.trl.reference import RowSampler, make_reference
-from trimtab.adapters.trl.retokenise import Reencoder
-from trimtab.adapters.trl.tools import ToolRecorder
+from trimtab.adapters.trl.retokenization import Reencoder
+from trimtab.adapters.trl.tool_recorder import ToolRecorder
+from trimtab.adapters.trl.translate import arrays_of, clip_range_of
 from trimtab.capture.segments import MAX_NAMES
-from trimtab.watch import Run
+from trimtab.monitor import Run
 
 __all__ = ["Generation", "GrpoCapture"]
 

@@ -11,8 +11,8 @@ import torch
 
 from trimtab.adapters.trl.reference import forward_logps, quiet
 from trimtab.capture import token_batch
-from trimtab.records import TokenBatch
-from trimtab.watch import Run
+from trimtab.monitor import Run
+from trimtab.types import TokenBatch
 
 __all__ = ["PROBE_KEYS", "ProbeScorer"]
 

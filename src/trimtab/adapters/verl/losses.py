@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from trimtab.adapters.verl.columns import MODES, Columns, columns_of, metrics_of
-from trimtab.adapters.verl.refusals import mu_of, refuse_weights
+from trimtab.adapters.verl.translate import MODES, Columns, columns_of, metrics_of
+from trimtab.adapters.verl.unsupported import mu_of, refuse_weights
 from trimtab.errors import ObjectiveError, UnsupportedError
 from trimtab.objectives import (
     Loss,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trimtab.adapters.verl.losses import OBJECTIVES, policy_loss
-from trimtab.adapters.verl.refusals import REFUSED
+from trimtab.adapters.verl.unsupported import REFUSED
 from trimtab.errors import ObjectiveError, UnsupportedError
 
 __all__ = ["register"]

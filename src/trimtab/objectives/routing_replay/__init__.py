@@ -5,6 +5,7 @@ R2 records with the trainer's engine at the sampling weights, R3 takes what the 
 checks routes, `families.py` knows how each family turns router logits into gates.
 """
 
+from trimtab.objectives.routing_replay.recordings import Recording, Replayed
 from trimtab.objectives.routing_replay.replay import RoutingReplay
 from trimtab.objectives.routing_replay.routes import (
     MISSING,
@@ -15,7 +16,6 @@ from trimtab.objectives.routing_replay.routes import (
     place_routes,
     route_dtype,
 )
-from trimtab.objectives.routing_replay.tapes import Recording, Replayed
 
 __all__ = [
     "MISSING",

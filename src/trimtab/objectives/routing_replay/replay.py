@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from trimtab.errors import RoutesError
-from trimtab.objectives.routing_replay.families import Router, find_routers
+from trimtab.objectives.routing_replay.recordings import Recording, Replayed, fingerprint, same_print
+from trimtab.objectives.routing_replay.routers import Router, find_routers
 from trimtab.objectives.routing_replay.routes import check_routes, route_dtype
-from trimtab.objectives.routing_replay.tapes import Recording, Replayed, fingerprint, same_print
 
 __all__ = ["RoutingReplay"]
 

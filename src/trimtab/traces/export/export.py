@@ -12,27 +12,27 @@ from typing import Any
 import numpy as np
 
 from trimtab.errors import TraceError
-from trimtab.traces.episode import Episode
-from trimtab.traces.export.card import (
+from trimtab.traces.core.episode import Episode
+from trimtab.traces.core.plural import counted
+from trimtab.traces.export.data_card import (
     card_of,
     greeting_warnings,
     mixed_warnings,
     opening_warnings,
     prompt_warnings,
 )
-from trimtab.traces.export.encodable import encodable
 from trimtab.traces.export.images import image_warnings, take_digests_off
+from trimtab.traces.export.prm_steps import step_rows
 from trimtab.traces.export.rows import NO_SCORE, UNSCORED, rows_of
 from trimtab.traces.export.samples import Sample, sample_of
+from trimtab.traces.export.sanitize import encodable
 from trimtab.traces.export.scores import BY_SIDE, scores_of
-from trimtab.traces.export.steps import step_rows
 from trimtab.traces.export.tokens import add_tokens
-from trimtab.traces.export.tools import give_tools, read_tools, tool_warnings
+from trimtab.traces.export.tool_schemas import give_tools, read_tools, tool_warnings
 from trimtab.traces.export.write import CHATS, card_text, write_rows
-from trimtab.traces.files import STDIN, spare_logs
+from trimtab.traces.files.find import STDIN, spare_logs
 from trimtab.traces.read import read_episodes
-from trimtab.traces.trl_rewards import UNTOLD
-from trimtab.traces.wording import counted
+from trimtab.traces.readers.trl.reward_columns import UNTOLD
 
 __all__ = ["KINDS", "Export", "export"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trimtab.traces.values import without_digests
+from trimtab.traces.core.coerce import without_digests
 
 __all__ = ["image_warnings", "take_digests_off"]
 

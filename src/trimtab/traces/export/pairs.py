@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trimtab.traces.export.rivals import ALONE, EQUAL, Rivals
+from trimtab.traces.export.pair_filters import ALONE, EQUAL, Rivals
 from trimtab.traces.export.samples import Message, Sample
 
 __all__ = ["Pair", "pairs_of"]

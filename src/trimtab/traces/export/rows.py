@@ -6,10 +6,10 @@ import json
 from collections import Counter
 from typing import Any
 
-from trimtab.traces.export.card import SAME_PROMPT_ROWS, UNWRITTEN, balance_of, given_by_others
+from trimtab.traces.export.data_card import SAME_PROMPT_ROWS, UNWRITTEN, balance_of, given_by_others
+from trimtab.traces.export.near_duplicates import without_copies
 from trimtab.traces.export.pairs import Pair, pairs_of
 from trimtab.traces.export.samples import Sample
-from trimtab.traces.export.similar import without_copies
 
 __all__ = ["NO_SCORE", "UNSCORED", "rows_of"]
 

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from trimtab.traces.episode import Call, Episode
-from trimtab.traces.error_faults import fault_of
+from trimtab.traces.core.episode import Call, Episode
+from trimtab.traces.errors.attribution import fault_of
 
 __all__ = ["Sample", "messages_of", "sample_of"]
 
@@ -61,7 +61,7 @@ class Sample:
 def messages_of(episode: Episode) -> list[Message]:
     """The episode in OpenAI's form, with arguments as objects, as TRL and chat templates want them; nothing is cut.
 
-    >>> from trimtab.traces.episode import Turn
+    >>> from trimtab.traces.core.episode import Turn
     >>> turn = Turn(role="assistant", calls=[Call(name="add", arguments={"a": 1}, result="2")])
     >>> [m["role"] for m in messages_of(Episode(id="e", turns=[turn]))]
     ['assistant', 'tool']

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trimtab.traces.episode import Episode
-from trimtab.traces.table import BOTH, must_be_finite
+from trimtab.traces.core.episode import Episode
+from trimtab.traces.table.types import BOTH, must_be_finite
 
 __all__ = ["BY_SIDE", "scores_of"]
 

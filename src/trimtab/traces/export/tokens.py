@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from trimtab.traces.episode import Episode
+from trimtab.traces.core.episode import Episode
 
 __all__ = ["TOKENS", "add_tokens", "tokens_of"]
 
@@ -18,7 +18,7 @@ def tokens_of(episode: Episode, dropped: Counter[str] | None = None) -> dict[str
     """`token_ids` of its turns up to the agent's last, end to end; `token_mask`, 1 where the log says that the model wrote it, or without a
     mask, where the turn is the assistant's; `token_logprobs`, null where there is none. Empty when a turn with words has no ids.
 
-    >>> from trimtab.traces.episode import Turn
+    >>> from trimtab.traces.core.episode import Turn
     >>> turns = [Turn(role="user", token_ids=[1, 2]), Turn(role="assistant", token_ids=[3], logprobs=[-0.5])]
     >>> tokens_of(Episode(id="e", turns=turns))
     {'token_ids': [1, 2, 3], 'token_mask': [0, 0, 1], 'token_logprobs': [None, None, -0.5]}

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from trimtab.errors import ObjectiveError, UnsupportedError
-from trimtab.training.engines import prompt_tokens
+from trimtab.training.inference_engines import prompt_tokens
 from trimtab.training.llamacpp.context import CACHES, Context, Loaded, library
-from trimtab.training.llamacpp.export import FORMATS, export_gguf, need_gguf
+from trimtab.training.llamacpp.gguf_export import FORMATS, export_gguf, need_gguf
 from trimtab.training.llamacpp.sampling import Sampling
 
 __all__ = ["LlamaCppEngine"]

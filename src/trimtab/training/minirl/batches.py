@@ -15,9 +15,9 @@ import torch
 
 from trimtab.errors import UnsupportedError
 from trimtab.objectives import local_denominator, weight_sums
-from trimtab.training.minirl.generation import SELECTED
 from trimtab.training.minirl.losses import Columns, StepSums, cells_of, correction_of
-from trimtab.training.minirl.papers import WINDOW_DENOMINATORS
+from trimtab.training.minirl.objective_defaults import WINDOW_DENOMINATORS
+from trimtab.training.minirl.rollout_scoring import SELECTED
 
 __all__ = ["columns_of", "evaluation_sums", "one_division", "step_sums"]
 

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 from transformers.utils import logging
 from trl import GRPOConfig
 
-from trimtab.training.minirl.knobs import knobs_read
-from trimtab.training.minirl.papers import PAPERS
-from trimtab.training.minirl.refusals import refuse_config, refuse_settled
+from trimtab.training.minirl.config_validation import refuse_config, refuse_settled
+from trimtab.training.minirl.numeric_options import knobs_read
+from trimtab.training.minirl.objective_defaults import PAPERS
 
 __all__ = ["MiniRLConfig"]
 

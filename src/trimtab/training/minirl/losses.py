@@ -36,10 +36,10 @@ from trimtab.objectives import (
     tis,
     veto,
 )
-from trimtab.objectives.checks import Knob
 from trimtab.objectives.slices import Counts
-from trimtab.training.minirl.knobs import CORRECTION_BOUNDS, SLICE_NAMES
-from trimtab.training.minirl.papers import PAPERS
+from trimtab.objectives.validation import Knob
+from trimtab.training.minirl.numeric_options import CORRECTION_BOUNDS, SLICE_NAMES
+from trimtab.training.minirl.objective_defaults import PAPERS
 
 __all__ = ["Columns", "StepSums", "cells_of", "correction_of", "needs_mu", "step_loss"]
 

@@ -18,13 +18,13 @@ from trl import GRPOTrainer
 from trimtab.errors import ObjectiveError
 from trimtab.objectives import EntropyTarget, WeightAverage, trainable
 from trimtab.training.minirl.batches import columns_of, evaluation_sums, one_division, step_sums
+from trimtab.training.minirl.callbacks import StepHooks
 from trimtab.training.minirl.config import MiniRLConfig
-from trimtab.training.minirl.experts import REQUIRED, ROUTES, Experts
-from trimtab.training.minirl.generation import RolloutScoring
+from trimtab.training.minirl.config_validation import refuse_trainer
 from trimtab.training.minirl.losses import Columns, StepSums, needs_mu, step_loss
-from trimtab.training.minirl.refusals import refuse_trainer
-from trimtab.training.minirl.steps import StepHooks
-from trimtab.training.minirl.tally import StepTally
+from trimtab.training.minirl.rollout_scoring import RolloutScoring
+from trimtab.training.minirl.routing_replay import REQUIRED, ROUTES, Experts
+from trimtab.training.minirl.step_metrics import StepTally
 
 __all__ = ["STATE_FILE", "MiniRLTrainer"]
 

@@ -1,0 +1,122 @@
+"""When is a step over, and what did the trainer say about it?
+
+transformers calls `_maybe_log_save_evaluate` once after every optimizer step, with the gradient norm, before `log`; so
+the step is flushed there, and its readings are ready when `log` runs. An evaluation runs after it, so its loss counts
+for the next step, and that of an evaluation after the last step for none.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import trl
+from transformers import TrainerCallback
+
+from trimtab.adapters.trl.kto import chance_loss
+from trimtab.monitor import Run
+
+__all__ = ["Capture", "StepCloser"]
+
+_RENAMED = {"reward_std": "rewards/batch_std"}
+"""TRL's `reward_std` is over all rewards of a step; ours of that name is within groups, and is computed from the batch."""
+
+
+class Capture(Protocol):
+    """What a trainer-specific capture offers the step closer."""
+
+    def close_step(self, step: int) -> dict[str, float]:
+        """Observe what is pending; returns metrics of its own (the loss)."""
+        ...
+
+    def absent(self) -> dict[str, str]:
+        """Columns this trainer does not give, with the reason."""
+        ...
+
+
+class StepCloser(TrainerCallback):
+    """Wraps `_maybe_log_save_evaluate` and `log` of one trainer and flushes the run once a step."""
+
+    def __init__(self, trainer: Any, run: Run, capture: Capture | None, log_readings: bool) -> None:
+        self.trainer, self.run, self.capture, self.log_readings = trainer, run, capture, log_readings
+        self.started = time.perf_counter()
+        self.lengths: dict[str, int] = {}
+        self.constants = chance_loss(trainer)
+        self.evaluated: dict[str, float] = {}
+        self.loss_before = 0.0  # transformers adds losses up until it logs them
+        self._inner_close = trainer._maybe_log_save_evaluate
+        self._inner_log = trainer.log
+        trainer._maybe_log_save_evaluate = self._close
+        trainer.log = self._log
+        trainer.add_callback(self)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """A resume, or a second `train()`, continues the run in a new session when steps start over."""
+        del args, control
+        with self.run.isolated("train begin"):
+            self.run.begin(int(state.global_step) + 1)
+        self.started, self.loss_before = time.perf_counter(), 0.0
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Write what is kept in memory; the run stays open for a second `train()`."""
+        del args, state, control
+        self.run.settle()
+
+    def _close(self, *args: Any, **kwargs: Any) -> Any:
+        step = int(self.trainer.state.global_step)
+        if step == self.run.last_step:  # transformers calls this once more at the end of an epoch
+            return self._finish(*args, **kwargs)
+        with self.run.isolated("close step"):
+            metrics = {**self._metrics(), **self.constants, **self.evaluated}
+            self.evaluated = {}
+            norm = kwargs.get("grad_norm", args[1] if len(args) > 1 else None)
+            if norm is not None:
+                metrics["grad_norm"] = float(norm)
+            absent: dict[str, str] = {}
+            if self.capture is not None:
+                metrics |= self.capture.close_step(step)
+                absent = self.capture.absent()
+            if "loss" not in metrics:
+                metrics["loss"] = float(_summed_loss(args, kwargs)) - self.loss_before
+            duration = time.perf_counter() - self.started
+            self.run.flush(step, metrics, absent, duration)
+        self.started = time.perf_counter()
+        return self._finish(*args, **kwargs)
+
+    def _finish(self, *args: Any, **kwargs: Any) -> Any:
+        result = self._inner_close(*args, **kwargs)
+        with self.run.isolated("read loss"):
+            self.loss_before = float(_summed_loss(args, kwargs))
+        return result
+
+    def _log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> Any:
+        if self.log_readings and "loss" in logs and self.trainer.model.training:
+            with self.run.isolated("log"):
+                logs.update(self.run.latest)
+        if not isinstance(self.trainer, trl.GRPOTrainer) and "eval_loss" in logs:
+            self.evaluated["eval_loss"] = logs["eval_loss"]  # an evaluation follows the flush of its step
+        result = self._inner_log(logs, *args, **kwargs)
+        self.lengths = {}  # TRL has emptied its lists
+        return result
+
+    def _metrics(self) -> dict[str, float]:
+        """Mean of what the trainer's metric lists gained since the last step (`log` empties them)."""
+        found: dict[str, float] = {}
+        lists = getattr(self.trainer, "_metrics", {}).get("train", {})
+        for name, values in lists.items():
+            known = self.lengths.get(name, 0)
+            new = values[known:] if len(values) >= known else values
+            self.lengths[name] = len(values)
+            numbers = [math.nan if value is None else float(value) for value in new]
+            if numbers:
+                found[_RENAMED.get(name, name)] = (
+                    math.fsum(numbers) / len(numbers) if all(map(math.isfinite, numbers)) else math.nan
+                )
+        return found
+
+
+def _summed_loss(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """`tr_loss` of `_maybe_log_save_evaluate`: the losses of the steps since the last log."""
+    return kwargs["tr_loss"] if "tr_loss" in kwargs else args[0]

@@ -1,0 +1,70 @@
+"""A series that stands still to the last digit: a broken reward looks like this, and tasks that are all solved or never."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.catalog import bound
+from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
+from trimtab.detect.detectors.vectorized import Scanner
+
+__all__ = ["Standstill"]
+
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
+
+@dataclass
+class Standstill(Scanner):
+    """Fires when `values` values in a row are the same number, and clears when as many differ from the one before.
+
+    An exact statement: it takes no part of the budget. `since` is the step of the first repetition.
+
+    >>> d = Standstill(values=4)
+    >>> [d.update(t, x).fired for t, x in enumerate([0.1, 0.3, 0.3, 0.3, 0.3])]
+    [False, False, False, False, True]
+    """
+
+    carried: ClassVar[tuple[str, ...]] = ("num_skipped", "count", "last", "edge")
+    values: int = field(default_factory=lambda: int(bound("idle_steps")))
+    num_skipped: int = 0
+    count: int = 0
+    last: float = math.nan
+    edge: Hysteresis = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.edge = Hysteresis(self.values - 1)
+
+    def update(self, step: int, value: float, se: float = math.nan) -> Decision:
+        """Take one value; one that is not finite is counted and skipped."""
+        del se
+        if not math.isfinite(value):
+            self.num_skipped += 1
+            return self.now
+        same, self.last, self.count = value == self.last, value, self.count + 1
+        if self.count == 1:
+            return self.now
+        found = self.edge.update(step, same, not same, value)
+        return found if found.fired or found.cleared else self.now
+
+    def scan(self, steps: Int, values: Float) -> Edges:
+        """`update` for a whole series at once."""
+        places = self.finite(values)
+        if not places.size:
+            return []
+        x = values[places]
+        self.last, self.count = float(x[-1]), x.size
+        same = x[1:] == x[:-1]
+        return [
+            (int(places[i + 1]), found) for i, found in self.edge.scan(steps[places[1:]], same, ~same, x[1:])
+        ]
+
+    @property
+    def now(self) -> Decision:
+        """Ready once it could have fired."""
+        return Decision(self.count >= self.values, self.edge.active, since=self.edge.since)

@@ -1,0 +1,264 @@
+"""A change of level against the series' own past, at several time scales, with a stated false-alarm budget.
+
+At step t and scale n the mean of the last n values is compared with the up to `memory` values before them (`contrast`). A
+scale fires above the normal deviate of level max(1, n/25) / (K arl), K scales: neighbouring looks of a long window are nearly
+the same look. Both halves of the window must share the movement, so that one wild value is no change; values are drawn in
+to four robust deviations (1.4826 MAD of the last 100) of the median first, so that wild values do not inflate the scatter
+either; `num_drawn` counts them. Where more than half of those values are one and the same there is no MAD: then the reach is four mean
+absolute deviations (times 1.2533), and never short of the median of the newest five, so that a level that was flat may move. Alarms of stationary AR(1) series with phi up to 0.8 and light or heavy tails stay below one
+in `arl` values (docs/detectors.md says what is not covered).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.catalog import bound
+from trimtab.detect.detectors.base import Decision, Edges
+from trimtab.detect.detectors.mean_shift.schedule import (
+    LENIENT,
+    cumulated,
+    deviates,
+    first_look,
+    gather,
+    stride,
+)
+from trimtab.detect.detectors.mean_shift.statistic import FLOATS, Contrast, contrast
+from trimtab.detect.detectors.mean_shift.vectorized import NEWEST, drawn_in, edges_of
+from trimtab.detect.detectors.vectorized import Scanner
+
+__all__ = ["SCALES", "Change"]
+
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
+SCALES = (8, 16, 32, 64, 128, 256)
+_EVERY, _LOOK, _LIMIT = 25, 100, 4.0  # how often the limits move, values they rest on, deviations
+_ROUNDING = bound("rounding")
+# Values held before the older half is let go: halves are multiples of _EVERY and of every stride.
+_ROOM = 2_400
+
+
+@dataclass
+class Change(Scanner):
+    """Fires when the level moves up (`sign` +1), down (-1) or either way (0) against the up to `memory` values before.
+
+    `arl`: values between false alarms. A movement under `min_sd` scatters, `min_effect` (the values' unit) or `min_frac` of
+    the level is left alone. `lenient`: a trend already there, in the direction watched, is expected to go on. `since` is the first
+    step of the window that broke the bound; `fitted` its mean.
+
+    >>> d = Change(sign=1, arl=1e5)
+    >>> fired = [d.update(t, (t % 3) / 10 + (2.0 if t >= 60 else 0.0)).fired for t in range(80)]
+    >>> fired.index(True)
+    66
+    """
+
+    arl: float = field(default_factory=lambda: bound("arl"))
+    sign: int = 1
+    lenient: bool = False
+    min_sd: float = 0.5
+    min_effect: float = 0.0
+    min_frac: float = 0.0
+    memory: int = 256
+    min_reference: int = 40
+    scales: tuple[int, ...] = SCALES
+    num_skipped: int = 0
+    num_drawn: int = 0
+    active: bool = False
+    since: int = -1
+    raw: list[float] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._looks = [
+            (k, n, stride(n), first_look(n, self.min_reference))
+            for k, n in enumerate(self.scales)
+            if not (self.lenient and n > LENIENT)
+        ]
+        self._z = deviates(self.arl, self.scales, 2 if self.sign == 0 else 1)
+        self._base: float = math.nan
+        self._stays: list[bool] = []
+        self._start([], [], math.nan)
+
+    def update(self, step: int, value: float, se: float = math.nan) -> Decision:
+        """Take one value; one that is not finite is counted and skipped."""
+        del se
+        if not math.isfinite(value):
+            self.num_skipped += 1
+            return Decision(self.is_ready, self.active, since=self.since)
+        if len(self.raw) >= _ROOM:
+            half = _ROOM // 2
+            raw, drawn = self.raw[half:], [x + self._base for x in self._x[half:]]
+            self.raw, self.steps = raw, self.steps[half:]
+            stays = self._stays
+            self._start(drawn, raw, self._base)
+            self._stays = stays
+        if len(self.raw) % _EVERY == 0:
+            self._limits = self._limit(self.raw[-_LOOK:])
+            if len(self.raw) == _EVERY and self.is_late:
+                self._draw_first()
+        self.raw.append(value)
+        self.steps.append(step)
+        low, high, flat = self._limits
+        if flat:
+            newest = median(self.raw[-NEWEST:])
+            low, high = min(low, newest), max(high, newest)
+        taken = min(max(value, low), high)
+        self.num_drawn += taken != value
+        self._push(taken)
+        return self._look(len(self.raw)) if self.is_ready else Decision(False)
+
+    def scan(self, steps: Int, values: Float) -> Edges:
+        """`update` for a whole series at once, by a detector that has seen nothing."""
+        steps, values = np.asarray(steps), np.asarray(values, np.float64)
+        places = self.finite(values)
+        if not places.size:
+            return []
+        at, raw = steps[places], values[places]
+        drawn = drawn_in(self, raw, _EVERY, _LOOK)
+        self.num_drawn += int(np.count_nonzero(drawn != raw))
+        ready = raw.size >= self.min_reference + self.scales[0]
+        edges = edges_of(self, at, drawn) if ready else []
+        kept = _ROOM // 2 + raw.size % (_ROOM // 6)  # as much as the stream holds at least, its looks in step
+        self.raw, self.steps = raw[-kept:].tolist(), at[-kept:].tolist()
+        self._start(drawn[-kept:].tolist(), self.raw, float(raw[0]))
+        for k, n, step, first in self._looks:
+            latest = len(self.raw) - len(self.raw) % step
+            if latest >= first:
+                self._looked(latest, k, n)
+        return [(int(places[i]), decision) for i, decision in edges]
+
+    @property
+    def now(self) -> Decision:
+        """Ready once the reference is long enough for the shortest look."""
+        return Decision(self.is_ready, self.active, since=self.since)
+
+    def state(self) -> dict[str, Any]:
+        """Everything `restore` needs, as JSON types."""
+        drawn = [x + self._base for x in self._x]
+        return {
+            "raw": list(self.raw), "steps": list(self.steps), "num_skipped": self.num_skipped, "num_drawn": self.num_drawn,
+            "drawn": drawn, "active": self.active, "since": self.since, "base": self._base, "stays": list(self._stays),
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue where `state` was taken."""
+        self.raw, self.steps = list(state["raw"]), list(state["steps"])
+        self.num_skipped, self.num_drawn = state["num_skipped"], state["num_drawn"]
+        self.active, self.since = state["active"], state["since"]
+        self._start(state["drawn"], self.raw, state["base"])
+        self._stays = list(state["stays"])
+
+    @property
+    def is_ready(self) -> bool:
+        """Is the reference long enough for the shortest look?"""
+        return len(self.raw) >= self.min_reference + self.scales[0]
+
+    def _start(self, drawn: list[float], raw: list[float], base: float) -> None:
+        """Begin again with these values, already drawn in."""
+        x = np.array(drawn, np.float64) - (base if drawn else 0.0)
+        self._x: list[float] = x.tolist()
+        self._stays = [False] * len(self.scales)
+        self._sums: list[list[float]] = cumulated(x).tolist()
+        self._base = base
+        at = len(raw) - len(raw) % _EVERY
+        self._limits = self._limit(raw[max(0, at - _LOOK) : at])
+
+    @property
+    def is_late(self) -> bool:
+        """Does the first look come after the first limits? Then they hold for the values they rest on too."""
+        return self.min_reference + self.scales[0] > _EVERY
+
+    def _draw_first(self) -> None:
+        low, high, _ = self._limits
+        drawn = [min(max(x, low), high) for x in self.raw]
+        self.num_drawn += sum(x != y for x, y in zip(drawn, self.raw, strict=True))
+        limits = self._limits
+        self._start(drawn, self.raw, drawn[0])
+        self._limits = limits
+
+    def _limit(self, past: list[float]) -> tuple[float, float, bool]:
+        """The least and the largest value taken as it is, all while there are few; were most values one and the same?"""
+        if len(past) < _EVERY:
+            return -math.inf, math.inf, False
+        middle = median(past)
+        away = [abs(x - middle) for x in past]
+        spread = median(away)
+        reach = float(self.reach(middle, spread, math.fsum(away) / len(away), FLOATS))
+        return middle - reach, middle + reach, spread == 0.0
+
+    def reach(self, middle: Any, spread: Any, mean: Any, on: Any) -> Any:
+        """Four deviations, by the median or, where it is 0, the mean of the absolute ones; and room for the smallest movement that counts."""
+        deviation = on.where(spread > 0.0, 1.4826 * spread, 1.2533 * mean)
+        least = on.maximum(_LIMIT * deviation, 2.0 * self.min_effect)
+        return on.maximum(least, 2.0 * self.min_frac * abs(middle))
+
+    def _push(self, value: float) -> None:
+        t, x = len(self._x), 0.0
+        self._base = value if t == 0 and math.isnan(self._base) else self._base
+        x = value - self._base
+        self._x.append(x)
+        new = (x, x * x, t * x, x * self._x[t - 1] if t else 0.0, x * self._x[t - 4] if t >= 4 else 0.0)
+        for row, one in zip(self._sums, new, strict=True):
+            row.append(row[-1] + one)
+
+    def _look(self, end: int) -> Decision:
+        """Every scale at the newest value."""
+        best: tuple[float, int, Contrast] | None = None
+        for k, n, step, first in self._looks:
+            if end < first:
+                break
+            found = None if end % step else self._looked(end, k, n)
+            if found is not None and (best is None or abs(found.score) > best[0]):
+                best = (abs(found.score), k, found)
+        if self.active:
+            if any(self._stays):
+                return Decision(True, True, since=self.since)
+            self.active = False
+            return Decision(True, cleared=True, since=self.since)
+        if best is None:
+            return Decision(True)
+        return self.fire(best[1], best[2], self.steps[end - self.scales[best[1]]], self._base)
+
+    def _looked(self, end: int, k: int, n: int) -> Contrast | None:
+        """One look of scale k: does it keep an alarm up? Its comparison where it breaks the bound."""
+        if self._other_way(end, n):
+            self._stays[k] = False
+            return None
+        sums = gather(self._sums, self._x, end, n, max(0, end - n - self.memory))
+        found = contrast(sums, FLOATS, self.sign, self.lenient)
+        above, self._stays[k] = self.judge(found, self._z[k], self._base, FLOATS)
+        return found if above else None
+
+    def _other_way(self, end: int, n: int) -> bool:
+        """Does the window lie on the harmless side of every level it may be held against? Then there is nothing to compute."""
+        if not self.sign:
+            return False
+        total, r = self._sums[0], end - n
+        s = max(0, r - self.memory)
+        middle = s + (r - s) // 2
+        test = self.sign * (total[end] - total[r]) / n
+        mean, later = (total[r] - total[s]) / (r - s), (total[r] - total[middle]) / (r - middle)
+        return bool(test < min(self.sign * mean, self.sign * later))
+
+    def judge(self, found: Contrast, z: Any, base: float, on: Any) -> tuple[Any, Any]:
+        """Does this look break the bound `z`, in deviates; does it keep an alarm up?"""
+        smallest = on.maximum(self.min_effect, self.min_sd * found.scatter)
+        smallest = on.maximum(smallest, max(self.min_frac, _ROUNDING) * abs(found.level + base))
+        side = on.where(found.shift < 0, -1.0, 1.0) if self.sign == 0 else self.sign
+        score, shift, half = side * found.score, side * found.shift, bound("clear_frac")
+        return (score > z) & (shift > smallest), (score > half * z) & (shift > half * smallest)
+
+    def fire(self, k: int, found: Contrast, since: int, base: float) -> Decision:
+        """An alarm of scale k starts; its bound is the level and the least shift that would have broken it."""
+        self.active, self.since = True, since
+        edge = max(abs(found.shift) * self._z[k] / abs(found.score), self.min_effect)
+        level = found.level + base
+        limit = level + math.copysign(edge, found.shift)
+        return Decision(True, True, True, since=self.since, bound=limit, fitted=level + found.shift)

@@ -1,0 +1,72 @@
+"""Where `Change` looks: how often at each scale, with which bound, and the sums of a look's two windows off running sums."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.detect.detectors.mean_shift.statistic import Sums
+
+__all__ = ["LENIENT", "cumulated", "deviates", "first_look", "gather", "stride"]
+
+Float = npt.NDArray[np.float64]
+
+LENIENT = 128
+"""The longest window over which a trend is carried on."""
+
+
+@lru_cache(maxsize=256)
+def deviates(arl: float, scales: tuple[int, ...], sides: int) -> tuple[float, ...]:
+    """The normal deviate each scale must exceed, for one false alarm in `arl` values.
+
+    >>> [round(z, 2) for z in deviates(1e4, (8, 256), 1)]
+    [3.89, 3.28]
+    """
+    levels = [min(0.05, max(1.0, n / 25.0) / (len(scales) * sides * arl)) for n in scales]
+    return tuple(NormalDist().inv_cdf(1.0 - level) for level in levels)
+
+
+def stride(n: int) -> int:
+    """A window of n values is looked at every n/8 steps, at least every 16.
+
+    >>> stride(8), stride(64), stride(256)
+    (1, 8, 16)
+    """
+    return max(1, min(16, n // 8))
+
+
+def first_look(n: int, min_reference: int) -> int:
+    """How many values there must be for a look at scale n: the window, and a reference of its length and of `min_reference`.
+
+    >>> first_look(8, 40), first_look(64, 40)
+    (48, 128)
+    """
+    return n + max(n, min_reference)
+
+
+def cumulated(x: Float) -> Float:
+    """(5, T+1): sums of x, x^2, t x, x_t x_(t-1) and x_t x_(t-4) up to each step."""
+    rows = np.zeros((5, x.size + 1))
+    rows[0, 1:], rows[1, 1:], rows[2, 1:] = x, x * x, np.arange(x.size) * x
+    rows[3, 2:], rows[4, 5:] = x[1:] * x[:-1], x[4:] * x[:-4]
+    out: Float = np.empty_like(rows)
+    np.cumsum(rows, axis=1, out=out)
+    return out
+
+
+def gather(sums: Any, x: Any, end: Any, n: Any, s: Any) -> Sums:
+    """The sums of looks whose n values end before `end` and whose reference begins at `s`; off lists or arrays."""
+    r, total, half = end - n, sums[0], n // 2
+    m = r - s
+    middle = s + m // 2
+    return Sums(
+        m=m, n=n, first=s, x=total[r] - total[s], x2=sums[1][r] - sums[1][s], tx=sums[2][r] - sums[2][s],
+        lag1=sums[3][r] - sums[3][s + 1], lag4=sums[4][r] - sums[4][s + 4], x_first=x[s], x_last=x[r - 1],
+        ends=total[s + 4] - total[s] + total[r] - total[r - 4], early=total[end - half] - total[r],
+        late=total[end] - total[end - half], n_early=n - half, test_x2=sums[1][end] - sums[1][r],
+        x_half=total[r] - total[middle], tx_half=sums[2][r] - sums[2][middle],
+    )  # fmt: skip

@@ -1,0 +1,198 @@
+"""`Change` on a whole series: the stream's answers, the whole comparison made only where it could matter.
+
+A look can break its bound only if the shift is large even for independent values, where the scatter of both means is least.
+That test needs three of the running sums; what passes it, a few looks in a calm series, is compared as the stream does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.catalog import bound
+from trimtab.detect.detectors.base import Decision, Edges
+from trimtab.detect.detectors.mean_shift.schedule import (
+    LENIENT,
+    cumulated,
+    deviates,
+    first_look,
+    gather,
+    stride,
+)
+from trimtab.detect.detectors.mean_shift.statistic import ARRAYS, Contrast, contrast
+from trimtab.stats.row_medians import row_medians
+
+if TYPE_CHECKING:
+    from trimtab.detect.detectors.mean_shift.detector import Change
+
+__all__ = ["NEWEST", "drawn_in", "edges_of"]
+
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+NEWEST = 5
+"""Values whose median may leave a flat past at once."""
+
+_ROUNDING = 1e-9  # what the first test gives away, so that rounding loses no look
+_CHUNK = 128  # looks at first for the end of an alarm; doubled while it goes on
+
+
+def drawn_in(detector: Change, values: Float, every: int, look: int) -> Float:
+    """Every value drawn in to the limits that the up to `look` values before its block of `every` set."""
+    starts = np.arange(every, values.size, every)
+    if not starts.size:
+        return np.array(values)
+    early = [values[:start] for start in starts[starts < look].tolist()]
+    full = starts[starts >= look]
+    parts = [_deviations(past[None, :]) for past in early]
+    if full.size:
+        parts.append(_deviations(np.lib.stride_tricks.sliding_window_view(values, look)[full - look]))
+    middle, spread, mean = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    reach = detector.reach(middle, spread, mean, ARRAYS)
+    block = np.arange(every, values.size) // every - 1
+    low, high, later = (middle - reach)[block], (middle + reach)[block], values[every:]
+    flat = np.flatnonzero((spread == 0.0)[block])
+    if flat.size:
+        newest = row_medians(
+            np.lib.stride_tricks.sliding_window_view(values, NEWEST)[flat + every - NEWEST + 1]
+        )
+        low[flat], high[flat] = np.minimum(low[flat], newest), np.maximum(high[flat], newest)
+    out: Float = values.copy()
+    out[every:] = np.minimum(np.maximum(later, low), high)
+    if detector.is_late:
+        out[:every] = np.minimum(np.maximum(values[:every], middle[0] - reach[0]), middle[0] + reach[0])
+    return out
+
+
+def _deviations(rows: Float) -> tuple[Float, Float, Float]:
+    """Median of each row; median and mean of the absolute deviations from it."""
+    middle = row_medians(rows)
+    away = np.abs(rows - middle[:, None])
+    return middle, row_medians(away), away.mean(axis=1)
+
+
+def edges_of(detector: Change, steps: Int, drawn: Float) -> Edges:
+    """Where alarms start and end: (index among these values, decision). `drawn`: the values, drawn in."""
+    return _Scan(detector, steps, drawn).edges()
+
+
+class _Scan:
+    def __init__(self, detector: Change, steps: Int, drawn: Float) -> None:
+        self.of, self.steps, self.base = detector, steps, float(drawn[0])
+        self.x = drawn - self.base
+        self.sums = cumulated(self.x)
+        scales = [n for n in detector.scales if not (detector.lenient and n > LENIENT)]
+        self.scales = np.array(scales, np.int64)
+        self.firsts = [first_look(n, detector.min_reference) for n in scales]
+        self.z = np.array(deviates(detector.arl, detector.scales, 2 if detector.sign == 0 else 1))
+
+    def edges(self) -> Edges:
+        size, found = self.x.size, self._over()
+        ends = np.array(sorted(found), np.int64)
+        edges: Edges = []
+        end = 0
+        while True:
+            place = int(np.searchsorted(ends, end))
+            if place == ends.size:
+                return edges
+            end = int(ends[place])
+            k, one = found[end]
+            since = int(self.steps[end - self.of.scales[k]])
+            edges.append((end - 1, self.of.fire(k, one, since, self.base)))
+            end = self._cleared(end + 1)
+            if end > size:
+                return edges
+            self.of.active = False
+            edges.append((end - 1, Decision(True, cleared=True, since=since)))
+            end += 1
+
+    def _over(self) -> dict[int, tuple[int, Contrast]]:
+        """End of the window -> the scale that breaks its bound there (the strongest), and its comparison."""
+        best: dict[int, tuple[int, Contrast]] = {}
+        due, k = self._possible([self._due(k, 0, self.x.size) for k in range(self.scales.size)], 1.0)
+        if not due.size:
+            return best
+        found = self._compare(due, k)
+        above, _ = self.of.judge(found, self.z[k], self.base, ARRAYS)
+        for i in np.flatnonzero(above).tolist():
+            one = Contrast(
+                *(float(part[i]) for part in (found.score, found.shift, found.scatter, found.level))
+            )
+            end = int(due[i])
+            if end not in best or abs(one.score) > abs(best[end][1].score):
+                best[end] = int(k[i]), one
+        return best
+
+    def _cleared(self, start: int) -> int:
+        """The first end, from `start` on, at which no scale keeps the alarm up; past the series when there is none."""
+        size, length = self.x.size, _CHUNK
+        while start <= size:
+            ends = np.arange(start, min(start + length, size + 1))
+            kept = self._kept(ends)
+            if not kept.all():
+                return int(ends[np.argmin(kept)])
+            start, length = start + length, 2 * length
+        return size + 1
+
+    def _kept(self, ends: Int) -> Bool:
+        """Does the latest look of any scale keep an alarm up?"""
+        dues = [self._due(k, int(ends[0]), int(ends[-1])) for k in range(self.scales.size)]
+        kept = np.zeros(ends.size, bool)
+        due, k = self._possible(dues, bound("clear_frac"))
+        if not due.size:
+            return kept
+        stays = self.of.judge(self._compare(due, k), self.z[k], self.base, ARRAYS)[1]
+        for end, n in zip(due[stays].tolist(), self.scales[k[stays]].tolist(), strict=True):
+            at = max(0, end - int(ends[0]))
+            kept[at : end - int(ends[0]) + stride(n)] = True
+        return kept
+
+    def _due(self, k: int, start: int, stop: int) -> Int:
+        """Ends of the looks of scale k up to `stop`, from the latest at `start` on."""
+        step = stride(int(self.scales[k]))
+        start = max(start - start % step, self.firsts[k] + -self.firsts[k] % step)
+        return np.arange(start, stop + 1, step)
+
+    def _compare(self, due: Int, k: Int) -> Contrast:
+        of, n = self.of, self.scales[k]
+        begins = np.maximum(0, due - n - of.memory)
+        return contrast(gather(self.sums, self.x, due, n, begins), ARRAYS, of.sign, of.lenient)
+
+    def _possible(self, dues: list[Int], frac: float) -> tuple[Int, Int]:
+        """The looks that may break `frac` of their bound, all that do among them, and their scales."""
+        kept = [self._shifted(due, k, frac) for k, due in enumerate(dues)]
+        due, shift, mean = (np.concatenate([one[i] for one in kept]) for i in range(3))
+        k = np.repeat(np.arange(len(kept)), [one[0].size for one in kept])
+        n = self.scales[k]
+        r = due - n
+        s = np.maximum(0, r - self.of.memory)
+        m = r - s
+        of_x = mean * m
+        sxx = (m * m - 1.0) * m / 12.0
+        slope = (self.sums[2][r] - self.sums[2][s] - (s + 0.5 * (m - 1)) * of_x) / sxx
+        squares = self.sums[1][r] - self.sums[1][s]
+        residual = squares - of_x * mean - slope * slope * sxx
+        variance = np.maximum(residual - _ROUNDING * squares, 0.0) / (m - 2.0) * (1.0 - 1e-6)
+        least = np.maximum(self.z[k] ** 2 * (1.0 / n + 1.0 / m), self.of.min_sd**2) * variance
+        held = shift * shift >= frac * frac * least
+        return due[held], k[held]
+
+    def _shifted(self, due: Int, k: int, frac: float) -> tuple[Int, Float, Float]:
+        """The looks whose window lies on the side watched: their ends, the shift at most, the mean of the reference."""
+        of, n, total = self.of, int(self.scales[k]), self.sums[0]
+        r = due - n
+        s = np.maximum(0, r - of.memory)
+        m, before = r - s, total[r]
+        mean, test = (before - total[s]) / m, (total[due] - before) / n
+        if of.sign:
+            half = s + m // 2
+            level = np.minimum(of.sign * mean, of.sign * ((before - total[half]) / (r - half)))
+            shift: Any = of.sign * test - level
+        else:
+            shift = np.abs(test - mean)
+        shift = shift + _ROUNDING * (np.abs(test) + np.abs(mean))
+        held = np.flatnonzero((shift > 0) & (shift >= frac * of.min_effect))
+        return due[held], shift[held], mean[held]

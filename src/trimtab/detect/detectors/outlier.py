@@ -1,0 +1,160 @@
+"""A single wild value."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.catalog import bound
+from trimtab.detect.detectors.base import Decision, Edges
+from trimtab.detect.detectors.plateau_exit import Jump
+from trimtab.detect.detectors.vectorized import Scanner
+from trimtab.stats.row_medians import row_medians
+
+__all__ = ["Jump", "Spike"]
+
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
+_MOVE = 10  # values between moves of the edge
+
+
+@dataclass
+class Spike(Scanner):
+    """Fires on one value beyond everything the last `memory` values prepare for; clears after `quiet` values without.
+
+    The excess over the median is compared with the Pareto quantile of level 1/arl whose shape is Hill's estimate from
+    the largest tenth of the past excesses (at least 0.25, a tail of four moments), anchored at the tenth's edge. A series that
+    has always thrown wild values therefore needs a wilder one, up to `ratio` times a positive median.
+
+    >>> d = Spike(arl=1000.0, warmup=30)
+    >>> [d.update(t, (t * 37 % 11) / 10 + (50.0 if t == 40 else 0.0)).fired for t in range(50)].index(True)
+    40
+    """
+
+    carried: ClassVar[tuple[str, ...]] = ("num_skipped", "values", "active", "since", "count", "edge")
+    arl: float = field(default_factory=lambda: bound("arl"))
+    sign: int = 1
+    warmup: int = 40
+    memory: int = 200
+    quiet: int = 10
+    ratio: float = math.inf
+    num_skipped: int = 0
+    values: list[float] = field(default_factory=list)
+    active: int = 0  # values left until it clears
+    since: int = -1
+    count: int = 0
+    edge: float = math.nan
+
+    def update(self, step: int, value: float, se: float = math.nan) -> Decision:
+        """Take one value; one that is not finite is counted and skipped."""
+        del se
+        if not math.isfinite(value):
+            self.num_skipped += 1
+            return Decision(len(self.values) >= self.warmup, self.active > 0, since=self.since)
+        edge = self.edge
+        self.values.append(value)
+        del self.values[: -self.memory]
+        self.count += 1
+        if len(self.values) >= self.warmup and (math.isnan(edge) or self.count % _MOVE == 0):
+            self.edge = self._edge(self.values)
+        if math.isnan(edge):
+            return Decision(False)
+        if self.sign * (value - edge) > 0:
+            fired = self.active == 0
+            self.active, self.since = self.quiet, step if fired else self.since
+            return Decision(True, True, fired, since=self.since, bound=edge)
+        if self.active:
+            self.active -= 1
+            if not self.active:
+                return Decision(True, cleared=True, since=self.since, bound=edge)
+        return Decision(True, self.active > 0, since=self.since, bound=edge)
+
+    def scan(self, steps: Int, values: Float) -> Edges:
+        """`update` for a whole series at once: exact edges are computed only where a value may lie beyond them."""
+        places = self.finite(values)
+        x, n = values[places], places.size
+        self.count, self.values = n, x[-self.memory :].tolist()
+        if n < self.warmup or self.memory < self.warmup:
+            return []
+        moves = np.arange(self.warmup, n + 1)  # how many values each edge rests on
+        moves = moves[(moves == self.warmup) | (moves % _MOVE == 0)]
+        exact: dict[int, float] = {}
+
+        def edge(i: int) -> float:
+            """The edge in force at value i."""
+            count = int(moves[np.searchsorted(moves, i, side="right") - 1])
+            if count not in exact:
+                exact[count] = self._edge(x[max(0, count - self.memory) : count].tolist())
+            return exact[count]
+
+        self.edge = edge(n)
+        rough = self._rough_edges(x, moves)[
+            np.searchsorted(moves, np.arange(self.warmup, n), side="right") - 1
+        ]
+        over = self.sign * (x[self.warmup :] - rough)
+        suspects = self.warmup + np.flatnonzero(~(over < -1e-9 * (np.abs(x[self.warmup :]) + np.abs(rough))))
+        beyond = [i for i in suspects.tolist() if self.sign * (float(x[i]) - edge(i)) > 0]
+        found: Edges = []
+        for i, after in zip(beyond, [*beyond[1:], n + self.quiet], strict=False):
+            if not self.active:
+                self.since = int(steps[places[i]])
+                found.append((int(places[i]), Decision(True, True, True, since=self.since, bound=edge(i))))
+            end = i + self.quiet
+            self.active = self.quiet if after <= end else max(0, end - n + 1)
+            if after > end and end < n:
+                found.append(
+                    (int(places[end]), Decision(True, cleared=True, since=self.since, bound=edge(end)))
+                )
+        return found
+
+    @property
+    def now(self) -> Decision:
+        """Ready once an edge stands that a value was held against."""
+        ready = self.count > self.warmup and not math.isnan(self.edge)
+        return Decision(ready, self.active > 0, since=self.since)
+
+    def _rough_edges(self, x: Float, moves: Int) -> Float:
+        """Every edge, to rounding; infinite where it is out of range."""
+        few = [self._edge(x[:count].tolist()) for count in moves[moves < self.memory].tolist()]
+        full = moves[moves >= self.memory] - self.memory
+        if not full.size:
+            return np.array(few)
+        n = self.memory
+        windows = np.sort(np.lib.stride_tricks.sliding_window_view(x, n)[full], axis=1)
+        middle = (windows[:, (n - 1) // 2] + windows[:, n // 2]) / 2
+        excess = np.sort(self.sign * (windows - middle[:, None]), axis=1)[:, ::-1]
+        top = max(5, n // 10)
+        anchor = np.maximum(excess[:, top], 1e-300)
+        with np.errstate(over="ignore"):
+            shape = np.log(np.maximum(excess[:, :top], anchor[:, None]) / anchor[:, None]).sum(axis=1) / top
+            shape = np.maximum(shape * (1.0 + 1.0 / math.sqrt(top)), 0.25)
+            quantile = anchor * (top / n * self.arl) ** shape
+        spread = row_medians(np.abs(excess)) * 1.4826
+        edges = middle + self.sign * np.maximum(quantile, 8.0 * spread)
+        return np.append(few, np.where(middle > 0, np.minimum(edges, self._most(middle)), edges))
+
+    def _edge(self, values: list[float]) -> float:
+        """The value that one in arl stays under, by the Pareto tail of what has been seen."""
+        middle = median(values)
+        excess = sorted((self.sign * (x - middle) for x in values), reverse=True)
+        top = max(5, len(excess) // 10)
+        anchor = max(excess[top], 1e-300)
+        shape = math.fsum(math.log(max(x, anchor) / anchor) for x in excess[:top]) / top
+        shape = max(shape * (1.0 + 1.0 / math.sqrt(top)), 0.25)
+        spread = median([abs(x) for x in excess]) * 1.4826
+        try:
+            quantile: float = anchor * (top / len(excess) * self.arl) ** shape
+        except OverflowError:  # wild values among equal ones: no value is wilder than such a tail
+            quantile = math.inf
+        edge = middle + self.sign * max(quantile, 8.0 * spread)
+        return min(edge, float(self._most(middle))) if middle > 0 else edge
+
+    def _most(self, middle: Any) -> Any:
+        """The wildest value over a positive median that is not a spike; there is none below."""
+        return middle * self.ratio if self.sign > 0 and math.isfinite(self.ratio) else math.inf

@@ -1,0 +1,185 @@
+"""A gross change from one handful of values to the next, whatever curve the series was on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import pairwise
+from statistics import median
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.catalog import bound
+from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
+from trimtab.detect.detectors.vectorized import Scanner
+from trimtab.stats.row_medians import row_medians
+from trimtab.stats.student_t import t_quantile
+
+__all__ = ["Leap"]
+
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+_LEAST = 8  # differences of neighbouring blocks that make a scatter
+
+
+@dataclass
+class Leap(Scanner):
+    """Fires when the median of the last `window` values lies beyond that of the `window` values before them, `confirm` times in a row.
+
+    `sign` +1 looks up, -1 down. The distance must exceed the t quantile of level 1/`arl` times the scatter of such distances, and
+    be at least `min_effect` (the values' unit) and `min_frac` of the level before, one of which must be given. The scatter is the robust deviation of the
+    differences of neighbouring blocks of `window` values, the last `memory` values of them, about their median, which is taken off as
+    well where it points the same way. So a curve that bends over tens of values, or a level that wanders, adds little to it, where a
+    past of hundreds would count all of that as scatter. An alarm ends when half the way is gone back, or after `hold` values, when the level is the
+    series' own.
+
+    >>> d = Leap(sign=-1, min_frac=0.4)
+    >>> [d.update(t, t / 100 - (0.5 if t >= 90 else 0.0)).fired for t in range(100)].index(True)
+    94
+    """
+
+    carried: ClassVar[tuple[str, ...]] = (
+        "num_skipped", "recent", "blocks", "count", "centre", "reach", "edge", "held",
+    )  # fmt: skip
+    sign: int = 1
+    window: int = 6
+    min_effect: float = 0.0
+    min_frac: float = 0.0
+    memory: int = 400
+    hold: int = 100
+    confirm: int = 2
+    arl: float = field(default_factory=lambda: bound("arl"))
+    num_skipped: int = 0
+    recent: list[float] = field(default_factory=list)
+    blocks: list[float] = field(default_factory=list)
+    count: int = 0
+    centre: float = 0.0
+    reach: float = math.inf
+    held: tuple[float, float, int] = (
+        math.nan,
+        math.nan,
+        0,
+    )  # limit, level before and count at the last alarm
+    edge: Hysteresis = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not (self.min_effect > 0 or self.min_frac > 0):
+            raise ValueError("a leap needs a least size: give min_effect or min_frac, above 0")
+        self.edge = Hysteresis(self.confirm)
+
+    def update(self, step: int, value: float, se: float = math.nan) -> Decision:
+        """Take one value; one that is not finite is counted and skipped."""
+        del se
+        if not math.isfinite(value):
+            self.num_skipped += 1
+            return self.now
+        w = self.window
+        self.recent = [*self.recent, value][-2 * w :]
+        self.count += 1
+        decision = Decision(False)
+        if math.isfinite(self.reach):
+            before, level = median(self.recent[:w]), median(self.recent[w:])
+            limit = before + self.sign * self._least(before)
+            line, calm, since = self.held
+            back = self.sign * (level - calm) < bound("clear_frac") * self.sign * (line - calm)
+            back |= self.count - since >= self.hold
+            above = self.sign * (level - limit) > 0
+            decision = self.edge.update(step, above, back, line if self.edge.active else limit)
+            if decision.fired:
+                self.held = limit, before, self.count
+                decision = replace(decision, fitted=level)
+        if self.count % w == 0:
+            self.blocks = [*self.blocks, median(self.recent[-w:])][-max(_LEAST + 1, self.memory // w) :]
+            self._measure()
+        return decision
+
+    def scan(self, steps: Int, values: Float) -> Edges:
+        """`update` for a whole series at once."""
+        places, w = self.finite(values), self.window
+        x = values[places]
+        self.count, self.recent = x.size, x[-2 * w :].tolist()
+        if x.size < w:
+            return []
+        middles = row_medians(np.lib.stride_tricks.sliding_window_view(x, w))
+        centres, reaches = self._measured(middles[::w])
+        at = np.arange(
+            max(2, _LEAST + 1) * w, x.size
+        )  # the first block complete before each value makes it ready
+        if not at.size:
+            return []
+        block = at // w - 1
+        before, level = middles[at - 2 * w + 1], middles[at - w + 1]
+        drift = np.maximum(self.sign * centres[block], 0.0)
+        least = np.maximum(
+            np.maximum(reaches[block] + drift, self.min_effect), self.min_frac * np.abs(before)
+        )
+        limit = before + self.sign * np.where(least > 0, least, math.inf)
+        above = self.sign * (level - limit) > 0
+        edges: Edges = []
+        start = 0
+        while start < at.size:
+            held, back = limit[start:], np.zeros(at.size - start, bool)
+            if self.edge.active:
+                line, calm, since = self.held
+                back = self.sign * (level[start:] - calm) < bound("clear_frac") * self.sign * (line - calm)
+                back |= at[start:] + 1 - since >= self.hold
+                held = np.full(back.size, line)
+            found = self.edge.scan(steps[places[at[start:]]], above[start:], back, held, 1)
+            if not found:
+                break
+            i, decision = start + found[0][0], found[0][1]
+            if decision.fired:
+                self.held = float(limit[i]), float(before[i]), int(at[i]) + 1
+                decision = replace(decision, fitted=float(level[i]))
+            edges.append((int(places[at[i]]), decision))
+            start = i + 1
+        return edges
+
+    @property
+    def now(self) -> Decision:
+        """Ready once there are differences enough."""
+        return Decision(math.isfinite(self.reach), self.edge.active, since=self.edge.since)
+
+    def _least(self, before: float) -> float:
+        """The smallest distance that counts; none does from a level of 0 that never moved, where only a share is given."""
+        drift = max(self.sign * self.centre, 0.0)
+        return max(self.reach + drift, self.min_effect, self.min_frac * abs(before)) or math.inf
+
+    def _measure(self) -> None:
+        done = self.count // self.window
+        if len(self.blocks) > _LEAST and (done < 4 * _LEAST or done % 4 == 0):  # later it moves slowly
+            self.centre, self.reach = _scatter(self.blocks, self.arl)
+
+    def _measured(self, blocks: Float) -> tuple[Float, Float]:
+        """Centre and reach in force after each block, as `_measure` finds them one by one."""
+        kept, held = max(_LEAST + 1, self.memory // self.window), blocks.tolist()
+        self.blocks = held[-kept:]
+        done = np.arange(1, blocks.size + 1)
+        due = done[(done > _LEAST) & ((done < 4 * _LEAST) | (done % 4 == 0))]
+        found = [_scatter(held[:k], self.arl) for k in due[due < kept].tolist()]
+        if (full := due[due >= kept]).size:
+            moves = np.lib.stride_tricks.sliding_window_view(np.diff(blocks), kept - 1)[full - kept]
+            middle = row_medians(moves)
+            away = row_medians(np.abs(moves - middle[:, None]))
+            found += zip(
+                middle.tolist(), (_quantile(self.arl, kept - 2) * 1.4826 * away).tolist(), strict=True
+            )
+        values = np.array([(self.centre, self.reach), *found])
+        self.centre, self.reach = values[-1].tolist()
+        in_force = values[np.searchsorted(due, done, side="right")]
+        return in_force[:, 0], in_force[:, 1]
+
+
+def _scatter(blocks: list[float], arl: float) -> tuple[float, float]:
+    """Median of the differences of neighbouring blocks, and how far from it one is no longer chance."""
+    moves = [b - a for a, b in pairwise(blocks)]
+    centre = median(moves)
+    return centre, _quantile(arl, len(moves) - 1) * 1.4826 * median([abs(move - centre) for move in moves])
+
+
+@lru_cache(maxsize=1_000)
+def _quantile(arl: float, dof: int) -> float:
+    return t_quantile(1.0 / arl, dof)

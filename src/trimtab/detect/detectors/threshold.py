@@ -1,0 +1,83 @@
+"""A bound that is known beforehand, crossed for several values in a row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.catalog import bound
+from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
+from trimtab.detect.detectors.vectorized import Scanner
+
+__all__ = ["Threshold"]
+
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
+
+@dataclass
+class Threshold(Scanner):
+    """Fires when `confirm` values in a row lie beyond `limit` (`sign` +1 above, -1 below); clears when as many are back.
+
+    A value with a standard error must lie beyond the limit by the deviate of level 1/`arl`: a run whose true value sits at
+    the limit then alarms at most once in `arl` values. `back` is the level to return to; the limit itself without it. It can
+    fire from the first values on, but its silence means something only after `warmup` of them.
+
+    >>> d = Threshold(limit=0.3, confirm=2)
+    >>> [d.update(t, x).fired for t, x in enumerate([0.1, 0.4, 0.4, 0.4])]
+    [False, False, True, False]
+    """
+
+    carried: ClassVar[tuple[str, ...]] = ("num_skipped", "count", "edge")
+    limit: float
+    sign: int = 1
+    confirm: int = field(default_factory=lambda: int(bound("confirm")))
+    arl: float = field(default_factory=lambda: bound("arl"))
+    back: float = math.nan
+    warmup: int = field(default_factory=lambda: int(bound("baseline")))
+    num_skipped: int = 0
+    count: int = 0
+    edge: Hysteresis = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.edge = Hysteresis(self.confirm)
+
+    def update(self, step: int, value: float, se: float = math.nan) -> Decision:
+        """Take one value; one that is not finite is counted and skipped."""
+        if not math.isfinite(value):
+            self.num_skipped += 1
+            return self.now
+        self.count += 1
+        margin = NormalDist().inv_cdf(1.0 - 1.0 / self.arl) * se if math.isfinite(se) else 0.0
+        limit = self.limit + self.sign * margin
+        back = self.limit if math.isnan(self.back) else self.back
+        found = self.edge.update(
+            step, self.sign * (value - limit) > 0, self.sign * (value - back) <= 0, limit
+        )
+        return (
+            found
+            if self.count >= self.warmup or found.fired or found.cleared
+            else replace(found, ready=False)
+        )
+
+    def scan(self, steps: Int, values: Float) -> Edges:
+        """`update` for a whole series at once."""
+        places = self.finite(values)
+        x = values[places]
+        self.count = x.size
+        back = self.limit if math.isnan(self.back) else self.back
+        above, under = self.sign * (x - self.limit) > 0, self.sign * (x - back) <= 0
+        edges = self.edge.scan(steps[places], above, under, np.full(x.size, self.limit))
+        return [(int(places[i]), decision) for i, decision in edges]
+
+    @property
+    def now(self) -> Decision:
+        """Ready after `warmup` values, or when it has fired."""
+        return Decision(
+            self.count >= self.warmup or self.edge.active, self.edge.active, since=self.edge.since
+        )

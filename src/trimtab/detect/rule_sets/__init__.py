@@ -1,1 +1,0 @@
-"""The rules by family; `trimtab.detect.rules` puts them together."""

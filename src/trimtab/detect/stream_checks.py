@@ -1,0 +1,168 @@
+"""Two detectors of the step stream itself: values that are not numbers, and columns that stop arriving."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.catalog import bound
+from trimtab.detect.detectors.base import Decision
+
+__all__ = ["Nonfinite", "Silence"]
+
+Int = npt.NDArray[np.int64]
+Placed = list[tuple[int, str, Decision]]
+"""(index of the step, column, decision) where an alarm starts or ends, in order of steps, then of columns."""
+
+
+@dataclass
+class Nonfinite:
+    """Fires on the first step a column holds NaN or infinity; clears after `quiet` steps without."""
+
+    quiet: int = 10
+    since: dict[str, int] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)
+
+    def update(self, step: int, counts: dict[str, int]) -> dict[str, Decision]:
+        """Column -> decision, for columns that fired or cleared at this step."""
+        edges: dict[str, Decision] = {}
+        for column, count in counts.items():
+            if count <= 0:
+                continue
+            if column not in self.since:
+                self.since[column] = step
+                edges[column] = Decision(True, True, True, since=step, bound=0.0)
+            self.last[column] = step
+        for column in [c for c in self.since if step - self.last[c] > self.quiet]:
+            edges[column] = Decision(True, cleared=True, since=self.since.pop(column), bound=0.0)
+        return edges
+
+    def scan(self, steps: Int, bad: Mapping[str, Int]) -> Placed:
+        """`update` for a whole log at once: `bad` is column -> places in `steps` at which it held NaN or infinity."""
+        edges: Placed = []
+        for column, places in bad.items():
+            if not places.size:
+                continue
+            quiet = np.searchsorted(steps, steps[places] + self.quiet, side="right")  # where it would clear
+            ends = np.flatnonzero(quiet < np.append(places[1:], steps.size))
+            starts = np.append(0, ends[:-1] + 1) if ends.size else np.zeros(1, np.int64)
+            if ends.size and ends[-1] + 1 < places.size:
+                starts = np.append(starts, ends[-1] + 1)
+            for i in starts.tolist():
+                since = int(steps[places[i]])
+                edges.append((int(places[i]), column, Decision(True, True, True, since=since, bound=0.0)))
+            for i, start in zip(ends.tolist(), starts.tolist(), strict=False):
+                since = int(steps[places[start]])
+                edges.append((int(quiet[i]), column, Decision(True, cleared=True, since=since, bound=0.0)))
+        return sorted(edges, key=lambda edge: edge[0])
+
+
+@dataclass
+class Silence:
+    """Fires when a column that has arrived is missing for longer than its own gaps explain (`_allowed`).
+
+    A column seen fewer than three times has no known cadence; it is given 100 steps.
+    """
+
+    row: int = 0
+    arrivals: dict[str, int] = field(default_factory=dict)
+    first: dict[str, tuple[int, int]] = field(default_factory=dict)
+    last: dict[str, tuple[int, int]] = field(default_factory=dict)
+    longest: dict[str, int] = field(default_factory=dict)
+    shortest: dict[str, int] = field(default_factory=dict)
+    silent: dict[str, int] = field(default_factory=dict)
+
+    def update(self, step: int, columns: Iterable[str]) -> dict[str, Decision]:
+        """Column -> decision, for columns that fell silent or came back at this step."""
+        edges: dict[str, Decision] = {}
+        self.row += 1
+        for column in columns:
+            if column in self.silent:
+                edges[column] = Decision(
+                    True, cleared=True, since=self.silent.pop(column), bound=bound("silence")
+                )
+            elif column in self.last:
+                gap = step - self.last[column][1]
+                self.longest[column] = max(self.longest.get(column, 1), gap)
+                self.shortest[column] = min(self.shortest.get(column, gap), gap)
+            self.first.setdefault(column, (self.row, step))
+            self.last[column] = (self.row, step)
+            self.arrivals[column] = self.arrivals.get(column, 0) + 1
+        for column, (row, seen) in self.last.items():
+            if row == self.row or column in self.silent:
+                continue
+            begin, start = self.first[column]
+            longest = self.longest.get(column, 1)
+            allowed = _allowed(
+                self.arrivals[column], row - begin + 1, seen - start, longest, self.shortest.get(column, 0)
+            )
+            if step - seen > allowed:
+                self.silent[column] = seen + 1
+                edges[column] = Decision(True, True, True, since=seen + 1, bound=float(allowed))
+        return edges
+
+    def scan(self, steps: Int, arrived: Mapping[str, Int]) -> Placed:
+        """`update` for a whole log at once: `arrived` is column -> places in `steps`, all of them in ascending order."""
+        order = sorted(
+            (name for name in arrived if arrived[name].size), key=lambda name: int(arrived[name][0])
+        )
+        edges = [edge for name in order for edge in _silences(steps, name, arrived[name])]
+        return sorted(edges, key=lambda edge: (edge[0], not edge[2].cleared))
+
+
+def _allowed(arrivals: int, rows: int, span: int, longest: int, shortest: int) -> int:
+    """Steps a column may be missing that arrived at `arrivals` of `rows` steps, `span` from first to last, with gaps from `shortest` to `longest`.
+
+    Three times the longest gap; and, unless it comes at a cadence (gaps of more than one row, all alike), as long as a column
+    that comes by chance stays away with a probability of 1e-6: (1 - p)^k = 1e-6, in rows. p is the least share that fits the
+    rows after the first, `arrivals` - 1 of `rows` - 1, within z deviates (Wilson 1927, J. Am. Stat. Assoc. 22, 209): it stays
+    under 1 in a column that never missed one, and few rows allow for much.
+
+    >>> _allowed(100, 100, 99, 1, 1), _allowed(10, 100, 99, 30, 1), _allowed(10, 100, 99, 11, 11)
+    (5, 282, 33)
+    """
+    if arrivals < 3:
+        return int(bound("silence_unknown"))
+    known = int(bound("silence")) * longest
+    if arrivals >= bound("silence_cadence") and arrivals < rows and shortest == longest:
+        return known
+    n, z2 = rows - 1, bound("silence_deviate") ** 2
+    p = (arrivals - 1) / n
+    low = (p + z2 / (2 * n) - math.sqrt(z2 / n * (p * (1 - p) + z2 / (4 * n)))) / (1 + z2 / n)
+    missed = math.log(bound("silence_chance")) / math.log1p(-low)
+    return max(known, math.ceil(missed * span / (rows - 1)))
+
+
+def _silences(steps: Int, column: str, places: Int) -> Placed:
+    """Where one column falls silent and comes back."""
+    at = steps[places]
+    gaps = np.diff(at)  # a gap that was a silence is no cadence: it is set to 0 once found
+    latest = steps[np.append(places[1:], steps.size) - 1]  # the last step before it comes back
+    least = np.full(places.size, int(bound("silence_unknown")))
+    edges: Placed = []
+    begin = 0
+    while True:
+        longest = np.maximum.accumulate(np.append(1, gaps))
+        least[2:] = int(bound("silence")) * longest[2:]
+        for i in (begin + np.flatnonzero(latest[begin:] - at[begin:] > least[begin:])).tolist():
+            known = gaps[:i][gaps[:i] > 0]
+            shortest = int(known.min()) if known.size else 0
+            rows, span = int(places[i] - places[0]) + 1, int(at[i] - at[0])
+            limit = _allowed(i + 1, rows, span, int(longest[i]), shortest)
+            if latest[i] - at[i] > limit:
+                break
+        else:
+            return edges
+        since = int(at[i]) + 1
+        fired = int(np.searchsorted(steps, at[i] + limit, side="right"))
+        edges.append((fired, column, Decision(True, True, True, since=since, bound=float(limit))))
+        begin = i + 1
+        if begin == places.size:
+            return edges
+        gaps[i] = 0
+        back = Decision(True, cleared=True, since=since, bound=bound("silence"))
+        edges.append((int(places[begin]), column, back))

@@ -1,0 +1,80 @@
+"""Rules on whole series at once, as a metrics log holds them: the moments at which something happens, for the ledger to go through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.detect.alarm_log import RECHECK
+from trimtab.detect.detectors.base import Decision, Detector, Edges
+from trimtab.detect.detectors.composite import Joint
+from trimtab.detect.detectors.vectorized import Scanner, walk
+from trimtab.detect.rules.rule import Rule
+from trimtab.types import Reading, Window
+
+__all__ = ["Event", "Series", "columns_of", "events_of", "joint_series", "scan"]
+
+Columns = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
+
+Series = tuple[Sequence[int] | npt.NDArray[np.int64], Sequence[float] | npt.NDArray[np.float64]]
+"""Steps, in order, and the values there."""
+
+
+class Event(NamedTuple):
+    """An edge of a rule; without a decision, a moment at which an excuse is looked at again."""
+
+    step: int
+    order: int
+    rule: Rule
+    reading: Reading
+    decision: Decision | None
+
+
+def columns_of(series: Mapping[tuple[str, str], Series]) -> dict[tuple[str, str], Columns]:
+    """The series as arrays."""
+    return {
+        place: (np.asarray(steps, dtype=np.int64), np.asarray(values, dtype=np.float64))
+        for place, (steps, values) in series.items()
+    }
+
+
+def joint_series(
+    joints: Mapping[str, Joint], series: Mapping[tuple[str, str], Columns]
+) -> dict[tuple[str, str], Columns]:
+    """Joint readings of whole series."""
+    found = {(f"joint/{family}", "all"): joint.scan(series) for family, joint in joints.items()}
+    return {place: one for place, one in found.items() if one[0].size}
+
+
+def scan(detector: Detector, steps: Any, values: Any) -> tuple[Edges, Decision]:
+    """The edges of a detector that has seen nothing, and its last decision."""
+    if isinstance(detector, Scanner):
+        return detector.scan(steps, values), detector.now
+    return walk(detector, steps, values)
+
+
+def events_of(rule: Rule, order: int, name: str, series: Columns, edges: Edges) -> list[Event]:
+    """The edges with their readings, and the moments at which an excuse is looked at again."""
+    steps, values = series
+    found: list[Event] = []
+
+    def event(i: int, decision: Decision | None) -> Event:
+        step = int(steps[i])
+        return Event(
+            step,
+            order,
+            rule,
+            Reading(rule.key, step, Window(step, step), name, float(values[i]), 0, 0),
+            decision,
+        )
+
+    for n, (i, decision) in enumerate(edges):
+        found.append(event(i, decision))
+        if (rule.excuses or rule.members) and decision.fired:
+            end = edges[n + 1][0] if n + 1 < len(edges) else steps.size
+            while (i := int(np.searchsorted(steps, steps[i] + RECHECK))) < end:
+                found.append(event(i, None))
+    return found

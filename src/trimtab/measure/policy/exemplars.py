@@ -1,0 +1,107 @@
+"""Tail exemplars: which tokens are the tail? The worst ones of text and of post_tool, with their place in the trajectory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.capture.segments import OTHER
+from trimtab.measure.state.log_ratios import RATIOS
+from trimtab.measure.state.slice_state import SliceState
+from trimtab.measure.state.turn_rows import Own
+from trimtab.measure.state.worst_tokens import KEPT, Worst, WorstToken
+from trimtab.types import Float32, TokenBatch, Window
+
+__all__ = ["EXEMPLAR_RATIOS", "EXEMPLAR_SLICES", "exemplar_row", "fill_exemplars", "largest"]
+
+EXEMPLAR_RATIOS = ("drift", "mismatch", "total")
+EXEMPLAR_SLICES = ("text", "post_tool")
+WRITTEN = 4
+"""Tokens of a slice and ratio written when its window closes (house default, for the cost); states keep `KEPT`."""
+
+_BLOCK = 64
+_MAX_TEXT = 80
+
+
+def largest(values: Float32, k: int) -> npt.NDArray[np.int64]:
+    """Places of all values that are at least the k-th largest, and above zero; NaN never is. Unordered.
+
+    One pass over block maxima: the k largest lie in blocks whose maxima are at least the k-th largest maximum.
+
+    >>> largest(np.array([3, 0, np.nan, 5, 1], dtype=np.float32), 2).tolist()
+    [0, 3]
+    """
+    with np.errstate(invalid="ignore"):
+        starts = np.arange(0, values.size, _BLOCK)
+        tops = np.fmax.reduceat(values, starts) if values.size else values
+        tops = tops[tops > 0]
+        if not tops.size:
+            return np.zeros(0, np.int64)
+        bar = np.partition(tops, -k)[-k] if tops.size > k else 0.0
+        found = np.flatnonzero((values >= bar) & (values > 0))
+        if found.size > k:
+            found = found[values[found] >= np.partition(values[found], -k)[-k]]
+    return found
+
+
+def fill_exemplars(own: Own, states: Mapping[str, SliceState]) -> None:
+    """The worst tokens of this batch by |drift|, |mismatch| and |total|; a ratio that is not observed has none."""
+    batch, start = own.batch, np.cumsum(own.batch.lengths) - own.batch.lengths
+    seen = int(np.unique(batch.episode_id, return_counts=True)[1].max(initial=1))
+    places = {"text": np.flatnonzero(own.rows == 0), "post_tool": np.flatnonzero(own.rows)}
+    for ratio in EXEMPLAR_RATIOS:
+        values = own.ratios.get(ratio)
+        if values is None:
+            continue
+        size = np.abs(values)
+        if RATIOS[ratio].denominator == "ref_logprobs" and batch.ref_scored is not None:
+            size[~batch.ref_scored[own.sequence]] = 0.0
+        for name, chosen in places.items():
+            if name in states:
+                found = chosen[largest(size[chosen], KEPT * seen)]
+                order = np.lexsort((own.at[found], batch.episode_id[own.sequence[found]], -size[found]))
+                worst = Worst()
+                worst.update(_token(own, ratio, size, j, start) for j in found[order[: KEPT * seen]].tolist())
+                states[name].parts[f"{ratio}/worst"] = worst
+
+
+def exemplar_row(
+    name: str, window: Window, state: SliceState, token_text: Callable[[int], str] | None = None
+) -> list[dict[str, Any]]:
+    """The run store's row of a closed window, `WRITTEN` tokens a ratio: none when nothing was kept. The text is what `token_text` makes of the id."""
+    tokens = {
+        ratio: [[*token, _text(token.token, token_text)] for token in worst.tokens[:WRITTEN]]
+        for ratio in EXEMPLAR_RATIOS
+        if (worst := state.parts.get(f"{ratio}/worst")) is not None and worst.tokens
+    }
+    head = {"step": window.last, "first": window.first, "last": window.last, "slice": name}
+    return [{**head, "tokens": tokens}] if tokens else []
+
+
+def _token(own: Own, ratio: str, size: Float32, j: int, start: npt.NDArray[np.int64]) -> WorstToken:
+    batch, at, sequence = own.batch, int(own.at[j]), int(own.sequence[j])
+    numerator, denominator = (
+        getattr(batch, column)[at] for column in (RATIOS[ratio].numerator, RATIOS[ratio].denominator)
+    )
+    return WorstToken(
+        value=float(size[j]),
+        numerator=float(numerator),
+        denominator=float(denominator),
+        episode=int(batch.episode_id[sequence]),
+        position=at - int(start[sequence]),
+        turn=int(batch.turn[at]),
+        tool=_tool(int(batch.tool[at]), batch),
+        token=-1 if batch.token_ids is None else int(batch.token_ids[at]),
+    )
+
+
+def _tool(code: int, batch: TokenBatch) -> str:
+    names = batch.tool_names
+    return "" if code == 0 else names[code - 1] if code <= len(names) else OTHER
+
+
+def _text(token: int, token_text: Callable[[int], str] | None) -> str | None:
+    return None if token_text is None or token < 0 else str(token_text(token))[:_MAX_TEXT]

@@ -1,0 +1,81 @@
+"""Lagged drift: how much did the policy itself change over the last K steps, on transcripts that never change?
+
+The same tokens are scored again at a cadence; log pi_t - log pi_(t-K) is free of any change of inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from trimtab.errors import BatchError
+from trimtab.measure.accumulate import observe
+from trimtab.measure.state.slice_state import SliceState
+from trimtab.measure.tokens.tails import tails
+from trimtab.types import Float32, Reading, TokenBatch, Window
+
+__all__ = ["Probes"]
+
+
+@dataclass
+class Probes:
+    """Holds the last scoring of the probes; `update` compares the next one with it."""
+
+    last_step: int = -1
+    last: Float32 | None = None
+
+    def update(self, step: int, batch: TokenBatch) -> list[Reading]:
+        """Readings `lagged_drift/*` of each slice over the window (last scoring, now); none at the first scoring.
+
+        Raises BatchError when the number of tokens differs from the last time: then they are not the same transcripts.
+        """
+        if batch.logprobs is None:
+            raise BatchError("probes need logprobs: score the fixed transcripts with the current policy")
+        earlier, since = self.last, self.last_step
+        if earlier is not None and earlier.shape != batch.logprobs.shape:
+            raise BatchError(
+                f"probes hold {batch.logprobs.size} tokens, {earlier.size} at the last scoring: keep them fixed"
+            )
+        self.last, self.last_step = batch.logprobs, step
+        if earlier is None:
+            return []
+        pair = replace(
+            batch,
+            prox_logprobs=earlier,
+            ref_logprobs=None,
+            old_logprobs=None,
+            rollout_logprobs=None,
+            entropy=None,
+        )
+        reference = f"the policy at step {since}"
+        return [
+            _reading(
+                value.key, value.value, value.low, value.high, name, Window(since + 1, step), state, reference
+            )
+            for name, state in observe(pair).items()
+            for value in tails(state)
+        ]
+
+
+def _reading(
+    key: str,
+    value: float,
+    low: float,
+    high: float,
+    name: str,
+    window: Window,
+    state: SliceState,
+    reference: str,
+) -> Reading:
+    return Reading(
+        key,
+        window.last,
+        window,
+        name,
+        value,
+        state.n_tokens,
+        state.n_trajectories,
+        low,
+        high,
+        reference,
+        state=state,
+    )

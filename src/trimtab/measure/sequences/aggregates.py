@@ -1,0 +1,89 @@
+"""The averages every dashboard has, from the same tokens: so that the calm view and the tail view stand side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from trimtab.catalog import METRIC_NAMES
+from trimtab.measure.state.slice_state import SliceState
+from trimtab.measure.state.types import Value
+from trimtab.metric_logs import aliases
+
+__all__ = ["AGGREGATES", "TRAINER_KEYS", "aggregates", "as_numbers", "may_be_missing", "trainer_aggregates"]
+
+AGGREGATES = ("reward", "kl", "entropy", "grad_norm", "loss", "length")
+"""Names of the aggregates, in the order views show them."""
+
+TRAINER_KEYS: Mapping[str, tuple[str, ...]] = aliases()
+"""Names under which trainers log an aggregate, ours first; the first that is there counts. One table: `runs.metric_logs`."""
+
+
+def aggregates(state: SliceState) -> Iterator[Value]:
+    """Reward, entropy, KL to the reference (k3) and length over the slice `all`, and alpha, its post-tool share."""
+    after_tool = state.parts.get("alpha/values")
+    if after_tool is not None:
+        yield Value("alpha/frac", after_tool.mean(), after_tool.count)
+    reward = state.parts.get("reward/values")
+    if reward is not None:
+        yield Value("aggregate/reward", reward.mean(), reward.count)
+    values = state.parts.get("entropy/values")
+    if values is not None:
+        yield Value("aggregate/entropy", values.mean(), values.count)
+    drift = state.parts.get("drift/sketch")
+    if drift is not None and drift.count:
+        log_mean = drift.log_mean_exp(-1)
+        yield Value(
+            "aggregate/kl",
+            (math.exp(log_mean) if log_mean < 709 else math.inf) - 1.0 + drift.mean(),
+            drift.count,
+        )
+    if state.n_sequences:
+        yield Value("aggregate/length", state.n_tokens / state.n_sequences, state.n_sequences)
+
+
+def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics that are one number each, as floats: NumPy scalars, 0-d arrays and one-element tensors too.
+
+    >>> as_numbers({"reward": np.float32(0.5), "note": "text", "done": True})
+    {'reward': 0.5}
+    """
+    found: dict[str, float] = {}
+    for name, value in metrics.items():
+        if isinstance(value, (bool, np.bool_, str, bytes)) or value is None:
+            continue
+        try:
+            found[str(name)] = float(value.item() if hasattr(value, "item") else value)
+        except (TypeError, ValueError, RuntimeError):
+            continue
+    return found
+
+
+def may_be_missing(name: str) -> bool:
+    """Is a NaN under this name a value that was not there? TRL logs one for a reward function that judged no completion of a step.
+
+    >>> may_be_missing("rewards/math/mean"), may_be_missing("reward_part:math"), may_be_missing("reward"), may_be_missing("rewards/chosen")
+    (True, True, False, False)
+    """
+    parts = name.split("/")
+    of_trl = len(parts) >= 3 and parts[0] == "rewards" and parts[-1] in ("mean", "std")
+    return of_trl or name.startswith("reward_part:")
+
+
+def trainer_aggregates(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The aggregates a trainer logged, under our names.
+
+    >>> trainer_aggregates({"actor/grad_norm": 0.5, "actor/ppo_kl": 0.1, "note": 1.0})
+    {'policy_kl': 0.1, 'grad_norm': 0.5}
+    """
+    found: dict[str, float] = {}
+    for name in METRIC_NAMES:
+        for key in TRAINER_KEYS[name]:
+            value = metrics.get(key)
+            if value is not None:
+                found[name] = float(value)
+                break
+    return found

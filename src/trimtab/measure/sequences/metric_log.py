@@ -1,0 +1,76 @@
+"""A metrics log as series of readings, without tokens or interval, so that the same rules judge it as a watched run."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.measure.sequences.aggregates import may_be_missing
+from trimtab.metric_logs import MetricLog
+
+__all__ = ["Presence", "presence_of_log", "reading_of", "series_of_log"]
+
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
+_CADENCE = 10  # a metric seen less often has no cadence by which its silence could be told
+
+
+class Presence(NamedTuple):
+    """What the step stream of a log says. `arrived`: column -> places in `steps`, of metrics logged regularly; `nonfinite`: column ->
+    places at which it is NaN or infinite, of every metric."""
+
+    steps: Int
+    arrived: dict[str, Int]
+    nonfinite: dict[str, Int]
+
+
+def presence_of_log(log: MetricLog) -> Presence:
+    """Which metrics came at which steps, and where they were no numbers.
+
+    Held-out metrics come when an evaluation is due, so their absence is no silence.
+    """
+    arrived = {
+        f"metrics/{name}": places
+        for name, (places, _) in log.columns.items()
+        if places.size >= _CADENCE and not name.startswith("held_out")
+    }
+    bad = {
+        f"metrics/{name}": places[~np.isfinite(values)]
+        for name, (places, values) in log.columns.items()
+        if not may_be_missing(name)
+    }
+    return Presence(log.steps, arrived, {column: places for column, places in bad.items() if places.size})
+
+
+def series_of_log(log: MetricLog) -> dict[tuple[str, str], tuple[Int, Float]]:
+    """(reading key, slice) -> the steps a metric was logged at, and its values there, NaN included."""
+    found = {reading_of(name): (log.steps[places], values) for name, (places, values) in log.columns.items()}
+    if "loss" in log.columns and "held_out_loss" in log.columns:
+        found["supervised/gap", "all"] = _gap(
+            found["aggregate/loss", "all"], found["aggregate/held_out_loss", "all"]
+        )
+    return found
+
+
+def _gap(loss: tuple[Int, Float], held_out: tuple[Int, Float]) -> tuple[Int, Float]:
+    """At each evaluation: its loss less the mean training loss since the one before; evaluations without any are left out."""
+    finite = np.isfinite(loss[1])
+    steps, sums = loss[0][finite], np.append(0.0, np.cumsum(loss[1][finite]))
+    ends = np.searchsorted(steps, held_out[0], side="right")
+    starts = np.append(0, ends[:-1])
+    there = ends > starts
+    means = (sums[ends[there]] - sums[starts[there]]) / (ends[there] - starts[there])
+    return held_out[0][there], held_out[1][there] - means
+
+
+def reading_of(name: str) -> tuple[str, str]:
+    """Key and slice of a metric's reading: a part of the reward has a slice of its own.
+
+    >>> reading_of("kl"), reading_of("reward_part:format")
+    (('aggregate/kl', 'all'), ('reward_part/mean', 'reward/format'))
+    """
+    part = name.removeprefix("reward_part:")
+    return (f"aggregate/{name}", "all") if part == name else ("reward_part/mean", f"reward/{part}")

@@ -1,0 +1,80 @@
+"""Slice states to one compact text and back, for the run store."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from trimtab.errors import SummaryError
+from trimtab.measure.state.slice_state import Accumulator, SliceState
+from trimtab.runs.schema import state_block
+
+__all__ = ["StateBlocks", "pack_states", "unpack_states"]
+
+
+@dataclass
+class StateBlocks:
+    """Gathers the states of consecutive steps and hands them over as a row of the run store at the store's cadence."""
+
+    every: int
+    held: Accumulator = field(default_factory=Accumulator)
+    first: int = -1
+    last: int = -1
+
+    def add(self, first: int, last: int, states: Mapping[str, SliceState]) -> None:
+        """Add the states of steps first..last."""
+        self.first = first if self.first < 0 else self.first
+        self.last = last
+        self.held.add_all(states)
+
+    def ends_at(self, step: int) -> bool:
+        """Is `step` the last of its block?"""
+        return (step + 1) % state_block(step, self.every) == 0
+
+    def finish(self) -> list[dict[str, object]]:
+        """The row of what is held, if anything, and an empty block."""
+        rows: list[dict[str, object]] = []
+        if self.held.states:
+            rows.append({"first": self.first, "last": self.last, "states": pack_states(self.held.states)})
+        self.held, self.first = Accumulator(), -1
+        return rows
+
+
+def pack_states(states: Mapping[str, SliceState]) -> str:
+    """Base64 of the zlib-compressed states, one after the other with their names.
+
+    Slices of the same tokens may share a state object, which is then put into bytes once.
+    """
+    body, known = bytearray(), dict[int, bytes]()
+    for name, state in sorted(states.items()):
+        if id(state) not in known:
+            known[id(state)] = state.to_bytes()
+        label, data = name.encode(), known[id(state)]
+        body += struct.pack("<HI", len(label), len(data)) + label + data
+    return base64.b64encode(zlib.compress(bytes(body), 6)).decode("ascii")
+
+
+def unpack_states(
+    text: str, slices: Collection[str] | None = None, parts: Collection[str] | None = None
+) -> dict[str, SliceState]:
+    """Inverse of `pack_states`, or only those slices and parts of it; SummaryError when the text is damaged."""
+    try:
+        body = zlib.decompress(base64.b64decode(text, validate=True))
+    except (zlib.error, binascii.Error, ValueError) as error:
+        raise SummaryError(f"not packed states: {error}") from error
+    states: dict[str, SliceState] = {}
+    offset, head = 0, struct.calcsize("<HI")
+    while offset < len(body):
+        if offset + head > len(body):
+            raise SummaryError("not packed states: cut short")
+        label, size = struct.unpack_from("<HI", body, offset)
+        start = offset + head
+        name = body[start : start + label].decode()
+        if slices is None or name in slices:
+            states[name] = SliceState.from_bytes(body[start + label : start + label + size], parts)
+        offset = start + label + size
+    return states

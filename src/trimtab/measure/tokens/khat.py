@@ -1,0 +1,72 @@
+"""Tail indices of w and of 1/w, Pareto k-hat and Hill: is the mean of these weights an estimate at all?
+
+Both directions, because the toxic one in tool-use runs is w near 0, which the usual k-hat cannot see.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.measure.state.log_ratios import RATIOS
+from trimtab.measure.state.slice_state import SliceState
+from trimtab.measure.state.types import Value
+from trimtab.stats import hill, khat_bound, pareto_khat, pareto_tail_size, tail_replicates
+
+__all__ = ["khat", "tail_indices"]
+
+
+_SIDES = (("upper", "khat", "hill_w"), ("lower", "khat_inverse", "hill_inverse"))
+Float64 = npt.NDArray[np.float64]
+
+
+def khat(state: SliceState) -> Iterator[Value]:
+    """`<ratio>/khat`, `khat_inverse`, `khat_bound` of mismatch and total; from exact top-k values where they reach (up to
+    about 29,000 tokens, and not after a reload from disk), else from the histogram's tail, whose bias is smaller than that of
+    a tail cut at 512 (tests/stats/test_pareto.py: worst 0.02 against 0.24 at 100,000 values)."""
+    for name in _observed(state):
+        n = state.parts[f"{name}/sketch"].count
+        for side, key, _ in _SIDES:
+            fit = pareto_khat(_tail(state, name, side), n)
+            yield Value(f"{name}/{key}", fit.khat, n, reason=fit.reason)
+        yield Value(f"{name}/khat_bound", khat_bound(n), n)
+
+
+def tail_indices(state: SliceState) -> Iterator[Value]:
+    """`khat` of the slices `MAIN_SLICES`: the same with intervals, and `<ratio>/hill_w`, `hill_inverse`.
+
+    Intervals by trajectory, from the histogram at a fixed cutoff; nan for states written before they held `rises`.
+    """
+    for name in _observed(state):
+        sketch = state.parts[f"{name}/sketch"]
+        n, rises, drawn = sketch.count, state.parts.get(f"{name}/rises"), None
+        if rises is not None and n:
+            drawn = tail_replicates(sketch, state.parts[f"{name}/clusters"], rises)
+        for side, key, hill_key in _SIDES:
+            values = _tail(state, name, side)
+            fit, index, margin, factor = pareto_khat(values, n), hill(values, n), math.nan, math.nan
+            if drawn is not None:
+                drawn = drawn if side == "upper" else drawn.mirrored()
+                margin = drawn.gpd_margin(np.exp(drawn.values - drawn.values[0]))
+                factor = drawn.hill_factor(drawn.values)
+            yield Value(f"{name}/{key}", fit.khat, n, fit.khat - margin, fit.khat + margin, fit.reason)
+            reason = index.reason.replace("equal values", "equal weights")
+            yield Value(f"{name}/{hill_key}", index.hill, n, index.hill / factor, index.hill * factor, reason)
+        yield Value(f"{name}/khat_bound", khat_bound(n), n)
+
+
+def _observed(state: SliceState) -> list[str]:
+    return [name for name, of in RATIOS.items() if "khat" in of.valid and f"{name}/sketch" in state.parts]
+
+
+def _tail(state: SliceState, name: str, side: str) -> Float64:
+    """log w ("upper") or -log w ("lower") of the tail, descending."""
+    sketch, top = state.parts[f"{name}/sketch"], state.parts.get(f"{name}/{side}")
+    size = pareto_tail_size(sketch.count)
+    if top is not None and size < top.k:
+        return np.asarray(top.values(), dtype=np.float64)
+    values: Float64 = sketch.tail_values(side, size + 1)
+    return values if side == "upper" else -values

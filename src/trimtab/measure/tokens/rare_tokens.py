@@ -1,0 +1,44 @@
+"""Mismatch on rare tokens: do the engines disagree where the sampler itself was least sure?
+
+The engines' mismatch concentrates on tokens of low mu, mostly pi_old << mu, and there it starts (Liu, Li et al. 2025).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from trimtab.catalog import PROB_BANDS
+from trimtab.measure.state.slice_state import SliceState
+from trimtab.measure.state.turn_rows import MAIN, Own
+from trimtab.measure.state.types import Value
+from trimtab.stats import LogSketch
+
+__all__ = ["fill_rare", "rare"]
+
+
+def fill_rare(own: Own, states: Mapping[str, SliceState]) -> None:
+    """One sketch of mismatch a band of mu in the slices `MAIN_SLICES`; bands follow on each other. Nothing where mismatch is not observed (its note says why)."""
+    mismatch, mu = own.ratios.get("mismatch"), own.batch.rollout_logprobs
+    if mismatch is None or mu is None:
+        return
+    edges = np.log([up_to for _, up_to in PROB_BANDS.values()]).astype(np.float32)
+    mine = mu[own.at]
+    at = np.flatnonzero(mine <= edges[-1])
+    band = np.searchsorted(edges, mine[at], side="left")
+    sketch = LogSketch(rows=2 * edges.size)
+    sketch.update(mismatch[at], 2 * band + own.halves[at])
+    for name, rows in MAIN.items():
+        if name in states:
+            for i, label in enumerate(PROB_BANDS):
+                states[name].parts[f"mismatch_{label}/sketch"] = sketch.select([2 * i + row for row in rows])
+
+
+def rare(state: SliceState) -> Iterator[Value]:
+    """`mismatch/p95_prob_<band>` in nats, the 95th percentile of |mismatch| of the band's tokens."""
+    for band in PROB_BANDS:
+        sketch = state.parts.get(f"mismatch_{band}/sketch")
+        if sketch is not None:
+            reason = "" if sketch.count else "no token of this probability"
+            yield Value(f"mismatch/p95_prob_{band}", sketch.abs_quantile(0.95), sketch.count, reason=reason)

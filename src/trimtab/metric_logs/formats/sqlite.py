@@ -1,0 +1,109 @@
+"""MLflow's and trackio's stores: SQLite files of several runs, and MLflow's folders of text files."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from trimtab.errors import MetricLogError
+from trimtab.metric_logs.formats.text import strict_json
+from trimtab.metric_logs.formats.types import RawLog, by_step, flat
+
+__all__ = ["read_mlflow_folder", "read_sqlite"]
+
+_MLFLOW_RUNS = (
+    "select m.run_uuid, coalesce(r.name, m.run_uuid) from metrics m left join runs r on r.run_uuid = m.run_uuid "
+    "group by m.run_uuid order by coalesce(max(r.start_time), max(m.timestamp))"
+)
+_MLFLOW_ROWS = "select step, key, case when is_nan then null else value end from metrics where run_uuid = ? order by step, timestamp"
+_TRACKIO_RUNS = "select {run}, max(run_name) from metrics group by {run} order by max(timestamp)"
+_TRACKIO_ROWS = "select step, metrics from metrics where {run} = ? order by id"
+
+
+def read_sqlite(path: Path, run: str | None) -> RawLog:
+    """One run of an `mlflow.db` or of a trackio database: the one asked for by name or id, else the newest."""
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as store:
+            columns = {row[1] for row in store.execute("pragma table_info(metrics)")}
+            if {"key", "value", "step", "run_uuid", "is_nan"} <= columns:
+                return _mlflow(store, path, run)
+            if {"metrics", "step", "run_name"} <= columns:
+                return _trackio(store, path, run, "run_id" if "run_id" in columns else "run_name")
+    except (
+        sqlite3.Error,
+        ValueError,
+        TypeError,
+    ) as error:  # damage shows as text that is no UTF-8, or as text in numbers' columns
+        raise MetricLogError(f"{path} cannot be read as SQLite: {str(error).splitlines()[0]}") from error
+    raise MetricLogError(
+        f"{path} is an SQLite file, but neither MLflow's nor trackio's: it has no table of metrics we know"
+    )
+
+
+def _chosen(runs: list[tuple[str, str]], path: Path, run: str | None, log: RawLog) -> str:
+    """The id of the run to read; the choice is noted when there was one."""
+    if not runs:
+        raise MetricLogError(f"{path}: no run has logged a metric")
+    if run is None:
+        if len(runs) > 1:
+            others = ", ".join(name for _, name in runs[-2::-1][:4])
+            log.notes.append(
+                f"{len(runs)} runs in the store; the newest, {runs[-1][1]}, is read (others: {others}; give PATH#RUN)"
+            )
+        return runs[-1][0]
+    for identity, name in reversed(runs):
+        if run in (identity, name):
+            return identity
+    raise MetricLogError(f"{path} has no run {run!r}; it has {', '.join(name for _, name in runs[-6:])}")
+
+
+def _mlflow(store: sqlite3.Connection, path: Path, run: str | None) -> RawLog:
+    log = RawLog("mlflow", [])
+    identity = _chosen(store.execute(_MLFLOW_RUNS).fetchall(), path, run, log)
+    found = store.execute(_MLFLOW_ROWS, (identity,))
+    log.rows = by_step(
+        (step, key, math.nan if value is None else _infinite(value)) for step, key, value in found
+    )
+    return log
+
+
+def _infinite(value: float) -> float:
+    """MLflow's SQL store writes infinity as the largest double."""
+    return math.copysign(math.inf, value) if abs(value) >= 1.7976931348623157e308 else float(value)
+
+
+def _trackio(store: sqlite3.Connection, path: Path, run: str | None, column: str) -> RawLog:
+    log = RawLog("trackio", [])
+    identity = _chosen(store.execute(_TRACKIO_RUNS.format(run=column)).fetchall(), path, run, log)
+    for step, metrics in store.execute(_TRACKIO_ROWS.format(run=column), (identity,)):
+        try:
+            row = strict_json(metrics if isinstance(metrics, bytes) else str(metrics).encode(), log.excluded)
+        except ValueError:
+            log.excluded["malformed rows"] += 1
+            continue
+        if isinstance(row, dict):
+            log.rows.append({**flat(row), "step": step})
+    return log
+
+
+def read_mlflow_folder(folder: Path) -> RawLog:
+    """A run's folder of MLflow's file store: `metrics/<key>` files of lines `timestamp value step`."""
+    log = RawLog("mlflow", [])
+    root = folder / "metrics"
+
+    def values() -> Iterator[tuple[int, str, Any]]:
+        for path in sorted(path for path in root.rglob("*") if path.is_file()):
+            key = path.relative_to(root).as_posix()
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                parts = line.split()
+                try:
+                    yield (int(parts[2]) if len(parts) > 2 else 0), key, float(parts[1])
+                except (IndexError, ValueError):
+                    log.excluded["malformed lines"] += 1
+
+    log.rows = by_step(sorted(values(), key=lambda row: row[0]))
+    return log

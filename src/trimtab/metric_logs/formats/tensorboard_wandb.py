@@ -1,0 +1,113 @@
+"""TensorBoard event files and W&B offline runs: the two binary logs, read without their packages."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from trimtab.metric_logs.formats.protobuf import fields, leveldb_records, signed, tf_records
+from trimtab.metric_logs.formats.text import strict_json
+from trimtab.metric_logs.formats.types import RawLog, by_step
+
+__all__ = ["read_tensorboard", "read_wandb"]
+
+_DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8"}
+"""TensorFlow's type numbers of scalars that trainers write: float, double, int32, int64."""
+
+
+def read_tensorboard(files: list[Path]) -> RawLog:
+    """Scalars of the event files of one run, in the order of their names; other summaries are not looked at."""
+    log = RawLog("tensorboard", [])
+
+    def events() -> Iterator[tuple[int, str, float]]:
+        for path in files:
+            try:
+                for record in tf_records(path.read_bytes()):
+                    yield from _scalars(record)
+            except (ValueError, struct.error):
+                log.excluded["event files that end in a damaged record"] += 1
+
+    log.rows = by_step(events())
+    return log
+
+
+def _scalars(event: bytes) -> Iterator[tuple[int, str, float]]:
+    """(step, tag, value) of an Event: step 2, summary 5; Summary: value 1; Value: tag 1, simple_value 2, tensor 8."""
+    step, summaries = 0, []
+    for number, value in fields(event):
+        if number == 2 and isinstance(value, int):
+            step = signed(value)
+        elif number == 5 and isinstance(value, bytes):
+            summaries.append(value)
+    for summary in summaries:
+        for number, value in fields(summary):
+            if number != 1 or not isinstance(value, bytes):
+                continue
+            parts = dict(fields(value))
+            tag, simple, tensor = parts.get(1), parts.get(2), parts.get(8)
+            found = None
+            if isinstance(simple, bytes):
+                found = float(struct.unpack("<f", simple)[0])
+            elif isinstance(tensor, bytes):
+                found = _tensor(tensor)
+            if isinstance(tag, bytes) and found is not None:
+                yield step, tag.decode("utf-8", "replace"), found
+
+
+def _tensor(data: bytes) -> float | None:
+    """A TensorProto of one number: dtype 1, tensor_content 4, float_val 5, double_val 6; None for anything else."""
+    parts = dict(fields(data))
+    kind = parts.get(1)
+    form = _DTYPES.get(kind) if isinstance(kind, int) else None
+    for number, expected in ((4, form), (5, "<f4"), (6, "<f8")):
+        raw = parts.get(number)
+        if form and expected == form and isinstance(raw, bytes):
+            code = {"<f4": "<f", "<f8": "<d", "<i4": "<i", "<i8": "<q"}[form]
+            return float(struct.unpack(code, raw)[0]) if len(raw) == struct.calcsize(code) else None
+    return None
+
+
+def read_wandb(path: Path) -> RawLog:
+    """The history of a `.wandb` file. Record: history 2; HistoryRecord: item 1, step 2; its items' values are JSON."""
+    log = RawLog("wandb", [])
+    try:
+        for record in leveldb_records(path.read_bytes()):
+            for number, history in fields(record):
+                if number == 2 and isinstance(history, bytes):
+                    log.rows.append(_history(history, log))
+    except ValueError:
+        log.excluded["the file ends in a damaged record"] += 1
+    return log
+
+
+def _history(data: bytes, log: RawLog) -> dict[str, Any]:
+    """One call of `log`: HistoryItem: key 1, nested_key 2, value_json 16 (wandb before 0.30 and after) or number 6, integer 5."""
+    row: dict[str, Any] = {}
+    for number, item in fields(data):
+        if not isinstance(item, bytes):
+            continue
+        if number == 2:
+            row.setdefault("_step", next((v for n, v in fields(item) if n == 1 and isinstance(v, int)), 0))
+            continue
+        if number != 1:
+            continue
+        key: list[str] = []
+        value: Any = None
+        known = False
+        for name, part in fields(item):
+            if name in (1, 2) and isinstance(part, bytes):
+                key.append(part.decode("utf-8", "replace"))
+            elif name == 16 and isinstance(part, bytes):
+                try:
+                    value, known = strict_json(part, log.excluded), True
+                except ValueError:
+                    log.excluded["values that are not JSON"] += 1
+            elif name == 6 and isinstance(part, bytes) and len(part) == 8:
+                value, known = struct.unpack("<d", part)[0], True
+            elif name == 5 and isinstance(part, int):
+                value, known = signed(part), True
+        if key and known:
+            row["/".join(key)] = value
+    return row

@@ -1,0 +1,150 @@
+"""What every reader of a format hands over: rows as they were written, and what it had to leave out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from trimtab.errors import MetricLogError
+from trimtab.metric_logs.formats.column_blocks import Block, column_of, rows_of
+
+__all__ = ["RawLog", "by_step", "flat", "steps_of"]
+
+STEP_KEYS = (
+    "step", "global_step", "train/global_step", "trainer/global_step", "training/global_step", "training_step", "train_step",
+    "rollout/step", "train/step", "progress/batch", "iteration", "iter", "update", "_step", "Step",
+)  # fmt: skip
+"""Names of a step column, the better first: W&B's `_step` counts calls of `log`, not steps."""
+
+_SKIP = frozenset({
+    *STEP_KEYS, "epoch", "train/epoch", "eval/step", "time", "timestamp", "wall_time", "_timestamp", "_runtime", "rank", "session",
+})  # fmt: skip
+"""Bookkeeping that is no metric: neither mapped nor listed as unmapped."""
+
+_NONE = np.zeros(0)
+_WRAPPERS = frozenset({"data", "metrics", "scalars", "values", "logs", "log"})
+
+
+@dataclass
+class RawLog:
+    """`rows`: flat, theirs -> whatever stood there; a key that was not written is absent. `excluded`: reason -> count.
+
+    `blocks` hold the rows instead where all their values are plain numbers and the reader chose so; `unpack` makes rows of them.
+    `null_is_nothing`: the format has no other way to leave a value out, so a null is never a NaN.
+    """
+
+    format: str
+    rows: list[dict[str, Any]]
+    excluded: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    null_is_nothing: bool = False
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are, in either form."""
+        return len(self.rows) + sum(block.places.size for block in self.blocks)
+
+    def unpack(self) -> None:
+        """Every row as a dict."""
+        if self.blocks:
+            self.rows, self.blocks = rows_of(self.blocks), []
+
+    def there(self, key: str) -> int:
+        """How many rows have a value under this key that is not null."""
+        held = sum(block.places.size for block in self.blocks if key in block.keys)
+        return held + sum(row.get(key) is not None for row in self.rows)
+
+    def values(self, key: str) -> list[Any]:
+        """Each row's value under this key; None where it has none."""
+        if not self.blocks:
+            return [row.get(key) for row in self.rows]
+        found: list[Any] = [None] * self.num_rows
+        places, values = column_of(self.blocks, key) or (_NONE, _NONE)
+        for place, value in zip(places.tolist(), values.tolist(), strict=True):
+            found[place] = value
+        return found
+
+    def keys(self) -> list[str]:
+        """Every key of the log, in order of appearance."""
+        seen: dict[str, None] = {}
+        for block in self.blocks:
+            seen.update(dict.fromkeys(block.keys))
+        for row in self.rows:
+            if not row.keys() <= seen.keys():
+                seen.update(dict.fromkeys(row))
+        return list(seen)
+
+    def metric_keys(self, keys: Iterable[str] | None = None) -> list[str]:
+        """Every key of the log (`keys`, where they are known) that is not bookkeeping, in order of appearance."""
+        return [key for key in (self.keys() if keys is None else keys) if key not in _SKIP]
+
+    def is_table(self) -> bool:
+        """Does every row hold every column, as rows of a table do?"""
+        columns = self.rows[0].keys() if self.rows else set()
+        return all(row.keys() == columns for row in self.rows)
+
+
+def flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested row as a flat one: `{"data": ...}` and the like vanish, other levels join by `/`.
+
+    >>> flat({"step": 3, "data": {"actor": {"lr": 0.1}}})
+    {'step': 3, 'actor/lr': 0.1}
+    """
+    if not prefix and dict not in set(map(type, row.values())):
+        return dict(row)
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, dict):
+            inside = prefix if key in _WRAPPERS and not prefix else f"{prefix}{key}/"
+            for name, item in flat(value, inside).items():
+                found.setdefault(name, item)
+        else:
+            found[prefix + key] = value
+    return found
+
+
+def steps_of(log: RawLog, source: str, keys: Iterable[str] | None = None) -> list[int | None]:
+    """Each row's step; None where it has none. `keys`: those of the log, where they are known. The step column is the one most rows have, the better name on a tie.
+
+    Raises MetricLogError when no row has a step under any known name.
+    """
+    there = set(log.keys() if keys is None else keys)
+    counts = {key: log.there(key) for key in STEP_KEYS if key in there}
+    best = max(counts, key=lambda key: counts[key], default="")
+    if not counts.get(best):
+        shown = ", ".join(log.metric_keys()[:6]) or "none"
+        raise MetricLogError(
+            f"{source}: no row has a step; one of {', '.join(STEP_KEYS[:6])} is needed (keys there: {shown})"
+        )
+    if best == "_step":
+        log.notes.append(
+            "steps are W&B's _step, which counts calls of log and may differ from the trainer's steps"
+        )
+    return [_whole(value) for value in log.values(best)]
+
+
+def _whole(value: Any) -> int | None:
+    if type(value) is int:
+        return value
+    try:
+        number = float(value)
+        return int(number) if number == int(number) else None
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def by_step(pairs: Iterable[tuple[int, str, float]]) -> list[dict[str, Any]]:
+    """Rows of a stream of (step, key, value): consecutive values of one step share a row, as long as no key repeats."""
+    rows: list[dict[str, Any]] = []
+    row: dict[str, Any] = {}
+    for step, key, value in pairs:
+        if not row or row["step"] != step or key in row:
+            row = {"step": step}
+            rows.append(row)
+        row[key] = value
+    return rows

@@ -1,0 +1,103 @@
+"""Whose log is it, and what do its keys mean? One table a framework, ours last; every other name list derives from these."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+from trimtab.catalog import METRIC_NAMES
+from trimtab.errors import MetricLogError
+from trimtab.metric_logs.frameworks.base import Framework
+from trimtab.metric_logs.frameworks.others import (
+    NEMO_RL,
+    OPENRLHF,
+    PRIME_RL,
+    RLDOCTOR,
+    RLPROBE,
+    SKYRL,
+    SLIME,
+    TINKER,
+)
+from trimtab.metric_logs.frameworks.trl import TRL
+from trimtab.metric_logs.frameworks.verl import VERL
+
+__all__ = ["FRAMEWORKS", "aliases", "check_mapping", "choose", "framework_named"]
+
+OURS = Framework(
+    "ours",
+    "trimtab's own names, and a few that several trainers share",
+    keys={name: (name,) for name in METRIC_NAMES}
+    | {
+        "reward": ("reward", "rewards/mean"),
+        "kl": ("kl", "objective/kl"),
+        "entropy": ("entropy", "policy/entropy"),
+    },
+)
+
+FRAMEWORKS: dict[str, Framework] = {
+    f.name: f for f in (TRL, VERL, PRIME_RL, OPENRLHF, SLIME, SKYRL, NEMO_RL, TINKER, RLDOCTOR, RLPROBE, OURS)
+}
+"""Every framework whose keys are known; on a tie the earlier one is taken."""
+
+
+def framework_named(name: str) -> Framework:
+    """The framework of a name, in any case; MetricLogError lists the names there are.
+
+    >>> framework_named("verl").keys["policy_kl"], framework_named("TRL").name
+    (('actor/ppo_kl',), 'trl')
+    """
+    found = FRAMEWORKS.get(name.lower())
+    if found is None:
+        raise MetricLogError(f"unknown framework {name!r}; one of {', '.join(FRAMEWORKS)}")
+    return found
+
+
+def choose(keys: Iterable[str], prefer: str = "") -> tuple[Framework | None, str]:
+    """The framework that knows most of the keys, and why in words; None when no framework knows any.
+
+    On a tie `prefer`, the framework whose format the log has, then the earlier one of `FRAMEWORKS`.
+
+    >>> choose(["actor/ppo_kl", "critic/score/mean"])[1]
+    'verl: 2 of the keys are its, actor/ppo_kl, critic/score/mean'
+    """
+    names = list(keys)
+    counts = {f.name: len(f.translate(names)[0]) for f in FRAMEWORKS.values()}
+    best = max(counts, key=lambda name: (counts[name], name == prefer))
+    if not counts[best]:
+        return None, "no framework knows any of the keys"
+    shown = sorted(FRAMEWORKS[best].translate(names)[0].values())[:4]
+    also = [name for name, count in counts.items() if name != best and count == counts[best]]
+    why = f"{best}: {counts[best]} of the keys are its, {', '.join(shown)}"
+    return FRAMEWORKS[best], why + (f" (as many are {', '.join(also)}'s)" if also else "")
+
+
+def check_mapping(mapping: Mapping[str, str], keys: Iterable[str]) -> None:
+    """MetricLogError when a mapping names one of ours that is none, or a key that the log has no number under.
+
+    >>> check_mapping({"reward": "score"}, ["score"])
+    """
+    there = set(keys)
+    for ours, theirs in mapping.items():
+        if ours not in METRIC_NAMES:
+            close = difflib.get_close_matches(ours, METRIC_NAMES, 3)
+            raise MetricLogError(
+                f"{ours!r} is not a metric of trimtab's; {'close: ' + ', '.join(close) if close else 'see docs/metric-logs.md'}"
+            )
+        if theirs not in there:
+            close = difflib.get_close_matches(theirs, sorted(there), 3) or sorted(there)[:5]
+            raise MetricLogError(
+                f"the log has no number under {theirs!r} (for {ours}); it has {', '.join(close) or 'none'}"
+            )
+
+
+def aliases() -> dict[str, tuple[str, ...]]:
+    """Ours -> every key that some framework logs it under, ours first; prefixes and patterns aside.
+
+    >>> "actor/ppo_kl" in aliases()["kl"], "actor/ppo_kl" in aliases()["policy_kl"]
+    (False, True)
+    """
+    found: dict[str, dict[str, None]] = {}
+    for framework in reversed(FRAMEWORKS.values()):
+        for ours, theirs in framework.keys.items():
+            found.setdefault(ours, {}).update(dict.fromkeys(theirs))
+    return {ours: tuple(theirs) for ours, theirs in found.items()}

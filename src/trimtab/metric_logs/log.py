@@ -1,0 +1,196 @@
+"""A trainer's metrics log under our names, whatever wrote it: what the aggregate rules judge when there are no tokens."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.errors import MetricLogError
+from trimtab.metric_logs.formats.column_blocks import Column
+from trimtab.metric_logs.formats.nulls import Row, settle_nulls
+from trimtab.metric_logs.formats.types import RawLog, steps_of
+from trimtab.metric_logs.frameworks.match import check_mapping, choose, framework_named
+from trimtab.metric_logs.series import columns_of_rows, plain_columns
+
+__all__ = ["REPLACED", "MetricLog", "build_log"]
+
+REPLACED = ("rows out of order, sorted", "values overwritten by a later row of the same step")
+"""Reasons of `excluded` that a resume leaves behind, a step counter that began anew, or two writers of one log."""
+
+_WORDS = {"nan": math.nan, "+nan": math.nan, "-nan": math.nan}
+
+
+@dataclass(frozen=True, eq=False)
+class MetricLog:
+    """One row a step, steps ascending; NaN and infinity are kept, for they are alarms of their own.
+
+    `steps`: (T,). `columns`: ours -> places in `steps` at which it was logged, values there. `framework` says whose keys they were, `why` on what ground. `mapped`: ours -> theirs.
+    `unmapped`: numeric keys of the log that no name of ours stands for. `excluded`: what was left out, by reason.
+    `notes`: traps of this trainer's keys, and choices the reader made.
+    """
+
+    source: str
+    format: str
+    framework: str
+    why: str
+    steps: npt.NDArray[np.int64]
+    columns: dict[str, Column]
+    mapped: dict[str, str]
+    unmapped: tuple[str, ...]
+    excluded: dict[str, int]
+    notes: tuple[str, ...]
+
+    @cached_property
+    def rows(self) -> list[tuple[int, dict[str, float]]]:
+        """The same row by row: (step, ours -> value)."""
+        rows: list[tuple[int, dict[str, float]]] = [(step, {}) for step in self.steps.tolist()]
+        for name, (places, values) in self.columns.items():
+            for place, value in zip(places.tolist(), values.tolist(), strict=True):
+                rows[place][1][name] = value
+        return rows
+
+
+def build_log(
+    raw: RawLog, source: str, framework: str | None, mapping: Mapping[str, str] | None
+) -> MetricLog:
+    """Translate, sort and merge a raw log. MetricLogError when it has no step or no key that we know."""
+    if not raw.num_rows:
+        left = ", ".join(f"{count} {reason}" for reason, count in raw.excluded.items())
+        raise MetricLogError(f"{source}: no row to read{f' ({left})' if left else ''}")
+    every = raw.keys()
+    steps = steps_of(raw, source, every)
+    keys = _numeric(raw, every)
+    wanted = dict(mapping or {})
+    check_mapping(wanted, keys)
+    if framework is None:
+        chosen, why = choose(keys, raw.format)
+    else:
+        chosen = framework_named(framework)
+        why = f"{chosen.name}: as asked for"
+    found, lines = chosen.translate(keys) if chosen else ({}, [])
+    taken = set(wanted.values())
+    mapped = {ours: theirs for ours, theirs in found.items() if theirs not in taken} | wanted
+    if not mapped:
+        shown = ", ".join(keys[:6]) or "none"
+        raise MetricLogError(
+            f"{source}: {'none of its numbers is known' if not framework else f'no key of {framework} in it'} "
+            f"(it has: {shown}); name them with --map ours=theirs, the names are in docs/metric-logs.md"
+        )
+    plain = plain_columns(steps, raw, mapped)
+    at, columns = columns_of_rows(_merged(raw, steps, mapped)) if plain is None else plain
+    read = set(mapped.values())
+    return MetricLog(
+        source=source,
+        format=raw.format,
+        framework=chosen.name if chosen else "custom",
+        why=why,
+        steps=at,
+        columns=columns,
+        mapped=mapped,
+        unmapped=tuple(key for key in keys if key not in read),
+        excluded={reason: count for reason, count in raw.excluded.items() if count},
+        notes=(*raw.notes, *lines, *(chosen.told(mapped) if chosen else ())),
+    )
+
+
+def number(value: Any) -> float | None:
+    """A written value as a number, None when it is none; null is NaN, as verl and the JSON writers write it.
+
+    >>> number("-Infinity"), number(None), number("abc"), number(True)
+    (-inf, nan, None, None)
+    """
+    if value is None:
+        return math.nan
+    if isinstance(value, (bool, list, dict, bytes)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError):
+        return _WORDS.get(str(value).strip().lower())
+
+
+def _numeric(raw: RawLog, keys: list[str]) -> list[str]:
+    """Keys under which some row has a number."""
+    open_keys = dict.fromkeys(raw.metric_keys(keys))
+    order = list(open_keys)
+    good = set(order if raw.blocks else ())
+    for row in raw.rows:
+        if not open_keys:
+            break
+        for key in [key for key in open_keys if row.get(key) is not None and number(row[key]) is not None]:
+            good.add(key)
+            del open_keys[key]
+    return [key for key in order if key in good]
+
+
+def _merged(
+    raw: RawLog, steps: list[int | None], mapped: Mapping[str, str]
+) -> list[tuple[int, dict[str, float]]]:
+    """One row a step of our names; a number beats a null, and of two numbers the later one stands and is counted."""
+    raw.unpack()
+    pairs = [(theirs, ours) for ours, theirs in mapped.items()]
+    count: Counter[str] = raw.excluded
+    table: dict[int, dict[str, float | None]] = {}
+    last: int | None = None
+    for step, row in zip(steps, raw.rows, strict=True):
+        if step is None:
+            count["rows without a step"] += 1
+            continue
+        if last is not None and step < last:
+            count[REPLACED[0]] += 1
+        last = step
+        new = _translated(row, pairs, count)
+        known = table.setdefault(step, new)
+        if known is new:
+            continue
+        for ours, value in new.items():
+            old = known.get(ours)
+            if old is not None and value is not None and repr(old) != repr(value):
+                count[REPLACED[1]] += 1
+            if value is not None or ours not in known:
+                known[ours] = value
+    rows = sorted(table.items())
+    if raw.null_is_nothing:
+        return _without_nulls(raw, rows)
+    return settle_nulls(rows, raw.is_table(), count)
+
+
+def _without_nulls(raw: RawLog, rows: list[tuple[int, Row]]) -> list[tuple[int, dict[str, float]]]:
+    """The rows with the numbers only; where something was not logged, a note says so: the writer may have meant NaN."""
+    empty = Counter(name for _, row in rows for name, value in row.items() if value is None)
+    if empty:
+        names, rest = ", ".join(list(empty)[:4]), len(empty) - 4
+        raw.notes.append(
+            f"{empty.total()} empty cell{'s' * (empty.total() > 1)} in {len(empty)} column{'s' * (len(empty) > 1)} "
+            f"({names}{f' and {rest} more' if rest > 0 else ''}) read as not logged; pandas writes NaN so too: "
+            'write it with to_csv(na_rep="NaN") to have it judged'
+        )
+    raw.excluded["empty cells read as not logged"] += empty.total()
+    return [(step, {n: v for n, v in row.items() if v is not None}) for step, row in rows]
+
+
+def _translated(
+    row: Mapping[str, Any], pairs: list[tuple[str, str]], count: Counter[str]
+) -> dict[str, float | None]:
+    """A row under our names: numbers, and None where a null stood; what is neither is counted."""
+    found: dict[str, float | None] = {}
+    for theirs, ours in pairs:
+        if theirs not in row:
+            continue
+        value = row[theirs]
+        if type(value) is not float and value is not None:
+            value = number(value)
+            if value is None:
+                count["values that are not numbers"] += 1
+                continue
+        found[ours] = value
+    return found

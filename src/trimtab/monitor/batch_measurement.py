@@ -1,0 +1,101 @@
+"""From batches to readings: what is pending is measured together, stored in blocks, and judged in windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from trimtab.capture import join_batches
+from trimtab.measure.accumulate import observe
+from trimtab.measure.registry import not_observed, pair_readings, readings_of
+from trimtab.measure.sequences.episodes import Episodes
+from trimtab.measure.sequences.trainer_metrics import StepAggregates
+from trimtab.measure.state.blocks import StateBlocks
+from trimtab.measure.state.slice_state import Accumulator, SliceState
+from trimtab.measure.state.windows import Closed, WindowSet
+from trimtab.measure.tokens.window_shift import WindowShift
+from trimtab.types import Bool, Reading, TokenBatch
+
+__all__ = ["Measuring"]
+
+Rows = list[dict[str, object]]
+
+
+class Measuring:
+    """Holds batches until measuring them is worth a call. `store` takes the rows of `states` to be written, before anything is
+    read from them; `keep(slice, closed)` is called with each closed window.
+
+    `not_observed`: ratio -> why, of what was measured last.
+    """
+
+    def __init__(
+        self,
+        windows: WindowSet,
+        episodes: Episodes,
+        state_every: int,
+        store: Callable[[Rows], None],
+        keep: Callable[[str, Closed], None],
+    ) -> None:
+        self.windows, self.episodes, self.store, self.keep = windows, episodes, store, keep
+        self.aggregates = StepAggregates()
+        self.not_observed: dict[str, str] = {}
+        self._blocks = StateBlocks(state_every)
+        self._shift = WindowShift()
+        self._pending: list[tuple[TokenBatch, Bool]] = []
+        self._pending_first = -1
+
+    def add(self, batch: TokenBatch, fresh: Bool) -> None:
+        """Keep a batch of the open step; `fresh` (B,) marks trajectories seen for the first time."""
+        self._pending.append((batch, fresh))
+        self.episodes.add(batch, fresh)
+
+    def step(self, step: int, num_tokens: int) -> list[Reading]:
+        """Close a step of `num_tokens`: readings of the windows that close with it.
+
+        Measures at a step with a window's tokens, or at the end of a stored block.
+        """
+        self.episodes.close(step)
+        self._pending_first = step if self._pending_first < 0 else self._pending_first
+        ends, readings = self._blocks.ends_at(step), []
+        if ends or num_tokens >= self.windows.min_tokens:
+            readings = self._measure(step, ends)
+        if (
+            "all" not in self.windows.clocks and not self._pending
+        ):  # a trainer without tokens has its averages
+            readings += self.aggregates.without_tokens()
+        return readings
+
+    def settle(self, step: int | None) -> list[Reading]:
+        """Measure what still waits up to `step`, and end the block."""
+        if self._pending and step is not None:
+            return self._measure(step, ends=True)
+        self.store(self._blocks.finish())
+        return []
+
+    def _measure(self, step: int, ends: bool) -> list[Reading]:
+        first, states = self._observe_pending()
+        self._blocks.add(first, step, states)
+        if ends:
+            self.store(self._blocks.finish())
+        return self._close_windows(first, step, states)
+
+    def _observe_pending(self) -> tuple[int, dict[str, SliceState]]:
+        """Measure the pending batches: their first step and the state of each slice. They are pending no more."""
+        pending, first = self._pending, self._pending_first
+        self._pending, self._pending_first = [], -1
+        held = Accumulator()
+        for batch, fresh in join_batches(pending):
+            self.not_observed = not_observed(states := observe(batch, fresh))
+            held.add_all(states)
+        self.episodes.fill(held.states)
+        return first, held.states
+
+    def _close_windows(self, first: int, step: int, states: dict[str, SliceState]) -> list[Reading]:
+        readings: list[Reading] = []
+        closed, pair = self.windows.add(first, step, states)
+        for name, done in closed:
+            self.keep(name, done)
+            found = readings_of(name, done.window, done.states[name], self._shift)
+            readings += self.aggregates.apply(found, done.window) if name == "all" else found
+        if pair is not None:
+            readings += pair_readings(pair.window, pair.states)
+        return readings

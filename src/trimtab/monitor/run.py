@@ -1,0 +1,302 @@
+"""Run: one rank's recording of a run, step by step. What each part does is in its own file; here they meet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from functools import lru_cache
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from trimtab.detect.pipeline import Pipeline
+from trimtab.detect.rules.registry import RULES
+from trimtab.detect.rules.rule import Rule
+from trimtab.errors import RunError
+from trimtab.measure.policy.exemplars import EXEMPLAR_SLICES, exemplar_row
+from trimtab.measure.policy.gradients import gradient_values
+from trimtab.measure.policy.input_dependence import Distinguish
+from trimtab.measure.policy.probes import Probes
+from trimtab.measure.sequences.aggregates import TRAINER_KEYS, as_numbers, may_be_missing
+from trimtab.measure.sequences.episodes import Episodes
+from trimtab.measure.sequences.retokenization import difference
+from trimtab.measure.sequences.tool_health import ToolHealth
+from trimtab.measure.state.requirements import Declared
+from trimtab.measure.state.step_readings import step_readings
+from trimtab.measure.state.windows import Closed, WindowSet
+from trimtab.monitor.batch_measurement import Measuring
+from trimtab.monitor.isolation import Isolation
+from trimtab.monitor.resume import restore
+from trimtab.monitor.step_buffer import Intake
+from trimtab.runs import RunWriter
+from trimtab.runs.serialization import alarm_row, reading_rows
+from trimtab.traces.core.tool_call import ToolCall
+from trimtab.types import Alarm, Reading, TokenBatch
+
+__all__ = ["LATEST", "Run"]
+
+LATEST = frozenset(
+    (name, key)
+    for name in ("text", "post_tool")
+    for key in ("drift/p95", "drift/p99", "drift/concentration", "mismatch/p99", "mismatch/token_ess_frac", "total/p99",
+                "ref_logprob/below_5_frac", "tail_ratio/p95", "lagged_drift/p95", "entropy/mean")
+)  # fmt: skip
+"""Slice and key of the readings offered to the user's own tracker as `trimtab/<slice>/<key>`."""
+
+_MAX_TEXTS = 4_096  # decoded tokens remembered
+_UNFED = {
+    "gradient": "none given (Run.gradients)",
+    "cross_scores": "none given (Run.cross_scores)",
+}
+
+
+class Run:
+    """One rank's view of a run. `observe` as often as there are batches, then `flush` closes the step.
+
+    Use as a context manager, or call `close`. `alarms` holds what fired so far in this process.
+    """
+
+    def __init__(
+        self,
+        writer: RunWriter,
+        windows: WindowSet,
+        *,
+        strict: bool,
+        state_every: int,
+        token_text: Callable[[int], str] | None = None,
+        declared: Declared | None = None,
+        rules: tuple[Rule, ...] = (),
+    ) -> None:
+        self.rules = rules
+        self.strict, self.state_every = strict, state_every
+        self.token_text = None if token_text is None else lru_cache(_MAX_TEXTS)(token_text)
+        self.declared = declared or Declared()
+        self._isolation = Isolation(strict, self._write_error)
+        self._start(writer, windows)
+
+    def _start(self, writer: RunWriter, windows: WindowSet) -> None:
+        """Begin a session of the run with nothing seen yet."""
+        self.writer, self.windows = writer, windows
+        self.pipeline = Pipeline((*RULES, *self.rules))
+        self.probes, self.distinguish = Probes(), Distinguish()
+        self.episodes, self.tools = Episodes(self.declared), ToolHealth(self.declared)
+        self.latest: dict[str, float] = {}
+        self.last_step: int | None = None
+        self._intake = Intake(self.declared.groups_span_steps)
+        self._measuring = Measuring(
+            windows, self.episodes, self.state_every, self._write_states, self._write_exemplars
+        )
+        self._fed: set[str] = set()
+        self._new_step()
+
+    def _new_step(self) -> None:
+        self._intake.next_step()
+        self._step_readings: list[Reading] = []
+        self.pending_tools: list[ToolCall] = []
+        self._isolation.failed_now = False
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """Alarms fired so far, cleared ones included."""
+        return self.pipeline.alarms
+
+    @property
+    def num_failures(self) -> int:
+        """How often did the monitor itself fail?"""
+        return self._isolation.num_failures
+
+    def isolated(self, where: str, cost: str = "watch") -> AbstractContextManager[None]:
+        """The one catch-all, for adapters' own code too: book the block's time under `cost` and any failure, let training go
+        on; see `trimtab.monitor.isolation`."""
+        return self._isolation.block(where, cost)
+
+    def charge(self, name: str, seconds: float) -> None:
+        """Book time spent for the monitor outside of it, e.g. a reference pass; kept apart from the watch's own time."""
+        self._isolation.charge(name, seconds)
+
+    def observe(self, batch: TokenBatch | None = None, **arrays: Any) -> None:
+        """Add one batch to the open step: a `TokenBatch`, or the arguments of `trimtab.token_batch` by name.
+
+        Building the batch here keeps even a malformed one from stopping training: it is counted and reported.
+        """
+        with self.isolated("observe"):
+            self._measuring.add(*self._intake.add(batch, arrays))
+
+    def probe(self, step: int, batch: TokenBatch) -> None:
+        """Add a scoring of the fixed probe transcripts by the policy as it is at `step`; see `measure.probes`."""
+        with self.isolated("probe"):
+            self._step_readings += self.probes.update(step, batch)
+
+    def gradients(
+        self,
+        step: int,
+        parts: Mapping[str, Any],
+        tokens: Mapping[str, int] | None = None,
+        gram: bool = False,
+    ) -> None:
+        """Add the per-trajectory gradients of `step`: slice -> (n, d) vectors, of all weights or a small head, or with `gram`
+        slice -> (n, n) Gram matrices. `tokens`: slice -> gradient tokens. One call a step, with all of its trajectories; of
+        several ranks, views show the first one's. See `measure.gradients`."""
+        with self.isolated("gradients"):
+            self._fed.add("gradient")
+            self._step_readings += step_readings(step, gradient_values(parts, tokens, gram))
+
+    def cross_scores(self, step: int, scores: Any, own: Any) -> None:
+        """Add a scoring of R responses under P prompts at `step`: `scores` (R, P) mean log-probabilities a token, `own` (R,)
+        the prompt each response answers, counted from 0. See `measure.distinguish`."""
+        with self.isolated("cross scores"):
+            self._fed.add("cross_scores")
+            found = self.distinguish.update(scores, own)
+            self._step_readings += step_readings(step, [("all", value, counts) for value, counts in found])
+
+    def tool_call(self, call: ToolCall) -> None:
+        """Record one tool call; written at the next flush."""
+        self.pending_tools.append(call)
+
+    def retokenised(self, sampled: Sequence[int], reencoded: Sequence[int]) -> None:
+        """Compare a sampled sequence's ids with those its decoded text encodes to; see `measure.retokenise`."""
+        with self.isolated("retokenised"):
+            self.episodes.retokenised(difference(sampled, reencoded))
+
+    def flush(
+        self,
+        step: int,
+        metrics: Mapping[str, float] | None = None,
+        absent: Mapping[str, str] | None = None,
+        duration_s: float | None = None,
+    ) -> list[Alarm]:
+        """Close the step: measure, detect, write. Returns the alarms that fired at it.
+
+        `metrics`: the trainer's own numbers; the names in `trimtab.measure.sequences.aggregates.TRAINER_KEYS` (reward, kl, entropy,
+        grad_norm, loss and what TRL and verl call them) are judged, the others kept. `absent`: columns the trainer cannot
+        give, with the reason. `duration_s`: wall seconds of the whole step, so that the monitor's cost can be shown as a
+        share of it.
+        """
+        fired: list[Alarm] = []
+        numbers: dict[str, float] = {}
+        written = False
+        with self.isolated("flush"):
+            numbers = as_numbers(metrics or {})
+            fired = self._flush(int(step), numbers, dict(absent or {}), duration_s)
+            written = True
+        if not written:
+            with self.isolated("flush"):  # the step is part of the run all the same, marked as failed
+                self.writer.commit(self._step_row(int(step), numbers, {}, duration_s))
+        self._new_step()
+        return fired
+
+    def begin(self, step: int) -> None:
+        """Training starts, or starts again, with `step` as its next; going back opens a new session of the run."""
+        if self.last_step is not None and step <= self.last_step:
+            self.settle()
+            writer, old = RunWriter(self.writer.folder, self.writer.rank), self.windows
+            self.writer.close()
+            self._start(writer, WindowSet(old.min_tokens, old.min_trajectories))
+
+    def settle(self) -> None:
+        """Write what is still in memory; the run stays open."""
+        with self.isolated("settle"):
+            readings = self._measuring.settle(self.last_step)
+            if self.last_step is not None:
+                self._judge(self.last_step, readings)
+
+    def close(self) -> None:
+        """Write what is still in memory and close the files."""
+        self.settle()
+        with self.isolated("close"):
+            self.writer.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _flush(
+        self, step: int, metrics: dict[str, float], absent: dict[str, str], duration_s: float | None
+    ) -> list[Alarm]:
+        self.writer.require_open()
+        if self.last_step is None:
+            restore(self.writer, step, self.pipeline, self.tools)
+        elif step <= self.last_step:
+            raise RunError(f"flush(step={step}) after step {self.last_step}: steps must increase")
+        self.last_step = step
+        aggregates = self._measuring.aggregates
+        numbers = aggregates.add(step, metrics)
+        absent = self._absent(numbers) | absent
+        for name, value in (metrics | numbers).items():
+            if not np.isfinite(value) and not may_be_missing(name):
+                self._intake.nonfinite[f"metrics/{name}"] = 1
+        num_tokens, num_new = self._intake.total()
+        readings = self._measuring.step(step, num_tokens) + self._step_readings
+        done = self.tools.close(step, self.pending_tools, num_new)
+        readings += [r for r in done if r.key not in aggregates.logged]
+        self.latest |= {f"trimtab/{r.slice}/{r.key}": r.value for r in readings if (r.slice, r.key) in LATEST}
+        known = list(self.pipeline.alarms)
+        self.pipeline.on_step(step, self._intake.nonfinite, self._intake.columns)
+        fired = self._judge(step, readings, known)
+        self.writer.write("tools", [{**asdict(call), "step": step} for call in self.pending_tools])
+        why = {**self._measuring.not_observed, **absent}
+        self.writer.commit(self._step_row(step, metrics, why, duration_s))
+        return fired
+
+    def _absent(self, numbers: Mapping[str, float]) -> dict[str, str]:
+        """What this step cannot show, whatever the trainer says, with the reason."""
+        absent = {what: why for what, why in _UNFED.items() if what not in self._fed}
+        if self.probes.last is None:
+            absent["lagged_drift"] = "no probe transcripts were scored"
+        if "reward" not in numbers and "reward" not in self._intake.columns:
+            names = " or ".join(TRAINER_KEYS["reward"][:3])
+            absent["reward"] = f"no metric named {names} (nor by another trainer's name), no reward column"
+        return absent
+
+    def _judge(self, step: int, readings: list[Reading], known: list[Alarm] | None = None) -> list[Alarm]:
+        """Detect on readings; write them and what changed since the alarms `known`. Returns the alarms that fired."""
+        known = list(self.pipeline.alarms) if known is None else known
+        self.pipeline.on_readings(readings)
+        fired = self.pipeline.alarms[len(known) :]
+        self.latest["trimtab/num_alarms"] = float(len(self.pipeline.alarms))
+        self.writer.write("readings", reading_rows(readings))
+        changes = [
+            alarm_row(new, "reopened" if new.cleared is None else "cleared", step)
+            for old, new in zip(known, self.pipeline.alarms, strict=False)
+            if old != new
+        ]
+        self.writer.write("alarms", [*changes, *(alarm_row(alarm, "fired", step) for alarm in fired)])
+        return fired
+
+    def _step_row(
+        self, step: int, metrics: dict[str, float], absent: dict[str, str], duration_s: float | None
+    ) -> dict[str, Any]:
+        return {
+            "step": step,
+            "session": self.writer.session,
+            "rank": self.writer.rank,
+            "time": time.time(),
+            "metrics": metrics,
+            "slices": self._intake.slices(),
+            "columns": sorted(self._intake.columns),
+            "not_observed": absent,
+            "nonfinite": self._intake.nonfinite,
+            "costs_s": self._isolation.take_costs(),
+            "duration_s": duration_s,
+            "num_failures": self.num_failures,
+            "failed": self._isolation.failed_now,
+        }
+
+    def _write_states(self, rows: list[dict[str, object]]) -> None:
+        self.writer.write("states", rows)
+
+    def _write_exemplars(self, name: str, done: Closed) -> None:
+        if name in EXEMPLAR_SLICES:
+            with self.isolated("write exemplars"):  # the decoder is the user's
+                rows = exemplar_row(name, done.window, done.states[name], self.token_text)
+                self.writer.write("exemplars", rows)
+
+    def _write_error(self, row: dict[str, Any]) -> None:
+        self.writer.write("errors", [{**row, "step": -1 if self.last_step is None else self.last_step}])

@@ -1,0 +1,99 @@
+"""What arrived in the open step: batches, their counts, and the numbers that name tools, groups and trajectories."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from trimtab.capture import slice_counts, token_batch
+from trimtab.capture.segments import MAX_NAMES
+from trimtab.measure.accumulate import nonfinite_columns
+from trimtab.measure.sequences.trainer_metrics import observed_columns
+from trimtab.types import Bool, TokenBatch
+
+__all__ = ["Intake"]
+
+_MAX_EPISODES = 65_536  # trajectories remembered to count each once
+
+
+@dataclass
+class Intake:
+    """`add` each batch of a step, read what the step held, `next_step`. B sequences of a batch.
+
+    `groups_span_steps`: a group's number means the same prompt in every step, so it is kept.
+    """
+
+    groups_span_steps: bool = False
+    counts: list[dict[str, tuple[int, int]]] = field(default_factory=list)
+    nonfinite: dict[str, int] = field(default_factory=dict)
+    columns: set[str] = field(default_factory=set)
+    _tools: tuple[str, ...] = ()
+    _episodes: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    _groups: dict[int, int] = field(default_factory=dict)
+    _num_groups: int = 0
+
+    def add(self, batch: TokenBatch | None, arrays: dict[str, Any]) -> tuple[TokenBatch, Bool]:
+        """Take a batch in, or the arguments of `token_batch`. The batch with groups as measures read them, and (B,) True for
+        trajectories not counted before, so that a second epoch does not count them twice. BatchError as `token_batch`."""
+        made = token_batch(**self._with_tools(arrays)) if batch is None else batch
+        for column, count in nonfinite_columns(made).items():
+            self.nonfinite[column] = self.nonfinite.get(column, 0) + count
+        self.columns |= observed_columns(made)
+        fresh = self._fresh(made)
+        self.counts.append(slice_counts(made, fresh))
+        return self._grouped(made), fresh
+
+    def next_step(self) -> None:
+        """Forget the step's counts; names and trajectories are remembered."""
+        self.counts, self.nonfinite, self.columns, self._groups = [], {}, set(), {}
+
+    def slices(self) -> dict[str, dict[str, int]]:
+        """Slice -> `n_tokens`, and `n_trajectories` counted for the first time, of the step."""
+        found: dict[str, dict[str, int]] = {}
+        for counts in self.counts:
+            for name, (tokens, trajectories) in counts.items():
+                row = found.setdefault(name, {"n_tokens": 0, "n_trajectories": 0})
+                row["n_tokens"] += tokens
+                row["n_trajectories"] += trajectories
+        return found
+
+    def total(self) -> tuple[int, int]:
+        """Gradient tokens of the step, and trajectories counted for the first time."""
+        pairs = [counts.get("all", (0, 0)) for counts in self.counts]
+        return sum(tokens for tokens, _ in pairs), sum(trajectories for _, trajectories in pairs)
+
+    def _with_tools(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """Without a declared table the tools with a slice of their own are the first 16 names seen."""
+        if arrays.get("tools") is None or arrays.get("tool_names"):
+            return arrays
+        if len(self._tools) < MAX_NAMES:
+            seen = [str(name) for names in arrays["tools"] if not isinstance(names, str) for name in names]
+            self._tools = tuple(dict.fromkeys([*self._tools, *seen]))[:MAX_NAMES]
+        return {**arrays, "tool_names": self._tools}
+
+    def _grouped(self, batch: TokenBatch) -> TokenBatch:
+        """Groups as every measure reads them: one number is one prompt, wherever it comes again in the run.
+
+        A trainer's numbers that may start over at each step are numbered anew; those that span steps are kept.
+        """
+        if batch.group is None or self.groups_span_steps:
+            return batch
+        values, inverse = np.unique(batch.group, return_inverse=True)
+        for value in values.tolist():
+            if value not in self._groups:
+                self._groups[value], self._num_groups = self._num_groups, self._num_groups + 1
+        return replace(batch, group=np.array([self._groups[v] for v in values.tolist()], np.int64)[inverse])
+
+    def _fresh(self, batch: TokenBatch) -> Bool:
+        fresh = np.ones(batch.num_sequences, bool)
+        for i, episode in enumerate(batch.episode_id.tolist()):
+            if episode in self._episodes:
+                fresh[i] = False
+            else:
+                self._episodes[episode] = None
+        while len(self._episodes) > _MAX_EPISODES:
+            self._episodes.popitem(last=False)
+        return fresh

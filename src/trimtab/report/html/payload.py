@@ -1,0 +1,278 @@
+"""The data of the HTML report, as plain JSON types: what is drawn, separate from how."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from trimtab._version import __version__
+from trimtab.measure.registry import readings_of
+from trimtab.measure.sequences.aggregates import AGGREGATES
+from trimtab.measure.state.slice_state import Accumulator, SliceState
+from trimtab.report.alarms import alarm_payload
+from trimtab.report.exemplars import exemplar_table
+from trimtab.report.run_view import RunView
+from trimtab.report.tools_table import tools_table
+from trimtab.types import Reading, Window
+
+__all__ = ["build_payload"]
+
+Json = dict[str, Any]
+Blocks = Sequence[tuple[Window, dict[str, SliceState]]]
+
+_MAX_POINTS = 240
+_ENOUGH_WINDOWS = 20
+_MAX_CDF_POINTS = 160
+_WEIGHTS = (
+    ("drift/concentration", "concentration (drift)"),
+    ("mismatch/token_ess_frac", "token ESS fraction (mismatch)"),
+    ("total/token_ess_frac", "token ESS fraction (total)"),
+    ("mismatch/sequence_ess_frac", "sequence ESS fraction (mismatch)"),
+)
+_SUPPORT = (
+    ("ref_logprob/below_5_frac", "share of tokens below -5 nats"),
+    ("ref_logprob/below_10_frac", "share of tokens below -10 nats"),
+    ("ref_logprob/p01", "log pi_ref p01"),
+)
+
+
+def build_payload(views: Sequence[RunView], title: str = "trimtab report") -> Json:
+    """Everything the page shows of one or more runs."""
+    return {
+        "title": title,
+        "generated": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "trimtab_version": __version__,
+        "runs": [_run(view) for view in views],
+    }
+
+
+def _run(view: RunView) -> Json:
+    steps = view.steps
+    main = [name for name in ("text", "post_tool") if name in view.slices]
+    return {
+        "name": view.name,
+        "path": str(view.folder),
+        "verdict": view.verdict.word,
+        "verdict_reason": view.verdict.reason,
+        "rules_judged": list(view.evidence.judged),
+        "first_step": steps[0]["step"] if steps else 0,
+        "last_step": steps[-1]["step"] if steps else 0,
+        "num_steps": len(steps),
+        "num_tokens": sum(row["slices"].get("all", {}).get("n_tokens", 0) for row in steps),
+        "num_trajectories": sum(row["slices"].get("all", {}).get("n_trajectories", 0) for row in steps),
+        "ranks": len(view.reader.ranks),
+        "sessions": view.reader.num_sessions,
+        "facts": _facts(view),
+        "not_observed": [{"what": what, "why": why} for what, why in sorted(view.not_observed.items())],
+        "notes": _notes(view),
+        "alarms": [
+            alarm_payload(alarm, view.user_rules)
+            for alarm in sorted(view.alarms, key=lambda alarm: (alarm.severity == "info", alarm.step))
+        ],
+        "alarmed": _alarmed(view),
+        "tail": [
+            _lines(view.series(f"drift/{q}", name), name, f"drift {q}")
+            for name in main
+            for q in ("p99", "p95")
+        ]
+        + [_lines(view.series("lagged_drift/p95", name), name, "lagged drift p95") for name in main],
+        "needs": f"{view.min_tokens:,} tokens from {view.min_trajectories} trajectories",
+        "cdf": _cdfs(view, main),
+        "weights": _sliding(view, main, _WEIGHTS, supporting=True),
+        "aggregates": _aggregates(view),
+        "support": _sliding(view, main, _SUPPORT),
+        "tools": tools_table(view.tools),
+        "exemplars": exemplar_table(view.exemplars),
+        "judged": [_judged(view, name) for name in view.slices],
+    }
+
+
+def _lines(readings: Iterable[Reading], name: str, quantity: str) -> Json:
+    kept = list(readings)
+    return {
+        "slice": name,
+        "quantity": quantity,
+        "step": [r.step for r in kept],
+        "value": [r.value for r in kept],
+        "low": [r.low for r in kept],
+        "high": [r.high for r in kept],
+        "n_tokens": [r.n_tokens for r in kept],
+        "n_trajectories": [r.n_trajectories for r in kept],
+    }
+
+
+def _facts(view: RunView) -> list[list[str]]:
+    steps, header = view.steps, view.reader.header
+    facts = [["run id", str(header.get("run_id", ""))], ["trimtab", str(header.get("trimtab_version", ""))]]
+    references = sorted(
+        {r.reference for name in view.slices for r in view.series("drift/p95", name) if r.reference}
+    )
+    facts.append(["reference of drift", "; ".join(references) or "none observed"])
+    spent = {name: sum(row["costs_s"].get(name, 0.0) for row in steps) for name in _costs(steps)}
+    total = sum(row["duration_s"] or 0.0 for row in steps)
+    for name, seconds in spent.items():
+        share = f", {seconds / total:.1%} of step time" if total else ""
+        facts.append([f"time spent: {name}", f"{seconds:.2f} s{share}"])
+    facts.append(["torn last lines", str(view.reader.num_torn)])
+    facts.append(["malformed lines skipped", str(view.reader.num_malformed)])
+    if view.user_rules:
+        facts.append(["user rules", ", ".join(rule.name for rule in view.user_rules)])
+    config = {key: value for key, value in dict(header.get("config", {})).items() if key != "rules"}
+    facts += [[str(key), str(value)] for key, value in sorted(config.items())]
+    return facts
+
+
+def _costs(steps: list[Json]) -> list[str]:
+    return sorted({name for row in steps for name in row["costs_s"]})
+
+
+def _notes(view: RunView) -> list[str]:
+    notes = []
+    if view.errors:
+        last = view.errors[-1]
+        notes.append(
+            f"The monitor failed {len(view.errors)} times (last in {last['where']} after step {last['step']}: {last['error']}); "
+            "what it measured in those steps is missing here."
+        )
+    if view.reader.num_malformed:
+        notes.append(
+            f"{view.reader.num_malformed} lines of the run folder could not be read and were skipped."
+        )
+    return notes
+
+
+def _thirds(windows: Sequence[Window]) -> list[tuple[str, int, int]]:
+    """Early, middle and late, as first and last step: a fifth of the stored windows each, at least one."""
+    count = len(windows)
+    if not count:
+        return []
+    size = max(1, count // 5)
+    middle = (count - size) // 2
+    spans = (("early", 0, size), ("middle", middle, middle + size), ("late", count - size, count))
+    return [(label, windows[start].first, windows[stop - 1].last) for label, start, stop in spans]
+
+
+def _cdfs(view: RunView, slices: Sequence[str]) -> list[Json]:
+    found: list[Json] = []
+    for label, first, last in _thirds(view.stored_windows):
+        merged = Accumulator()
+        for _, states in view.stored(first, last, slices, ("drift/sketch",)):
+            for name, state in states.items():
+                merged.add(name, state)
+        for name in slices:
+            sketch = merged.states[name].parts.get("drift/sketch") if name in merged.states else None
+            if sketch is None or not sketch.count:
+                continue
+            x, y = sketch.abs_cdf()
+            stride = max(1, -(-len(x) // _MAX_CDF_POINTS))
+            pick = sorted({*range(0, len(x), stride), len(x) - 1}) if len(x) else []
+            found.append({
+                "slice": name, "window": label, "first": first, "last": last,
+                "n_tokens": sketch.count, "x": [float(x[i]) for i in pick], "y": [float(y[i]) for i in pick],
+            })  # fmt: skip
+    return found
+
+
+def _sliding(
+    view: RunView, slices: Sequence[str], wanted: Sequence[tuple[str, str]], supporting: bool = False
+) -> list[Json]:
+    """Readings of closed windows; of a young run, which has few, over trailing windows that may be judged."""
+    closed = [(name, key, label, _judged_series(view, key, name)) for name in slices for key, label in wanted]
+    if max((len(series) for *_, series in closed), default=0) >= _ENOUGH_WINDOWS:
+        lines = [
+            {
+                "slice": name,
+                "quantity": label,
+                "step": [r.step for r in series],
+                "value": [r.value for r in series],
+            }
+            for name, key, label, series in closed
+            if series
+        ]
+        return [{**line, "supporting": True} if supporting else line for line in lines]
+    found: dict[tuple[str, str], Json] = {}
+    blocks = view.blocks
+    for end in range(0, len(blocks), max(1, -(-len(blocks) // _MAX_POINTS))):
+        for name in slices:
+            window, state = _trailing(view, end, name)
+            if state is None:
+                continue
+            values = {r.key: r.value for r in readings_of(name, window, state) if r.status == "ok"}
+            for key, label in wanted:
+                if key in values:
+                    line = found.setdefault(
+                        (name, key), {"slice": name, "quantity": label, "step": [], "value": []}
+                    )
+                    line["step"].append(window.last)
+                    line["value"].append(values[key])
+    return [{**line, "supporting": True} if supporting else line for line in found.values()]
+
+
+def _judged_series(view: RunView, key: str, name: str) -> list[Reading]:
+    series = [reading for reading in view.series(key, name) if reading.status == "ok"]
+    return series[:: max(1, -(-len(series) // _MAX_POINTS))]
+
+
+def _trailing(view: RunView, end: int, name: str) -> tuple[Window, SliceState | None]:
+    merged: SliceState | None = None
+    blocks = view.blocks
+    for i in range(end, -1, -1):
+        state = blocks[i][1].get(name)
+        if state is not None:
+            merged = state if merged is None else merged.merge(state)
+        if (
+            merged
+            and merged.scored_tokens >= view.min_tokens
+            and merged.scored_trajectories >= view.min_trajectories
+        ):
+            return Window(blocks[i][0].first, blocks[end][0].last), merged
+    return Window(0, blocks[end][0].last), None
+
+
+def _aggregates(view: RunView) -> list[Json]:
+    found = []
+    for name in AGGREGATES:
+        readings = view.series(f"aggregate/{name}", "all")
+        if readings:
+            found.append(
+                {"name": name, "step": [r.step for r in readings], "value": [r.value for r in readings]}
+            )
+    alpha = view.series("alpha/frac", "all")
+    if alpha:
+        found.append({"name": "alpha", "step": [r.step for r in alpha], "value": [r.value for r in alpha]})
+    return found
+
+
+def _alarmed(view: RunView) -> list[Json]:
+    """Readings that raised an alarm and have no chart elsewhere on the page."""
+    drawn = {key for key, _ in (*_WEIGHTS, *_SUPPORT)} | {f"aggregate/{name}" for name in AGGREGATES}
+    drawn |= {"drift/p99", "drift/p95", "lagged_drift/p95"}
+    asked = dict.fromkeys(
+        (alarm.readings[0].key, alarm.slice)
+        for alarm in view.alarms
+        if alarm.readings and alarm.readings[0].key not in drawn
+    )
+    lines = [(key, name, _judged_series(view, key, name)) for key, name in asked]
+    return [
+        {
+            "slice": name,
+            "quantity": f"{key.removeprefix('aggregate/')} in {name}",
+            "step": [r.step for r in series],
+            "value": [r.value for r in series],
+        }
+        for key, name, series in lines
+        if series
+    ]
+
+
+def _judged(view: RunView, name: str) -> Json:
+    tokens = sum(row["slices"].get(name, {}).get("n_tokens", 0) for row in view.steps)
+    trajectories = sum(row["slices"].get(name, {}).get("n_trajectories", 0) for row in view.steps)
+    judged = name in view.readings.slices
+    return {
+        "slice": name,
+        "status": "ok" if judged else "not judged yet",
+        "n_tokens": tokens,
+        "n_trajectories": trajectories,
+    }

@@ -1,0 +1,342 @@
+"""What a run folder says: alarms, verdict and readings, of one rank or merged over all.
+
+One rank's readings are taken as recorded, and its alarms too; the rules are replayed over the readings as well, so that a
+lost or damaged alarm file hides nothing. Several ranks' states are merged step by step, and windows,
+readings and alarms are made from the merged states by the same code that made them live.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES, bound
+from trimtab.detect.pipeline import Pipeline
+from trimtab.detect.rules.registry import RULES
+from trimtab.detect.rules.rule import Rule, split
+from trimtab.detect.user_rules.load import header_config, python_weights, rules_of_header
+from trimtab.detect.verdict import Evidence, Verdict, judge
+from trimtab.errors import RuleError, RunError
+from trimtab.measure.registry import pair_readings, readings_of
+from trimtab.measure.sequences.tool_health import ToolHealth, replay_tools
+from trimtab.measure.sequences.trainer_metrics import StepAggregates
+from trimtab.measure.state.blocks import unpack_states
+from trimtab.measure.state.requirements import Declared
+from trimtab.measure.state.slice_state import SliceState
+from trimtab.measure.state.step_readings import recorded
+from trimtab.measure.state.windows import WindowSet
+from trimtab.measure.tokens.window_shift import WindowShift
+from trimtab.report.readings import ReadingRows
+from trimtab.runs import RunReader
+from trimtab.runs.serialization import alarm_from_row, reading_rows, readings_from_row
+from trimtab.types import Alarm, Reading, Window
+
+__all__ = ["RunView", "load_view"]
+
+Row = dict[str, Any]
+
+
+class RunView:
+    """A run as it stands on disk now; call `refresh` to see what was added since. `extra`: rules to judge it by as well."""
+
+    def __init__(self, folder: str | os.PathLike[str], extra: Sequence[Rule] = ()) -> None:
+        self.reader = RunReader(folder, complete=True)
+        self.folder = Path(folder)
+        self.name = self.folder.name or str(self.folder)
+        config = self.reader.header.get("config", {})
+        self.min_tokens = _count(folder, config, "min_tokens", WINDOW_TOKENS)
+        self.min_trajectories = _count(folder, config, "min_trajectories", WINDOW_TRAJECTORIES)
+        self._rule_gap = ""
+        self._in_python = python_weights(config)
+        self.user_rules = self._user_rules(config, extra)
+        self._blocks: list[tuple[Window, dict[str, SliceState]]] | None = None
+        self._load()
+
+    def refresh(self) -> bool:
+        """Read what was appended; True when there was anything."""
+        if not self.reader.poll():
+            return False
+        self._blocks = None
+        self._load()
+        return True
+
+    def _load(self) -> None:
+        self.steps = _merge_steps(self.reader.rows("steps"))
+        self.errors = self.reader.rows("errors")
+        self.tools = self.reader.rows("tools")
+        self.exemplars = self.reader.rows("exemplars")
+        self.pipeline = self._pipeline()
+        if len(self.reader.ranks) <= 1:
+            self.readings = ReadingRows(self.reader.rows("readings"))
+            self._replay()
+            self.alarms = _union(_recorded_alarms(self.reader.rows("alarms")), self.pipeline.alarms)
+        else:
+            self.readings = ReadingRows(reading_rows(self._merged_readings()))
+            self._replay()
+            alarms = _recorded_alarms(self.reader.rows("alarms"))
+            held = {(a.rule, a.slice, a.step): a for a in alarms if a.rule in self._in_python}
+            self.alarms = _union(list(held.values()), self.pipeline.alarms)
+        self.evidence = self._evidence()
+        self.verdict: Verdict = judge(self.alarms, self.evidence)
+
+    def series(self, key: str, name: str) -> list[Reading]:
+        """Readings of one key and slice in the order of steps."""
+        return self.readings.series(key, name)
+
+    @property
+    def rules_without_input(self) -> dict[str, str]:
+        """User's rules that have not seen a value -> the reading each lacks, in words."""
+        lacking = self.pipeline.without_input()
+        return {
+            rule.name: f"no reading {rule.key} in slice {rule.slice} so far"
+            for rule in self.user_rules
+            if rule.name in lacking
+        }
+
+    @property
+    def slices(self) -> list[str]:
+        """Slices that have had tokens, `text` and `post_tool` first."""
+        seen: Counter[str] = Counter()
+        for row in self.steps:
+            for name, counts in row["slices"].items():
+                seen[name] += counts["n_tokens"]
+        order = {"all": 0, "text": 1, "post_tool": 2}
+        return sorted(seen, key=lambda name: (order.get(name, 3), name))
+
+    @property
+    def blocks(self) -> list[tuple[Window, dict[str, SliceState]]]:
+        """Stored states in the order of steps, merged over ranks, read on first use."""
+        if self._blocks is None:
+            self._blocks = self.stored()
+        return self._blocks
+
+    def stored(
+        self,
+        first: int = 0,
+        last: float = math.inf,
+        slices: Collection[str] | None = None,
+        parts: Collection[str] | None = None,
+    ) -> list[tuple[Window, dict[str, SliceState]]]:
+        """Stored states of windows inside steps first..last; with only the slices and parts asked for, which is faster."""
+        merged: dict[Window, dict[str, SliceState]] = {}
+        for row in self.reader.rows("states"):
+            window = Window(int(row["first"]), int(row["last"]))
+            if window.first < first or window.last > last:
+                continue
+            into = merged.setdefault(window, {})
+            for name, state in unpack_states(row["states"], slices, parts).items():
+                into[name] = into[name].merge(state) if name in into else state
+        return sorted(merged.items(), key=lambda item: item[0].last)
+
+    @property
+    def stored_windows(self) -> list[Window]:
+        """Windows of the stored states in the order of steps."""
+        found = {Window(int(row["first"]), int(row["last"])) for row in self.reader.rows("states")}
+        return sorted(found, key=lambda window: window.last)
+
+    def _merged_readings(self) -> list[Reading]:
+        windows, aggregates = WindowSet(self.min_tokens, self.min_trajectories), StepAggregates()
+        found: list[Reading] = []
+        shift = WindowShift()
+        metrics = {int(row["step"]): row["metrics"] for row in self.steps}
+        for window, states in self.blocks:
+            for step in range(window.first, window.last + 1):
+                aggregates.add(step, metrics.get(step, {}))
+            closed, pair = windows.add(window.first, window.last, states)
+            for name, done in closed:
+                readings = readings_of(name, done.window, done.states[name], shift)
+                found += aggregates.apply(readings, done.window) if name == "all" else readings
+            if pair is not None:
+                found += pair_readings(pair.window, pair.states)
+        lagged = [
+            r for row in self.reader.rows("readings", self.reader.ranks[0]) for r in readings_from_row(row)
+        ]
+        found += [reading for reading in lagged if recorded(reading.key)]
+        tools = ToolHealth(Declared.from_config(self.reader.header.get("config", {})))
+        found += [r for r in replay_tools(tools, self.steps, self.tools) if r.key not in aggregates.logged]
+        return sorted((replace(reading, state=None) for reading in found), key=lambda reading: reading.step)
+
+    def _user_rules(self, config: Row, extra: Sequence[Rule]) -> tuple[Rule, ...]:
+        """The rules of files the run was watched with, and those that are given now."""
+        try:
+            held = rules_of_header(config, f"{self.folder / 'run.json'}")
+        except RuleError as error:
+            held, self._rule_gap = (), f"the run's own rules cannot be judged again: {error}"
+        self._live = (*RULES, *held)
+        known = {rule.name: rule for rule in held}
+        for rule in extra:
+            if rule.name in self._in_python or (
+                rule.name in known and header_config([rule]) != header_config([known[rule.name]])
+            ):
+                raise RuleError(
+                    f"rule {rule.name!r} was another one when {self.folder} was watched; give the new one another name"
+                )
+        return (*held, *(rule for rule in extra if rule.name not in known))
+
+    def _pipeline(self) -> Pipeline:
+        """Rules that judged live keep the budget they had; those added now have their share of the budget split over all."""
+        python, total = math.fsum(self._in_python.values()), bound("budget")
+        pipeline = Pipeline((*RULES, *self.user_rules), _grown(total, (*RULES, *self.user_rules), python))
+        pipeline.budgets |= split(self._live, _grown(total, self._live, python))
+        return pipeline
+
+    def _replay(self) -> None:
+        rules = self.pipeline.rules
+        wanted = {(rule.key, rule.slice) for rule in rules}
+        wanted |= {(excuse.key, excuse.slice) for rule in rules for excuse in rule.excuses}
+        names = {row["slice"] for row in self.readings.rows}
+        wanted |= {(r.key, name) for r in rules if r.slice.endswith("*") for name in names if r.covers(name)}
+        by_step = self.readings.by_step(wanted)
+        for row in self.steps:
+            self.pipeline.on_step(row["step"], row["nonfinite"], row["columns"])
+            self.pipeline.on_readings(by_step.get(row["step"], []))
+
+    def _evidence(self) -> Evidence:
+        families = {"mismatch", "staleness", "total", "drift", "lagged_drift"}
+        observed = self.readings.observed(families)
+        seen = {c for row in self.steps for c in row["columns"]}
+        pairs = {"drift": {"logprobs", "ref_logprobs"}, "total": {"logprobs", "rollout_logprobs"},
+                 "mismatch": {"old_logprobs", "rollout_logprobs"}, "staleness": {"logprobs", "old_logprobs"}}  # fmt: skip
+        why = self.not_observed
+        arrived = {name for name, columns in pairs.items() if columns <= seen and name not in why}
+        last = self.steps[-1] if self.steps else {}
+        return Evidence(
+            num_steps=len(self.steps),
+            observed=frozenset(observed | arrived),
+            not_observed={what: reason for what, reason in why.items() if what in families},
+            num_windows=self.readings.num_windows(families),
+            judged=self.pipeline.judged(),
+            pending=self.pipeline.pending(),
+            unwatched=tuple(sorted(observed - self._watched())),
+            gaps=tuple(self._gaps()),
+            zero_drift=self._zero_drift(),
+            min_tokens=self.min_tokens,
+            min_trajectories=self.min_trajectories,
+            num_failed_steps=sum(bool(row["failed"]) for row in self.steps),
+            tail_ready=self.pipeline.ready("tail", "post_tool"),
+            aggregate_ready=self.pipeline.ready("aggregate"),
+            post_tool_tokens=sum(row["slices"].get("post_tool", {}).get("n_tokens", 0) for row in self.steps),
+            num_failures=len(self.errors),
+            last_failed=bool(last.get("failed", False)) or self._failed_since(last.get("time", 0.0)),
+        )
+
+    def _watched(self) -> set[str]:
+        """Log-ratios that a rule has judged; the ratio of drift's tails is drift."""
+        judged = set(self.pipeline.judged())
+        families = {rule.key.split("/")[0] for rule in self.pipeline.rules if rule.name in judged}
+        return families | ({"drift"} if "tail_ratio" in families else set())
+
+    def _gaps(self) -> list[str]:
+        """Why the record may not be whole: rows nobody can read, ranks that are missing or went silent."""
+        gaps = [self._rule_gap] if self._rule_gap else []
+        if self.reader.num_malformed:
+            gaps.append(f"{self.reader.num_malformed} lines of the run folder cannot be read")
+        ranks, expected = self.reader.ranks, self.reader.header["config"].get("ranks")
+        if isinstance(expected, int) and self.steps and len(ranks) < expected:
+            gaps.append(f"{expected - len(ranks)} of {expected} ranks have written nothing")
+        last = {rank: self.reader.last_step(rank) for rank in ranks}
+        newest = max((step for step in last.values() if step is not None), default=0)
+        for rank, step in last.items():
+            if step is None or newest - step > bound("silent_rank"):
+                gaps.append(f"rank {rank} stopped at step {step}, others are at {newest}")
+        return gaps
+
+    def _zero_drift(self) -> bool:
+        values = [
+            r.value
+            for name in ("all", "post_tool")
+            for r in self.series("drift/max", name)
+            if r.status == "ok"
+        ]
+        return len(values) >= bound("zero_drift") and max(values) == 0.0
+
+    def _failed_since(self, moment: float) -> bool:
+        """Did the monitor fail after the last step it could write?"""
+        return any(row["time"] > moment for row in self.errors)
+
+    @property
+    def not_observed(self) -> dict[str, str]:
+        """Ratio or column -> why it was never observed, from all steps."""
+        reasons: dict[str, str] = {}
+        count: Counter[str] = Counter()
+        for row in self.steps:
+            for what, why in row["not_observed"].items():
+                reasons[what] = why
+                count[what] += 1
+        return {what: why for what, why in reasons.items() if count[what] == len(self.steps)}
+
+
+def _count(folder: str | os.PathLike[str], config: Row, name: str, default: int) -> int:
+    value = config.get(name, default)
+    if not isinstance(value, int):
+        raise RunError(f"{folder}: run.json gives {name} as {value!r}, not as a whole number")
+    return value
+
+
+def load_view(folder: str | os.PathLike[str], extra: Sequence[Rule] = ()) -> RunView:
+    """Read a run folder; RunError with one clear line when it is not one. `extra`: rules to judge it by as well."""
+    return RunView(folder, extra)
+
+
+def _grown(total: float, rules: Sequence[Rule], others: float) -> float:
+    """The budget of `rules` alone when rules of the weight `others`, not among them, share `total` with them."""
+    mine = math.fsum(rule.weight for rule in rules)
+    return total * (mine + others) / mine
+
+
+def _merge_steps(rows: list[Row]) -> list[Row]:
+    """One row a step: rank 0's (or the lowest rank's) numbers, counts added over ranks, the worst news of any rank."""
+    merged: dict[int, Row] = {}
+    for row in rows:
+        known = merged.get(row["step"])
+        if known is None:
+            merged[row["step"]] = {**row, "slices": dict(row["slices"]), "nonfinite": dict(row["nonfinite"])}
+            continue
+        for name, counts in row["slices"].items():
+            mine = known["slices"].get(name, {"n_tokens": 0, "n_trajectories": 0})
+            known["slices"][name] = {
+                "n_tokens": mine["n_tokens"] + counts["n_tokens"],
+                "n_trajectories": mine["n_trajectories"] + counts["n_trajectories"],
+            }
+        for column, count in row["nonfinite"].items():
+            known["nonfinite"][column] = known["nonfinite"].get(column, 0) + count
+        known["columns"] = sorted(set(known["columns"]) & set(row["columns"]))
+        known["failed"] = known["failed"] or row["failed"]
+        known["time"] = max(known["time"], row["time"])
+    return [merged[step] for step in sorted(merged)]
+
+
+def _union(recorded: list[Alarm], replayed: list[Alarm]) -> list[Alarm]:
+    """The alarms as they were recorded, and those the replay alone has; how many rules could speak, and over which steps, is known from the replay."""
+    again = {(alarm.rule, alarm.slice, alarm.step): alarm for alarm in replayed}
+    known = {(alarm.rule, alarm.slice, alarm.step): alarm for alarm in recorded}
+    lost = [alarm for place, alarm in again.items() if place not in known]
+    told = [_with_heard(alarm, again.get((alarm.rule, alarm.slice, alarm.step))) for alarm in recorded]
+    return sorted([*told, *lost], key=lambda alarm: alarm.step)
+
+
+def _with_heard(alarm: Alarm, again: Alarm | None) -> Alarm:
+    if again is None:
+        return alarm
+    readings = tuple(
+        replace(mine, reason=other.reason)
+        for mine, other in zip(alarm.readings, again.readings, strict=False)
+    )
+    return replace(alarm, heard=again.heard, hidden=alarm.hidden and again.hidden, readings=readings)
+
+
+def _recorded_alarms(rows: list[Row]) -> list[Alarm]:
+    alarms: list[Alarm] = []
+    for row in rows:
+        if row["event"] == "fired":
+            alarms.append(alarm_from_row(row))
+            continue
+        for i, alarm in enumerate(alarms):
+            if (alarm.rule, alarm.slice, alarm.step) == (row["rule"], row["slice"], row["fired"]):
+                alarms[i] = replace(alarm, cleared=None if row["event"] == "reopened" else int(row["step"]))
+    return alarms

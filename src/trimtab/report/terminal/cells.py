@@ -1,0 +1,126 @@
+"""What the terminal view says of one run, in words: its name, verdict, age and warnings, each an inert cell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import JustifyMethod, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from trimtab.report.sanitize import inert
+from trimtab.report.terminal.sparkline import span
+
+__all__ = [
+    "STALE_S",
+    "State",
+    "age_text",
+    "alarm_list",
+    "history_of",
+    "name_of",
+    "step_text",
+    "unseen_words",
+    "verdict_text",
+    "warning_text",
+    "warnings_of",
+]
+
+State = Mapping[str, Any]
+
+STALE_S = 180.0  # house default: a step of a large agent run takes one to two minutes
+_ALARM_COLUMNS = (  # name, least and most width
+    ("step", 5, 9),
+    ("severity", 8, 8),
+    ("averages", 8, 8),
+    ("slice", 9, 24),
+    ("rule", 12, 28),
+    ("run", 8, 20),
+)
+_MAX_ALARMS = 8
+_VERDICTS = {
+    "healthy": ("✓", "green"),
+    "alarms": ("▲", "bold yellow"),
+    "unhealthy": ("✗", "bold red"),
+    "blind": ("?", "bold magenta"),
+    "not judged yet": ("…", "dim"),
+}
+_SEVERITIES = {"critical": "bold red", "warning": "yellow", "info": "dim"}
+
+
+def name_of(state: State) -> str:
+    """The run's name."""
+    return inert(state.get("name") or "unnamed run")
+
+
+def verdict_text(state: State) -> Text:
+    """The verdict as mark and word: never colour alone."""
+    word = state.get("verdict") or "not judged yet"
+    mark, style = _VERDICTS.get(word, ("?", "bold magenta"))
+    return Text(f"{mark} {inert(word)}", style)
+
+
+def step_text(state: State) -> Text:
+    """The last step; a dash before the first."""
+    step = state.get("step")
+    return Text("–" if step is None or step < 0 else f"{step:,}")
+
+
+def age_text(state: State) -> Text:
+    """How long ago the last step came, loud when that is too long."""
+    age = state.get("updated_s")
+    if age is None or not math.isfinite(age):
+        return Text("no step yet", "dim")
+    return Text(f"{span(age)} ago", "bold yellow" if age > STALE_S else "dim")
+
+
+def history_of(state: State, key: str) -> list[float]:
+    """A short history with what was not finite as nan."""
+    return [
+        math.nan if value is None else float(value) for value in (state.get("history") or {}).get(key) or []
+    ]
+
+
+def warnings_of(state: State) -> list[str]:
+    """What must not be overlooked: failures of the watch itself, silence, too little seen."""
+    found = [f"the watch itself: {inert(note)}" for note in state.get("notes") or []]
+    age = state.get("updated_s")
+    if age is not None and math.isfinite(age) and age > STALE_S:
+        found.append(f"no new step for {span(age)}")
+    if state.get("verdict") == "not judged yet":
+        found.append(f"not judged yet: {inert(state.get('reason') or 'too little seen')}")
+    return found
+
+
+def warning_text(state: State, text: str) -> Text:
+    """One warning, with the run it is about."""
+    return Text.assemble(("! ", "bold yellow"), (name_of(state), "bold"), f"  {text}")
+
+
+def unseen_words(item: object) -> str:
+    """One thing that was not observed, and why."""
+    return inert(f"{item.get('what')}: {item.get('why')}" if isinstance(item, Mapping) else item)
+
+
+def alarm_list(states: Sequence[State]) -> Iterator[RenderableType]:
+    """The newest alarms of all runs as a table, then how many are not shown; nothing when there is none."""
+    fired = [(alarm, state) for state in states for alarm in state.get("alarms") or []]
+    fired.sort(key=lambda pair: pair[0]["step"], reverse=True)
+    if not fired:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name, least, most in _ALARM_COLUMNS:
+        side: JustifyMethod = "right" if name == "step" else "left"
+        table.add_column(
+            name, min_width=least, max_width=most, overflow="ellipsis", no_wrap=True, justify=side
+        )
+    for alarm, state in fired[:_MAX_ALARMS]:
+        severity = Text(inert(alarm["severity"]), _SEVERITIES.get(alarm["severity"], "yellow"))
+        calm = "no alarm" if alarm.get("hidden") else ""
+        words = (inert(alarm["slice"]), inert(alarm["rule"]), name_of(state))
+        table.add_row(Text(f"{alarm['step']:,}"), severity, Text(calm), *map(Text, words))
+    yield Text("\nalarms, newest first", "bold")
+    yield table
+    if len(fired) > _MAX_ALARMS:
+        yield Text(f"and {len(fired) - _MAX_ALARMS} earlier", "dim")

@@ -1,0 +1,181 @@
+"""The diagnosis of agent logs: what was read, the rules that fire with their evidence, and what separates failed from solved."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from trimtab.catalog import bound
+from trimtab.detect.traces.multiple_testing import JudgedContrast, judge_contrasts
+from trimtab.detect.traces.rules import Finding, trace_findings, trace_verdict
+from trimtab.detect.verdict import Verdict
+from trimtab.errors import TraceError
+from trimtab.measure.state.requirements import Declared
+from trimtab.measure.traces.builder import Measured
+from trimtab.measure.traces.contrasts import contrasts
+from trimtab.measure.traces.early_late import Drift, drifts
+from trimtab.measure.traces.outcomes import Outcome, outcomes
+from trimtab.measure.traces.pass_at_k import pass_k
+from trimtab.measure.traces.run_all import trace_readings
+from trimtab.measure.traces.sizes import sizes
+from trimtab.traces.choose_engine import table_of
+from trimtab.traces.core.read_report import ReadReport
+from trimtab.traces.errors.patterns import compile_patterns
+from trimtab.traces.table.build import RequiredFiles
+from trimtab.traces.table.types import TraceTable
+
+__all__ = ["TraceDiagnosis", "diagnose_table", "diagnose_traces", "trace_diagnosis"]
+
+
+@dataclass(frozen=True)
+class TraceDiagnosis:
+    """`separates`: contrasts of failed less solved episodes; `solved` (E,): 1, 0, or -1 unknown; `solved_by`: where that comes
+    from, empty when unknown."""
+
+    paths: tuple[str, ...]
+    report: ReadReport
+    table: TraceTable
+    measured: list[Measured]
+    findings: list[Finding]
+    verdict: Verdict
+    separates: list[JudgedContrast]
+    outcomes: list[Outcome]
+    solved: Any
+    solved_by: str
+    seconds: float
+    drift: list[tuple[Drift, list[JudgedContrast]]]
+
+
+def diagnose_traces(
+    paths: Iterable[str | Path],
+    format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    strict: bool = False,
+    declared: Declared | None = None,
+    engine: str = "auto",
+    progress: Callable[[int], None] | None = None,
+    error_patterns: Iterable[str] = (),
+    ray: str | None = None,
+) -> TraceDiagnosis:
+    """Read agent logs and judge them; `engine` and `ray` as `traces.engine`, `progress` as `ReadReport`, `error_patterns`: regular expressions of results that report an error. TraceError for logs that cannot be read, or hold no episode."""
+    start, report, names = (
+        time.perf_counter(),
+        ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns)),
+        tuple(map(str, paths)),
+    )
+    declared = declared or Declared()
+    files = RequiredFiles(declared.required_files, declared.key_arguments)
+    table = table_of(names, report, format, mapping, engine, files, ray)
+    return diagnose_table(names, table, report, declared, start)
+
+
+def diagnose_table(
+    paths: tuple[str, ...], table: TraceTable, report: ReadReport, declared: Declared, start: float
+) -> TraceDiagnosis:
+    """Judge a table that some engine has made; `start` by `time.perf_counter`."""
+    if not table.num_episodes:
+        where = (
+            f"; {report.problems[0].file}:{report.problems[0].line}: {report.problems[0].reason}"
+            if report.problems
+            else "".join(f"; {count:,} x {why}" for why, count in report.notes.most_common(3))
+        )
+        raise TraceError(f"{', '.join(paths)}: no episode ({report.num_malformed:,} malformed lines{where})")
+    solved, source = table.solved(declared.solved_at)
+    with ThreadPoolExecutor(2) as pool:  # none of them writes to the table
+        read = pool.submit(trace_readings, table, report, declared)
+        apart = pool.submit(_separates, table, solved) if source else None
+        drift = _drift(table, solved if source else None)
+        by_outcome = list(outcomes(table, solved))
+        measured, separates = read.result(), apart.result() if apart else []
+    findings = trace_findings(measured)
+    verdict = trace_verdict(findings, measured, table.num_episodes)
+    return TraceDiagnosis(
+        paths, report, table, measured, findings, verdict, separates, by_outcome, solved, source,
+        time.perf_counter() - start, drift,
+    )  # fmt: skip
+
+
+def _separates(table: TraceTable, solved: Any) -> list[JudgedContrast]:
+    return judge_contrasts(contrasts(table, solved == 0, solved == 1))
+
+
+def _drift(table: TraceTable, solved: Any) -> list[tuple[Drift, list[JudgedContrast]]]:
+    """Every split of the log, with intervals and p that are corrected for the contrasts of all of them."""
+    found = drifts(table, solved)
+    judged = judge_contrasts([one for drift in found for one in drift.contrasts])
+    return [
+        (drift, [j for j in judged if any(j.contrast is one for one in drift.contrasts)]) for drift in found
+    ]
+
+
+def trace_diagnosis(found: TraceDiagnosis) -> dict[str, Any]:
+    """The diagnosis as JSON types; NaN and infinity are the caller's to make strict."""
+    table, report = found.table, found.report
+    return {
+        "logs": list(found.paths),
+        "formats": report.formats,
+        "engine": table.engine,
+        "verdict": found.verdict.word,
+        "reason": found.verdict.reason,
+        "exit_code": found.verdict.exit_code,
+        "num_episodes": table.num_episodes,
+        "num_calls": table.total("calls"),
+        "failures_told_by": "the log" if table.told_by_log else "text",
+        "num_tasks": len(table.tasks),
+        "num_lines": report.num_lines,
+        "num_malformed": report.num_malformed,
+        "malformed": [problem._asdict() for problem in report.problems],
+        "notes": dict(report.notes),
+        "solved_by": found.solved_by,
+        "pass_k": [asdict(row) for row in pass_k(table, found.solved)],
+        "findings": [_finding(finding) for finding in found.findings],
+        "readings": [_reading(one) for one in found.measured],
+        "tools": _tools(table),
+        "sizes": [asdict(row) for row in sizes(table)],
+        "separates": [_contrast(one) for one in found.separates],
+        "drift": [
+            {"by": drift.by, "a": drift.a, "b": drift.b, "contrasts": [_contrast(one) for one in judged]}
+            for drift, judged in found.drift
+        ],
+        "outcomes": [asdict(one) for one in found.outcomes],
+        "seconds": found.seconds,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    rule, reading = finding.rule, finding.measured.reading
+    return {
+        "rule": rule.name, "severity": finding.severity, "slice": reading.slice, "key": reading.key, "value": reading.value,
+        "low": reading.low, "high": reading.high, "n": reading.n_tokens, "bound": finding.bound, "numbers": finding.measured.text,
+        "what": rule.what, "why": rule.why, "advice": rule.advice, "reference": rule.reference,
+        "evidence": [asdict(place) for place in finding.measured.evidence],
+    }  # fmt: skip
+
+
+def _reading(one: Measured) -> dict[str, Any]:
+    reading = one.reading
+    return {
+        "key": reading.key, "slice": reading.slice, "value": reading.value, "low": reading.low, "high": reading.high,
+        "n": reading.n_tokens, "status": reading.status, "reason": reading.reason, "numbers": one.text,
+    }  # fmt: skip
+
+
+def _tools(table: TraceTable) -> list[dict[str, Any]]:
+    rows = sorted(table.tools.items(), key=lambda item: -item[1].calls)
+    return [
+        {
+            "tool": name, "calls": row.calls, "failed": row.failed, "error_frac": row.failed / row.calls, "episodes": row.episodes,
+            "latency_p50_s": row.p50, "latency_p95_s": row.p95, "latency_p99_s": row.p99, "timed": row.timed,
+            "judged": row.calls >= bound("trace_calls"), "kinds": dict(row.kinds.most_common()), "faults": dict(row.faults),
+        }
+        for name, row in rows
+    ]  # fmt: skip
+
+
+def _contrast(one: JudgedContrast) -> dict[str, Any]:
+    judged = {name: value for name, value in asdict(one).items() if name != "contrast"}
+    return {**asdict(one.contrast), **judged}

@@ -1,0 +1,68 @@
+"""Diagnose a log while it grows: a diagnosis whenever episodes have ended, a line for each, the whole text when the findings change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from trimtab.measure.state.requirements import Declared
+from trimtab.report.sanitize import inert
+from trimtab.report.traces.diagnosis import TraceDiagnosis, diagnose_table, trace_diagnosis
+from trimtab.report.traces.text import trace_diagnosis_lines
+from trimtab.traces.core.plural import counted
+from trimtab.traces.core.read_report import ReadReport
+from trimtab.traces.errors.patterns import compile_patterns
+from trimtab.traces.follow import Follower
+from trimtab.traces.table.build import RequiredFiles
+
+__all__ = ["Followed", "follow_traces"]
+
+_SHARE = 5  # the pause is at least so many times what the last diagnosis took
+
+
+class Followed:
+    """One state of the log: the diagnosis, how many episodes are new in it, how many have not ended."""
+
+    def __init__(self, found: TraceDiagnosis, new: int, still_open: int, changed: bool) -> None:
+        self.found, self.new, self.still_open, self.changed = found, new, still_open, changed
+
+    def lines(self) -> list[str]:
+        """A line; after it the whole diagnosis when other rules fire than before."""
+        verdict = self.found.verdict
+        clock = time.strftime("%H:%M:%S")
+        count = (
+            f"{counted(self.found.table.num_episodes, 'episode')} (+{self.new:,}), {self.still_open:,} open"
+        )
+        reason = "no rule fired" if verdict.word == "healthy" else verdict.reason
+        line = inert(f"{clock} {verdict.word.upper()}: {count}; {reason}")
+        return [line, *trace_diagnosis_lines(trace_diagnosis(self.found)), ""] if self.changed else [line]
+
+
+def follow_traces(
+    path: str | Path,
+    format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    strict: bool = False,
+    declared: Declared | None = None,
+    every: float = 2.0,
+    sleep: Callable[[float], None] = time.sleep,
+    error_patterns: Iterable[str] = (),
+) -> Iterator[Followed]:
+    """The states of a growing log, without end; `every` in seconds. TraceError as `traces.follow.Follower`."""
+    declared, report = (
+        declared or Declared(),
+        ReadReport(strict=strict, error_patterns=compile_patterns(error_patterns)),
+    )
+    follower = Follower(
+        path, report, format, mapping, RequiredFiles(declared.required_files, declared.key_arguments)
+    )
+    rules: set[tuple[str, str]] | None = None
+    while True:
+        start, new = time.perf_counter(), follower.poll()
+        if new:
+            found = diagnose_table((follower.path,), follower.table(), report, declared, start)
+            now = {(f.rule.name, f.measured.reading.slice) for f in found.findings}
+            yield Followed(found, new, len(follower.open), now != rules)
+            rules = now
+        sleep(max(every, _SHARE * (time.perf_counter() - start)))

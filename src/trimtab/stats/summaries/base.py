@@ -1,0 +1,101 @@
+"""What every mergeable summary has in common: a law-abiding merge, equality, bytes, size.
+
+Laws (tests/stats/test_merge_laws.py runs them over every class): the empty summary is the identity, merge is
+commutative and associative, arguments are untouched, other parameters are refused, merged equals one stream, and
+bytes and pickle give the same summary back.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.errors import SummaryError
+from trimtab.stats.summaries import serialization as codec
+
+__all__ = ["Summary"]
+
+S = TypeVar("S", bound="Summary")
+
+
+class Summary(ABC):
+    """A state of counts and sums that adds up; values are derived from it last.
+
+    A subclass's constructor takes exactly its parameters, and its state is the arrays it lists.
+    """
+
+    kind: ClassVar[bytes]  # two letters that start its bytes
+
+    @abstractmethod
+    def _parameters(self) -> tuple[int, ...]:
+        """Arguments of the constructor; two summaries merge only if these are equal."""
+
+    @abstractmethod
+    def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """The whole state, int64 or floating, always in this order."""
+
+    @abstractmethod
+    def _absorb(self: S, other: S) -> None:
+        """Add the other's state to this one in place; parameters are known to be equal."""
+
+    def merge(self: S, other: S) -> S:
+        """A new summary of both streams; both arguments stay as they are. SummaryError if parameters differ."""
+        out = self.copy()
+        out.absorb(other)
+        return out
+
+    def copy(self: S) -> S:
+        """A summary of the same stream that shares nothing with this one."""
+        out = type(self).__new__(type(self))
+        out.__dict__ = {
+            name: value.copy() if isinstance(value, (np.ndarray, dict)) else value
+            for name, value in self.__dict__.items()
+        }
+        return out
+
+    def absorb(self: S, other: S) -> None:
+        """`merge` in place, for a state that nobody else holds: the other stays as it is."""
+        self._check(other)
+        self._absorb(other)
+
+    def __add__(self: S, other: S) -> S:
+        return self.merge(other)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self) or not isinstance(other, Summary):
+            return NotImplemented
+        pairs = zip(self._arrays(), other._arrays(), strict=True)
+        return self._parameters() == other._parameters() and all(np.array_equal(a, b) for a, b in pairs)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def to_bytes(self) -> bytes:
+        """Compact, versioned, checksummed bytes; `from_bytes` of the same class reads them."""
+        return codec.frame(self.kind, self._parameters(), self._arrays())
+
+    @classmethod
+    def from_bytes(cls: type[S], data: bytes) -> S:
+        """The summary that `to_bytes` wrote. SummaryError on bytes of another kind, version, or damaged ones."""
+        payload = codec.unframe(cls.kind, data)
+        out = cls(*payload.parameters(len(cls()._parameters())))
+        for array in out._arrays():
+            payload.fill(array)
+        payload.close()
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of state in memory; does not grow with the stream."""
+        return sum(array.nbytes for array in self._arrays())
+
+    def _check(self, other: object) -> None:
+        if type(other) is not type(self) or not isinstance(other, Summary):
+            raise SummaryError(f"cannot merge {type(self).__name__} with {type(other).__name__}")
+        if self._parameters() != other._parameters():
+            raise SummaryError(
+                f"cannot merge two {type(self).__name__} of different parameters: "
+                f"{self._parameters()} and {other._parameters()}"
+            )

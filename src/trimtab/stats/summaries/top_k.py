@@ -1,0 +1,118 @@
+"""TopK: the k largest values of each row, exact; feed -x to keep the smallest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.stats.summaries import validation as inputs
+from trimtab.stats.summaries.base import Summary
+
+__all__ = ["TopK"]
+
+CHUNK = 131_072
+
+
+class TopK(Summary):
+    """Which are the k largest values of each row, for a tail fit? Exact, unlike a histogram's tail.
+
+    float32 values, their unit is kept. nan, +inf and -inf are counted apart and left out. Rows are disjoint cells;
+    `select` gives one row of some of them, which alone answers queries. After the first k values of a row, only
+    those above its smallest kept one are touched.
+
+    >>> top = TopK(rows=2, k=2)
+    >>> top.update(np.array([1.0, 5.0, 3.0, 9.0], dtype=np.float32), np.array([0, 0, 0, 1]))
+    >>> top.select([0]).values().tolist(), top.select([0, 1]).values().tolist(), top.select([0]).count
+    ([5.0, 3.0], [9.0, 5.0], 3)
+    """
+
+    kind: ClassVar[bytes] = b"TK"
+
+    def __init__(self, rows: int = 1, k: int = 512) -> None:
+        self.rows = inputs.at_least_one("rows", rows)
+        self.k = inputs.at_least_one("k", k)
+        self._kept = np.full((rows, k), -np.inf, dtype=np.float32)  # ascending; -inf where nothing yet
+        self._count = np.zeros(rows, dtype=np.int64)
+        self._non_finite = np.zeros((rows, 3), dtype=np.int64)
+
+    def update(self, values: npt.ArrayLike, rows: npt.ArrayLike | None = None) -> None:
+        """Add values (N,); `rows` (N,) are integers in [0, R), needed unless R is 1. SummaryError as in LogSketch."""
+        x = inputs.as_values(values)
+        cells = inputs.as_rows(rows, x.size, self.rows)
+        for start in range(0, x.size, CHUNK):
+            part = slice(start, start + CHUNK)
+            self._add(x[part], None if cells is None else cells[part])
+
+    def _add(self, x: npt.NDArray[np.float32], cells: npt.NDArray[Any] | None) -> None:
+        if not (np.isfinite(x.max()) and np.isfinite(x.min())):
+            inputs.count_non_finite(x, cells, self._non_finite)
+            finite = np.isfinite(x)
+            x, cells = x[finite], None if cells is None else cells[finite]
+        if cells is None:
+            self._count += x.size
+            self._keep(0, x[x > self._kept[0, 0]])
+            return
+        self._count += np.bincount(cells, minlength=self.rows)
+        above = np.flatnonzero(x > self._kept[:, 0].min())
+        x, cells = x[above], cells[above]
+        above = np.flatnonzero(x > self._kept[cells, 0])
+        x, cells = x[above], cells[above]
+        for row in np.unique(cells):
+            self._keep(int(row), x[cells == row])
+
+    def _keep(self, row: int, candidates: npt.NDArray[np.float32]) -> None:
+        if candidates.size:
+            both = np.concatenate((self._kept[row], candidates))
+            self._kept[row] = np.sort(np.partition(both, -self.k)[-self.k :])
+
+    def select(self, rows: Sequence[int]) -> TopK:
+        """A one-row summary of the given rows together. SummaryError if one does not exist or comes twice."""
+        at = inputs.chosen(rows, self.rows)
+        out = TopK(1, self.k)
+        out._keep(0, self._kept[at].ravel())
+        out._count[0] = self._count[at].sum()
+        out._non_finite[0] = self._non_finite[at].sum(axis=0)
+        return out
+
+    def values(self) -> npt.NDArray[np.float32]:
+        """The min(k, count) largest values, descending. SummaryError unless there is one row."""
+        inputs.need_one_row(self.rows)
+        return np.asarray(self._kept[0, self._kept[0] > -np.inf][::-1])
+
+    @property
+    def count(self) -> int:
+        """How many finite values were seen (not kept)?"""
+        inputs.need_one_row(self.rows)
+        return int(self._count[0])
+
+    @property
+    def num_nan(self) -> int:
+        """How many values were nan?"""
+        inputs.need_one_row(self.rows)
+        return int(self._non_finite[0, 0])
+
+    @property
+    def num_posinf(self) -> int:
+        """How many values were +inf?"""
+        inputs.need_one_row(self.rows)
+        return int(self._non_finite[0, 1])
+
+    @property
+    def num_neginf(self) -> int:
+        """How many values were -inf?"""
+        inputs.need_one_row(self.rows)
+        return int(self._non_finite[0, 2])
+
+    def _parameters(self) -> tuple[int, ...]:
+        return (self.rows, self.k)
+
+    def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        return (self._kept, self._count, self._non_finite)
+
+    def _absorb(self, other: TopK) -> None:
+        self._kept[...] = np.sort(np.concatenate((self._kept, other._kept), axis=1), axis=1)[:, -self.k :]
+        self._count += other._count
+        self._non_finite += other._non_finite

@@ -1,0 +1,113 @@
+"""What happened while logs were read: every line that was left out, where and why, and every repair, counted."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from trimtab.errors import TraceError
+from trimtab.traces.core.episode import Call
+from trimtab.traces.readers.ptt_steps.field_names import StepNames
+from trimtab.traces.readers.trl.reward_columns import RewardColumns
+
+__all__ = ["MAX_KEPT", "UNREAD_REWARD", "UNREAD_SUCCESS", "Problem", "ReadReport", "Record"]
+
+MAX_KEPT = 100
+"""Malformed lines of which file, line and reason are kept; all are counted."""
+
+_MAX_NAMES, _MAX_CHARS = 8, 80
+UNREAD_SUCCESS = "successes that are neither true nor false, ignored"
+UNREAD_REWARD = "rewards that are no number, ignored"
+
+
+class Problem(NamedTuple):
+    """A line that was left out. `line` counts from 1; in a document that is one JSON value it is the record's number."""
+
+    file: str
+    line: int
+    reason: str
+
+
+class Record(NamedTuple):
+    """A JSON value and where it stood."""
+
+    file: str
+    line: int
+    value: Any
+
+    @property
+    def source(self) -> str:
+        """`file:line`."""
+        return f"{self.file}:{self.line}"
+
+
+@dataclass
+class ReadReport:
+    """`notes`: what was repaired or ignored without loss of a record, by reason. With `strict` the first malformed line raises.
+    `missed`: of `mapped` records that were read by `--map`, how many had nothing at a path. `error_patterns`: the user's own, of results that report an error. `step_names`: what
+    nothing reads, of step logs. `trl`: the rewards of its completions, for all files.
+    `cut`: files of which the end was not read, from which line on and why. `used`: files, resolved, that told of the episodes of others. `progress` is called with the bytes of each piece read."""
+
+    strict: bool = False
+    formats: dict[str, str] = field(default_factory=dict)  # file -> format
+    num_lines: int = 0
+    num_malformed: int = 0
+    num_episodes: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    cut: list[Problem] = field(default_factory=list)
+    notes: Counter[str] = field(default_factory=Counter)
+    mapped: int = 0
+    missed: Counter[str] = field(default_factory=Counter)
+    error_patterns: tuple[re.Pattern[str], ...] = ()
+    step_names: StepNames = field(default_factory=StepNames, repr=False, compare=False)
+    trl: RewardColumns | None = field(default=None, repr=False, compare=False)
+    used: set[str] = field(default_factory=set, repr=False, compare=False)
+    progress: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
+
+    def malformed(self, file: str, line: int, reason: str) -> None:
+        """Count a line that cannot be used. TraceError under `strict`."""
+        self.num_malformed += 1
+        if len(self.problems) < MAX_KEPT:
+            place = len(
+                self.problems
+            )  # lines are parsed a few ahead of their reader, which may refuse an earlier one
+            while place and self.problems[place - 1].file == file and self.problems[place - 1].line > line:
+                place -= 1
+            self.problems.insert(place, Problem(file, line, reason))
+        if self.strict:
+            raise TraceError(f"{file}:{line}: {reason}; without --strict such lines are counted and skipped")
+
+    def cut_off(self, file: str, line: int, reason: str) -> None:
+        """Count a file that cannot be read on from this line, which is malformed. TraceError under `strict`."""
+        self.cut.append(Problem(file, line, reason))
+        self.malformed(file, line, reason)
+
+    def note(self, reason: str, count: int = 1) -> None:
+        """Count a repair or something ignored."""
+        self.notes[reason] += count
+
+    def note_each(self, what: str, which: str) -> None:
+        """Count something under each of its names; what comes after the first few is gathered, as logs may have a name for each message."""
+        reason = f"{what}: {which[:_MAX_CHARS] or '(none)'}"
+        if (
+            reason not in self.notes
+            and sum(name.startswith(f"{what}: ") for name in self.notes) >= _MAX_NAMES
+        ):
+            reason = f"{what}: (others)"
+        self.note(reason)
+
+    def unread(self, what: str, given: Any, read: Any) -> None:
+        """Count a value that is there and was not read."""
+        if given is not None and read is None:
+            self.note(what)
+
+    def mark_errors(self, calls: Iterable[Call]) -> None:
+        """Calls that failed by the user's patterns; what the log or our own patterns said stays."""
+        for call in calls if self.error_patterns else ():
+            text = call.result or ""
+            if not call.error and any(pattern.search(text) for pattern in self.error_patterns):
+                call.error, call.error_from = text, "text"
+                self.note("calls that failed by --error-pattern")

@@ -1,0 +1,46 @@
+"""What errors of one kind share."""
+
+from __future__ import annotations
+
+import re
+
+from trimtab.traces.errors.json_errors import said_by
+
+__all__ = ["error_kind_of"]
+
+_CLASS = re.compile(r"\b[A-Za-z_][\w.]*(?:Error|Exception|Timeout)\b")
+_VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|(?<!\S)(?<!http )(?<!status )\S*\d\S*", re.I)
+_REPR = re.compile(r"\A\{'error': (['\"])(.*)\1\}\s*\Z", re.S)
+_LEAD = re.compile(
+    r"^[\s\[(<*❌✗⛔🚫]*(?:an error occurred while running the tool\. please try again\. error|(?:tool_use_)?error|exception)\b[\])>*:!.\s–—-]*",
+    re.I,
+)
+_TAG_END = re.compile(r"\s*</(?:tool_use_)?(?:error|exception)>\s*\Z", re.I)
+_NUMBERED = re.compile(r"(?:code|status|status_code) -?\d+")
+_MAX_READ = 20_000  # characters of an error that are looked at
+
+
+def error_kind_of(error: str) -> str:
+    """What errors of one kind share: the exception's class, or the first line, of a JSON object its message, without numbers, ids and quoted
+    names; an HTTP status stays.
+
+    >>> error_kind_of("Error: flight HAT030 not available on date 2024-05-13")
+    'flight # not available on date #'
+    >>> error_kind_of("Traceback (most recent call last):\\n  x\\nkeys.KeyError: 'a'")
+    'keys.KeyError'
+    >>> error_kind_of("{'error': 'no row 7'}"), error_kind_of('{"message": "no row 7", "code": 404}'), error_kind_of('{"code": 500}')
+    ('no row #', 'no row #', 'code 500')
+    """
+    shown = _REPR.match(error[:4_000])
+    error = shown[2] if shown else error
+    found = _CLASS.search(error[:4_000])
+    if found and found.group().lower() != "error":
+        return found.group()[:80]
+    text = _LEAD.sub("", error[:_MAX_READ]).strip()
+    if said := said_by(text):
+        if _NUMBERED.fullmatch(said):
+            return said
+        text = _LEAD.sub("", said).strip()
+    lines = text[:400].splitlines()
+    line = _TAG_END.sub("", lines[0]) if lines else ""
+    return _VARIABLE.sub("#", line)[:80].strip() or "error"

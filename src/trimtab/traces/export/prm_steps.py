@@ -1,0 +1,104 @@
+"""Step-level labels for process reward models: each assistant turn is a step, right unless something says it went wrong.
+
+TRL's stepwise form: `prompt` and `completions` are text, `labels` true or false. The labels are what the log shows, not whether a step helped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from trimtab.traces.core.episode import Call, Episode, Turn
+from trimtab.traces.errors.attribution import fault_of
+from trimtab.traces.table.episode_facts import arguments_text
+from trimtab.traces.table.first_error import is_void
+
+__all__ = ["step_rows"]
+
+
+def step_rows(
+    episodes: Iterable[Episode], left_out: Counter[str]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A row an episode, and what the card says of the labels. A result stands at the head of the next step, so that no step's text
+    holds what its label was taken from."""
+    rows: list[dict[str, Any]] = []
+    why: Counter[str] = Counter()
+    trailing = 0
+    for episode in episodes:
+        start = next((i for i, turn in enumerate(episode.turns) if turn.role == "assistant"), None)
+        if start is None:
+            left_out["episode without a turn of the assistant"] += 1
+            continue
+        prompt = "\n\n".join(turn.content for turn in episode.turns[:start] if turn.content)
+        if not prompt:
+            left_out["episode without a prompt"] += 1
+            continue
+        steps, reasons, rest = _steps(episode.turns[start:])
+        trailing += rest
+        why.update(reasons)
+        rows.append(
+            {
+                "prompt": prompt, "completions": steps, "labels": [reason in _RIGHT for reason in reasons], "reasons": reasons,
+                "tools": episode.tools or None, "task": episode.task if episode.task is not None else episode.group, "episode": episode.id,
+            }
+        )  # fmt: skip
+    right = sum(count for reason, count in why.items() if reason in _RIGHT)
+    return rows, {
+        "steps labelled right": right, "steps labelled wrong": sum(why.values()) - right,
+        **{f"steps: {reason}": count for reason, count in why.items()},
+        "messages and results after the agent's last turn, left out": trailing,
+        "what a label means": "right: the log shows no failed, unreadable or repeated call and no empty turn in the step; not that it helped",
+    }  # fmt: skip
+
+
+_RIGHT = ("nothing wrong", "failed by the tool's fault")
+
+
+def _steps(turns: list[Turn]) -> tuple[list[str], list[str], int]:
+    steps: list[str] = []
+    reasons: list[str] = []
+    before: list[str] = []
+    seen: set[tuple[str, str, str | None]] = set()
+    for turn in turns:
+        if turn.role == "assistant":
+            own = [text for text in (turn.reasoning, turn.content) if text] + [
+                _call(call) for call in turn.calls
+            ]
+            steps.append("\n".join([*before, *own]))
+            reasons.append(_reason(turn, seen))
+            before = []
+        elif turn.content:
+            before.append(f"<{turn.role}>\n{turn.content}\n</{turn.role}>")
+        before += [
+            f"<tool_response>\n{call.result}\n</tool_response>"
+            for call in turn.calls
+            if call.result is not None
+        ]
+    return steps, reasons, len(before)
+
+
+def _call(call: Call) -> str:
+    if call.bad_arguments is not None:
+        inside = call.bad_arguments
+    else:
+        inside = json.dumps({"name": call.name, "arguments": call.arguments}, ensure_ascii=False)
+    return f"<tool_call>\n{inside}\n</tool_call>"
+
+
+def _reason(turn: Turn, seen: set[tuple[str, str, str | None]]) -> str:
+    """The worst that happened in the step: what the policy did before what a tool did."""
+    found = "an empty turn" if is_void(turn) else "nothing wrong"
+    for call in turn.calls:
+        key = (call.name, arguments_text(call), call.result)
+        if call.bad_arguments is not None:
+            return "a call that cannot be read"
+        if call.error and fault_of(call.error) != "tool":
+            return "a failed call"
+        if key in seen and not call.error:
+            return "a call repeated to no avail"
+        if call.error:
+            found = "failed by the tool's fault"
+        seen.add(key)
+    return found

@@ -1,0 +1,169 @@
+"""Content in blocks to OpenAI's messages: Anthropic's blocks, Inspect's content, GenAI's parts, Responses' items.
+
+Reasoning goes into its own field, calls and results to where OpenAI has them. What is left is text, or `[kind digest]`, counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from trimtab.traces.core.coerce import as_label, as_text, first_of, placeholder, text_of
+from trimtab.traces.core.read_report import ReadReport
+from trimtab.traces.messages.gemini_bedrock import CALLS, RESULTS, THOUGHTS, parts_of_result
+from trimtab.traces.messages.hosted_tools import blocks_of_item
+from trimtab.traces.messages.normalize import ROLES, translated
+from trimtab.traces.messages.reasoning import note_encrypted, reasoning_of, thoughts_of
+from trimtab.traces.messages.unknown import says_nothing_known
+
+__all__ = ["provided", "unpacked"]
+
+Json = Mapping[str, Any]
+_PROVIDED = ("server_tool_use", "server_tool_call", "mcp_tool_use")
+_ONCE = (
+    "tool_calls", "invalid_tool_calls", "usage", "usage_metadata", "tokens", "reasoning_content", "reasoning", "thinking", "reasoning_details",
+)  # fmt: skip
+"""What is said of a message as a whole, and stays with the first of those it becomes."""
+_MORE = frozenset(
+    ("tool_calls", "parts", "toolInvocations", "additional_kwargs", "refusal", "audio", "reasoning_details")
+)
+"""Fields for which a message of text is looked at more closely."""
+_TOLD = ("is_error", "isError", "error", "status", "name")
+
+
+def unpacked(message: Json, report: ReadReport) -> list[Json]:
+    """The message as OpenAI writes it: the results in it as messages of their own, then the rest, if anything is. What an agent says after
+    the result of a provider's own tool is a message after it.
+
+    >>> block = {"type": "tool_result", "tool_use_id": "t", "content": "4"}
+    >>> unpacked({"role": "user", "content": [block, {"type": "text", "text": "And 5?"}]}, ReadReport())
+    [{'role': 'tool', 'tool_call_id': 't', 'content': '4'}, {'role': 'user', 'content': 'And 5?'}]
+    """
+    if message.get("role") in ROLES and isinstance(message.get("content"), str) and _MORE.isdisjoint(message):
+        return [message]  # as most are, and nothing to do
+    message = translated(_of_item(message, report))
+    if says_nothing_known(message, report):
+        return []
+    note_encrypted(message, report)
+    given = message.get("content") if message.get("content") is not None else message.get("parts")
+    if (
+        not isinstance(given, list)
+        or not given
+        or not all(isinstance(b, dict) and "type" in b for b in given)
+    ):
+        return [message]
+    if message.get("role") == "tool" and parts_of_result(given) is None:
+        return [{**message, "content": _json(given)}]
+    blocks = [_Block(_kind(block), block) for block in given]
+    if message.get("role") != "assistant":  # results come before what is said with them
+        blocks.sort(key=lambda block: block.kind != "result")
+    made: list[Json] = []
+    for result, some in itertools.groupby(blocks, key=lambda block: block.kind == "result"):
+        if result:
+            made += [_result(block.given, report) for block in some]
+        else:
+            made.append(_said(message, list(some), report))
+            message = {k: v for k, v in message.items() if k not in _ONCE}
+    return made
+
+
+def _of_item(message: Json, report: ReadReport) -> Json:
+    """An item of the Responses API as a message of the agent's."""
+    if message.get("role") is not None or message.get("from") is not None:
+        return message
+    if message.get("type") in (*CALLS, *RESULTS, "reasoning"):
+        return {"role": "assistant", "content": [message]}
+    blocks = blocks_of_item(message, report)
+    return message if blocks is None else {"role": "assistant", "content": blocks}
+
+
+class _Block(NamedTuple):
+    """`kind`: call, result, thought or text."""
+
+    kind: str
+    given: Json
+
+
+def _kind(block: Json) -> str:
+    kind = str(block["type"])
+    if kind in CALLS:
+        return "call"
+    if kind in RESULTS or kind.endswith("_tool_result"):
+        return "result"
+    return "thought" if kind in THOUGHTS else "text"
+
+
+def _said(message: Json, blocks: list[_Block], report: ReadReport) -> Json:
+    """A message of blocks none of which is a result."""
+    texts = [_text(one, report) for kind, one in blocks if kind == "text"]
+    thought = [text for kind, one in blocks if kind == "thought" for text in thoughts_of(one, report)]
+    calls = [_call(one) for kind, one in blocks if kind == "call"]
+    rest = {k: v for k, v in message.items() if k != "parts"}
+    rest["content"] = "".join(texts) if texts else None
+    if thought:
+        rest["reasoning_content"] = "\n".join(filter(None, [reasoning_of(message), *thought]))
+    if calls:
+        listed = message.get("tool_calls")
+        known = listed if isinstance(listed, list) else []
+        ids = [as_label(one.get("id")) for one in known if isinstance(one, dict)]
+        fresh = [call for call in calls if call["id"] is None or call["id"] not in ids]  # LangChain says both
+        rest["tool_calls"] = [*known, *fresh]
+    return rest
+
+
+def provided(messages: Iterable[Any]) -> list[str]:
+    """Names of the provider's own tools and of MCP's that messages call, each once: logs do not declare them as they are called.
+
+    >>> provided([{"role": "assistant", "content": [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}]}])
+    ['web_search']
+    """
+    objects = [message for message in messages if isinstance(message, dict)]
+    contents = [translated(_of_item(message, ReadReport())).get("content") for message in objects]
+    blocks = [
+        one for content in contents if isinstance(content, list) for one in content if isinstance(one, dict)
+    ]
+    named = [one.get("name") for one in blocks if one.get("type") in _PROVIDED]
+    return list(dict.fromkeys(name for name in named if isinstance(name, str)))
+
+
+def _call(block: Json) -> Json:
+    arguments = first_of(block, "input", "arguments", "args")
+    if block["type"] == "custom_tool_call":  # free text
+        arguments = {"input": as_text(arguments)}
+    return {
+        "id": as_label(first_of(block, "call_id", "id")),
+        "function": {"name": as_label(block.get("name")), "arguments": arguments},
+    }
+
+
+def _text(block: Json, report: ReadReport) -> str:
+    text = text_of(block)
+    if text is None:
+        report.note("parts of messages that are no text, written as [kind]")
+    return placeholder(block) if text is None else text
+
+
+def _json(items: list[Json]) -> str:
+    """A tool's list of objects as JSON, where `as_text` takes what has a type for a part."""
+    return f"[{', '.join(as_text(one) or '' for one in items)}]"
+
+
+def _result(block: Json, report: ReadReport) -> Json:
+    content = first_of(block, "content", "response", "result", "output")
+    failed = isinstance(content, dict) and str(content.get("type")).endswith(
+        "_error"
+    )  # of Anthropic's own tools
+    parts = parts_of_result(content)
+    if parts is not None:
+        content = "".join(_text(part, report) for part in parts)
+    elif isinstance(content, list) and all(isinstance(b, dict) and "type" in b for b in content):
+        content = _json(content)
+    made = {
+        "role": "tool",
+        "tool_call_id": as_label(first_of(block, "tool_use_id", "call_id", "tool_call_id", "id")),
+        "content": content,
+    }
+    if failed:
+        made["error"] = first_of(content, "error_message", "error_code", "type")
+    return {**made, **{name: block[name] for name in _TOLD if block.get(name) is not None}}

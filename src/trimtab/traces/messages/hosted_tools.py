@@ -1,0 +1,131 @@
+"""Items of the tools that the provider runs (Responses API): `mcp_call`, `web_search_call`, `shell_call` and their like, as a call and its result.
+
+Most hold what came back in themselves; those that the client runs (shells, patches, the computer) have it in an item of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trimtab.traces.core.coerce import first_of
+from trimtab.traces.core.read_report import ReadReport
+
+__all__ = ["CLIENT_RUN", "PROVIDER_CALLS", "PROVIDER_RESULTS", "blocks_of_item"]
+
+Json = Mapping[str, Any]
+PROVIDER_CALLS: dict[str, tuple[str, ...]] = {
+    "mcp_call": ("arguments",),
+    "mcp_approval_request": ("server_label", "name", "arguments"),
+    "web_search_call": ("action",),
+    "file_search_call": ("queries",),
+    "code_interpreter_call": ("code",),
+    "image_generation_call": ("revised_prompt",),
+    "computer_call": ("action", "actions"),
+    "local_shell_call": ("action",),
+    "shell_call": ("action",),
+    "apply_patch_call": ("operation",),
+}
+"""Kinds of calls, and the fields that are what was asked for: an object in one of `_WHOLE` is all of it."""
+PROVIDER_RESULTS = {
+    "computer_call_output": "call_id",
+    "local_shell_call_output": "call_id",
+    "shell_call_output": "call_id",
+    "apply_patch_call_output": "call_id",
+    "mcp_approval_response": "approval_request_id",
+}
+"""Kinds of results, and the field that names the call."""
+CLIENT_RUN = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call", "mcp_approval_request")
+"""Calls that an item of its own answers."""
+_WHOLE = ("action", "operation", "arguments")
+_HELD = ("output", "outputs", "results", "result")
+_BY_STATUS = "calls of the provider's own tools whose results the log does not keep, answered by their status"
+
+
+def blocks_of_item(item: Json, report: ReadReport) -> list[Json] | None:
+    """The call, and the result if the item has one, or the result alone, as blocks; None for an item of another kind. Where the log keeps
+    no result, but says that the call was completed or failed, that word is the result, counted.
+
+    >>> item = {"type": "mcp_call", "id": "m", "name": "ask", "arguments": "{}", "output": "yes"}
+    >>> [(block["type"], block.get("content")) for block in blocks_of_item(item, ReadReport())]
+    [('server_tool_use', None), ('tool_result', 'yes')]
+    """
+    kind = item.get("type")
+    if not isinstance(kind, str):
+        return None
+    if kind in PROVIDER_RESULTS:
+        return [_result(kind, item)]
+    if kind not in PROVIDER_CALLS:
+        return None
+    call = {"type": "server_tool_use", "id": first_of(item, "call_id", "id"), "name": _name(kind, item)}
+    made: list[Json] = [{**call, "input": _asked(kind, item)}]
+    if kind in CLIENT_RUN:
+        return made
+    held, error, status = _held(kind, item), item.get("error"), item.get("status")
+    back = {"type": "tool_result", "tool_use_id": call["id"], "content": held, "error": error}
+    if held is not None or error is not None:
+        made.append({**back, "status": status})
+    elif status in ("completed", "failed"):
+        report.note(_BY_STATUS)
+        made.append({**back, "content": status, "status": status})
+    return made
+
+
+def _name(kind: str, item: Json) -> Any:
+    return item.get("name") if kind == "mcp_call" else kind.removesuffix("_call")
+
+
+def _asked(kind: str, item: Json) -> Any:
+    given = {name: item[name] for name in PROVIDER_CALLS[kind] if item.get(name) is not None}
+    if len(given) == 1 and given.keys() <= set(_WHOLE):
+        (whole,) = given.values()
+        if isinstance(whole, dict):
+            return {name: value for name, value in whole.items() if name != "sources" and value is not None}
+        if kind == "mcp_call":  # in JSON text
+            return whole
+    return given
+
+
+def _held(kind: str, item: Json) -> Any:
+    """What came back, if the item has it; of code what it printed, of images what stands for one."""
+    held = first_of(item, *_HELD)
+    action = item.get("action")
+    if held is None and isinstance(action, dict):
+        return action.get("sources")  # of a search
+    if kind == "image_generation_call" and held is not None:
+        return [{"type": "image", "image": held}]
+    if kind == "code_interpreter_call" and isinstance(held, list):
+        return [
+            {"type": "text", "text": one["logs"]} if isinstance(one, dict) and isinstance(one.get("logs"), str) else one
+            for one in held
+        ]  # fmt: skip
+    return held
+
+
+def _result(kind: str, item: Json) -> Json:
+    made = {
+        "type": "tool_result",
+        "tool_use_id": first_of(item, PROVIDER_RESULTS[kind], "id"),
+        "content": item.get("output"),
+        "status": item.get("status"),
+        "error": item.get("error"),
+    }
+    if kind == "mcp_approval_response":
+        said = {name: item[name] for name in ("approve", "reason") if item.get(name) is not None}
+        return {**made, "content": said}
+    if kind == "computer_call_output" and isinstance(made["content"], dict):
+        return {**made, "content": [made["content"]]}  # a picture
+    if kind == "shell_call_output" and made["error"] is None:
+        return {**made, "error": _ended_badly(made["content"])}
+    return made
+
+
+def _ended_badly(output: Any) -> str | None:
+    """What the first command says that did not end well, of a shell's `outcome`s."""
+    for one in output if isinstance(output, list) else ():
+        outcome = one.get("outcome") if isinstance(one, dict) else None
+        if isinstance(outcome, dict) and outcome.get("type") == "timeout":
+            return "the command timed out"
+        if isinstance(outcome, dict) and outcome.get("exit_code") not in (None, 0):
+            return f"Command exited with code {outcome['exit_code']}"
+    return None

@@ -1,0 +1,99 @@
+"""How much of what a model was asked is known already? Inputs repeat the conversation so far, in words that may be changed a little."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from trimtab.traces.core.coerce import as_label, as_text
+from trimtab.traces.core.read_report import ReadReport
+from trimtab.traces.files.json_records import BadJson, parse_json
+
+__all__ = ["Key", "key_of", "num_known"]
+
+Key = tuple[Any, ...]
+
+
+def key_of(message: Mapping[str, Any]) -> Key:
+    """What makes two messages the same: role, text and calls; of a result the id of its call, as its text may be shortened.
+
+    >>> key_of({"role": "assistant", "content": " a "}) == key_of({"role": "assistant", "content": "a", "reasoning": "b"})
+    True
+    """
+    role = as_label(message.get("role")) or ""
+    called = as_label(message.get("tool_call_id"))
+    if role == "tool" and called:
+        return role, called
+    calls = message.get("tool_calls")
+    made = tuple(_call(call) for call in (calls if isinstance(calls, list) else ()))
+    return role, (as_text(message.get("content")) or "").strip(), made
+
+
+def num_known(
+    known: Sequence[Key], given: Sequence[Key], report: ReadReport, open: Collection[str] = ()
+) -> int:
+    """How many messages at the head of `given` are not new. All up to the last known one, in order; messages among them that are not
+    known (edited, summarised) are counted. Where nothing was answered in `given`, and it does not begin as `known` does, it is
+    no history but what was added, and only its system prompt can be known. Results of parallel calls may come in any order; those of
+    `open` calls, by id, are new wherever they stand, and not counted.
+
+    >>> num_known([("user", "a"), ("assistant", "b")], [("user", "a"), ("assistant", "b"), ("user", "c")], ReadReport())
+    2
+    """
+    if list(given) == list(known[: len(given)]):
+        return len(given)
+    heads = [[key for key in keys if key[0] != "system"][:1] for keys in (known, given)]
+    history = heads[0] == heads[1] or any(key[0] == "assistant" for key in given)
+    place, last = 0, -1
+    changed: list[int] = []
+    for i, key in enumerate(given):
+        if not history and key[0] != "system":
+            break
+        found = _place(known, key, place)
+        if found >= 0:
+            place = found + 1
+        elif place < len(known) and key[0] == known[place][0] == "assistant":
+            place += 1  # the same answer, written down otherwise
+            changed.append(i)
+        elif key[0] == "tool" and (key[-1] in open or _beside(known, key, place)):
+            pass
+        else:
+            changed.append(i)
+            continue
+        last = i
+    if lost := sum(i < last for i in changed):
+        report.note("messages a model was asked that differ from what was said before, left out", lost)
+    return last + 1
+
+
+def _place(known: Sequence[Key], key: Key, start: int) -> int:
+    try:
+        return known.index(key, start)
+    except ValueError:
+        return -1
+
+
+def _beside(known: Sequence[Key], key: Key, place: int) -> bool:
+    """Is it among the results just before `place`?"""
+    while place > 0 and known[place - 1][0] == "tool":
+        place -= 1
+        if known[place] == key:
+            return True
+    return False
+
+
+def _call(raw: Any) -> tuple[str, str]:
+    call = _parsed(raw)
+    inner = call.get("function") if isinstance(call, dict) else None
+    function = inner if isinstance(inner, dict) else call if isinstance(call, dict) else {}
+    return as_label(function.get("name")) or "", json.dumps(
+        _parsed(function.get("arguments")), sort_keys=True, default=str
+    )
+
+
+def _parsed(raw: Any) -> Any:
+    try:
+        return parse_json(raw) if isinstance(raw, str) else raw
+    except BadJson:
+        return raw

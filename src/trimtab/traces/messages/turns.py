@@ -1,0 +1,69 @@
+"""Chat messages of any maker's to turns, each call with its result.
+
+The trap: ids of calls are reused within an episode (73 times in tau-bench's published file), so a result answers the
+latest message's call of its id that has no answer yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from trimtab.traces.core.coerce import as_int, as_label, as_text, as_time, first_of
+from trimtab.traces.core.episode import Call, Turn
+from trimtab.traces.core.read_report import ReadReport
+from trimtab.traces.messages.normalize import ROLES
+from trimtab.traces.messages.reasoning import reasoning_of
+from trimtab.traces.messages.responses_api import in_openais_form
+from trimtab.traces.messages.tool_results import answer, answered, call_of, raw_calls
+
+__all__ = ["turns_of"]
+
+Json = Mapping[str, Any]
+_NO_ROLE = "messages of a role that is none of ours, kept"
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+
+
+def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
+    """Turns of messages of any maker's, each of the step where it stands, an answer in items where its first one does. A value that is no
+    message is counted and left out; a result that answers no call stays as a turn of its own."""
+    turns: list[Turn] = []
+    pending: list[Call] = []
+    for step, message in in_openais_form(messages, report):
+        role = as_label(message.get("role")) or ""
+        if role not in ROLES:
+            report.note_each(_NO_ROLE, role)
+        if role == "tool":
+            call = answered(pending, message)
+            if call is not None:
+                answer(call, message)
+                continue
+            report.note("tool results that answer no call, kept as turns")
+        calls = [call_of(raw, step, report) for raw in raw_calls(message)]
+        pending += calls
+        turns.append(_turn(message, role, step, calls))
+    return turns
+
+
+def _turn(message: Json, role: str, step: int, calls: list[Call]) -> Turn:
+    usage, of_langchain = message.get("usage"), message.get("usage_metadata")
+    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else message.get("tokens")
+    if tokens is None and isinstance(of_langchain, dict):
+        tokens = of_langchain.get("output_tokens")
+    content = first_of(message, "content", "value")
+    if role != "tool" and not isinstance(content, str) and _is_empty(content):
+        content = None  # Anthropic's answer that adds nothing to a result; of a tool it is JSON
+    return Turn(
+        role=role,
+        content=as_text(content),
+        reasoning=reasoning_of(message),
+        calls=calls,
+        step=step,
+        name=as_label(message.get("name")),
+        time=as_time(first_of(message, "timestamp", "created_at", "time")),
+        tokens=as_int(tokens),
+    )
+
+
+def _is_empty(content: Any) -> bool:
+    return content in _EMPTY or (isinstance(content, list) and all(part in _EMPTY for part in content))

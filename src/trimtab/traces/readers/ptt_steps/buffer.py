@@ -1,0 +1,69 @@
+"""Lines of a step log, held by their episode's id until the file ends; then episodes in the order of their first lines."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trimtab.traces.core.coerce import as_int, as_time
+from trimtab.traces.core.read_report import ReadReport, Record
+from trimtab.traces.readers.ptt_steps.restarts import BEGAN_AGAIN, COPY, Line, kind_of, runs_of
+
+__all__ = ["COPIES", "Held", "in_order"]
+
+COPIES = "steps that are copies of another, dropped"
+
+
+class Held:
+    """The steps of one episode, and where each stood."""
+
+    def __init__(self, name: str, file: str) -> None:
+        self.name, self.file = name, file
+        self.events: list[Mapping[str, Any]] = []
+        self.lines = array("q")
+
+    def add(self, record: Record) -> None:
+        """The next line of it, an object."""
+        self.events.append(record.value)
+        self.lines.append(record.line)
+
+    @property
+    def source(self) -> str:
+        """`file:line` of the first."""
+        return f"{self.file}:{self.lines[0]}"
+
+
+def in_order(held: dict[str, Held], report: ReadReport) -> Iterator[Held]:
+    """Episodes by their first lines, those that began anew after their end (`restarts`) apart. What was given is let go of; copies that
+    `restarts` drops, and episodes that it finds, are counted."""
+    waiting = [one for whole in held.values() for one in _apart(whole, report)]
+    held.clear()
+    waiting.sort(key=lambda one: one.lines[0], reverse=True)
+    while waiting:
+        yield waiting.pop()
+
+
+def _apart(whole: Held, report: ReadReport) -> list[Held]:
+    end = next((i for i, event in enumerate(whole.events) if event["type"] == "episode_end"), None)
+    if end is None or end == len(whole.events) - 1:
+        return [whole]
+    found: dict[int, Held] = {}
+    for place, run in enumerate(runs_of([_line(event) for event in whole.events])):
+        if run == COPY:
+            report.note(COPIES)
+        else:
+            one = found.setdefault(run, Held(whole.name, whole.file))
+            one.events.append(whole.events[place])
+            one.lines.append(whole.lines[place])
+    if len(found) > 1:
+        report.note(BEGAN_AGAIN, len(found) - 1)
+    return list(found.values())
+
+
+def _line(event: Mapping[str, Any]) -> Line:
+    step, kind = as_int(event.get("step")), kind_of(event["type"])
+    end = kind == "episode_end"
+    known = step is not None or (end and as_time(event.get("timestamp")) is not None)
+    return Line(step, kind, end, known, json.dumps(event, sort_keys=True))

@@ -1,0 +1,221 @@
+"""The post-training-toolkit's step JSONL: one event a line, episodes interleaved, calls and results not linked.
+
+A result answers the oldest open call of its tool in its episode. Latency is the time between their timestamps, where
+both have one. Steps out of order are sorted; a line that repeats another of its episode is dropped. Both are counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from trimtab.traces.core.coerce import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
+from trimtab.traces.core.episode import Call, Episode, Turn
+from trimtab.traces.core.read_report import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Record
+from trimtab.traces.errors.detect import error_words, says_fine, says_no_error
+from trimtab.traces.errors.patterns import starts_as_error
+from trimtab.traces.files.json_records import BadJson, parse_json, require_object
+from trimtab.traces.readers.ptt_steps.buffer import COPIES, Held, in_order
+from trimtab.traces.readers.ptt_steps.field_names import KINDS
+
+__all__ = ["NO_END", "ORPHANS", "is_step", "read_steps"]
+
+Json = Mapping[str, Any]
+NO_END, ORPHANS = "episodes without an episode_end", "tool results that answer no call, kept as turns"
+
+_TASK, _GROUP = ("task_id", "task", "prompt_id"), ("group_id", "group")
+_ASSISTANT = ("assistant_message", "tool_call", "tool_parse_error")
+
+
+def is_step(value: Json) -> bool:
+    """Has it an episode, and is it of a kind of step?"""
+    return "episode_id" in value and isinstance(value.get("type"), str)
+
+
+def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
+    """Episodes in the order of their first line; one that begins anew after its end is another (`traces.restarts`). All lines are held until
+    the file ends: a late line may belong anywhere."""
+    episodes: dict[str, Held] = {}
+    for record in records:
+        value = require_object(record, report)
+        if value is None:
+            continue
+        name = as_label(value.get("episode_id"))
+        if name is None or not isinstance(value.get("type"), str):
+            missing = "episode_id" if name is None else "type"
+            report.malformed(record.file, record.line, f"no {missing}")
+            continue
+        report.step_names.look(value, record.line)
+        episodes.setdefault(name, Held(name, record.file)).add(record)
+    report.step_names.tell(report.notes)
+    for held in in_order(episodes, report):
+        yield _episode(held.name, held.source, _ordered(held.events, report), report)
+
+
+def _ordered(events: Sequence[Json], report: ReadReport) -> list[Json]:
+    """Sorted by step, where every event has one; the same event twice in one step is one."""
+    fresh: list[Json] = []
+    seen: dict[int | None, list[Json]] = {}
+    for event in events:
+        step = as_int(event.get("step"))
+        same = seen.setdefault(step, [])
+        if step is not None and event in same:
+            report.note(COPIES)
+            continue
+        same.append(event)
+        fresh.append(event)
+    steps = [as_int(event.get("step")) for event in fresh]
+    known = [step for step in steps if step is not None]
+    if len(known) < len(steps):
+        return fresh
+    order = sorted(range(len(fresh)), key=known.__getitem__)
+    moved = sum(a > b for a, b in itertools.pairwise(known))
+    if moved:
+        report.note("steps out of order, sorted", moved)
+    return [fresh[i] for i in order]
+
+
+def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> Episode:
+    episode = Episode(id=name, source=source)
+    pending: list[tuple[Call, float | None]] = []
+    tokens: list[int] = []
+    before = ""
+    for event in events:
+        kind, when = KINDS.get(str(event["type"]), str(event["type"])), as_time(event.get("timestamp"))
+        episode.time = when if episode.time is None else episode.time
+        if when is not None and episode.time is not None:
+            episode.duration_s = when - episode.time
+        if (count := as_int(event.get("tokens"))) is not None and kind != "episode_end":
+            tokens.append(count)
+        if kind == "episode_end":
+            _end(episode, event, report)
+        elif kind in ("tool_call", "tool_parse_error"):
+            call = _call(event)
+            _assistant(episode, event, before).calls.append(call)
+            if kind == "tool_call":
+                pending.append((call, when))
+        elif kind == "tool_result":
+            _result(episode, event, when, pending, report)
+        else:
+            role = kind.removesuffix("_message") if kind in KINDS.values() else kind
+            episode.turns.append(_turn(event, role))
+        before = before if kind == "episode_end" else kind
+    if not any(event["type"] == "episode_end" for event in events):
+        report.note(NO_END)
+    _fill_task(episode, events)
+    episode.tokens = sum(tokens) if episode.tokens is None and tokens else episode.tokens
+    return episode
+
+
+def _turn(event: Json, role: str) -> Turn:
+    return Turn(
+        role=role,
+        content=as_text(event.get("content")),
+        step=_step(event),
+        time=as_time(event.get("timestamp")),
+        tokens=as_int(event.get("tokens")),
+    )
+
+
+def _assistant(episode: Episode, event: Json, before: str) -> Turn:
+    """The turn a call belongs to: the assistant's latest, if its message or another call came just before; else one of its own."""
+    if before in _ASSISTANT and episode.turns and episode.turns[-1].role == "assistant":
+        return episode.turns[-1]
+    episode.turns.append(Turn(role="assistant", step=_step(event), time=as_time(event.get("timestamp"))))
+    return episode.turns[-1]
+
+
+def _call(event: Json) -> Call:
+    call = Call(
+        name=as_label(event.get("tool")) or "", arguments=_arguments(event.get("args")), step=_step(event),
+        time=as_time(event.get("timestamp")),
+    )  # fmt: skip
+    if event["type"] == "tool_parse_error":
+        call.bad_arguments = as_text(first_of(event, "content", "args")) or ""
+        call.error, call.error_from = as_text(event.get("error")) or "the call could not be parsed", "parse"
+    return call
+
+
+def _arguments(given: Any) -> Any:
+    """As they are; of text that is a JSON object, as OpenAI sends it, the object."""
+    if isinstance(given, str) and given.lstrip()[:1] == "{":
+        with contextlib.suppress(BadJson):
+            value = parse_json(given)
+            return value if isinstance(value, dict) else given
+    return given
+
+
+def _result(
+    episode: Episode,
+    event: Json,
+    when: float | None,
+    pending: list[tuple[Call, float | None]],
+    report: ReadReport,
+) -> None:
+    tool = as_label(event.get("tool"))
+    place = next((i for i, (call, _) in enumerate(pending) if tool in (None, "", call.name)), None)
+    text = as_text(first_of(event, "result", "content"))
+    if place is None:
+        report.note(ORPHANS)
+        episode.turns.append(Turn(role="tool", content=text, name=tool, step=_step(event)))
+        return
+    call, called = pending.pop(place)
+    call.result = text or ""
+    said = event.get("error")
+    if not says_no_error(said):
+        call.error, call.error_from = error_words(said) or call.result or "error", "log"
+    elif says_fine(said):  # the log's word is before what the text looks like
+        call.error_from = "log"
+    elif starts_as_error(call.result):
+        call.error, call.error_from = call.result, "text"
+    numbers = (as_number(event.get(name)) for name in ("latency_s", "duration_s"))
+    given = next((number for number in numbers if number is not None), None)
+    if (
+        (given is None or not math.isfinite(given))
+        and when is not None
+        and called is not None
+        and when >= called
+    ):
+        given = when - called
+    call.latency_s = given
+
+
+def _end(episode: Episode, event: Json, report: ReadReport) -> None:
+    episode.reward = as_number(event.get("reward"))
+    episode.success = as_flag(event.get("success"))
+    report.unread(UNREAD_SUCCESS, event.get("success"), episode.success)
+    report.unread(UNREAD_REWARD, event.get("reward"), episode.reward)
+    episode.tokens = as_int(event.get("total_tokens"))
+    episode.cost = as_number(event.get("total_cost"))
+    said = _said(event)
+    episode.task = as_label(first_of(said, *_TASK))
+    episode.group = as_label(first_of(said, *_GROUP))
+    episode.stop_reason = as_label(first_of(said, "stop_reason", "termination_reason"))
+
+
+def _said(event: Json) -> Json:
+    """What the event says in its metadata or beside it."""
+    metadata = event.get("metadata")
+    extra: Json = metadata if isinstance(metadata, dict) else {}
+    return {**extra, **{name: value for name, value in event.items() if value is not None}}
+
+
+def _fill_task(episode: Episode, events: list[Json]) -> None:
+    """Where the end names no task or no group: the last row of step 0, or of no step, that does."""
+    if episode.task is not None and episode.group is not None:
+        return
+    for event in reversed(events):
+        if event["type"] != "episode_end" and as_number(event.get("step")) in (None, 0):
+            said = _said(event)
+            if episode.task is None:
+                episode.task = as_label(first_of(said, *_TASK))
+            if episode.group is None:
+                episode.group = as_label(first_of(said, *_GROUP))
+
+
+def _step(event: Json) -> int:
+    step = as_int(event.get("step"))
+    return -1 if step is None else step

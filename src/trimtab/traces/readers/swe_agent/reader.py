@@ -1,0 +1,203 @@
+"""SWE-agent's trajectories and mini-swe-agent's: what was run in a shell, and what came of it.
+
+A program that shows a bug is what the agent wanted to see: of a shell only a time-out, or a line it could not run, is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trimtab.traces.core.coerce import as_int, as_label, as_number, as_text
+from trimtab.traces.core.episode import Call, Episode, Turn
+from trimtab.traces.core.read_report import ReadReport, Record
+from trimtab.traces.errors.detect import error_text
+from trimtab.traces.files.json_records import require_object
+from trimtab.traces.messages.turns import turns_of
+from trimtab.traces.readers.preferences import is_chat
+from trimtab.traces.readers.swe_agent.history import messages_of_steps, not_run
+from trimtab.traces.readers.swe_agent.verdicts import verdict_of
+
+__all__ = ["SHELL", "is_mini", "is_swe", "read_mini", "read_swe"]
+
+Json = Mapping[str, Any]
+SHELL = "bash"
+_COMMANDS = frozenset({
+    "open", "goto", "scroll_up", "scroll_down", "create", "edit", "insert", "append", "search_file", "search_dir", "find_file", "submit",
+    "str_replace_editor", "str_replace_based_edit_tool", "filemap", "exit_forfeit", "view_image", "undo_edit",
+})  # fmt: skip
+_REFUSED = re.compile(
+    r"\ANo replacement was performed|\AYour proposed edit has introduced new syntax error|\AInvalid `\w+` parameter|"
+    r"\AThe path \S.* does not exist|\ATool '\S+' (?:failed|not found)",
+)
+_SHELL_FAILED = re.compile(
+    r"EXECUTION TIMED OUT|was cancelled because it took more than|(?:\A|\n)(?:/bin/)?(?:ba)?sh: [^\n]*"
+    r"(?:command not found|syntax error|No such file or directory)|timed out and has been killed",
+)
+_FENCE = re.compile(r"```(?:bash|sh|mswea_bash_command)\s*\n(.*?)\n?```", re.S)
+_OUTPUT = re.compile(r"\s*<(?:returncode|output|exception)>|.{0,200}timed out and has been killed", re.S)
+_DONE = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")
+
+
+def is_swe(value: Json) -> bool:
+    """SWE-agent's .traj: steps, or of a demonstration the history alone, or attempts of which none is chosen yet."""
+    if isinstance(value.get("trajectory"), list):
+        return "info" in value or "history" in value
+    history, attempts = value.get("history"), value.get("attempts")
+    if is_chat(history) and isinstance(history, list):
+        return "message_type" in history[0]
+    return isinstance(attempts, list) and any(isinstance(one, dict) and is_swe(one) for one in attempts)
+
+
+def is_mini(value: Json) -> bool:
+    """mini-swe-agent's .traj.json."""
+    return (as_label(value.get("trajectory_format")) or "").startswith("mini-swe-agent")
+
+
+def read_swe(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
+    """A step's call is the tool call of its message in the history; else its action, a command of SWE-agent's or a line of bash. Of a run
+    of several attempts the chosen one is read; while none is chosen, and of a demonstration without steps, what there is."""
+    for record in records:
+        value = require_object(record, report)
+        if value is None:
+            continue
+        attempts = [one for one in _list(value.get("attempts")) if isinstance(one, dict) and is_swe(one)]
+        if attempts and not isinstance(value.get("trajectory"), list):
+            report.note(
+                "attempts of a run of SWE-agent that had not chosen one, each an episode", len(attempts)
+            )
+            for number, attempt in enumerate(attempts):
+                episode = _swe_episode({**attempt, "environment": value.get("environment")}, record, report)
+                episode.id = f"{episode.id}/{number}"
+                yield episode
+            continue
+        if not is_swe(value):
+            report.malformed(record.file, record.line, "no trajectory with info or history")
+            continue
+        if len(attempts) > 1:
+            report.note("attempts of SWE-agent that it did not choose, left out", len(attempts) - 1)
+        yield _swe_episode(value, record, report)
+
+
+def _swe_episode(value: Json, record: Record, report: ReadReport) -> Episode:
+    history = [m for m in _list(value.get("history")) if isinstance(m, dict) and not m.get("is_demo")]
+    if not isinstance(value.get("trajectory"), list):
+        turns = turns_of(history, report)
+    else:
+        first = next((i for i, m in enumerate(history) if m.get("role") == "assistant"), len(history))
+        steps = [step for step in value["trajectory"] if isinstance(step, dict)]
+        messages = messages_of_steps(steps, [m for m in history if m.get("role") == "assistant"])
+        turns = turns_of(history[:first], report)
+        last = len(steps) - 1
+        for i, (step, message) in enumerate(zip(steps, messages, strict=True)):
+            turns.append(_step(step, message or {}, i, report))
+            if i < last and not_run(step, message):
+                report.note("steps of SWE-agent that were not run, after which the model was asked again")
+                for call in turns[-1].calls:
+                    call.result, call.error, call.error_from = (
+                        None,
+                        "not run: the model was asked again",
+                        "log",
+                    )
+    episode = _episode(value, record, turns, ".traj", report)
+    episode.extra["environment"] = value.get("environment")
+    return episode
+
+
+def read_mini(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
+    """The block of bash in a message is its call, the message after it the result."""
+    for record in records:
+        value = require_object(record, report)
+        if value is None:
+            continue
+        if not isinstance(value.get("messages"), list):
+            report.malformed(record.file, record.line, "no messages")
+            continue
+        turns = turns_of(_mini_messages(value["messages"], report), report)
+        for call in (call for turn in turns for call in turn.calls):
+            call.error, call.error_from = _shell_error(call.result)
+        yield _episode(value, record, turns, ".traj.json", report)
+
+
+def _episode(value: Json, record: Record, turns: list[Turn], suffix: str, report: ReadReport) -> Episode:
+    info: Json = value["info"] if isinstance(value.get("info"), dict) else {}
+    stats: Json = info["model_stats"] if isinstance(info.get("model_stats"), dict) else {}
+    name = Path(record.file).name.removesuffix(suffix)
+    task = as_label(value.get("instance_id")) or name
+    times = [turn.time for turn in turns if turn.time is not None]
+    return Episode(
+        id=name, turns=turns, task=task, stop_reason=as_label(info.get("exit_status")), success=verdict_of(task, record.file, report.used),
+        tokens=as_int(stats.get("tokens_received")), cost=as_number(stats.get("instance_cost")), source=record.source,
+        time=times[0] if times else None, extra={"submission": info.get("submission")},
+    )  # fmt: skip
+
+
+def _step(step: Json, message: Json, number: int, report: ReadReport) -> Turn:
+    thought, response = (as_text(step.get(name)) for name in ("thought", "response"))
+    turn = Turn(role="assistant", content=response if thought is None else thought, step=number)
+    if _list(message.get("tool_calls")):
+        turn.calls = turns_of([{"role": "assistant", "tool_calls": message["tool_calls"]}], report)[0].calls
+    action = (as_text(step.get("action")) or "").strip()
+    if not turn.calls and action:
+        word = action.split()[0]
+        turn.calls.append(Call(name=word if word in _COMMANDS else SHELL, arguments={"command": action}))
+    if not turn.calls and not turn.content:
+        turn.content = response  # an answer that could not be parsed has no thought
+    for call in turn.calls:
+        call.step, call.result = number, as_text(step.get("observation"))
+        call.latency_s = as_number(step.get("execution_time"))
+        if call.error:
+            continue
+        if call.name == SHELL:
+            call.error, call.error_from = _shell_error(call.result)
+        elif error := error_text(call.result) or _said_by(_REFUSED, call.result):
+            call.error, call.error_from = error, "text"
+    return turn
+
+
+def _shell_error(result: str | None) -> tuple[str, str]:
+    error = _said_by(_SHELL_FAILED, result)
+    return (error, "text") if error else ("", "")
+
+
+def _said_by(pattern: re.Pattern[str], text: str | None) -> str:
+    """The text, from where the pattern finds it."""
+    found = pattern.search(text or "")
+    return (text or "")[found.start() :].strip() if found else ""
+
+
+def _mini_messages(messages: list[Any], report: ReadReport) -> Iterator[Any]:
+    """OpenAI's messages. What the agent's end adds (role `exit`) is in `info` too."""
+    command = ""
+    for message in messages:
+        if not isinstance(message, dict):
+            yield message
+            continue
+        role, text = message.get("role"), as_text(message.get("content")) or ""
+        if role == "exit":
+            report.note("exit messages of mini-swe-agent, whose status and submission are kept")
+            continue
+        if role == "user" and command and (_OUTPUT.match(text) or any(word in command for word in _DONE)):
+            yield {"role": "tool", "name": SHELL, "content": text, "timestamp": message.get("timestamp")}
+            command = ""
+            continue
+        fence = _FENCE.search(text) if role == "assistant" and not message.get("tool_calls") else None
+        if fence is None:
+            command = ""
+            yield message
+            continue
+        command = fence[1]
+        call = {"function": {"name": SHELL, "arguments": {"command": command}}}
+        yield {
+            **message,
+            "content": (text[: fence.start()] + text[fence.end() :]).strip(),
+            "tool_calls": [call],
+        }
+    if any(word in command for word in _DONE):
+        yield {"role": "tool", "name": SHELL, "content": ""}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

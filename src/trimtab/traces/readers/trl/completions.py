@@ -1,0 +1,61 @@
+"""TRL's completions: what GRPO's `log_completions` writes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from trimtab.traces.core.coerce import as_int, as_number, as_text
+from trimtab.traces.core.episode import Episode
+from trimtab.traces.core.read_report import ReadReport, Record
+from trimtab.traces.files.json_records import require_object
+from trimtab.traces.readers.prompt_completion import dialogue, digest
+from trimtab.traces.readers.trl.reward_columns import MAX_ROWS, numbers_of, reward_columns
+
+__all__ = ["is_trl", "read_trl"]
+
+Json = Mapping[str, Any]
+
+
+def is_trl(value: Json) -> bool:
+    """TRL's log_completions: text, and an advantage."""
+    return "prompt" in value and "completion" in value and "advantage" in value
+
+
+def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
+    """`completions_*.parquet` of TRL: the reward is the sum of the reward functions' columns; which these are, and with what weights where the plain
+    sum is not it, the advantages say (`traces.trl_rewards`). TRL writes NaN for a function that returned None, and leaves it out of the sum; the sum is NaN where all are.
+    Attempts at one prompt in one step are a group."""
+    rest, columns = iter(records), report.trl
+    first: list[Record] = []
+    if columns is None:  # not read from files
+        first = list(itertools.islice(rest, MAX_ROWS))
+        columns = reward_columns([r.value for r in first if isinstance(r.value, dict) and is_trl(r.value)])
+    columns.tell(report)
+    for record in itertools.chain(first, rest):
+        value = require_object(record, report)
+        if value is None:
+            continue
+        prompt, step = value.get("prompt"), as_int(value.get("step"))
+        if not is_trl(value):
+            report.malformed(record.file, record.line, "no prompt, completion and advantage")
+            continue
+        numbers = numbers_of(value)
+        parts = {name: number for name, number in numbers.items() if name not in columns.others}
+        others = {name: number for name, number in numbers.items() if name in columns.others}
+        given = {k: v for k, v in parts.items() if not math.isnan(v)}
+        if given and len(given) < len(parts):
+            report.note(
+                "reward functions that gave none to their episode (NaN), left out of the sum",
+                len(parts) - len(given),
+            )
+            parts = given
+        task = digest(as_text(prompt))
+        turns, tools = dialogue(value, prompt, value.get("completion"), report, record)
+        yield Episode(
+            id=record.source, turns=turns, tools=tools, task=task, group=f"{step}/{task}",
+            reward=columns.reward(parts) if parts else None, reward_parts=parts, step=step,
+            source=record.source, extra={"advantage": as_number(value.get("advantage")), **others},
+        )  # fmt: skip

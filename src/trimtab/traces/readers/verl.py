@@ -1,0 +1,45 @@
+"""verl's dumped rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from trimtab.traces.core.coerce import as_flag, as_int, as_label, as_number
+from trimtab.traces.core.episode import Episode
+from trimtab.traces.core.read_report import ReadReport, Record
+from trimtab.traces.files.json_records import require_object
+from trimtab.traces.readers.prompt_completion import digest, template_turns
+
+__all__ = ["is_verl", "read_verl"]
+
+Json = Mapping[str, Any]
+
+
+def is_verl(value: Json) -> bool:
+    """verl's rollout_data_dir."""
+    return isinstance(value.get("input"), str) and isinstance(value.get("output"), str) and "score" in value
+
+
+def read_verl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
+    """`<step>.jsonl` of verl: text without special tokens. Equal inputs of one step are a group; other numbers are parts of the reward."""
+    for record in records:
+        value = require_object(record, report)
+        if value is None:
+            continue
+        if not is_verl(value):
+            report.malformed(record.file, record.line, "no input, output and score")
+            continue
+        known = ("score", "step")
+        parts = {
+            k: float(v)
+            for k, v in value.items()
+            if k not in known and isinstance(v, (int, float)) and not isinstance(v, bool)
+        }
+        step, task = as_int(value.get("step")), digest(value["input"])
+        turns, tools = template_turns(value["input"], value["output"], report)
+        yield Episode(
+            id=as_label(value.get("request_id")) or record.source, task=task, group=f"{step}/{task}", step=step, source=record.source,
+            turns=turns, tools=tools, reward=as_number(value["score"]),
+            reward_parts=parts, success=as_flag(value.get("acc")), extra={"gts": value.get("gts")},
+        )  # fmt: skip

@@ -1,0 +1,86 @@
+"""THE table of formats: how each is told by its first records, and what reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from trimtab.traces.core.episode import Episode
+from trimtab.traces.core.read_report import ReadReport, Record
+from trimtab.traces.native.format import is_own, read_own
+from trimtab.traces.readers.chat import is_messages, read_messages
+from trimtab.traces.readers.inspect_ai import is_inspect, read_inspect
+from trimtab.traces.readers.mapped import read_mapped
+from trimtab.traces.readers.otel.reader import is_otlp, read_otlp
+from trimtab.traces.readers.prime_rl import is_prime, read_prime
+from trimtab.traces.readers.ptt_steps.reader import is_step, read_steps
+from trimtab.traces.readers.swe_agent.reader import is_mini, is_swe, read_mini, read_swe
+from trimtab.traces.readers.tau2_bench import is_any_tau, read_any_tau
+from trimtab.traces.readers.trl.completions import is_trl, read_trl
+from trimtab.traces.readers.verifiers.results import is_verifiers, read_verifiers
+from trimtab.traces.readers.verl import is_verl, read_verl
+
+__all__ = ["FORMATS", "Format", "find_format"]
+
+Reader = Callable[[Iterable[Record], ReadReport], Iterator[Episode]]
+
+
+def _never(value: Mapping[str, Any]) -> bool:
+    del value
+    return False
+
+
+@dataclass(frozen=True)
+class Format:
+    """`told`: is this record of the format? `mapped` readers also take the mapping."""
+
+    what: str
+    told: Callable[[dict[str, Any]], bool]
+    reader: Reader | None
+
+    def read(self, mapping: Mapping[str, str]) -> Reader:
+        """The reader, bound to `mapping` where it needs one."""
+        return self.reader or partial(read_mapped, mapping)
+
+
+FORMATS: dict[str, Format] = {
+    "trimtab": Format("our own JSONL, one episode a line", is_own, read_own),
+    "steps": Format("post-training-toolkit step JSONL, one event a line", is_step, read_steps),
+    "tau": Format(
+        "tau-bench results: trajectories with rewards; tau2-bench simulations", is_any_tau, read_any_tau
+    ),
+    "otlp": Format(
+        "OpenTelemetry spans, OTLP JSON: GenAI conventions, OpenInference and Vercel's AI SDK",
+        is_otlp,
+        read_otlp,
+    ),
+    "inspect": Format("Inspect logs, JSON or .eval", is_inspect, read_inspect),
+    "swe-agent": Format("SWE-agent trajectories (.traj)", is_swe, read_swe),
+    "mini-swe-agent": Format("mini-swe-agent trajectories (.traj.json)", is_mini, read_mini),
+    "verifiers": Format("verifiers results.jsonl; since 0.4 traces.jsonl", is_verifiers, read_verifiers),
+    "prime-rl": Format("prime-rl token exports", is_prime, read_prime),
+    "verl": Format("verl rollout dumps (trainer.rollout_data_dir)", is_verl, read_verl),
+    "trl": Format("TRL completions (log_completions), Parquet", is_trl, read_trl),
+    "messages": Format(
+        "chat messages of OpenAI (Responses too), Anthropic, Gemini, Bedrock, LangChain, Vercel and ShareGPT; TRL conversational sets, pairs and labels too",
+        is_messages,
+        read_messages,
+    ),
+    "mapped": Format("anything else, by --map FIELD=JSON.PATH", _never, None),
+}
+"""In the order in which they are tried."""
+
+
+def find_format(values: Iterable[Any]) -> str | None:
+    """The format of the first record that is of one; None where none is.
+
+    >>> find_format([[1], {"episode_id": "a", "type": "tool_call"}])
+    'steps'
+    """
+    for value in values:
+        for name, format in FORMATS.items():
+            if isinstance(value, dict) and format.told(value):
+                return name
+    return None

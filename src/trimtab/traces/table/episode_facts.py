@@ -1,0 +1,192 @@
+"""What the checks want to know of one episode: counts, and where each thing happened first."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trimtab.traces.core.episode import Call, Episode
+from trimtab.traces.errors.attribution import fault_of
+from trimtab.traces.errors.kinds import error_kind_of
+from trimtab.traces.errors.unknown_tools import says_unknown_tool
+from trimtab.traces.table.first_error import NOTHING, Wrong, first_wrong, is_void
+from trimtab.traces.table.language import MARKS, refuses, switched_turns
+from trimtab.traces.table.loops import first_repeat, longest_loop, num_repeats
+from trimtab.traces.table.schema_check import misfit, schemas_by_name
+from trimtab.traces.table.stop_reasons import is_limit
+from trimtab.traces.table.types import COUNTS, NO_NAME, Evidence
+
+__all__ = [
+    "EXCERPT",
+    "CallFacts",
+    "EpisodeFacts",
+    "arguments_text",
+    "call_text",
+    "facts_of",
+]
+
+EXCERPT = 200
+"""Characters of a result in an example; of arguments half as many."""
+
+
+@dataclass(frozen=True)
+class CallFacts:
+    """One call as the tool table wants it."""
+
+    name: str
+    error: str
+    kind: str
+    fault: str
+    latency_s: float | None
+    unknown: bool = False  # no such tool
+
+
+@dataclass
+class EpisodeFacts:
+    """`counts`: the columns of `TraceTable.counts`. `found`: what -> the first place where it happened."""
+
+    episode: Episode
+    counts: dict[str, int]
+    calls: list[CallFacts]
+    truncated: int
+    tokens: float | None
+    first_error: str = ""
+    checked: int = 0
+    found: dict[str, Evidence] = field(default_factory=dict)
+    wrong: Wrong = NOTHING
+    marks: dict[str, int] = field(default_factory=dict)
+
+
+def facts_of(episode: Episode) -> EpisodeFacts:
+    """The facts of one episode."""
+    calls, counts, found = episode.calls, Counter(dict.fromkeys((*COUNTS, *MARKS), 0)), dict[str, Evidence]()
+
+    def seen(what: str, step: int, text: str) -> None:
+        counts[what] += 1
+        found.setdefault(what, Evidence(episode.id, step, text, episode.source))
+
+    schemas, declared = (
+        schemas_by_name(episode.tools or []),
+        bool(episode.tools),
+    )  # an empty list is a default of many sets
+    flat = [_call(call, schemas if declared else None) for call in calls]
+    counts["turns"] = sum(turn.role == "assistant" for turn in episode.turns)
+    counts["calls"] = len(calls)
+    _words(episode, seen)
+    first_error = _errors(calls, flat, seen, _cut_off(episode))
+    checked = _arguments(calls, flat, schemas, seen)
+    keys = [(call.name, arguments_text(call), call.result) for call in calls]
+    counts["repeats"], loop = num_repeats(keys), longest_loop(keys)
+    if counts["repeats"]:
+        again = calls[first_repeat(keys)]
+        found["repeats"] = Evidence(episode.id, again.step, call_text(again), episode.source)
+    counts["loop_calls"] = loop.calls
+    if loop.calls:
+        call = calls[loop.start]
+        text = f"{loop.calls} calls in a block of {loop.period}, from {call_text(call)}"
+        found["loop_calls"] = Evidence(episode.id, call.step, text, episode.source)
+    tokens = episode.tokens
+    if tokens is None and (known := [turn.tokens for turn in episode.turns if turn.tokens is not None]):
+        tokens = sum(known)
+    stop = episode.stop_reason
+    cut = -1 if stop is None else int(is_limit(stop))
+    marks = {name: counts.pop(name) for name in MARKS}
+    return EpisodeFacts(
+        episode,
+        dict(counts),
+        flat,
+        cut,
+        tokens,
+        first_error,
+        checked,
+        found,
+        first_wrong(episode, keys),
+        marks,
+    )
+
+
+def call_text(call: Call) -> str:
+    """A call in one short line: name, arguments, and what came of it: the error that was counted, else the result.
+
+    >>> call_text(Call(name="add", arguments={"a": 1}, result="Error: b"))
+    'add({"a": 1}) -> Error: b'
+    >>> call_text(Call(name="sh", result="a.txt", error="timed out", error_from="log"))
+    'sh() -> timed out'
+    """
+    inside = arguments_text(call)
+    came = call.error or (call.result if call.result is not None else "no result")
+    short = inside if len(inside) <= EXCERPT // 2 else f"{inside[: EXCERPT // 2]}…"
+    return f"{call.name}({short}) -> {came[:EXCERPT]}"
+
+
+def arguments_text(call: Call) -> str:
+    """The arguments as text. Two calls are identical when their arguments are, to the letter."""
+    if call.bad_arguments is not None:
+        return call.bad_arguments
+    return "" if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False)
+
+
+def _call(call: Call, declared: Mapping[str, Any] | None) -> CallFacts:
+    """Unknown is a tool that is not declared; where the log declares none, one of which the error says so."""
+    name = call.name or NO_NAME
+    unknown = says_unknown_tool(call.error) if declared is None else call.name not in declared
+    if not call.error:
+        return CallFacts(name, "", "", "", call.latency_s, unknown)
+    fault = "policy" if call.error_from == "parse" else fault_of(call.error)
+    return CallFacts(name, call.error, error_kind_of(call.error), fault, call.latency_s, unknown)
+
+
+def _words(episode: Episode, seen: Any) -> None:
+    """Void turns, an empty answer, refusals, changes of script."""
+    void, step = False, -1
+    for turn in episode.turns:
+        if turn.role != "assistant":
+            continue
+        void, step = is_void(turn), turn.step
+        if void:
+            seen("void_turns", turn.step, "an assistant turn without text or call")
+        elif not turn.calls and refuses(turn.content or ""):
+            seen("refusals", turn.step, (turn.content or "")[:EXCERPT])
+    if void:
+        seen("empty_answers", step, "the last assistant turn is empty")
+    for turn, script in switched_turns(episode):
+        seen("switches", turn.step, f"{script}: {(turn.content or '')[:EXCERPT]}")
+
+
+def _cut_off(episode: Episode) -> int:
+    """How many of the last calls have no result because a row to train on ends with them."""
+    last = episode.turns[-1].calls if episode.turns and episode.for_training else []
+    return 0 if any(call.result is not None for call in last) else len(last)
+
+
+def _errors(calls: list[Call], flat: list[CallFacts], seen: Any, cut_off: int) -> str:
+    """Failed, unanswered and unknown; the first error as `tool: kind`."""
+    first = ""
+    for place, (call, facts) in enumerate(zip(calls, flat, strict=True)):
+        if facts.error:
+            seen("failed", call.step, call_text(call))
+            seen(f"failed/{facts.name}", call.step, call_text(call))
+            first = first or f"{facts.name}: {facts.kind}"
+        if facts.fault == "tool":
+            seen("tool_faults", call.step, call_text(call))
+        if call.result is None and not call.error and place < len(calls) - cut_off:
+            seen("unanswered", call.step, call_text(call))
+        if call.bad_arguments is not None:
+            seen("bad_arguments", call.step, call_text(call))
+    return first
+
+
+def _arguments(calls: list[Call], flat: list[CallFacts], schemas: Mapping[str, Any], seen: Any) -> int:
+    """Names that are no tool's, and arguments that do not fit; how many calls were held against a schema."""
+    checked = 0
+    for call, facts in zip(calls, flat, strict=True):
+        if facts.unknown:
+            seen("unknown_tools", call.step, call_text(call))
+        elif schemas.get(call.name) and call.bad_arguments is None:  # of some only the name is told
+            checked += 1
+            if why := misfit(call.arguments, schemas[call.name]):
+                seen("schema_errors", call.step, f"{why} in {call_text(call)}")
+    return checked

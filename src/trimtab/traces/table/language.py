@@ -1,0 +1,108 @@
+"""What the agent's words look like: a refusal, another script than the one it was spoken to in. Rules of thumb, not judgements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from trimtab.traces.core.episode import Episode, Turn
+
+__all__ = [
+    "BETWEEN",
+    "IN_A_ROW",
+    "LOOKED_AT",
+    "MARKS",
+    "MIN_LETTERS",
+    "REFUSAL_HEAD",
+    "REFUSAL_WORDS",
+    "SCRIPTS",
+    "refuses",
+    "scripts_of",
+    "switched_turns",
+]
+
+MARKS = ("refusals", "switches")
+"""Columns of `TraceTable.marks`: assistant turns that open as a refusal, or bring in a script of their own."""
+
+MIN_LETTERS = 10
+"""Letters of a script that make it one of a turn's: a name or a unit is no switch."""
+
+IN_A_ROW = 7
+"""Latin words with nothing but blanks or a sentence's marks between them that make a turn Latin: names, titles and commands have fewer."""
+BETWEEN = r"[,;:.!?]?[ \t\r\n]+"
+"""What may stand between them, for re and RE2."""
+
+REFUSAL_HEAD, LOOKED_AT = 240, 20_000
+"""Characters of a turn that are looked at, for a refusal and for letters."""
+
+_WHAT = r"(?:assist|help(?! but)|comply|provide|do (?:that|this)|fulfil|answer|create|support|engage|discuss|share)"
+_REFUSAL = re.compile(
+    r"(?:^|[.!\n]\s*)[*_]*(?:(?:(?:i['’]?m |i am )?(?:(?:very |so |really )?sorry)|i apologi[sz]e)[*_]*[,.]? ?(?:but )?)?(?:unfortunately[,]? )?(?:"
+    r"i (?:can(?:['’]t|not| not)|am (?:not able|unable)|won['’]t|will not|must decline|have to decline|refuse)(?: to)? "
+    rf"{_WHAT}|i['’]m (?:not able|unable) to {_WHAT}|as an ai(?: language)? model)",
+    re.I | re.A,
+)
+REFUSAL_WORDS = "i (can|am|won|will not|must decline|have to decline|refuse)|m (not able|unable)|as an ai"
+"""What every refusal's head holds, case aside: a quick look, in the dialect that re and DuckDB's RE2 share."""
+
+SCRIPTS = {
+    "Latin": ((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x24F)), "Greek": ((0x370, 0x3FF),), "Cyrillic": ((0x400, 0x4FF),),
+    "Hebrew": ((0x590, 0x5FF),), "Arabic": ((0x600, 0x6FF),), "Devanagari": ((0x900, 0x97F),), "Thai": ((0xE00, 0xE7F),),
+    "Hangul": ((0xAC00, 0xD7AF),), "Chinese or Japanese": ((0x3040, 0x30FF), (0x4E00, 0x9FFF)),
+}  # fmt: skip
+"""Name -> first and last character of each of its spans."""
+
+_COUNTED = {
+    name: re.compile("[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in spans) + "]")
+    for name, spans in SCRIPTS.items()
+}
+
+_LATIN = _COUNTED["Latin"].pattern
+_IN_A_ROW = re.compile(rf"{_LATIN}{BETWEEN}(?:{_LATIN}+{BETWEEN}){{{IN_A_ROW - 2}}}{_LATIN}")
+
+
+def refuses(text: str) -> bool:
+    """Does the text open as a refusal? English phrases only, in its first 240 characters.
+
+    >>> refuses("I'm sorry, but I can't help with that."), refuses("I can't find row 7."), refuses("")
+    (True, False, False)
+    """
+    return _REFUSAL.search(text[:REFUSAL_HEAD]) is not None
+
+
+def scripts_of(text: str, least: int = MIN_LETTERS) -> set[str]:
+    """The scripts with at least `least` letters in the first 20,000 characters.
+
+    >>> sorted(scripts_of("Прогноз погоды: sunny")), sorted(scripts_of("the weather is 天気", 2))
+    (['Cyrillic'], ['Chinese or Japanese', 'Latin'])
+    """
+    text = text[:LOOKED_AT]
+    if text.isascii():
+        return {"Latin"} if len(_COUNTED["Latin"].findall(text)) >= least else set()
+    return {name for name, letters in _COUNTED.items() if len(letters.findall(text)) >= least}
+
+
+def _brought_in(text: str) -> set[str]:
+    """The scripts of a turn of the agent's; Latin only where words of it stand in a row."""
+    mine = scripts_of(text)
+    return mine if _IN_A_ROW.search(text[:LOOKED_AT]) else mine - {"Latin"}
+
+
+def switched_turns(episode: Episode) -> Iterator[tuple[Turn, str]]:
+    """Assistant turns with a script that nobody used before: not in a message to the agent, a result, or its own earlier words.
+
+    A turn before which nobody said a letter, results aside, switches nothing; nor does a Latin name among other letters. Languages of one script are not told apart.
+    """
+    known, spoken = set[str](), False
+    for turn in episode.turns:
+        text = turn.content or ""
+        if turn.role == "assistant":
+            mine = _brought_in(text)
+            if spoken and (fresh := mine - known):
+                yield turn, min(fresh)
+        else:
+            mine = scripts_of(text, 1)
+        known |= mine
+        spoken = spoken or (bool(mine) and turn.role != "tool")
+        for call in turn.calls:
+            known |= scripts_of(call.result or "", 1)

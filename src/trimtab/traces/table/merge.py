@@ -1,0 +1,85 @@
+"""Two tables as one, so that what compares kinds of episodes compares logs; a task of the same name is the same task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.traces.table.types import COUNTS, TraceTable
+
+__all__ = ["joined"]
+
+Array = npt.NDArray[Any]
+
+
+def joined(a: TraceTable, b: TraceTable) -> TraceTable:
+    """The episodes of both, a's first. Tools have no rows in it: those of either log stay with that log.
+
+    >>> from trimtab.traces.core.episode import Episode
+    >>> from trimtab.traces.table.build import tabulate
+    >>> both = joined(tabulate([Episode(id="x", task="t")]), tabulate([Episode(id="x", task="u"), Episode(id="y", task="t")]))
+    >>> both.ids, both.tasks, both.task.tolist()
+    (['x', 'x', 'y'], ['t', 'u'], [0, 1, 0])
+    """
+    codes = {
+        name: _codes(getattr(a, name), getattr(b, name))
+        for name in ("tasks", "groups", "stops", "first_errors", "tool_names", "versions")
+    }
+    places: dict[str, Any] = {field: _placed(a, b, field, *codes[names]) for field, names in _FIELDS.items()}
+    wide: dict[str, Any] = {name: _wide(a, b, name, codes["tool_names"]) for name in ("used", "erred")}
+    both: dict[str, Any] = {name: np.concatenate([getattr(a, name), getattr(b, name)]) for name in _COLUMNS}
+    return TraceTable(
+        ids=[*a.ids, *b.ids], counts={name: np.concatenate([a.counts[name], b.counts[name]]) for name in COUNTS}, **both, **places, **wide,
+        tasks=list(codes["tasks"][0]), groups=list(codes["groups"][0]), stops=list(codes["stops"][0]), first_errors=list(codes["first_errors"][0]),
+        versions=list(codes["versions"][0]), marks={name: np.concatenate([a.marks[name], b.marks[name]]) for name in a.marks if name in b.marks},
+        tool_names=list(codes["tool_names"][0]), tools={}, declared_tools=a.declared_tools | b.declared_tools,
+        nan_rewards=a.nan_rewards + b.nan_rewards, num_checked_schemas=a.num_checked_schemas + b.num_checked_schemas,
+        sources=a.sources + b.sources, told_by_log=a.told_by_log or b.told_by_log, engine=a.engine if a.engine == b.engine else f"{a.engine}, {b.engine}",
+    )  # fmt: skip
+
+
+_COLUMNS = (
+    "reward",
+    "success",
+    "truncated",
+    "tokens",
+    "duration_s",
+    "cost",
+    "ratio",
+    "time",
+    "wrong",
+    "wrong_turn",
+    "wrong_step",
+)
+_FIELDS = {
+    "task": "tasks",
+    "group": "groups",
+    "stop": "stops",
+    "first_error": "first_errors",
+    "version": "versions",
+}
+
+
+def _codes(a: Sequence[str], b: Sequence[str]) -> tuple[dict[str, int], Array]:
+    """All names with their places, and b's places among them."""
+    names = {name: i for i, name in enumerate(a)}
+    for name in b:
+        names.setdefault(name, len(names))
+    return names, np.array([names[name] for name in b], np.int64)
+
+
+def _placed(a: TraceTable, b: TraceTable, field: str, names: dict[str, int], moved: Array) -> Array:
+    del names
+    mine: Array = getattr(b, field)
+    return np.concatenate([getattr(a, field), np.where(mine >= 0, moved[mine] if moved.size else -1, -1)])
+
+
+def _wide(a: TraceTable, b: TraceTable, name: str, codes: tuple[dict[str, int], Array]) -> Array:
+    n = a.num_episodes
+    found = np.zeros((n + b.num_episodes, len(codes[0])), bool)
+    found[:n, : len(a.tool_names)] = getattr(a, name)
+    found[n:, codes[1]] = getattr(b, name)
+    return found
