@@ -16,19 +16,6 @@ A message says what is wrong, where, and what to do, in one line.
 
 from __future__ import annotations
 
-__all__ = [
-    "BatchError",
-    "MetricLogError",
-    "ObjectiveError",
-    "RoutesError",
-    "RuleError",
-    "RunError",
-    "SummaryError",
-    "TraceError",
-    "TrimtabError",
-    "UnsupportedError",
-]
-
 
 class TrimtabError(Exception):
     """Base of all errors raised on purpose; catch this to catch them all."""

@@ -12,35 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-__all__ = [
-    "LOGPROB_COLUMNS",
-    "PHASES",
-    "Action",
-    "Alarm",
-    "Convention",
-    "Float32",
-    "RaiseKL",
-    "Reading",
-    "Reweight",
-    "Rollback",
-    "ScaleLR",
-    "Severity",
-    "Status",
-    "Stop",
-    "TightenSlice",
-    "TokenBatch",
-    "Window",
-]
-
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
-Int16 = npt.NDArray[np.int16]
-UInt8 = npt.NDArray[np.uint8]
-Bool = npt.NDArray[np.bool_]
+from trimtab.typing import Bool, Float32, Float64, Int16, Int64, UInt8
 
 LOGPROB_COLUMNS = ("rollout_logprobs", "old_logprobs", "logprobs", "prox_logprobs", "ref_logprobs")
 """The five log-probability columns: mu, pi_old, pi_theta, proximal policy, frozen reference."""

@@ -17,7 +17,8 @@ from trimtab.detect.detectors.excursion import Excursion
 from trimtab.detect.detectors.mann_kendall import Trend, mann_kendall, theil_sen
 from trimtab.detect.detectors.mean_shift.detector import Change
 from trimtab.detect.detectors.mean_shift.statistic import ARRAYS, FLOATS, Sums, contrast
-from trimtab.detect.detectors.outlier import Jump, Spike
+from trimtab.detect.detectors.outlier import Spike
+from trimtab.detect.detectors.plateau_exit import Jump
 from trimtab.detect.detectors.threshold import Threshold
 from trimtab.detect.reading_history import History, moved
 

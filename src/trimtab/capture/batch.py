@@ -18,8 +18,6 @@ from trimtab.capture.segments import MAX_NAMES, NEAR_TOKENS, segment_tokens, too
 from trimtab.errors import BatchError
 from trimtab.types import LOGPROB_COLUMNS, Convention, TokenBatch
 
-__all__ = ["POSITIVE_TOLERANCE", "token_batch"]
-
 POSITIVE_TOLERANCE = 1e-3
 """A log-probability may exceed zero by this much: rounding of half-precision log-softmax."""
 

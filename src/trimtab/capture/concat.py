@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from trimtab.capture.expert_routes import EXPERT_COLUMNS
-from trimtab.types import LOGPROB_COLUMNS, Bool, TokenBatch
-
-__all__ = ["join_batches"]
+from trimtab.types import LOGPROB_COLUMNS, TokenBatch
+from trimtab.typing import Bool
 
 _TOKENS = ("loss_mask", "phase", "tool", "turn", "source")
 _OPTIONAL = (

@@ -11,15 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.errors import BatchError
-
-__all__ = ["EXPERT_COLUMNS", "MAX_EXPERTS", "expert_column", "same_experts_shape"]
+from trimtab.typing import Int16
 
 EXPERT_COLUMNS = ("routed_experts", "rollout_routed_experts")
 """Names of the two columns: the trainer's routes and the sampling engine's."""
 
 MAX_EXPERTS = 32_768
-
-Int16 = npt.NDArray[np.int16]
 
 
 def expert_column(

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["NEAR_TOKENS", "OTHER", "Segments", "segment_tokens", "tool_codes"]
-
 NEAR_TOKENS = 16
 """Tokens after a tool result that count as `near` (house default; entropy jumps right after a result, arXiv 2507.19849)."""
 

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from trimtab.capture.segments import OTHER
 from trimtab.types import TokenBatch
 
-__all__ = ["TURN_BUCKETS", "Cells", "cells_of", "slice_counts"]
-
 TURN_BUCKETS = ("1", "2-3", "4-7", "8+")
 _PHASES, _TOOLS, _TURNS, _SOURCES = 3, 18, 4, 18
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from trimtab.catalog.definitions import HOUSE, Definition
 
-__all__ = ["JOINT"]
-
 JOINT: dict[str, Definition] = {
     f"joint/{family}": Definition(
         f"sum of the standardised members of the family {family}, up is bad, over sqrt(k)", "deviations", "up is bad", HOUSE

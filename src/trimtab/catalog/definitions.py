@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["HOUSE", "Bound", "Definition", "Direction"]
-
 Direction = Literal["up is bad", "down is bad", "neither"]
 HOUSE = "house default"
 _RANGES = {"share": (0.0, 1.0)} | dict.fromkeys(("count", "seconds", "1/s", "versions"), (0.0, math.inf))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from trimtab.catalog.definitions import HOUSE, Definition, Direction
 
-__all__ = ["LAG_BUCKETS", "SHAPE"]
-
 LAG_BUCKETS = {"lag_0": "0", "lag_1": "1", "lag_2_3": "2 or 3", "lag_4_up": "4 or more"}
 """Buckets of the age of a token in policy versions."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from trimtab.catalog.definitions import HOUSE, Definition, Direction
 
-__all__ = ["EPISODES"]
-
 _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "reward_part/mean": ("mean of one part of the reward, in the slice `reward/<part>`", "1", "down is bad", HOUSE),
     "length/p95": ("95th percentile of gradient tokens a sequence", "count", "neither", HOUSE),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from trimtab.catalog.definitions import HOUSE, Definition
 
-__all__ = ["BORDER_TOKENS", "POLICY", "PROB_BANDS"]
-
 BORDER_TOKENS = 8
 """Tokens before a call ends and after its result whose entropies are compared (house default)."""
 

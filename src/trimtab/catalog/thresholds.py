@@ -6,8 +6,6 @@ import math
 
 from trimtab.catalog.definitions import HOUSE, Bound
 
-__all__ = ["BOUNDS"]
-
 BOUNDS: dict[str, Bound] = {
     "arl": Bound(
         1_000.0,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from trimtab.catalog.definitions import HOUSE, Definition
 
-__all__ = ["TAUS", "TOKENS"]
-
 TAUS = (1.5, 2.0, 3.0, 5.0, 10.0)
 """Ratios of F(tau) = P(max(w, 1/w) > tau); the extreme-token measure of the R3 paper (arXiv 2510.11370)."""
 

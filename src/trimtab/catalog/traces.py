@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from trimtab.catalog.definitions import HOUSE, Bound, Definition, Direction
 
-__all__ = ["TRACE_BOUNDS", "TRACE_READINGS"]
-
 _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "traces/solved_frac": ("share of episodes that solved their task", "share", "down is bad", HOUSE),
     "traces/malformed_frac": ("share of lines that could not be read", "share", "up is bad", HOUSE),

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from trimtab.catalog.definitions import Definition, Direction
 
-__all__ = ["METRICS", "METRIC_NAMES"]
-
 _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     # reward
     "reward": ("mean reward of the sequences", "1", "down is bad", "every dashboard"),

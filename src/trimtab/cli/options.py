@@ -8,8 +8,6 @@ from typing import Any
 
 from trimtab.errors import MetricLogError
 
-__all__ = ["pairs", "plain"]
-
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:
     """`ours=theirs` texts as a mapping; MetricLogError for one without both, and where one of ours is given twice."""

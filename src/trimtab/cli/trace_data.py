@@ -22,8 +22,6 @@ from trimtab.cli.trace_options import (
 from trimtab.report.sanitize import inert
 from trimtab.traces.core.plural import counted, noted
 
-__all__ = ["convert_logs", "export_logs", "show_logs"]
-
 
 def export_logs(
     logs: Logs,

@@ -26,8 +26,6 @@ from trimtab.errors import TraceError
 from trimtab.traces.core.plural import counted
 from trimtab.traces.files.find import spare_logs
 
-__all__ = ["compare_logs", "diagnose_logs"]
-
 
 def diagnose_logs(
     logs: Logs,

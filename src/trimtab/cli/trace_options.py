@@ -9,18 +9,6 @@ import typer
 from trimtab.cli.options import pairs
 from trimtab.errors import MetricLogError, TraceError
 
-__all__ = [
-    "EngineName",
-    "ErrorPatterns",
-    "LogFormat",
-    "LogMap",
-    "Logs",
-    "SolvedAt",
-    "Strict",
-    "declared_of",
-    "fields_of",
-]
-
 Logs = Annotated[
     list[str], typer.Argument(help="Files, folders or globs; - is standard input.", show_default=False)
 ]

@@ -7,8 +7,6 @@ import typer
 from trimtab.cli.trace_data import convert_logs, export_logs, show_logs
 from trimtab.cli.trace_diagnosis import compare_logs, diagnose_logs
 
-__all__ = ["traces_app"]
-
 traces_app = typer.Typer(
     help="Agent logs: from logs to diagnosis to training data (docs/traces.md).", no_args_is_help=True
 )

@@ -13,8 +13,6 @@ from trimtab.detect.rules.registry import STREAM_RULES
 from trimtab.detect.rules.rule import Rule
 from trimtab.types import Alarm, Reading, Window
 
-__all__ = ["RECHECK", "Ledger", "Place"]
-
 Place = tuple[str, str]
 """A rule's name, and the slice it speaks of."""
 

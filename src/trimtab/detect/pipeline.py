@@ -21,8 +21,6 @@ from trimtab.detect.stream_checks import Nonfinite, Silence
 from trimtab.detect.whole_series import Event, Series, columns_of, events_of, joint_series, scan
 from trimtab.types import Alarm, Reading, Window
 
-__all__ = ["Pipeline", "Series"]
-
 _BUILT_IN = {rule.name for rule in RULES}
 
 

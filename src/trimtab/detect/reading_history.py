@@ -12,8 +12,6 @@ import numpy as np
 from trimtab.catalog import bound
 from trimtab.detect.detectors.mean_shift.statistic import FLOATS, Sums, contrast
 
-__all__ = ["History", "moved"]
-
 _KEEP = 1_000
 _LONGEST, _BEFORE, _BLOCK = 64, 64, 10
 _RECENT = int(bound("excuse_recent"))

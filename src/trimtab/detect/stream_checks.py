@@ -7,14 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision
+from trimtab.typing import Int64
 
-__all__ = ["Nonfinite", "Silence"]
-
-Int = npt.NDArray[np.int64]
 Placed = list[tuple[int, str, Decision]]
 """(index of the step, column, decision) where an alarm starts or ends, in order of steps, then of columns."""
 
@@ -41,7 +38,7 @@ class Nonfinite:
             edges[column] = Decision(True, cleared=True, since=self.since.pop(column), bound=0.0)
         return edges
 
-    def scan(self, steps: Int, bad: Mapping[str, Int]) -> Placed:
+    def scan(self, steps: Int64, bad: Mapping[str, Int64]) -> Placed:
         """`update` for a whole log at once: `bad` is column -> places in `steps` at which it held NaN or infinity."""
         edges: Placed = []
         for column, places in bad.items():
@@ -105,7 +102,7 @@ class Silence:
                 edges[column] = Decision(True, True, True, since=seen + 1, bound=float(allowed))
         return edges
 
-    def scan(self, steps: Int, arrived: Mapping[str, Int]) -> Placed:
+    def scan(self, steps: Int64, arrived: Mapping[str, Int64]) -> Placed:
         """`update` for a whole log at once: `arrived` is column -> places in `steps`, all of them in ascending order."""
         order = sorted(
             (name for name in arrived if arrived[name].size), key=lambda name: int(arrived[name][0])
@@ -137,7 +134,7 @@ def _allowed(arrivals: int, rows: int, span: int, longest: int, shortest: int) -
     return max(known, math.ceil(missed * span / (rows - 1)))
 
 
-def _silences(steps: Int, column: str, places: Int) -> Placed:
+def _silences(steps: Int64, column: str, places: Int64) -> Placed:
     """Where one column falls silent and comes back."""
     at = steps[places]
     gaps = np.diff(at)  # a gap that was a silence is no cadence: it is set to 0 once found

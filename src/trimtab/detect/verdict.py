@@ -12,8 +12,6 @@ from typing import Literal
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES, bound
 from trimtab.types import Alarm
 
-__all__ = ["Evidence", "Verdict", "agreeing", "averages_words", "judge"]
-
 Word = Literal["healthy", "alarms", "unhealthy", "blind", "not judged yet"]
 
 

@@ -15,8 +15,6 @@ from trimtab.detect.detectors.vectorized import Scanner, walk
 from trimtab.detect.rules.rule import Rule
 from trimtab.types import Reading, Window
 
-__all__ = ["Event", "Series", "columns_of", "events_of", "joint_series", "scan"]
-
 Columns = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 
 Series = tuple[Sequence[int] | npt.NDArray[np.int64], Sequence[float] | npt.NDArray[np.float64]]

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["TOOL_NAMES", "ToolReply", "World", "word"]
-
 TOOL_NAMES = ("price", "stock", "owner")
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
 QUERIES = {name: f"SELECT {name} FROM item WHERE name = ?" for name in TOOL_NAMES}

@@ -10,8 +10,6 @@ from trimtab.lab.database import World
 from trimtab.lab.tasks import Task, parse_task
 from trimtab.lab.toolbox import Toolbox
 
-__all__ = ["LabEnvironment", "environment_reward"]
-
 
 @lru_cache(maxsize=4)
 def _world(seed: int) -> World:

@@ -12,8 +12,6 @@ from trimtab.lab.tasks import Task, parse_task
 from trimtab.lab.tokenizer import BOS, CALL_END, CALL_START, EOS, RESULT_END, RESULT_START, decode, encode
 from trimtab.lab.toolbox import Toolbox
 
-__all__ = ["Corruption", "Episode", "script"]
-
 
 @dataclass
 class Episode:

@@ -15,9 +15,6 @@ from trimtab.lab.tasks import TaskMix
 from trimtab.lab.tool_output import OutputStyle
 from trimtab.lab.toolbox import OnToolCall, Toolbox
 
-__all__ = ["ARMS", "Arm", "OpenArm", "open_arm"]
-
-
 RISING = Ramp(0.4, 0.9, start=0, span=30)
 
 

@@ -10,8 +10,6 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from trimtab.errors import TrimtabError
 from trimtab.lab.tokenizer import BOS, EOS, PAD, VOCAB_SIZE, build_tokenizer
 
-__all__ = ["agent_path", "fresh_agent", "load_agent", "save_agent"]
-
 
 def agent_path() -> str:
     """Folder of the shipped checkpoint, for `from_pretrained` and for TRL, which wants a path and not a bare model."""

@@ -13,9 +13,7 @@ from trimtab.lab.tasks import TaskMix, parse_task
 from trimtab.lab.tokenizer import PAD
 from trimtab.lab.tool_output import OutputStyle
 from trimtab.lab.toolbox import Toolbox
-from trimtab.types import Bool, Int64
-
-__all__ = ["PROBE_WORLD", "ProbeBank", "probe_bank"]
+from trimtab.typing import Bool, Int64
 
 PROBE_WORLD = 9002
 STYLES = {

@@ -17,8 +17,6 @@ from trimtab.lab.tasks import parse_task
 from trimtab.lab.tokenizer import PAD
 from trimtab.lab.toolbox import Toolbox
 
-__all__ = ["Limits", "make_rollout_func", "rollout", "to_trl"]
-
 RolloutFunc = Callable[[list[str], Any], dict[str, Any]]
 
 

@@ -24,8 +24,6 @@ from trimtab.lab.tokenizer import PAD
 from trimtab.lab.tool_output import COMMON, OutputStyle
 from trimtab.lab.toolbox import Toolbox
 
-__all__ = ["CONSTRAINED", "MILD", "SFT_WORLD", "SPOIL", "evaluate", "sft_episode", "train"]
-
 Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 SFT_WORLD = 9001
 CONSTRAINED = OutputStyle()

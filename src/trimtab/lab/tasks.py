@@ -17,8 +17,6 @@ from trimtab.errors import TrimtabError
 from trimtab.lab.database import TOOL_NAMES, World, word
 from trimtab.lab.schedule import Ramp
 
-__all__ = ["Task", "TaskMix", "correct_reward", "format_reward", "parse_task"]
-
 TEXT_KINDS = ("copy", "reverse", "add")
 _TEXT = re.compile(r"(copy|reverse) ([a-z0-9]+)\?|add (\d) (\d)\?")
 _TOOL = re.compile(r"(price|stock|owner)(?: and (price|stock|owner))? of ([a-z]+)\?")

@@ -7,21 +7,6 @@ from functools import lru_cache
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-__all__ = [
-    "BOS",
-    "CALL_END",
-    "CALL_START",
-    "EOS",
-    "PAD",
-    "RESULT_END",
-    "RESULT_START",
-    "SPECIALS",
-    "VOCAB_SIZE",
-    "build_tokenizer",
-    "decode",
-    "encode",
-]
-
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<call>", "</call>", "<result>", "</result>")
 PAD, BOS, EOS, UNK, CALL_START, CALL_END, RESULT_START, RESULT_END = range(len(SPECIALS))
 CHARS = "".join(chr(code) for code in range(32, 127))

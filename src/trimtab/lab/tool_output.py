@@ -12,8 +12,6 @@ import numpy as np
 
 from trimtab.lab.schedule import Ramp
 
-__all__ = ["COMMON", "MARK_CLOSE", "MARK_OPEN", "RARE", "OutputStyle"]
-
 MARK_OPEN, MARK_CLOSE = "=", ";"
 COMMON = string.ascii_lowercase + string.digits + " .,:"
 """Noise characters that SFT has seen in tool outputs."""

@@ -12,8 +12,6 @@ import numpy as np
 from trimtab.lab.database import NOTHING, TOOL_NAMES, ToolReply, World
 from trimtab.lab.tool_output import OutputStyle
 
-__all__ = ["OnToolCall", "Toolbox"]
-
 OnToolCall = Callable[[Mapping[str, Any]], None]
 
 

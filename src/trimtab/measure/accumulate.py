@@ -19,9 +19,8 @@ from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.tokens.clip import add_clip
 from trimtab.measure.tokens.policy_lag import add_lag
 from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, TopK
-from trimtab.types import Float32, TokenBatch
-
-__all__ = ["MASS_EXPONENT", "nonfinite_columns", "observe"]
+from trimtab.types import TokenBatch
+from trimtab.typing import Float32, Float64
 
 MASS_EXPONENT = 24
 """|A w| is histogrammed up to 2^24; the tail beyond shares one bucket."""
@@ -35,7 +34,6 @@ _COLUMNS = (
     "advantages",
     "entropy",
 )
-Float64 = npt.NDArray[np.float64]
 S = TypeVar("S", LogMoments, LogSketch, Moments)
 
 

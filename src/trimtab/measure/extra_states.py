@@ -14,9 +14,8 @@ from trimtab.measure.policy.tool_boundary_entropy import fill_borders
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.turn_rows import Own
 from trimtab.measure.tokens.rare_tokens import fill_rare
-from trimtab.types import Float32, TokenBatch
-
-__all__ = ["FILLS", "NOTED", "fill"]
+from trimtab.types import TokenBatch
+from trimtab.typing import Float32
 
 FILLS: tuple[Callable[[Own, Mapping[str, SliceState]], None], ...] = (
     fill_borders,

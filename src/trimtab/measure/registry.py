@@ -35,8 +35,6 @@ from trimtab.measure.tokens.tails import tails
 from trimtab.measure.tokens.window_shift import WindowShift
 from trimtab.types import Reading, Window
 
-__all__ = ["MEASURES", "not_observed", "pair_readings", "readings_of"]
-
 MEASURES: dict[str, Measure] = {
     "tails": tails,
     "ess": ess,

@@ -9,8 +9,6 @@ from pathlib import Path
 from trimtab.errors import MetricLogError
 from trimtab.metric_logs.formats.text import as_utf8
 
-__all__ = ["FORMATS", "file_format", "folder_log"]
-
 FORMATS = (
     "jsonl", "json", "csv", "parquet", "rlprobe", "trainer_state", "tensorboard", "wandb", "trackio", "mlflow",
 )  # fmt: skip

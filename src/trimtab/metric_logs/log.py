@@ -19,8 +19,6 @@ from trimtab.metric_logs.formats.types import RawLog, steps_of
 from trimtab.metric_logs.frameworks.match import check_mapping, choose, framework_named
 from trimtab.metric_logs.series import columns_of_rows, plain_columns
 
-__all__ = ["REPLACED", "MetricLog", "build_log"]
-
 REPLACED = ("rows out of order, sorted", "values overwritten by a later row of the same step")
 """Reasons of `excluded` that a resume leaves behind, a step counter that began anew, or two writers of one log."""
 

@@ -17,8 +17,6 @@ from trimtab.metric_logs.formats.types import RawLog
 from trimtab.metric_logs.frameworks.match import framework_named
 from trimtab.metric_logs.log import MetricLog, build_log
 
-__all__ = ["read_metric_log"]
-
 _TEXT = {"jsonl": read_jsonl, "json": read_json, "trainer_state": read_json, "csv": read_csv}
 
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.metric_logs.formats.column_blocks import Block, Column, blocks_of, column_of
 from trimtab.metric_logs.formats.types import RawLog
-
-__all__ = ["columns_of_rows", "plain_columns"]
-
-Int = npt.NDArray[np.int64]
+from trimtab.typing import Int64
 
 
 def plain_columns(
     steps: Sequence[int | None], raw: RawLog, mapped: Mapping[str, str]
-) -> tuple[Int, dict[str, Column]] | None:
+) -> tuple[Int64, dict[str, Column]] | None:
     """Steps and columns (`mapped`: ours -> theirs) of rows in order, one a step, that hold plain numbers there.
 
     None where a row must be dropped, moved or merged, or a value is anything else: null, text, a truth value, a list.
@@ -43,7 +39,7 @@ def _picked(raw: RawLog, mapped: Mapping[str, str]) -> list[Block] | None:
     return blocks_of([{key: row[key] for key in row if key in wanted} for row in raw.rows], 0)
 
 
-def columns_of_rows(rows: Sequence[tuple[int, Mapping[str, float]]]) -> tuple[Int, dict[str, Column]]:
+def columns_of_rows(rows: Sequence[tuple[int, Mapping[str, float]]]) -> tuple[Int64, dict[str, Column]]:
     """The same of rows under our names, one a step, in order."""
     places: dict[str, list[int]] = {}
     values: dict[str, list[float]] = {}

@@ -13,9 +13,8 @@ from trimtab.measure.state.blocks import StateBlocks
 from trimtab.measure.state.slice_state import Accumulator, SliceState
 from trimtab.measure.state.windows import Closed, WindowSet
 from trimtab.measure.tokens.window_shift import WindowShift
-from trimtab.types import Bool, Reading, TokenBatch
-
-__all__ = ["Measuring"]
+from trimtab.types import Reading, TokenBatch
+from trimtab.typing import Bool
 
 Rows = list[dict[str, object]]
 

@@ -15,8 +15,6 @@ from trimtab.measure.state.windows import WindowSet
 from trimtab.monitor.run import Run
 from trimtab.runs import RunWriter
 
-__all__ = ["open_run"]
-
 log = logging.getLogger("trimtab")
 
 

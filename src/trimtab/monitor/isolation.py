@@ -15,8 +15,6 @@ from typing import Any
 
 from trimtab.errors import TrimtabError
 
-__all__ = ["Isolation"]
-
 log = logging.getLogger("trimtab")
 
 _MAX_ERROR_ROWS = 100

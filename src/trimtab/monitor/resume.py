@@ -10,8 +10,6 @@ from trimtab.runs import RunReader, RunWriter
 from trimtab.runs.serialization import readings_from_row
 from trimtab.types import Reading
 
-__all__ = ["restore"]
-
 log = logging.getLogger("trimtab")
 
 

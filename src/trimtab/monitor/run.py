@@ -36,8 +36,6 @@ from trimtab.runs.serialization import alarm_row, reading_rows
 from trimtab.traces.core.tool_call import ToolCall
 from trimtab.types import Alarm, Reading, TokenBatch
 
-__all__ = ["LATEST", "Run"]
-
 LATEST = frozenset(
     (name, key)
     for name in ("text", "post_tool")

@@ -12,9 +12,8 @@ from trimtab.capture import slice_counts, token_batch
 from trimtab.capture.segments import MAX_NAMES
 from trimtab.measure.accumulate import nonfinite_columns
 from trimtab.measure.sequences.trainer_metrics import observed_columns
-from trimtab.types import Bool, TokenBatch
-
-__all__ = ["Intake"]
+from trimtab.types import TokenBatch
+from trimtab.typing import Bool
 
 _MAX_EPISODES = 65_536  # trajectories remembered to count each once
 

@@ -12,8 +12,6 @@ import torch
 from trimtab.errors import ObjectiveError
 from trimtab.objectives.validation import need_shape
 
-__all__ = ["group_advantages"]
-
 
 def group_advantages(
     rewards: torch.Tensor,

@@ -8,8 +8,6 @@ from typing import Literal
 
 from trimtab.errors import ObjectiveError
 
-__all__ = ["BatchRules", "batch_size_rules"]
-
 
 @dataclass(frozen=True)
 class BatchRules:

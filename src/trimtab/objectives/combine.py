@@ -11,8 +11,6 @@ from trimtab.objectives.corrections import Correction
 from trimtab.objectives.slices import Slices, count_marks
 from trimtab.objectives.validation import as_mask, masked
 
-__all__ = ["combine", "self_normalise", "weight_sums"]
-
 
 def combine(*several: Correction, slices: Slices | None = None) -> Correction:
     """Weights multiplied, keeps ANDed, marks under the same name ORed; a token dropped twice counts once.

@@ -20,16 +20,6 @@ from trimtab.errors import ObjectiveError
 from trimtab.objectives.slices import Counts, Slices, count_marks
 from trimtab.objectives.validation import Knob, as_mask, at_most, keep_nan, masked, need_shape, positive
 
-__all__ = [
-    "Correction",
-    "Level",
-    "correction",
-    "icepop",
-    "mis",
-    "ratio_at",
-    "tis",
-]
-
 Level = Literal["token", "sequence", "geometric"]
 """Whose ratio: each token's; the row's product, exp(sum of logs); the row's geometric mean, exp(mean of logs)."""
 

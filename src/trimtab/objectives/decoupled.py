@@ -24,8 +24,6 @@ from trimtab.objectives.validation import (
     positive,
 )
 
-__all__ = ["decoupled_kl", "decoupled_ppo", "lifted_behaviour"]
-
 
 def lifted_behaviour(
     logprobs: torch.Tensor, rollout_logprobs: torch.Tensor, loss_mask: torch.Tensor, cap: float | None

@@ -16,8 +16,6 @@ from trimtab.objectives.reduction import Loss, finish
 from trimtab.objectives.slices import Slices
 from trimtab.objectives.validation import Knob, as_mask, keep_nan, masked, need_shape, per_token_advantages
 
-__all__ = ["EntropyTarget", "entropy_bonus", "select_by_covariance", "select_high_entropy"]
-
 
 def select_high_entropy(
     entropy: torch.Tensor, loss_mask: torch.Tensor, *, fraction: float, slices: Slices | None = None

@@ -15,8 +15,6 @@ from trimtab.objectives.reduction import Loss, finish
 from trimtab.objectives.slices import Slices
 from trimtab.objectives.validation import Knob, as_mask, log_ratio
 
-__all__ = ["Estimator", "kl_penalty", "kl_terms"]
-
 Estimator = Literal["k1", "k2", "k3"]
 
 

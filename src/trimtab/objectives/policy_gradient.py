@@ -22,8 +22,6 @@ from trimtab.objectives.validation import (
     positive,
 )
 
-__all__ = ["cispo", "minirl", "reinforce"]
-
 
 def reinforce(
     logprobs: torch.Tensor,

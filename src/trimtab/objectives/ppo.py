@@ -14,8 +14,6 @@ from trimtab.objectives.reduction import Loss, finish, sequence_lengths
 from trimtab.objectives.slices import Slices
 from trimtab.objectives.validation import Knob, as_mask, keep_nan, log_ratio, per_token_advantages
 
-__all__ = ["dapo", "dr_grpo", "grpo", "gspo", "ppo_clip"]
-
 
 def ppo_clip(
     logprobs: torch.Tensor,

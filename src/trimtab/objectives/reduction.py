@@ -14,8 +14,6 @@ from trimtab.errors import ObjectiveError
 from trimtab.objectives.slices import Counts, Slices, count_marks
 from trimtab.objectives.validation import Knob, as_mask, masked, need_shape, positive
 
-__all__ = ["Loss", "aggregate", "finish", "local_denominator", "sequence_lengths"]
-
 
 @dataclass(frozen=True)
 class Loss:

@@ -13,8 +13,6 @@ import torch
 from trimtab.errors import ObjectiveError
 from trimtab.objectives.validation import need_shape
 
-__all__ = ["Cells", "Counts", "Slices", "count_marks", "merge_counts", "per_token"]
-
 
 @dataclass(frozen=True)
 class Cells:

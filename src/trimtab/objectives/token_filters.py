@@ -21,8 +21,6 @@ from trimtab.objectives.validation import (
     positive,
 )
 
-__all__ = ["k3_rejection", "off_policy_rejection", "reject_nonfinite", "veto"]
-
 
 def k3_rejection(
     log_mismatch: torch.Tensor,

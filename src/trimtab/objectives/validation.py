@@ -11,18 +11,6 @@ import torch
 
 from trimtab.errors import ObjectiveError
 
-__all__ = [
-    "Knob",
-    "as_mask",
-    "at_most",
-    "keep_nan",
-    "log_ratio",
-    "masked",
-    "need_shape",
-    "per_token_advantages",
-    "positive",
-]
-
 Knob = float | torch.Tensor
 """A bound or a coefficient: one number, or a tensor that broadcasts to (B, T), e.g. one value a slice."""
 

@@ -15,8 +15,6 @@ import torch
 from trimtab.errors import ObjectiveError
 from trimtab.objectives.validation import as_mask, log_ratio, need_shape
 
-__all__ = ["WeightSums", "learning_rate_scale", "off_policy_baseline", "sequence_log_weights"]
-
 
 def sequence_log_weights(
     logprobs: torch.Tensor, rollout_logprobs: torch.Tensor, loss_mask: torch.Tensor

@@ -14,8 +14,6 @@ import torch
 
 from trimtab.errors import ObjectiveError, UnsupportedError
 
-__all__ = ["WeightAverage", "trainable"]
-
 
 def trainable(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
     """Names and parameters that require a gradient: all of a full fine-tune, the adapters of a PEFT model; shared ones once."""

@@ -11,8 +11,6 @@ from trimtab.detect.rules.rule import Rule
 from trimtab.detect.verdict import averages_words
 from trimtab.types import Alarm
 
-__all__ = ["alarm_payload", "alarms_lines", "taken_lines"]
-
 
 def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, Any]:
     """One alarm in words: what happened, since when, where, why it matters, what to do, on whose word."""

@@ -12,8 +12,6 @@ from trimtab.report.run_view import RunView
 from trimtab.report.sanitize import inert
 from trimtab.report.tools_table import tools_table
 
-__all__ = ["diagnosis", "diagnosis_lines"]
-
 _LATEST = (
     "drift/p95",
     "drift/p99",

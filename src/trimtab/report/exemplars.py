@@ -8,8 +8,6 @@ from typing import Any
 from trimtab.measure.policy.exemplars import EXEMPLAR_RATIOS, EXEMPLAR_SLICES
 from trimtab.measure.state.worst_tokens import Worst, WorstToken
 
-__all__ = ["exemplar_table"]
-
 
 def exemplar_table(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row a token of the latest window of `text` and of `post_tool`, worst first a ratio.

@@ -19,8 +19,6 @@ from trimtab.report.alarms import alarm_payload, alarms_lines, taken_lines
 from trimtab.report.sanitize import inert
 from trimtab.types import Alarm
 
-__all__ = ["LogDiagnosis", "diagnose_log", "log_diagnosis", "log_diagnosis_lines"]
-
 
 @dataclass(frozen=True)
 class LogDiagnosis:

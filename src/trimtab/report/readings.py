@@ -9,8 +9,6 @@ from trimtab.measure.state.step_readings import recorded
 from trimtab.runs.serialization import readings_from_row
 from trimtab.types import Reading
 
-__all__ = ["ReadingRows"]
-
 Row = dict[str, Any]
 
 

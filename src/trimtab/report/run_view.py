@@ -36,8 +36,6 @@ from trimtab.runs import RunReader
 from trimtab.runs.serialization import alarm_from_row, reading_rows, readings_from_row
 from trimtab.types import Alarm, Reading, Window
 
-__all__ = ["RunView", "load_view"]
-
 Row = dict[str, Any]
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 import unicodedata
 
-__all__ = ["inert", "inert_json"]
-
 _JOINERS = "\u200c\u200d"  # needed to spell several languages, and harmless: they move and hide nothing
 _UNSEEN = {
     "Cc",

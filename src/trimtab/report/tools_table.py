@@ -9,8 +9,6 @@ import numpy as np
 
 from trimtab.capture.segments import MAX_NAMES
 
-__all__ = ["tools_table"]
-
 _RARE = 0.01
 
 

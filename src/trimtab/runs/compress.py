@@ -9,8 +9,6 @@ from pathlib import Path
 from trimtab.runs.schema import SEALED, parse_name
 from trimtab.runs.writer import read_header
 
-__all__ = ["seal"]
-
 
 def seal(folder: str | os.PathLike[str]) -> int:
     """Compress the data files of a run nobody writes to any more; returns the bytes saved.

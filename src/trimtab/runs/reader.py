@@ -19,8 +19,6 @@ from trimtab.errors import RunError
 from trimtab.runs.schema import KINDS, REQUIRED, SEALED, parse_name
 from trimtab.runs.writer import read_header
 
-__all__ = ["RunReader"]
-
 Row = dict[str, Any]
 
 

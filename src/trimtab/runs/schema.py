@@ -25,18 +25,6 @@ import math
 import re
 from typing import Any
 
-__all__ = [
-    "FORMAT",
-    "KINDS",
-    "REQUIRED",
-    "SEALED",
-    "compact",
-    "dumps",
-    "file_name",
-    "parse_name",
-    "state_block",
-]
-
 FORMAT = 1
 KINDS = ("states", "readings", "alarms", "tools", "errors", "exemplars", "steps")
 _NAME = re.compile(r"^(states|readings|alarms|tools|errors|exemplars|steps)\.r(\d+)\.s(\d+)\.jsonl(?:\.gz)?$")

@@ -8,8 +8,6 @@ from typing import Any
 
 from trimtab.types import Alarm, Reading, Window
 
-__all__ = ["alarm_from_row", "alarm_row", "reading_rows", "readings_from_row"]
-
 Row = dict[str, Any]
 
 

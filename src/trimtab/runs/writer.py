@@ -18,8 +18,6 @@ import trimtab._version as version
 from trimtab.errors import RunError
 from trimtab.runs.schema import FORMAT, KINDS, dumps, file_name, parse_name
 
-__all__ = ["RunWriter"]
-
 
 class RunWriter:
     """Writes one rank's session of a run folder; creates the folder and `run.json` when they are not there.

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["dot"]
-
 
 def dot(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
     """The sum of a times b, both (n,). BLAS splits such a sum over threads that wait for one another: beside other work 7 ms for

@@ -10,10 +10,7 @@ import numpy.typing as npt
 
 from trimtab.errors import SummaryError
 from trimtab.stats.pareto_khat import LEAST_DRAWS, LEAST_TAIL, pareto_tail_size
-
-__all__ = ["HillFit", "hill", "hill_sweep"]
-
-Int64 = npt.NDArray[np.int64]
+from trimtab.typing import Int64
 
 
 class HillFit(NamedTuple):

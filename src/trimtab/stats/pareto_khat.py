@@ -9,14 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.errors import SummaryError
-
-__all__ = ["ParetoFit", "gpd_shapes", "khat_bound", "pareto_khat", "pareto_tail_size"]
+from trimtab.typing import Float64
 
 LEAST_DRAWS = 25  # arviz-stats refuses fewer; a tail of 0.2 n = 5 values
 LEAST_TAIL = 5
 UNDERFLOW = 1e-300  # stands for a weight that far under the largest one
-
-Float64 = npt.NDArray[np.float64]
 
 
 class ParetoFit(NamedTuple):

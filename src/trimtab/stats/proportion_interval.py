@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-__all__ = ["effective_trials", "share_interval"]
-
 
 def effective_trials(
     trials: float, hits: float, clusters: int, sum_ff: float, sum_fc: float, sum_cc: float

@@ -7,8 +7,6 @@ from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["quantile_places"]
-
 _EXACT = 20_000
 _Z = 1.959963984540054
 

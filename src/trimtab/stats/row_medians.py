@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["row_medians"]
-
-Float = npt.NDArray[np.float64]
+from trimtab.typing import Float64
 
 
-def row_medians(rows: Float) -> Float:
+def row_medians(rows: Float64) -> Float64:
     """The median of each row of (R, n), n at least 1. `np.median` gives the same and loads masked arrays for it.
 
     >>> row_medians(np.array([[3.0, 1.0, 2.0, 10.0]])).tolist()

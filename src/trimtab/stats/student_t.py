@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["t_quantile", "t_tail"]
-
 _FAR = 1e-9
 
 

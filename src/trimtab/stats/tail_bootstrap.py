@@ -5,18 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.stats.hill import hill_sweep
 from trimtab.stats.histograms import bootstrap
 from trimtab.stats.pareto_khat import LEAST_DRAWS, UNDERFLOW, gpd_shapes, pareto_tail_size
 from trimtab.stats.summaries.cluster_tail import GRID, ClusterTail
 from trimtab.stats.summaries.log_sketch import LogSketch
-
-__all__ = ["TailReplicates", "mean_exp_factor", "tail_replicates"]
-
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 
 class TailReplicates(NamedTuple):

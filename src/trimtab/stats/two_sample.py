@@ -5,14 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.errors import SummaryError
-
-__all__ = ["design_effect", "ks_critical", "ks_distance", "wasserstein1"]
-
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
+from trimtab.typing import Float64, Int64
 
 
 def ks_distance(a: Int64, b: Int64) -> float:

@@ -18,8 +18,6 @@ from trimtab.traces.registry import find_format
 from trimtab.traces.table.build import RequiredFiles, tabulate
 from trimtab.traces.table.types import TraceTable
 
-__all__ = ["ENGINES", "LARGE_BYTES", "table_of"]
-
 ENGINES = ("auto", "records", "columns")
 LARGE_BYTES = 64 * 2**20
 """From this size on, all files together, the columns are worth it; below, examples with arguments and file lines are."""

@@ -14,8 +14,6 @@ from trimtab.traces.files.find import STDIN, spare_logs
 from trimtab.traces.native.format import dump_episode
 from trimtab.traces.read import iter_episodes
 
-__all__ = ["convert"]
-
 _OTHERS = (".gz", ".zst", ".parquet", ".eval", ".csv")
 
 

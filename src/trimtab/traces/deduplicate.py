@@ -9,8 +9,6 @@ from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.native.format import dump_episode
 
-__all__ = ["RENAMED", "Identities"]
-
 RENAMED = "episodes under an id already taken, renamed id#2, ..."
 
 

@@ -12,15 +12,13 @@ from trimtab.traces.core.coerce import as_label
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.deduplicate import Identities
 from trimtab.traces.files.find import STDIN
-from trimtab.traces.files.json_records import BadJson, parse_json
+from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.files.lines import MAX_LINE_BYTES
 from trimtab.traces.files.tail import Growing
 from trimtab.traces.readers.ptt_steps.reader import is_step
 from trimtab.traces.registry import FORMATS, find_format
 from trimtab.traces.table.build import RequiredFiles, TableBuilder
 from trimtab.traces.table.types import TraceTable
-
-__all__ = ["FOLLOWED", "Follower"]
 
 FOLLOWED = ("trimtab", "steps", "messages", "verifiers", "verl", "prime-rl", "tau", "trl")
 """Formats whose lines are episodes, or steps that say when one has ended."""

@@ -20,8 +20,6 @@ from trimtab.traces.readers.trl.completions import is_trl
 from trimtab.traces.readers.trl.reward_columns import columns_of
 from trimtab.traces.registry import FORMATS, find_format
 
-__all__ = ["iter_episodes", "read_episodes"]
-
 
 def read_episodes(
     paths: Iterable[str | Path],

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["child_environment"]
-
 
 def child_environment() -> dict[str, str]:
     """Ours, with one thread and no network: two torch processes with two threads each on two cores collapse."""

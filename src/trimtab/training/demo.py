@@ -26,8 +26,6 @@ from trimtab.report.terminal.view import follow, render
 from trimtab.training.child_process import child_environment
 from trimtab.types import Reading
 
-__all__ = ["main", "run_arm", "run_demo"]
-
 ARMS = ("constrained", "open")
 DEMO_WINDOW = (
     600  # tokens: the lab writes 100 to 350 a step after a tool result, so windows close every few steps

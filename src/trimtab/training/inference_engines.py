@@ -15,8 +15,6 @@ from trimtab.errors import ObjectiveError, UnsupportedError
 from trimtab.objectives import RoutingReplay
 from trimtab.training.minirl.sampling_recorder import OwnRollout
 
-__all__ = ["RoundedEngine", "prompt_tokens", "rounded"]
-
 Format = Literal["float32", "bf16", "fp8", "int8"]
 _FORMATS = ("float32", "bf16", "fp8", "int8")
 _FP8_MOST = 448.0  # the largest float8_e4m3fn

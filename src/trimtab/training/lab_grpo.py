@@ -22,8 +22,6 @@ from trimtab.traces.core.tool_call import ToolCall
 from trimtab.training.minirl.config import MiniRLConfig
 from trimtab.training.minirl.trainer import MiniRLTrainer
 
-__all__ = ["lab_trainer", "watch_lab"]
-
 
 def lab_trainer(
     arm: str | Arm,

@@ -16,8 +16,6 @@ from trimtab.adapters.trl.kto import KtoCapture
 from trimtab.errors import UnsupportedError
 from trimtab.monitor import Run, open_run
 
-__all__ = ["watch"]
-
 
 def watch(
     trainer: Any,

@@ -18,8 +18,6 @@ from transformers import TrainerCallback
 from trimtab.adapters.trl.kto import chance_loss
 from trimtab.monitor import Run
 
-__all__ = ["Capture", "StepCloser"]
-
 _RENAMED = {"reward_std": "rewards/batch_std"}
 """TRL's `reward_std` is over all rewards of a step; ours of that name is within groups, and is computed from the batch."""
 

@@ -14,8 +14,6 @@ import torch
 
 from trimtab.monitor import Run
 
-__all__ = ["DpoCapture"]
-
 _NO_REFERENCE = "no reference forward was seen (precomputed reference log-probabilities are sums, not tokens)"
 
 

@@ -22,8 +22,6 @@ from trimtab.adapters.trl.translate import arrays_of, clip_range_of
 from trimtab.capture.segments import MAX_NAMES
 from trimtab.monitor import Run
 
-__all__ = ["Generation", "GrpoCapture"]
-
 ROW_KEY = "trimtab_row"
 _IMAGE_KEYS = ("pixel_values", "image_grid_thw", "token_type_ids", "mm_token_type_ids")
 

@@ -10,8 +10,6 @@ import trl
 from trimtab.measure.sequences.preference import CHANCE_KEY
 from trimtab.monitor import Run
 
-__all__ = ["KtoCapture", "chance_loss"]
-
 _LOG2 = {"sigmoid", "sigmoid_norm", "robust"}
 
 

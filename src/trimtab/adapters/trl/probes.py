@@ -14,8 +14,6 @@ from trimtab.capture import token_batch
 from trimtab.monitor import Run
 from trimtab.types import TokenBatch
 
-__all__ = ["PROBE_KEYS", "ProbeScorer"]
-
 PROBE_KEYS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "tool_mask")
 """Integer arrays (B, .) a set of probes consists of; `tool_mask` is 0 on tool tokens, as in TRL."""
 

@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from torch.func import functional_call
 
-__all__ = ["Reference", "forward_logps", "make_reference", "quiet"]
-
 _MEMORY_SHARE = 0.25  # of free device memory that our own copy may take
 
 

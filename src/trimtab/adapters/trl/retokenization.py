@@ -7,8 +7,6 @@ from typing import Any
 
 from trimtab.monitor import Run
 
-__all__ = ["Reencoder"]
-
 _ROWS = 4
 _TOKENS = 512
 

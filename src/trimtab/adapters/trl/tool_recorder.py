@@ -12,8 +12,6 @@ from typing import Any
 from trimtab.monitor import Run
 from trimtab.traces.core.tool_call import ToolCall
 
-__all__ = ["ToolRecorder"]
-
 
 class ToolRecorder:
     """Wraps `_tool_call_loop` of a trainer. `names[row]` lists the tools in the order of their results, a turn each."""

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["arrays_of", "clip_range_of"]
-
 _FLOAT_COLUMNS = {
     "logprobs": "per_token_logps",
     "entropy": "entropies",

@@ -21,8 +21,6 @@ from trimtab.objectives import (
     reinforce,
 )
 
-__all__ = ["OBJECTIVES", "Objective", "policy_loss"]
-
 PolicyLoss = Callable[..., tuple[torch.Tensor, dict[str, Any]]]
 
 

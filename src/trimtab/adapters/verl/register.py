@@ -8,8 +8,6 @@ from trimtab.adapters.verl.losses import OBJECTIVES, policy_loss
 from trimtab.adapters.verl.unsupported import REFUSED
 from trimtab.errors import ObjectiveError, UnsupportedError
 
-__all__ = ["register"]
-
 
 def register(*names: str, **numbers: Any) -> tuple[str, ...]:
     """Put `trimtab_<name>` into verl's POLICY_LOSS_REGISTRY and return these names; without names, all that need no number.

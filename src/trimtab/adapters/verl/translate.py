@@ -14,8 +14,6 @@ from trimtab.errors import ObjectiveError
 from trimtab.objectives import Loss, local_denominator, sequence_lengths
 from trimtab.objectives.validation import log_ratio
 
-__all__ = ["MODES", "Columns", "columns_of", "divisor", "metrics_of"]
-
 MODES = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
 """verl 0.9's values of actor.loss_agg_mode."""
 

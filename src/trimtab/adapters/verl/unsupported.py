@@ -11,8 +11,6 @@ import torch
 
 from trimtab.errors import UnsupportedError
 
-__all__ = ["REFUSED", "mu_of", "refuse_weights"]
-
 _NO_MU = "verl hands its policy losses no rollout log-probabilities, so {} cannot be decided there: set algorithm.rollout_correction.{}"
 _BATCH = "a verl policy loss sees one micro-batch of one rank, so {}"
 

@@ -12,13 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["Decision", "Detector", "Edges", "Hysteresis"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
+from trimtab.typing import Bool, Float64, Int64
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,7 @@ class Hysteresis:
             True, self.active, fired, cleared, self.since if self.active or cleared else -1, bound
         )
 
-    def scan(self, steps: Int, above: Bool, back: Bool, bounds: Float, num: int = -1) -> Edges:
+    def scan(self, steps: Int64, above: Bool, back: Bool, bounds: Float64, num: int = -1) -> Edges:
         """`update` over whole arrays, from a state without pending values; the first `num` edges only where given."""
         runs_above, runs_back = _runs(above), _runs(back)
         ready = np.flatnonzero(runs_above >= self.confirm), np.flatnonzero(runs_back >= self.confirm)
@@ -107,7 +102,7 @@ class Hysteresis:
             self._pend(steps, runs_above, runs_back, start)
         return edges
 
-    def _pend(self, steps: Int, runs_above: Int, runs_back: Int, start: int) -> None:
+    def _pend(self, steps: Int64, runs_above: Int64, runs_back: Int64, start: int) -> None:
         """What the values after the last edge leave pending."""
         end = steps.size
         if end <= start:
@@ -123,7 +118,7 @@ class Hysteresis:
             self.since = int(steps[begins[-1]])
 
 
-def _runs(flags: Bool) -> Int:
+def _runs(flags: Bool) -> Int64:
     """At each place, how many in a row were true up to and including it."""
     places = np.arange(1, flags.size + 1)
     return np.asarray(places - np.maximum.accumulate(np.where(flags, 0, places)))

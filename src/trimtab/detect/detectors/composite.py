@@ -17,11 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.catalog import bound
-
-__all__ = ["FAMILIES", "Joint", "Member"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 BASE = 40  # values that set a member's scale
 _LIMIT = 30.0  # deviations a member counts for at most: one reading alone is no joint movement
@@ -134,7 +130,7 @@ class Joint:
         self.num_drawn += sum(abs(one) > _LIMIT for one in deviates)
         return sum(min(max(one, -_LIMIT), _LIMIT) for one in deviates) / math.sqrt(len(self.scale))
 
-    def scan(self, series: Mapping[Key, tuple[Any, Any]]) -> tuple[Int, Float]:
+    def scan(self, series: Mapping[Key, tuple[Any, Any]]) -> tuple[Int64, Float64]:
         """`update` over whole series: the steps with a joint value, and the values. For a joint that has seen nothing."""
         mine = [member for member in self.members if member.key in series]
         nothing = np.zeros(0, np.int64), np.zeros(0)
@@ -163,7 +159,7 @@ class Joint:
         return steps[kept], total / math.sqrt(len(self.scale))
 
 
-def _aligned(series: Sequence[tuple[Any, Any]]) -> tuple[Int, Float]:
+def _aligned(series: Sequence[tuple[Any, Any]]) -> tuple[Int64, Float64]:
     """All steps of the series, and each series' values there, NaN where it has none: (T,), (K, T)."""
     arrays = [(np.asarray(steps, np.int64), np.asarray(values, np.float64)) for steps, values in series]
     shared = arrays[0][0]

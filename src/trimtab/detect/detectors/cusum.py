@@ -16,9 +16,6 @@ from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision
 from trimtab.detect.detectors.vectorized import Carried
 
-__all__ = ["Cusum", "PageHinkley", "siegmund"]
-
-
 _LIMIT = 4.0  # deviations
 
 

@@ -7,17 +7,10 @@ from dataclasses import dataclass, field, replace
 from statistics import NormalDist, median
 from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
 from trimtab.detect.detectors.vectorized import Scanner, walk
-
-__all__ = ["FromBest"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 
 @dataclass
@@ -75,7 +68,7 @@ class FromBest(Scanner):
         self.best = level if better else self.best
         return decision
 
-    def scan(self, steps: Int, values: Float) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Edges:
         """`update` for a whole series: evaluations are few."""
         return walk(self, steps, values)[0]
 

@@ -18,8 +18,6 @@ from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision
 from trimtab.detect.detectors.vectorized import Carried
 
-__all__ = ["EProcess", "bet"]
-
 
 def bet(p: float) -> float:
     """The e-value of a p-value in (0, 1]; its mean over a uniform p is 1.

@@ -14,11 +14,7 @@ from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
 from trimtab.detect.detectors.vectorized import Scanner
 from trimtab.stats.row_medians import row_medians
-
-__all__ = ["Excursion"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 
 @dataclass
@@ -96,7 +92,7 @@ class Excursion(Scanner):
             self._move(beyond)
         return decision
 
-    def scan(self, steps: Int, values: Float) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Edges:
         """`update` for a whole series at once."""
         places, w = self.finite(values), self.window
         self.skipped = min(self.warmup, places.size)
@@ -136,7 +132,7 @@ class Excursion(Scanner):
         """Ready from the second block on."""
         return Decision(self.count > self.window, self.edge.active, since=self.edge.since)
 
-    def _limits(self, blocks: Float) -> tuple[Float, Float]:
+    def _limits(self, blocks: Float64) -> tuple[Float64, Float64]:
         """The limit and the calmest level after each block, as `_move` finds them one by one."""
         kept = max(1, self.memory // self.window)
         least = np.minimum if self.sign > 0 else np.maximum
@@ -152,7 +148,7 @@ class Excursion(Scanner):
         self.limit, self.best, self.scatter = float(limit[-1]), float(bests[-1]), float(scatter[-1])
         return np.asarray(limit), np.asarray(bests)
 
-    def _scatters(self, blocks: Float, kept: int, beyond: npt.NDArray[np.bool_]) -> Float:
+    def _scatters(self, blocks: Float64, kept: int, beyond: npt.NDArray[np.bool_]) -> Float64:
         """The scatter in force after each block."""
         done = np.arange(1, blocks.size + 1)
         due = done[(done < 16) | (done % 4 == 0)]
@@ -202,7 +198,7 @@ def _scatter(blocks: list[float], lag: int) -> float:
     return 1.4826 * median([abs(x - middle) for x in steps]) / math.sqrt(2.0)
 
 
-def _row_scatters(windows: Float, lag: int) -> Float:
+def _row_scatters(windows: Float64, lag: int) -> Float64:
     """`_scatter` of every row."""
     steps = windows[:, lag:] - windows[:, :-lag]
     if steps.shape[1] < 3:

@@ -6,17 +6,10 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
 from trimtab.detect.detectors.vectorized import Scanner
-
-__all__ = ["Standstill"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 
 @dataclass
@@ -52,7 +45,7 @@ class Standstill(Scanner):
         found = self.edge.update(step, same, not same, value)
         return found if found.fired or found.cleared else self.now
 
-    def scan(self, steps: Int, values: Float) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Edges:
         """`update` for a whole series at once."""
         places = self.finite(values)
         if not places.size:

@@ -14,18 +14,14 @@ from statistics import NormalDist
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision
 from trimtab.detect.detectors.vectorized import Carried
-
-__all__ = ["Trend", "mann_kendall", "theil_sen"]
-
-Float = npt.NDArray[np.float64]
+from trimtab.typing import Float64
 
 
-def theil_sen(values: Float) -> float:
+def theil_sen(values: Float64) -> float:
     """Median slope of all pairs, a step (Sen 1968).
 
     >>> theil_sen(np.array([0.0, 1.0, 2.0, 30.0, 4.0]))
@@ -35,7 +31,7 @@ def theil_sen(values: Float) -> float:
     return float(np.median((values[j] - values[i]) / (j - i)))
 
 
-def mann_kendall(values: Float) -> float:
+def mann_kendall(values: Float64) -> float:
     """Normal deviate of Mann-Kendall's S with tie and continuity corrections; 0 for fewer than four values.
 
     >>> round(mann_kendall(np.arange(10.0)), 2)
@@ -51,7 +47,7 @@ def mann_kendall(values: Float) -> float:
     return 0.0 if variance <= 0 or s == 0 else (s - math.copysign(1.0, s)) / math.sqrt(variance)
 
 
-def whitened(values: Float) -> Float:
+def whitened(values: Float64) -> Float64:
     """The series with the lag-1 correlation of its detrended values taken out and its trend kept."""
     t = np.arange(values.size, dtype=np.float64)
     slope = theil_sen(values)

@@ -8,18 +8,12 @@ from statistics import median
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Edges
-from trimtab.detect.detectors.plateau_exit import Jump
 from trimtab.detect.detectors.vectorized import Scanner
 from trimtab.stats.row_medians import row_medians
-
-__all__ = ["Jump", "Spike"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 _MOVE = 10  # values between moves of the edge
 
@@ -75,7 +69,7 @@ class Spike(Scanner):
                 return Decision(True, cleared=True, since=self.since, bound=edge)
         return Decision(True, self.active > 0, since=self.since, bound=edge)
 
-    def scan(self, steps: Int, values: Float) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Edges:
         """`update` for a whole series at once: exact edges are computed only where a value may lie beyond them."""
         places = self.finite(values)
         x, n = values[places], places.size
@@ -119,7 +113,7 @@ class Spike(Scanner):
         ready = self.count > self.warmup and not math.isnan(self.edge)
         return Decision(ready, self.active > 0, since=self.since)
 
-    def _rough_edges(self, x: Float, moves: Int) -> Float:
+    def _rough_edges(self, x: Float64, moves: Int64) -> Float64:
         """Every edge, to rounding; infinite where it is out of range."""
         few = [self._edge(x[:count].tolist()) for count in moves[moves < self.memory].tolist()]
         full = moves[moves >= self.memory] - self.memory

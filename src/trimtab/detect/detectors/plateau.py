@@ -7,16 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Edges
 from trimtab.detect.detectors.vectorized import Scanner
-
-__all__ = ["Plateau"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 _BLOCK = 16  # values between looks
 
@@ -59,7 +54,7 @@ class Plateau(Scanner):
             return self.now
         return self._look(np.array(self.values), self.steps[0])
 
-    def scan(self, steps: Int, values: Float) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Edges:
         """`update` for a whole series at once."""
         places = self.finite(values)
         x, edges = values[places], []
@@ -77,7 +72,7 @@ class Plateau(Scanner):
         """Ready once the window is full."""
         return Decision(self.count >= self.window, self.active, since=self.since)
 
-    def _look(self, x: Float, first: int) -> Decision:
+    def _look(self, x: Float64, first: int) -> Decision:
         if x.size < self.window:
             return self.now
         gained, error = _rise(x)
@@ -92,7 +87,7 @@ class Plateau(Scanner):
         return self.now
 
 
-def _rise(x: Float) -> tuple[float, float]:
+def _rise(x: Float64) -> tuple[float, float]:
     """How far the line through `x` rises over it, and the standard error of that."""
     t = np.arange(x.size) - (x.size - 1) / 2
     slope = float(t @ x) / float(t @ t)

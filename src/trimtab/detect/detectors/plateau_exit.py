@@ -8,16 +8,11 @@ from statistics import median
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Edges
 from trimtab.detect.detectors.vectorized import Scanner
-
-__all__ = ["Jump"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 
 @dataclass
@@ -75,7 +70,7 @@ class Jump(Scanner):
             return Decision(True, True, True, since=self.since, bound=limit)
         return Decision(True, bound=limit)
 
-    def scan(self, steps: Int, values: Float) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Edges:
         """`update` for a whole series at once: the whole look is taken only where a value lies far from its plateau."""
         places, span = self.finite(values), self.plateau + self.window
         x, n = values[places], places.size

@@ -17,17 +17,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
 from trimtab.detect.detectors.vectorized import Scanner
 from trimtab.stats.student_t import t_quantile
-
-__all__ = ["SustainedGrowth"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 
 @dataclass
@@ -91,7 +86,7 @@ class SustainedGrowth(Scanner):
         self.rising = self.rising and decision.active
         return decision
 
-    def scan(self, steps: Int, values: Float) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Edges:
         """`update` for a whole series at once."""
         places = self.finite(values)
         edges: Edges = []
@@ -113,7 +108,7 @@ class SustainedGrowth(Scanner):
             edges += [(int(rest[i]), decision) for i, decision in found]
         return edges
 
-    def _hold(self, steps: Int, values: Float, mean: float, excess: float, num: int = -1) -> Edges:
+    def _hold(self, steps: Int64, values: Float64, mean: float, excess: float, num: int = -1) -> Edges:
         """Values against one level; `num` edges at most where given."""
         distance = self.sign * (values - mean)
         bounds = np.full(values.size, mean + self.sign * excess)

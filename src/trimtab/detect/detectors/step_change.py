@@ -10,18 +10,14 @@ from statistics import median
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
 from trimtab.detect.detectors.vectorized import Scanner
 from trimtab.stats.row_medians import row_medians
 from trimtab.stats.student_t import t_quantile
+from trimtab.typing import Float64, Int64
 
-__all__ = ["Leap"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
 _LEAST = 8  # differences of neighbouring blocks that make a scatter
 
 
@@ -96,7 +92,7 @@ class Leap(Scanner):
             self._measure()
         return decision
 
-    def scan(self, steps: Int, values: Float) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Edges:
         """`update` for a whole series at once."""
         places, w = self.finite(values), self.window
         x = values[places]
@@ -153,7 +149,7 @@ class Leap(Scanner):
         if len(self.blocks) > _LEAST and (done < 4 * _LEAST or done % 4 == 0):  # later it moves slowly
             self.centre, self.reach = _scatter(self.blocks, self.arl)
 
-    def _measured(self, blocks: Float) -> tuple[Float, Float]:
+    def _measured(self, blocks: Float64) -> tuple[Float64, Float64]:
         """Centre and reach in force after each block, as `_measure` finds them one by one."""
         kept, held = max(_LEAST + 1, self.memory // self.window), blocks.tolist()
         self.blocks = held[-kept:]

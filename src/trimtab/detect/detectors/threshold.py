@@ -8,16 +8,11 @@ from statistics import NormalDist
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
 from trimtab.detect.detectors.vectorized import Scanner
-
-__all__ = ["Threshold"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 
 @dataclass
@@ -65,7 +60,7 @@ class Threshold(Scanner):
             else replace(found, ready=False)
         )
 
-    def scan(self, steps: Int, values: Float) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Edges:
         """`update` for a whole series at once."""
         places = self.finite(values)
         x = values[places]

@@ -11,17 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
 from trimtab.detect.detectors.vectorized import Scanner
 from trimtab.stats.student_t import t_quantile
-
-__all__ = ["TrendBreak"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 
 @dataclass
@@ -78,7 +73,7 @@ class TrendBreak(Scanner):
             )
         return decision
 
-    def scan(self, steps: Int, values: Float) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Edges:
         """`update` for a whole series at once: value by value only from where the line might be left until it holds again."""
         places, m = self.finite(values), self.baseline
         x, at = values[places], steps[places].tolist()
@@ -108,7 +103,7 @@ class TrendBreak(Scanner):
         """Ready from the first value that has a line to be held against."""
         return Decision(self.count > self.baseline, self.edge.active, since=self.edge.since)
 
-    def _suspected(self, x: Float) -> Any:
+    def _suspected(self, x: Float64) -> Any:
         """May the value after each full window lie outside? Rounding counts for yes."""
         m = self.baseline
         if x.size <= m:

@@ -7,14 +7,9 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.detect.detectors.base import Decision, Detector, Edges, Hysteresis
-
-__all__ = ["Carried", "Scanner", "walk"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 
 class Carried:
@@ -42,7 +37,7 @@ class Scanner(Carried, ABC):
     num_skipped: int
 
     @abstractmethod
-    def scan(self, steps: Int, values: Float) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Edges:
         """The edges `update` would give, value by value without standard errors."""
 
     @property
@@ -50,14 +45,14 @@ class Scanner(Carried, ABC):
     def now(self) -> Decision:
         """Is it ready, is it active: what the last value left behind."""
 
-    def finite(self, values: Float) -> Int:
+    def finite(self, values: Float64) -> Int64:
         """Places of the values that are finite; the others are counted as skipped."""
         places = np.flatnonzero(np.isfinite(values))
         self.num_skipped += values.size - places.size
         return places
 
 
-def walk(detector: Detector, steps: Int, values: Float) -> tuple[Edges, Decision]:
+def walk(detector: Detector, steps: Int64, values: Float64) -> tuple[Edges, Decision]:
     """The edges of a detector that answers value by value only, and its last decision."""
     edges: Edges = []
     decision = Decision(False)

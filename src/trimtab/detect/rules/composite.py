@@ -5,8 +5,6 @@ from __future__ import annotations
 from trimtab.detect.detectors.composite import FAMILIES
 from trimtab.detect.rules.rule import Excuse, Rule, change
 
-__all__ = ["TOGETHER"]
-
 _LEARNS = (Excuse("aggregate/reward", 1),)
 _LEARNT = (Excuse("aggregate/reward", 1, settled=True),)
 _SLOWLY = (Excuse("aggregate/reward", 1, slow=64),)

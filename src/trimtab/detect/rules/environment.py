@@ -16,8 +16,6 @@ from trimtab.detect.rules.rule import (
     share_change,
 )
 
-__all__ = ["ENVIRONMENT"]
-
 _LEARNS = Excuse("aggregate/reward", 1)
 _SLOWLY = Excuse("aggregate/reward", 1, slow=64)
 _DAPO = "DAPO, arXiv 2503.14476"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from trimtab.catalog import bound
 from trimtab.detect.rules.rule import Excuse, Rule, beyond, change, excursion
 
-__all__ = ["MISMATCH"]
-
 _SLOWLY = Excuse("aggregate/reward", 1, slow=64)
 _ENGINES = (
     "Compare the engines' precision, sampling parameters and attention kernels; correct with sequence-level masking, or "

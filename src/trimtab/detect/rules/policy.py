@@ -7,8 +7,6 @@ from trimtab.detect.detectors.outlier import Spike
 from trimtab.detect.detectors.trend_break import TrendBreak
 from trimtab.detect.rules.rule import LONG, MEMORY, Excuse, Rule, beyond, change, excursion, leap
 
-__all__ = ["POLICY"]
-
 _LEARNS = Excuse("aggregate/reward", 1)
 _LEARNT = Excuse("aggregate/reward", 1, settled=True)
 _RISES = Excuse("aggregate/reward", 1, recent=int(bound("excuse_recent_fast")))

@@ -6,8 +6,6 @@ from trimtab.catalog import bound
 from trimtab.detect.detectors.drawdown import FromBest
 from trimtab.detect.rules.rule import Rule, change, rare_change
 
-__all__ = ["PREFERENCE"]
-
 _DPO = "DPO, arXiv 2305.18290"
 
 PREFERENCE: tuple[Rule, ...] = (

@@ -15,8 +15,6 @@ from trimtab.detect.rules.reward import REWARD
 from trimtab.detect.rules.rule import Rule, StreamRule
 from trimtab.detect.rules.tails import TAILS
 
-__all__ = ["RULES", "STREAM_RULES", "Rule", "StreamRule"]
-
 RULES: tuple[Rule, ...] = (*TAILS, *MISMATCH, *POLICY, *REWARD, *ENVIRONMENT, *PREFERENCE, *TOGETHER)
 """Rules on readings. Their false-alarm budgets add up to the catalog's `budget` (`trimtab.detect.rules.rule.split`)."""
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from trimtab.catalog import bound
 from trimtab.detect.detectors.drawdown import FromBest
 from trimtab.detect.detectors.flatline import Standstill
-from trimtab.detect.detectors.outlier import Jump
 from trimtab.detect.detectors.plateau import Plateau
+from trimtab.detect.detectors.plateau_exit import Jump
 from trimtab.detect.rules.rule import LONG, MEMORY, Excuse, Rule, beyond, change, excursion, leap, rare_change
-
-__all__ = ["REWARD"]
 
 _LEARNS = Excuse("aggregate/reward", 1, settled=True)
 _ROLL = "Check tool failures first, then reward parts; go back to before `since` when the tools are healthy."

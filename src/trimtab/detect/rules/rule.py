@@ -19,22 +19,6 @@ from trimtab.detect.detectors.step_change import Leap
 from trimtab.detect.detectors.threshold import Threshold
 from trimtab.types import Severity
 
-__all__ = [
-    "LONG",
-    "MEMORY",
-    "Excuse",
-    "Make",
-    "Rule",
-    "StreamRule",
-    "beyond",
-    "change",
-    "excursion",
-    "leap",
-    "rare_change",
-    "share_change",
-    "split",
-]
-
 LONG = int(bound("confirm_long"))
 MEMORY = int(bound("long_memory"))
 

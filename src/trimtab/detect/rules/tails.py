@@ -6,8 +6,6 @@ from trimtab.catalog import bound
 from trimtab.detect.detectors.prediction_limit import SustainedGrowth
 from trimtab.detect.rules.rule import Excuse, Rule, change, excursion
 
-__all__ = ["TAILS"]
-
 _POST = "docs/architecture.md, Growth; Hidden-variance post, January 2026; richardli.xyz/rl-collapse"
 _CONSTRAIN = (
     "Look at reference support and at the tools' outputs in this window. Constrain the tool's output format, raise the KL "

@@ -12,8 +12,6 @@ from trimtab.measure.traces.contrasts import ROUNDING, Contrast
 from trimtab.stats.proportion_interval import share_interval
 from trimtab.stats.student_t import t_quantile, t_tail
 
-__all__ = ["JudgedContrast", "holm", "judge_contrasts"]
-
 _MOST = 100  # degrees of freedom; with more the interval is up to 3 % too wide, never too narrow
 
 

@@ -13,8 +13,6 @@ from trimtab.measure.traces.builder import Measured
 from trimtab.traces.core.plural import counted
 from trimtab.types import Severity
 
-__all__ = ["TRACE_RULES", "Finding", "TraceRule", "judge_traces", "trace_findings", "trace_verdict"]
-
 
 @dataclass(frozen=True)
 class TraceRule:

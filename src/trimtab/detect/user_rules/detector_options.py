@@ -13,13 +13,12 @@ from trimtab.detect.detectors.e_process import EProcess
 from trimtab.detect.detectors.excursion import Excursion
 from trimtab.detect.detectors.mann_kendall import Trend
 from trimtab.detect.detectors.mean_shift.detector import Change
-from trimtab.detect.detectors.outlier import Jump, Spike
+from trimtab.detect.detectors.outlier import Spike
+from trimtab.detect.detectors.plateau_exit import Jump
 from trimtab.detect.detectors.prediction_limit import SustainedGrowth
 from trimtab.detect.detectors.step_change import Leap
 from trimtab.detect.detectors.threshold import Threshold
 from trimtab.detect.detectors.trend_break import TrendBreak
-
-__all__ = ["DETECTORS", "Kind", "Option"]
 
 
 @dataclass(frozen=True)

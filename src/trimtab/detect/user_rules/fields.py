@@ -9,8 +9,6 @@ from typing import Any
 
 from trimtab.detect.user_rules.yaml_nodes import At
 
-__all__ = ["choice", "close", "fields", "is_number", "text"]
-
 
 def fields(at: At, what: str, known: Sequence[str], needed: Sequence[str], of: str = "") -> None:
     """A mapping with known fields only, and with those that it needs."""

@@ -17,8 +17,6 @@ from trimtab.detect.user_rules.parser import MAX_WEIGHT, FileRule, rules_of
 from trimtab.detect.user_rules.yaml_nodes import at_plain, read_yaml
 from trimtab.errors import RuleError
 
-__all__ = ["FileRule", "header_config", "load_rules", "python_weights", "resolve", "rules_of_header"]
-
 
 def load_rules(path: str | os.PathLike[str]) -> tuple[Rule, ...]:
     """The rules of a YAML file. RuleError, in one line with file and line, for anything that cannot be right."""

@@ -10,8 +10,6 @@ from trimtab.catalog import READINGS
 from trimtab.detect.rules.registry import RULES, STREAM_RULES
 from trimtab.detect.user_rules.yaml_nodes import At
 
-__all__ = ["TAKEN", "metric_of", "name_of", "slice_of", "unknown"]
-
 _SLICES = ("all", "text", "post_tool")
 _SLICE_KINDS = ("post_tool/", "phase/", "turn/", "source/", "tool/", "reward/", "file/")
 TAKEN = {rule.name for rule in RULES} | set(STREAM_RULES)

@@ -14,8 +14,6 @@ from trimtab.detect.user_rules.fields import choice, close, fields, is_number, t
 from trimtab.detect.user_rules.names import metric_of, name_of, slice_of
 from trimtab.detect.user_rules.yaml_nodes import At
 
-__all__ = ["MAX_WEIGHT", "FileRule", "rules_of"]
-
 _FIELDS = (
     "name", "metric", "slice", "detector", "with", "transform", "floor", "severity", "weight", "what", "why", "advice", "reference",
     "excused_by",

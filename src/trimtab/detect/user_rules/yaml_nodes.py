@@ -9,8 +9,6 @@ from typing import Any
 
 from trimtab.errors import RuleError
 
-__all__ = ["At", "at_plain", "read_yaml"]
-
 
 @dataclass(frozen=True)
 class At:

@@ -13,9 +13,8 @@ from trimtab.measure.state.log_ratios import RATIOS
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.turn_rows import Own
 from trimtab.measure.state.worst_tokens import KEPT, Worst, WorstToken
-from trimtab.types import Float32, TokenBatch, Window
-
-__all__ = ["EXEMPLAR_RATIOS", "EXEMPLAR_SLICES", "exemplar_row", "fill_exemplars", "largest"]
+from trimtab.types import TokenBatch, Window
+from trimtab.typing import Float32
 
 EXEMPLAR_RATIOS = ("drift", "mismatch", "total")
 EXEMPLAR_SLICES = ("text", "post_tool")

@@ -17,8 +17,6 @@ from trimtab.measure.state.turn_rows import COARSE, Own
 from trimtab.measure.state.types import Value
 from trimtab.stats import Counts, Moments
 
-__all__ = ["MAX_TOKENS", "fill_routing", "overlap", "routing"]
-
 MAX_TOKENS = 8_192
 """Tokens of a batch that are compared, evenly spread; K^2 comparisons a layer each (house default, for the cost)."""
 

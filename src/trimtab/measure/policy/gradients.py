@@ -11,14 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.errors import BatchError
 from trimtab.measure.state.types import Value
-
-__all__ = ["gradient_values", "gram_of", "shares", "snr", "total_variance"]
-
-Float64 = npt.NDArray[np.float64]
+from trimtab.typing import Float64
 
 
 def total_variance(square_sum: float, sum_square: float, n: int) -> float:

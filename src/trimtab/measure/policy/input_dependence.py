@@ -12,20 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.errors import BatchError
 from trimtab.measure.state.types import Value
-
-__all__ = ["EMA_DECAY", "Distinguish", "distinguish"]
 
 EMA_DECAY = 0.9
 """Weight of the past in the running standard deviation (RAGEN-2's own)."""
 
 _FLOOR = 1e-3  # nats, added to the standard deviation (RAGEN-2's own)
 _TIE = 1e-9
-
-Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from trimtab.errors import BatchError
 from trimtab.measure.accumulate import observe
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.tokens.tails import tails
-from trimtab.types import Float32, Reading, TokenBatch, Window
-
-__all__ = ["Probes"]
+from trimtab.types import Reading, TokenBatch, Window
+from trimtab.typing import Float32
 
 
 @dataclass

@@ -15,8 +15,7 @@ from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.turn_rows import Own
 from trimtab.measure.state.types import Value
 from trimtab.stats import Moments
-
-__all__ = ["MAX_SEQUENCES", "fill_ngrams", "ngrams", "retrieval"]
+from trimtab.typing import Float64, Int64
 
 MAX_SEQUENCES = 16
 """Responses compared with each other in one batch, two of each group first (house default, for the cost)."""
@@ -24,9 +23,6 @@ MAX_SEQUENCES = 16
 BUCKETS = 1_024  # a power of two
 _TIE = 1e-5  # float32 noise of a cosine
 _NOTE = "not distinguish"
-
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 
 
 def retrieval(profiles: npt.NDArray[np.float32], group: Int64) -> tuple[Float64, Float64]:

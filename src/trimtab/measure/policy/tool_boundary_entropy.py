@@ -17,10 +17,8 @@ from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.turn_rows import MAIN, Own
 from trimtab.measure.state.types import Value
 from trimtab.stats import Moments
+from trimtab.typing import Float64
 
-__all__ = ["borders", "fill_borders"]
-
-Float64 = npt.NDArray[np.float64]
 ONE_SIDED = "entropy: tool result without a gradient token on both sides"
 
 

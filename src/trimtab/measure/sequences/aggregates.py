@@ -13,8 +13,6 @@ from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 from trimtab.metric_logs import aliases
 
-__all__ = ["AGGREGATES", "TRAINER_KEYS", "aggregates", "as_numbers", "may_be_missing", "trainer_aggregates"]
-
 AGGREGATES = ("reward", "kl", "entropy", "grad_norm", "loss", "length")
 """Names of the aggregates, in the order views show them."""
 

@@ -17,9 +17,8 @@ from trimtab.measure.sequences.retokenization import Difference
 from trimtab.measure.sequences.rewards import RewardRows
 from trimtab.measure.state.requirements import Declared
 from trimtab.measure.state.slice_state import SliceState
-from trimtab.types import Bool, Int64, TokenBatch
-
-__all__ = ["Episodes"]
+from trimtab.types import TokenBatch
+from trimtab.typing import Bool, Int64
 
 
 @dataclass

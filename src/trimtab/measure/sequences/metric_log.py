@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.measure.sequences.aggregates import may_be_missing
 from trimtab.metric_logs import MetricLog
-
-__all__ = ["Presence", "presence_of_log", "reading_of", "series_of_log"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 _CADENCE = 10  # a metric seen less often has no cadence by which its silence could be told
 
@@ -22,9 +17,9 @@ class Presence(NamedTuple):
     """What the step stream of a log says. `arrived`: column -> places in `steps`, of metrics logged regularly; `nonfinite`: column ->
     places at which it is NaN or infinite, of every metric."""
 
-    steps: Int
-    arrived: dict[str, Int]
-    nonfinite: dict[str, Int]
+    steps: Int64
+    arrived: dict[str, Int64]
+    nonfinite: dict[str, Int64]
 
 
 def presence_of_log(log: MetricLog) -> Presence:
@@ -45,7 +40,7 @@ def presence_of_log(log: MetricLog) -> Presence:
     return Presence(log.steps, arrived, {column: places for column, places in bad.items() if places.size})
 
 
-def series_of_log(log: MetricLog) -> dict[tuple[str, str], tuple[Int, Float]]:
+def series_of_log(log: MetricLog) -> dict[tuple[str, str], tuple[Int64, Float64]]:
     """(reading key, slice) -> the steps a metric was logged at, and its values there, NaN included."""
     found = {reading_of(name): (log.steps[places], values) for name, (places, values) in log.columns.items()}
     if "loss" in log.columns and "held_out_loss" in log.columns:
@@ -55,7 +50,7 @@ def series_of_log(log: MetricLog) -> dict[tuple[str, str], tuple[Int, Float]]:
     return found
 
 
-def _gap(loss: tuple[Int, Float], held_out: tuple[Int, Float]) -> tuple[Int, Float]:
+def _gap(loss: tuple[Int64, Float64], held_out: tuple[Int64, Float64]) -> tuple[Int64, Float64]:
     """At each evaluation: its loss less the mean training loss since the one before; evaluations without any are left out."""
     finite = np.isfinite(loss[1])
     steps, sums = loss[0][finite], np.append(0.0, np.cumsum(loss[1][finite]))

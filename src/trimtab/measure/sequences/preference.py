@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-__all__ = ["CHANCE_KEY", "derived"]
-
 CHANCE_KEY = "chance_loss"
 """Metric by which a trainer says what its loss is at a policy equal to the reference; nan: not known."""
 

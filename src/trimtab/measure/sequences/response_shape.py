@@ -20,9 +20,8 @@ from trimtab.measure.state.per_sequence import own_counts, sequence_sums
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 from trimtab.stats import LogSketch, Moments
-from trimtab.types import Bool, Float64, Int64, TokenBatch
-
-__all__ = ["MASKED", "MAX_LOOKED_AT", "NGRAM", "TRUNCATED", "repeated_share", "text_parts", "text_shape"]
+from trimtab.types import TokenBatch
+from trimtab.typing import Bool, Float64, Int64
 
 TRUNCATED = frozenset({"length", "max_tokens", "max_length", "max_new_tokens", "model_length", "truncated"})
 """Values of `stop_reason` that mean: the length limit cut the sequence."""

@@ -14,8 +14,6 @@ from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 from trimtab.stats import Moments
 
-__all__ = ["Difference", "difference", "retokenise"]
-
 
 @dataclass(frozen=True)
 class Difference:

@@ -18,9 +18,8 @@ from trimtab.measure.state.reward_groups import GroupSums, step_groups
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 from trimtab.stats import EdgeCounts, Moments
-from trimtab.types import Bool, Float64, Int64, TokenBatch
-
-__all__ = ["RewardRows", "reward_parts", "rewards"]
+from trimtab.types import TokenBatch
+from trimtab.typing import Bool, Float64, Int64
 
 _PART = "reward_part:"
 

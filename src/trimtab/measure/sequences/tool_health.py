@@ -19,8 +19,6 @@ from trimtab.measure.state.requirements import Declared
 from trimtab.traces.core.tool_call import ToolCall
 from trimtab.types import Reading, Status, Window
 
-__all__ = ["MAX_SHOWN", "MAX_TOOLS", "MAX_VALUES", "ToolHealth", "replay_tools"]
-
 MAX_TOOLS = 32
 MAX_VALUES = 256
 """Values of a key argument that are counted apart."""

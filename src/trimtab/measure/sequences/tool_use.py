@@ -13,8 +13,6 @@ import numpy as np
 from trimtab.stats import LogSketch
 from trimtab.traces.core.tool_call import ToolCall
 
-__all__ = ["OTHER", "ToolUse", "UseCount", "error_kind", "named"]
-
 OTHER = "other"
 MAX_KINDS = 16
 _FEW = 1_024  # calls kept before they go into the histograms

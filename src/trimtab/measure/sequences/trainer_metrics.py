@@ -10,8 +10,6 @@ from trimtab.measure.sequences.aggregates import trainer_aggregates
 from trimtab.measure.sequences.preference import CHANCE_KEY, derived
 from trimtab.types import LOGPROB_COLUMNS, Reading, TokenBatch, Window
 
-__all__ = ["STEP_WINDOW", "StepAggregates", "observed_columns"]
-
 STEP_WINDOW = 10
 """Steps of a window of readings on tools (house default)."""
 

@@ -13,8 +13,6 @@ from trimtab.errors import SummaryError
 from trimtab.measure.state.slice_state import Accumulator, SliceState
 from trimtab.runs.schema import state_block
 
-__all__ = ["StateBlocks", "pack_states", "unpack_states"]
-
 
 @dataclass
 class StateBlocks:

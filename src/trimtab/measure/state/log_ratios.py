@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.errors import BatchError
-from trimtab.types import Float32, TokenBatch
-
-__all__ = ["RATIOS", "Ratio", "log_ratio", "why_not"]
+from trimtab.types import TokenBatch
+from trimtab.typing import Float32
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.types import Float64, Int64, TokenBatch
-
-__all__ = ["own_counts", "own_means", "sequence_sums"]
+from trimtab.types import TokenBatch
+from trimtab.typing import Float64, Int64
 
 
 def sequence_sums(values: npt.NDArray[np.generic], lengths: Int64) -> npt.NDArray[np.float64]:

@@ -8,8 +8,6 @@ from typing import Any
 
 from trimtab.errors import RunError
 
-__all__ = ["Declared"]
-
 
 @dataclass(frozen=True)
 class Declared:

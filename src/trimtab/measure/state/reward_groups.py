@@ -13,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MAX_GROUPS", "GroupSums", "GroupTotals", "step_groups"]
+from trimtab.typing import Int64
 
 MAX_GROUPS = 4_096
 """Groups kept open; beyond it the oldest are closed, and what comes of them later counts as a group of its own."""
 
-Ints = npt.NDArray[np.int64]
 _ROW = struct.Struct("<4q4d")
 _HEAD = struct.Struct("<5qd")
 
@@ -134,7 +133,7 @@ class GroupSums:
             self.closed = _plus(self.closed, _judge(self.rows.pop(key))._replace(closed_early=1))
 
 
-def step_groups(step: Ints, group: Ints) -> tuple[Ints, Ints, Ints]:
+def step_groups(step: Int64, group: Int64) -> tuple[Int64, Int64, Int64]:
     """Step and group (G,) of the pairs that occur in step (B,), group (B,), and the place of each row's pair (B,).
 
     >>> [a.tolist() for a in step_groups(np.array([1, 1, 2]), np.array([5, 5, 5]))]

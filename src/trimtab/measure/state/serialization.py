@@ -15,8 +15,6 @@ from typing import Any
 from trimtab.errors import SummaryError
 from trimtab.stats import Summary, bundle, unbundle
 
-__all__ = ["read_state", "write_state"]
-
 MAGIC = b"TTSTATE\x02"  # as the number of tokens with which version 1 began: 1.5e17
 _HEAD = struct.Struct("<qqqqqdd")
 _SIZE = struct.Struct("<I")

@@ -16,9 +16,6 @@ from trimtab.measure.state.serialization import read_state, write_state
 from trimtab.measure.state.worst_tokens import Worst
 from trimtab.stats import ClusterTail, Counts, EdgeCounts, LogMoments, LogSketch, Moments, Tally, TopK
 
-__all__ = ["PARTS", "Accumulator", "SliceState"]
-
-
 PARTS: dict[str, type[Any]] = {
     "sketch": LogSketch,  # token log-ratios x: histogram, sums of x, e^x, e^2x, e^-x
     "clusters": ClusterTail,  # |x| by trajectory, for intervals

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from trimtab.measure.state.types import Value
 from trimtab.types import Reading, Window
 
-__all__ = ["recorded", "step_readings"]
-
 _RECORDED = (
     "lagged_drift/",
     "gradient/",

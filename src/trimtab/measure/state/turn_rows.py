@@ -15,9 +15,8 @@ import numpy.typing as npt
 
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.stats import LogSketch
-from trimtab.types import Float32, TokenBatch
-
-__all__ = ["COARSE", "MAIN", "Own"]
+from trimtab.types import TokenBatch
+from trimtab.typing import Float32
 
 COARSE: dict[str, tuple[int, ...]] = {
     "all": (0, 1, 2, 3),

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from trimtab.measure.state.slice_state import SliceState
 
-__all__ = ["Measure", "Value"]
-
 
 class Value(NamedTuple):
     """`n` is the number of tokens (or sequences, for sequence quantities) the value rests on."""

@@ -12,8 +12,6 @@ from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
 from trimtab.measure.state.slice_state import Accumulator, SliceState
 from trimtab.types import Window
 
-__all__ = ["Closed", "WindowClock", "WindowSet"]
-
 
 @dataclass(frozen=True)
 class Closed:

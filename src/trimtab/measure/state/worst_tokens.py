@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["KEPT", "Worst", "WorstToken"]
-
 KEPT = 8
 
 

@@ -16,8 +16,6 @@ from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 from trimtab.stats import mean_exp_factor
 
-__all__ = ["chi2", "chi2_interval"]
-
 
 def chi2(state: SliceState) -> Iterator[Value]:
     """`mismatch/chi2`, `total/chi2`: E_mu[w^2] - 1 of raw token weights."""

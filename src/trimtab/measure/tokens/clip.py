@@ -17,9 +17,8 @@ from trimtab.catalog import bound
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 from trimtab.stats import Tally
-from trimtab.types import Float32, TokenBatch
-
-__all__ = ["add_clip", "clip"]
+from trimtab.types import TokenBatch
+from trimtab.typing import Float32
 
 _INSIDE, _ABOVE, _BELOW = range(3)
 _UNKNOWN, _NEGATIVE, _ZERO, _POSITIVE = range(4)

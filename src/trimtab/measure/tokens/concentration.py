@@ -9,8 +9,6 @@ from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 from trimtab.measure.tokens.ess import kish_frac
 
-__all__ = ["concentration"]
-
 
 def concentration(state: SliceState) -> Iterator[Value]:
     """`drift/concentration`: the source's ESS curve, under a name that claims less. `weight_mass/top_token_frac`,

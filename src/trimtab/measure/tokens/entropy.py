@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 
-__all__ = ["entropy"]
-
 
 def entropy(state: SliceState) -> Iterator[Value]:
     """`entropy/mean` in nats."""

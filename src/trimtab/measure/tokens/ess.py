@@ -14,8 +14,6 @@ from trimtab.measure.state.log_ratios import RATIOS
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 
-__all__ = ["ess", "kish_frac"]
-
 
 def kish_frac(log_mean: float, log_mean_square: float) -> float:
     """ESS/n = (mean w)^2 / mean w^2 from the logs of the two means.

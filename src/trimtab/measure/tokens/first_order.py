@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 
-__all__ = ["first_order"]
-
 
 def first_order(state: SliceState) -> Iterator[Value]:
     """`total/first_order_gap_mean` and `_p95` over sequences of |prod w - 1 - sum(w - 1)|."""

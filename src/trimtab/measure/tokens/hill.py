@@ -17,8 +17,6 @@ from trimtab.measure.state.types import Value
 from trimtab.stats import hill as hill_estimate
 from trimtab.stats import pareto_khat, pareto_tail_size, tail_replicates
 
-__all__ = ["hill"]
-
 
 def hill(state: SliceState) -> Iterator[Value]:
     """`<ratio>/hill` and `<ratio>/gpd_shape` of |log-ratio| for every ratio of a batch, from the histogram's tail; for the

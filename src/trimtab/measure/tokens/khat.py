@@ -9,18 +9,14 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.measure.state.log_ratios import RATIOS
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 from trimtab.stats import hill, khat_bound, pareto_khat, pareto_tail_size, tail_replicates
-
-__all__ = ["khat", "tail_indices"]
-
+from trimtab.typing import Float64
 
 _SIDES = (("upper", "khat", "hill_w"), ("lower", "khat_inverse", "hill_inverse"))
-Float64 = npt.NDArray[np.float64]
 
 
 def khat(state: SliceState) -> Iterator[Value]:

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 
-__all__ = ["kl"]
-
 _BEHAVIOUR = {"mismatch": "rollout_old", "total": "rollout_theta"}
 
 

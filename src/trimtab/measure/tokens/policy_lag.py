@@ -16,9 +16,8 @@ from trimtab.catalog import LAG_BUCKETS
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 from trimtab.stats import LogSketch
-from trimtab.types import Float32, TokenBatch
-
-__all__ = ["add_lag", "lag"]
+from trimtab.types import TokenBatch
+from trimtab.typing import Float32
 
 _EDGES = np.array([1, 2, 4])
 _AHEAD = "policy_lag: sampled by a version ahead of the current one"

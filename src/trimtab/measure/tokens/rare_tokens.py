@@ -15,8 +15,6 @@ from trimtab.measure.state.turn_rows import MAIN, Own
 from trimtab.measure.state.types import Value
 from trimtab.stats import LogSketch
 
-__all__ = ["fill_rare", "rare"]
-
 
 def fill_rare(own: Own, states: Mapping[str, SliceState]) -> None:
     """One sketch of mismatch a band of mu in the slices `MAIN_SLICES`; bands follow on each other. Nothing where mismatch is not observed (its note says why)."""

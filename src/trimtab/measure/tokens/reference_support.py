@@ -8,8 +8,6 @@ from trimtab.catalog import bound
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 
-__all__ = ["support"]
-
 
 def support(state: SliceState) -> Iterator[Value]:
     """`ref_logprob/p01, p05, p50` (nats, <= 0) and the shares below -5 and -10 nats."""

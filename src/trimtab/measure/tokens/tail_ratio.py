@@ -13,8 +13,6 @@ from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 from trimtab.stats import ratio_interval
 
-__all__ = ["log_ratio_se", "tail_ratio"]
-
 
 def tail_ratio(text: SliceState, post_tool: SliceState, what: str = "drift") -> Iterator[Value]:
     """`tail_ratio/p99` and `p95`: quantile of |drift| after a tool over that in text, with a bootstrap interval.

@@ -14,8 +14,6 @@ from trimtab.measure.state.log_ratios import RATIOS
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 
-__all__ = ["QUANTILES", "tails"]
-
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 _WITH_INTERVAL = ("p95", "p99")
 

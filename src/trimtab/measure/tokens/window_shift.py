@@ -18,8 +18,6 @@ from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.types import Value
 from trimtab.stats import ClusterTail, LogSketch, design_effect, ks_critical, ks_distance, wasserstein1
 
-__all__ = ["RATIOS_COMPARED", "WindowShift"]
-
 RATIOS_COMPARED = ("mismatch", "staleness", "total", "drift")
 _TAILS = {0.95: "shift_tail_mass", 0.99: "shift_tail_mass_p99"}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +13,7 @@ from trimtab.stats.dot import dot
 from trimtab.stats.proportion_interval import effective_trials, share_interval
 from trimtab.traces.table.types import Evidence, TraceTable
 from trimtab.types import Reading, Window
-
-__all__ = ["Maker", "Measured", "independent"]
-
-Floats = npt.NDArray[Any]
+from trimtab.typing import Array
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class Maker:
         return Measured(reading, tuple(evidence or ()), text)
 
     def share(
-        self, key: str, hits: Floats, trials: Floats, clusters: npt.NDArray[np.int64], reason: str = "",
+        self, key: str, hits: Array, trials: Array, clusters: npt.NDArray[np.int64], reason: str = "",
         evidence: Sequence[Evidence] | None = None, what: str = "",
     ) -> Measured:  # fmt: skip
         """Share of `hits` (E,) in `trials` (E,), whose interval knows that those of one of the `clusters` (E,) are alike."""
@@ -64,7 +60,7 @@ class Maker:
         )
 
 
-def independent(hits: Floats, trials: Floats, clusters: npt.NDArray[np.int64] | None = None) -> float:
+def independent(hits: Array, trials: Array, clusters: npt.NDArray[np.int64] | None = None) -> float:
     """`effective_trials` of `hits` (E,) in `trials` (E,), by `clusters` (E,), or by episode when they are None.
 
     Of the two the smaller is to be used: attempts at one task that cancel by chance are no more than themselves.

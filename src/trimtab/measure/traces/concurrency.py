@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.traces.table.types import TraceTable
-
-__all__ = ["high_load", "looked_at_s", "running_at_once"]
-
-Floats = npt.NDArray[np.float64]
+from trimtab.typing import Float64
 
 _SHORT = 0.05  # the share of episodes that may be over before the load has been looked at
 _LEAST = 8  # episodes on each side of a split
@@ -22,7 +18,7 @@ def looked_at_s(table: TraceTable) -> float:
     return float(np.quantile(table.duration_s, _SHORT, method="lower"))
 
 
-def running_at_once(table: TraceTable) -> Floats | None:
+def running_at_once(table: TraceTable) -> Float64 | None:
     """(E,) how many episodes were open in the first `looked_at_s` of each, itself included, on average over that time; None without
     times and durations of all. Where that is no time, those open as it began; one that ends the moment another begins is still open."""
     if not table.num_episodes or not np.isfinite(table.time).all() or not np.isfinite(table.duration_s).all():
@@ -31,22 +27,22 @@ def running_at_once(table: TraceTable) -> Floats | None:
     starts, ends, seconds = np.sort(began), np.sort(began + table.duration_s), looked_at_s(table)
     if seconds <= 0:
         open_now = np.searchsorted(starts, began, "right") - np.searchsorted(ends, began, "left")
-        at_once: Floats = open_now.astype(np.float64)
+        at_once: Float64 = open_now.astype(np.float64)
         return at_once
     inside = _since(starts, began + seconds) - _since(starts, began)
     over = _since(ends, began + seconds) - _since(ends, began)
-    found: Floats = np.round((inside - over) / seconds, 3)  # long sums round off
+    found: Float64 = np.round((inside - over) / seconds, 3)  # long sums round off
     return found
 
 
-def _since(moments: Floats, now: Floats) -> Floats:
+def _since(moments: Float64, now: Float64) -> Float64:
     """(E,) seconds since each of the sorted moments that had come by `now` (E,), added up."""
     before = np.searchsorted(moments, now)
-    added: Floats = before * now - np.r_[0.0, np.cumsum(moments)][before]
+    added: Float64 = before * now - np.r_[0.0, np.cumsum(moments)][before]
     return added
 
 
-def high_load(load: Floats) -> float:
+def high_load(load: Float64) -> float:
     """The load above which it is high: where both sides, of eight episodes at least, are most alike within (Otsu 1979).
 
     >>> high_load(np.array([1.0] * 10 + [2.0] * 10 + [30.0] * 60))

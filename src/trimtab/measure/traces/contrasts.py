@@ -19,20 +19,7 @@ import numpy.typing as npt
 from trimtab.catalog import bound
 from trimtab.stats.dot import dot
 from trimtab.traces.table.types import TraceTable
-
-__all__ = [
-    "ROUNDING",
-    "Contrast",
-    "clusters_of_sides",
-    "contrasts",
-    "difference",
-    "features",
-    "within_difference",
-]
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
+from trimtab.typing import Bool, Float64, Int64
 
 ROUNDING = 1e-12
 """Differences that small against the numbers are those of floating point."""
@@ -97,7 +84,7 @@ def features(
 
 
 def contrasts(
-    table: TraceTable, a: Bools, b: Bools, within: bool = True, outcome: npt.NDArray[Any] | None = None
+    table: TraceTable, a: Bool, b: Bool, within: bool = True, outcome: npt.NDArray[Any] | None = None
 ) -> list[Contrast]:
     """The contrasts of episodes `a` and `b` (E,) that can be judged, in the order of `features`. Too few on a side, of tasks, or
     with or without a yes-or-no feature: not listed. Of features that are the same in every episode, one."""
@@ -133,13 +120,13 @@ def contrasts(
     return found
 
 
-def clusters_of_sides(clusters: Ints, is_a: Bools) -> tuple[int, int]:
+def clusters_of_sides(clusters: Int64, is_a: Bool) -> tuple[int, int]:
     """How many clusters have members in a, and how many others."""
     a, b = (int(np.count_nonzero(np.bincount(clusters[side]))) for side in (is_a, ~is_a))
     return a, b
 
 
-def difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, float, int]:
+def difference(x: Float64, is_a: Bool, clusters: Int64) -> tuple[float, float, int]:
     """Mean of a less mean of b, its cluster-robust standard error, and the number of clusters; `clusters` are small integers.
 
     The variance is G/(G-1) times the sum over clusters of the squared sum of influences, (x - mean)/n with its sign (Liang and
@@ -162,7 +149,7 @@ def difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, float, in
     return float(mean_a - mean_b), se, g
 
 
-def _size(x: Floats) -> float:
+def _size(x: Float64) -> float:
     return max(abs(float(x.max())), abs(float(x.min())))
 
 
@@ -174,7 +161,7 @@ def _honest(se: float, spread: float, size: float, parts: float) -> float:
     return math.nan if se <= ROUNDING * parts else se
 
 
-def within_difference(x: Floats, is_a: Bools, clusters: Ints) -> tuple[float, float, int]:
+def within_difference(x: Float64, is_a: Bool, clusters: Int64) -> tuple[float, float, int]:
     """The same among attempts at one task: slope of x on a, both less their task's mean; and the number of tasks with both.
 
     >>> x, a = np.array([5.0, 4.0, 1.0, 0.0]), np.array([True, False, True, False])

@@ -12,10 +12,7 @@ import numpy.typing as npt
 from trimtab.measure.traces.contrasts import Contrast, contrasts
 from trimtab.measure.traces.ordering import in_order, version_ranks
 from trimtab.traces.table.types import TraceTable
-
-__all__ = ["Drift", "drifts"]
-
-Bools = npt.NDArray[np.bool_]
+from trimtab.typing import Bool
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ def drifts(table: TraceTable, solved: npt.NDArray[Any] | None) -> list[Drift]:
     return found
 
 
-def _splits(table: TraceTable) -> Iterator[tuple[str, str, str, Bools, Bools]]:
+def _splits(table: TraceTable) -> Iterator[tuple[str, str, str, Bool, Bool]]:
     versions = _by_version(table)
     if versions is not None:
         yield versions
@@ -50,7 +47,7 @@ def _splits(table: TraceTable) -> Iterator[tuple[str, str, str, Bools, Bools]]:
     yield by, "the second half", "the first half", late, ~late
 
 
-def _by_version(table: TraceTable) -> tuple[str, str, str, Bools, Bools] | None:
+def _by_version(table: TraceTable) -> tuple[str, str, str, Bool, Bool] | None:
     """Cut between two versions so that the sides are as equal as can be; versions in the order of `version_ranks`."""
     known = table.version >= 0
     if len(set(table.version[known].tolist())) < 2:

@@ -13,7 +13,6 @@ from datetime import datetime, timezone
 from hashlib import blake2b
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.measure.traces.builder import Maker, Measured
@@ -30,11 +29,7 @@ from trimtab.measure.traces.trend import is_trend
 from trimtab.stats.dot import dot
 from trimtab.traces.core.plural import counted
 from trimtab.traces.table.types import Evidence, TraceTable
-
-__all__ = ["bursts"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 _MOST_TOOLS = 8  # of those that fail in most episodes; what is looked at is corrected for
 _MOST_EPISODES = 20_000  # the last ones that call the tool
@@ -47,11 +42,11 @@ class _Case:
     """One tool's episodes in order of time: places in the table, (n,) failed, tasks, groups (-1: none), episodes at once (None: unknown)."""
 
     tool: str
-    places: Ints
-    failed: Floats
-    tasks: Ints
-    groups: Ints
-    at_once: Floats | None
+    places: Int64
+    failed: Float64
+    tasks: Int64
+    groups: Int64
+    at_once: Float64 | None
     timed: bool = True
 
     @property
@@ -205,7 +200,7 @@ def _load(maker: Maker, table: TraceTable, whole: _Case, burst: _Burst, level: f
     return maker.value("traces/load_excess", excess, whole.failed.size, where, evidence=found, text=text)
 
 
-def _around(failed: Floats, burst: _Burst) -> tuple[int, int]:
+def _around(failed: Float64, burst: _Burst) -> tuple[int, int]:
     """The whole burst that the window is a part of: failures count for it as far as they lie above half way from the others' share."""
     inside = np.zeros(failed.size, bool)
     inside[burst.first : burst.end] = True
@@ -226,7 +221,7 @@ def _no_load(maker: Maker, case: _Case) -> Measured | None:
     return maker.value("traces/load_excess", math.nan, 0, f"tool/{case.tool}", reason=why)
 
 
-def _varies(load: Floats | None) -> bool:
+def _varies(load: Float64 | None) -> bool:
     return load is not None and bool(load.min() < load.max())
 
 

@@ -12,8 +12,6 @@ from trimtab.measure.traces.builder import Maker, Measured
 from trimtab.traces.table.first_error import WRONGS
 from trimtab.traces.table.types import Evidence
 
-__all__ = ["first_wrongs", "word_readings"]
-
 
 def word_readings(maker: Maker) -> Iterator[Measured]:
     """Shares of episodes; what a text is taken for is a rule of thumb (`traces.text_marks`)."""

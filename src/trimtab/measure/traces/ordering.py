@@ -6,16 +6,12 @@ import math
 import re
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.traces.table.types import TraceTable
-
-__all__ = ["in_order", "version_ranks"]
-
-Ints = npt.NDArray[np.int64]
+from trimtab.typing import Int64
 
 
-def in_order(table: TraceTable) -> tuple[Ints, str]:
+def in_order(table: TraceTable) -> tuple[Int64, str]:
     """(E,) places of the episodes as they began, and by what: the time where every episode has one, else the log's order; the numbers of
     policies or training steps, where every episode has one, go before that, for files of steps are read in the order of their names."""
     if table.num_episodes and np.isfinite(table.time).all():
@@ -25,7 +21,7 @@ def in_order(table: TraceTable) -> tuple[Ints, str]:
     return np.arange(table.num_episodes), "order"
 
 
-def version_ranks(table: TraceTable) -> Ints:
+def version_ranks(table: TraceTable) -> Int64:
     """(V,) place of each of `table.versions` in their order: by number where all are numbers or differ in their numbers only (step-2
     comes before step-10), else by the median time of their episodes where every episode has one, else as they came in the log."""
     numbers = _numbers(table.versions)
@@ -41,7 +37,7 @@ def version_ranks(table: TraceTable) -> Ints:
     return np.argsort(np.argsort(middle, kind="stable"))
 
 
-def _ranks(numbers: list[tuple[float, ...]]) -> Ints:
+def _ranks(numbers: list[tuple[float, ...]]) -> Int64:
     place = {number: at for at, number in enumerate(sorted(set(numbers)))}
     return np.array([place[number] for number in numbers], np.int64)
 

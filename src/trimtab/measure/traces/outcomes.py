@@ -16,8 +16,6 @@ from trimtab.measure.traces.builder import Maker
 from trimtab.traces.table.first_error import WRONGS
 from trimtab.traces.table.types import TraceTable
 
-__all__ = ["Outcome", "outcomes"]
-
 _MOST = 12
 _TURNS, _ENDS = ("1 or before", "2", "3 or 4", "5 to 8", "9 to 16", "17 and later"), (1, 2, 4, 8, 16)
 

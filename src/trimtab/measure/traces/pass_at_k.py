@@ -18,8 +18,6 @@ from trimtab.measure.traces.builder import Maker
 from trimtab.measure.traces.contrasts import ROUNDING, Contrast, clusters_of_sides, difference
 from trimtab.traces.table.types import TraceTable
 
-__all__ = ["MAX_K", "PassK", "outcome_contrast", "pass_k", "solved_interval"]
-
 MAX_K = 8
 """The largest k of pass^k that is shown."""
 

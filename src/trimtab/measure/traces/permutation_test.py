@@ -15,18 +15,16 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["NARROWEST", "apart", "permutation_p", "without_tasks", "worst_window"]
+from trimtab.typing import Float64, Int64
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Statistic = Callable[[Floats], float]
+Statistic = Callable[[Float64], float]
 
 _PERMUTATIONS, _EXCEEDED = 499, 10
 NARROWEST = 8
 _TOGETHER = 4  # attempts within a fourth of all episodes lie together
 
 
-def apart(tasks: Ints) -> npt.NDArray[np.bool_]:
+def apart(tasks: Int64) -> npt.NDArray[np.bool_]:
     """(n,) is the episode one of a task whose attempts reach over a fourth of all episodes or more? `tasks` (n,) in order of time.
 
     >>> apart(np.array([0, 1, 0, 1, 2, 2, 2, 2])).tolist()
@@ -42,17 +40,17 @@ def apart(tasks: Ints) -> npt.NDArray[np.bool_]:
     return far
 
 
-def without_tasks(failed: Floats, tasks: Ints) -> Floats:
+def without_tasks(failed: Float64, tasks: Int64) -> Float64:
     """(n,) failures less their task's share, where it is attempted at several times, else less the share of all such tasks.
 
     What is taken off stays in its place under every permutation, so that hard tasks do not hide a burst among easy ones.
     """
     _, task = np.unique(np.where(apart(tasks), tasks, -1), return_inverse=True)
-    share: Floats = failed - (np.bincount(task, failed) / np.bincount(task))[task]
+    share: Float64 = failed - (np.bincount(task, failed) / np.bincount(task))[task]
     return share
 
 
-def worst_window(values: Floats, narrowest: int = NARROWEST) -> tuple[float, int, int]:
+def worst_window(values: Float64, narrowest: int = NARROWEST) -> tuple[float, int, int]:
     """The window of `narrowest` (8), twice as many, ... episodes, up to half of all, with the most failures beyond its share: deviates, first
     place, end.
 
@@ -73,7 +71,7 @@ def worst_window(values: Floats, narrowest: int = NARROWEST) -> tuple[float, int
 
 
 def permutation_p(
-    values: Floats, tasks: Ints, statistic: Statistic, rng: np.random.Generator, groups: Ints | None = None
+    values: Float64, tasks: Int64, statistic: Statistic, rng: np.random.Generator, groups: Int64 | None = None
 ) -> float:
     """How often the statistic is as large or larger when values change places as the null allows; stopped early where it cannot
     become small (Besag and Clifford 1991). `values`, `tasks`, `groups` (n,) in order of time; a group of -1 is none.
@@ -95,7 +93,7 @@ def permutation_p(
     return (exceeded + 1) / (_PERMUTATIONS + 1)
 
 
-def _blocks(tasks: Ints, groups: Ints | None) -> tuple[Ints, Ints]:
+def _blocks(tasks: Int64, groups: Int64 | None) -> tuple[Int64, Int64]:
     """(n,) number of the block that each episode moves with, and (B,) the kind of each block, which rises: those of one kind change places.
 
     A task at several times: its groups of one size, and where a group is none or lies far apart, its runs. Others: tasks with as many attempts, so that no block is torn by those between them;
@@ -116,8 +114,8 @@ def _blocks(tasks: Ints, groups: Ints | None) -> tuple[Ints, Ints]:
     return number[unit], kind[order]
 
 
-def _codes(values: Ints) -> Ints:
+def _codes(values: Int64) -> Int64:
     """(n,) numbers from 0, equal where values (n,) or rows (n, k) are; in the order of their coming."""
     _, first, code = np.unique(values, axis=0, return_index=True, return_inverse=True)
-    rank: Ints = np.argsort(np.argsort(first))[code.ravel()]
+    rank: Int64 = np.argsort(np.argsort(first))[code.ravel()]
     return rank

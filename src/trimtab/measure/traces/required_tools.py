@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +19,8 @@ from trimtab.measure.traces.builder import Maker, Measured
 from trimtab.measure.traces.ordering import in_order, version_ranks
 from trimtab.measure.traces.permutation_test import permutation_p
 from trimtab.traces.table.types import Evidence, ToolRow, TraceTable
+from trimtab.typing import Array
 
-__all__ = ["neglected"]
-
-Floats = npt.NDArray[Any]
 _Cut = tuple[str, npt.NDArray[np.bool_]]  # since when, in words, and (E,) is the episode later?
 
 _PARTS = (2, 3, 4)
@@ -57,7 +54,7 @@ def neglected(maker: Maker, declared: Declared) -> Iterator[Measured]:
     )  # fmt: skip
 
 
-def _abandoned(maker: Maker, row: ToolRow, used: Floats, asked: int) -> str:
+def _abandoned(maker: Maker, row: ToolRow, used: Array, asked: int) -> str:
     """Before and since when, in words; empty when it is not. The worst of the cuts is held against the worst of every permutation."""
     order = in_order(maker.table)[0][-_MOST_EPISODES:]
     cuts = [(since, late[order]) for since, late in _cuts(maker.table)]
@@ -102,5 +99,5 @@ def _cuts(table: TraceTable) -> Iterator[_Cut]:
         yield f"episode {table.ids[order[start]]}", late
 
 
-def _of(here: Floats) -> str:
+def _of(here: Array) -> str:
     return f"{here.sum():,.0f} of {here.size:,} episodes"

@@ -7,16 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.measure.state.requirements import Declared
 from trimtab.measure.traces.builder import Maker, Measured
 from trimtab.traces.table.types import Evidence
-
-__all__ = ["reward_readings"]
-
-Floats = npt.NDArray[Any]
+from trimtab.typing import Array
 
 
 def reward_readings(maker: Maker, declared: Declared) -> Iterator[Measured]:
@@ -69,7 +65,7 @@ def _disagreement(maker: Maker) -> Measured:
     )
 
 
-def _against(reward: Floats, solved: Floats, both: Floats) -> Floats:
+def _against(reward: Array, solved: Array, both: Array) -> Array:
     """(E,) is the reward not one of its outcome? Not solved, at the solved ones' median or more; solved, at zero or less where all
     rewards lie from 0 to 1, else at the failed ones' median or less: 0 and -1, or minus the steps, may be as good a scale."""
     good, bad = reward[both & solved], reward[both & ~solved]

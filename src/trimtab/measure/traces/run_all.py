@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.measure.state.requirements import Declared
 from trimtab.measure.traces.builder import Maker, Measured
@@ -23,10 +21,6 @@ from trimtab.stats.proportion_interval import share_interval
 from trimtab.traces.core.plural import counted
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.table.types import Evidence, TraceTable
-
-__all__ = ["trace_readings"]
-
-Floats = npt.NDArray[Any]
 
 _PER_CALL = {
     "traces/failed_call_frac": "failed",

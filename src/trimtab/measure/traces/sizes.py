@@ -9,8 +9,6 @@ import numpy as np
 
 from trimtab.traces.table.types import TraceTable
 
-__all__ = ["Size", "sizes"]
-
 
 @dataclass(frozen=True)
 class Size:

@@ -17,8 +17,6 @@ from trimtab.stats.proportion_interval import effective_trials, share_interval
 from trimtab.traces.core.plural import counted
 from trimtab.traces.table.types import ToolRow
 
-__all__ = ["tool_readings"]
-
 
 def tool_readings(maker: Maker) -> Iterator[Measured]:
     """Calls, share, failures and latency of each tool, in the slice `tool/<name>`."""

@@ -7,18 +7,15 @@ one outside; and a chance whose log-odds only rise or only fall, by six at most 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog import bound
+from trimtab.typing import Float64
 
-__all__ = ["is_trend"]
-
-Floats = npt.NDArray[np.float64]
 _SLOPES = 25
 _STEPS = 12
 
 
-def is_trend(failed: Floats, first: int, end: int) -> bool:
+def is_trend(failed: Float64, first: int, end: int) -> bool:
     """Does a trend explain (n,) failures, 0 or 1, in order of time, about as well as the window from `first` to before `end`?
 
     >>> import numpy as np
@@ -36,18 +33,18 @@ def is_trend(failed: Floats, first: int, end: int) -> bool:
     return any(block - _likelihood(failed, _levelled(failed, trend)) < margin for trend in trends)
 
 
-def _likelihood(failed: Floats, chance: Floats) -> float:
+def _likelihood(failed: Float64, chance: Float64) -> float:
     """Its logarithm, in nats."""
     chance = np.clip(chance, 1e-9, 1 - 1e-9)
     return float(np.where(failed > 0, np.log(chance), np.log1p(-chance)).sum())
 
 
-def _levelled(failed: Floats, trend: Floats) -> Floats:
+def _levelled(failed: Float64, trend: Float64) -> Float64:
     """(n,) chances of log-odds that follow the trend, at the level at which as many fail as did (Newton's method)."""
     level = 0.0
     for _ in range(_STEPS):
         chance = 1 / (1 + np.exp(-(trend + level)))
         curve = float((chance * (1 - chance)).sum())
         level += float(np.clip((failed - chance).sum() / max(curve, 1e-9), -2, 2))
-    found: Floats = 1 / (1 + np.exp(-(trend + level)))
+    found: Float64 = 1 / (1 + np.exp(-(trend + level)))
     return found

@@ -8,14 +8,10 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["Block", "Column", "blocks_of", "column_of", "joined", "rows_of"]
+from trimtab.typing import Float64, Int64
 
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
-
-Column = tuple[Int, Float]
+Column = tuple[Int64, Float64]
 """Rows at which a metric is there, ascending, and its values."""
 
 
@@ -24,8 +20,8 @@ class Block:
     """Rows of the same keys: `places` (R,) among all rows, `table` (R, K)."""
 
     keys: tuple[str, ...]
-    places: Int
-    table: Float
+    places: Int64
+    table: Float64
 
 
 def blocks_of(rows: Sequence[dict[str, Any]], first: int) -> list[Block] | None:

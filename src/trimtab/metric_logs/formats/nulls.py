@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import cast
 
-__all__ = ["Row", "settle_nulls"]
-
 Row = dict[str, "float | None"]
 
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from trimtab.errors import MetricLogError
 from trimtab.metric_logs.formats.types import RawLog
 
-__all__ = ["read_parquet", "read_rlprobe"]
-
 
 def read_parquet(path: Path) -> RawLog:
     """The rows of one Parquet file; columns of lists are left out. Of several ranks, the lowest is read, the others counted."""

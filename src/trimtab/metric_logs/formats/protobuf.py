@@ -9,8 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-__all__ = ["fields", "leveldb_records", "signed", "tf_records"]
-
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """(field number, value) of a message: varints as int, everything else as its bytes. ValueError when it is damaged.

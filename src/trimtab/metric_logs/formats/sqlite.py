@@ -13,8 +13,6 @@ from trimtab.errors import MetricLogError
 from trimtab.metric_logs.formats.text import strict_json
 from trimtab.metric_logs.formats.types import RawLog, by_step, flat
 
-__all__ = ["read_mlflow_folder", "read_sqlite"]
-
 _MLFLOW_RUNS = (
     "select m.run_uuid, coalesce(r.name, m.run_uuid) from metrics m left join runs r on r.run_uuid = m.run_uuid "
     "group by m.run_uuid order by coalesce(max(r.start_time), max(m.timestamp))"

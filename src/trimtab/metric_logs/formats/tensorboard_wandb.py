@@ -11,8 +11,6 @@ from trimtab.metric_logs.formats.protobuf import fields, leveldb_records, signed
 from trimtab.metric_logs.formats.text import strict_json
 from trimtab.metric_logs.formats.types import RawLog, by_step
 
-__all__ = ["read_tensorboard", "read_wandb"]
-
 _DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8"}
 """TensorFlow's type numbers of scalars that trainers write: float, double, int32, int64."""
 

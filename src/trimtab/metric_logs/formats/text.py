@@ -14,8 +14,6 @@ import msgspec
 from trimtab.metric_logs.formats.column_blocks import blocks_of
 from trimtab.metric_logs.formats.types import RawLog, flat
 
-__all__ = ["as_utf8", "read_csv", "read_json", "read_jsonl", "strict_json"]
-
 _ROWS = msgspec.json.Decoder(dict[str, float | int | str | bool | None])
 _CHUNK = 1 << 20  # bytes read at once, and on to the end of a line
 _BYTES = "lines with bytes that are not UTF-8"

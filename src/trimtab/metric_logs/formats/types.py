@@ -12,8 +12,6 @@ import numpy as np
 from trimtab.errors import MetricLogError
 from trimtab.metric_logs.formats.column_blocks import Block, column_of, rows_of
 
-__all__ = ["RawLog", "by_step", "flat", "steps_of"]
-
 STEP_KEYS = (
     "step", "global_step", "train/global_step", "trainer/global_step", "training/global_step", "training_step", "train_step",
     "rollout/step", "train/step", "progress/batch", "iteration", "iter", "update", "_step", "Step",

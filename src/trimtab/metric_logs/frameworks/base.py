@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Framework"]
-
 
 @dataclass(frozen=True)
 class Framework:

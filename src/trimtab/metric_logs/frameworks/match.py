@@ -21,8 +21,6 @@ from trimtab.metric_logs.frameworks.others import (
 from trimtab.metric_logs.frameworks.trl import TRL
 from trimtab.metric_logs.frameworks.verl import VERL
 
-__all__ = ["FRAMEWORKS", "aliases", "check_mapping", "choose", "framework_named"]
-
 OURS = Framework(
     "ours",
     "trimtab's own names, and a few that several trainers share",

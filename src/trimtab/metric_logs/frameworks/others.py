@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from trimtab.metric_logs.frameworks.base import Framework
 
-__all__ = ["NEMO_RL", "OPENRLHF", "PRIME_RL", "RLDOCTOR", "RLPROBE", "SKYRL", "SLIME", "TINKER"]
-
 _AGG = r"(?:train/)?(?:agg|[^/]+)/effective/[^/]+/"
 
 PRIME_RL = Framework(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from trimtab.metric_logs.frameworks.base import Framework
 
-__all__ = ["TRL"]
-
 TRL = Framework(
     name="trl",
     versions="1.2 to 1.16",

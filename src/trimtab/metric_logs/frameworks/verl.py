@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from trimtab.metric_logs.frameworks.base import Framework
 
-__all__ = ["VERL"]
-
 _PROBS = "mismatch_abs, mismatch_max: verl's rollout_probs_diff is of probabilities, not of log-probabilities"
 
 VERL = Framework(

@@ -10,8 +10,6 @@ import torch
 
 from trimtab.errors import RoutesError
 
-__all__ = ["Recording", "Replayed", "fingerprint", "same_print"]
-
 
 class Recording:
     """Experts of every forward under `recording()`, in order."""

@@ -17,8 +17,6 @@ from trimtab.objectives.routing_replay.recordings import Recording, Replayed, fi
 from trimtab.objectives.routing_replay.routers import Router, find_routers
 from trimtab.objectives.routing_replay.routes import check_routes, route_dtype
 
-__all__ = ["RoutingReplay"]
-
 
 class RoutingReplay:
     """Recorder and player of a model's routes. Create it before torch.compile and after PEFT has wrapped the model.

@@ -14,8 +14,6 @@ import torch
 
 from trimtab.errors import UnsupportedError
 
-__all__ = ["FAMILIES", "Router", "find_routers"]
-
 Gates = Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
 """(router, its first output (N, E), experts (N, K) int64) -> gates (N, K), differentiable in the first output."""
 

@@ -12,16 +12,6 @@ import torch
 
 from trimtab.errors import RoutesError
 
-__all__ = [
-    "MISSING",
-    "bytes_per_token",
-    "check_routes",
-    "join_turns",
-    "pack_routes",
-    "place_routes",
-    "route_dtype",
-]
-
 MISSING = -1
 """Stands in all K places of a token and layer without a recorded route."""
 

@@ -6,20 +6,6 @@ from collections.abc import Iterable, Sequence
 from html import escape as _html_escape
 from typing import Any
 
-__all__ = [
-    "Run",
-    "escape",
-    "heading",
-    "icon",
-    "integer",
-    "label",
-    "letter",
-    "prefix",
-    "run_name",
-    "section",
-    "table",
-]
-
 Run = dict[str, Any]
 
 _ICONS = {  # one shape each: never colour alone

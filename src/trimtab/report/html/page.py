@@ -23,8 +23,6 @@ from trimtab.report.html import tables as html_tables
 from trimtab.report.html.elements import escape
 from trimtab.report.sanitize import inert_json
 
-__all__ = ["PAYLOAD_VERSION", "asset", "embed_json", "render_html", "source_hash", "write_html", "write_page"]
-
 PAYLOAD_VERSION = 1
 
 _SCRIPTS = ("assets/uPlot.iife.min.js", "assets/charts.js", "assets/page.js")

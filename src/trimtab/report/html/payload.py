@@ -16,8 +16,6 @@ from trimtab.report.run_view import RunView
 from trimtab.report.tools_table import tools_table
 from trimtab.types import Reading, Window
 
-__all__ = ["build_payload"]
-
 Json = dict[str, Any]
 Blocks = Sequence[tuple[Window, dict[str, SliceState]]]
 

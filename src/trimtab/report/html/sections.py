@@ -11,8 +11,6 @@ from typing import Any
 
 from trimtab.report.html.elements import Run, escape, heading, icon, integer, label, prefix, run_name, section
 
-__all__ = ["alarms", "verdicts", "warnings"]
-
 _HEADLINES = {
     "healthy": "Healthy",
     "alarms": "Alarms",

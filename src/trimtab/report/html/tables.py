@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from trimtab.report.html.elements import Run, escape, heading, integer, prefix, section, table
 
-__all__ = ["exemplars", "facts", "judged", "not_observed", "tools"]
-
 
 def tools(runs: Sequence[Run]) -> str:
     """Calls, errors, latency and result size per tool; nothing when no run called one."""

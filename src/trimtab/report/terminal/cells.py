@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from rich.console import JustifyMethod, RenderableType
 from rich.table import Table
@@ -12,22 +11,7 @@ from rich.text import Text
 
 from trimtab.report.sanitize import inert
 from trimtab.report.terminal.sparkline import span
-
-__all__ = [
-    "STALE_S",
-    "State",
-    "age_text",
-    "alarm_list",
-    "history_of",
-    "name_of",
-    "step_text",
-    "unseen_words",
-    "verdict_text",
-    "warning_text",
-    "warnings_of",
-]
-
-State = Mapping[str, Any]
+from trimtab.typing import Json
 
 STALE_S = 180.0  # house default: a step of a large agent run takes one to two minutes
 _ALARM_COLUMNS = (  # name, least and most width
@@ -49,25 +33,25 @@ _VERDICTS = {
 _SEVERITIES = {"critical": "bold red", "warning": "yellow", "info": "dim"}
 
 
-def name_of(state: State) -> str:
+def name_of(state: Json) -> str:
     """The run's name."""
     return inert(state.get("name") or "unnamed run")
 
 
-def verdict_text(state: State) -> Text:
+def verdict_text(state: Json) -> Text:
     """The verdict as mark and word: never colour alone."""
     word = state.get("verdict") or "not judged yet"
     mark, style = _VERDICTS.get(word, ("?", "bold magenta"))
     return Text(f"{mark} {inert(word)}", style)
 
 
-def step_text(state: State) -> Text:
+def step_text(state: Json) -> Text:
     """The last step; a dash before the first."""
     step = state.get("step")
     return Text("–" if step is None or step < 0 else f"{step:,}")
 
 
-def age_text(state: State) -> Text:
+def age_text(state: Json) -> Text:
     """How long ago the last step came, loud when that is too long."""
     age = state.get("updated_s")
     if age is None or not math.isfinite(age):
@@ -75,14 +59,14 @@ def age_text(state: State) -> Text:
     return Text(f"{span(age)} ago", "bold yellow" if age > STALE_S else "dim")
 
 
-def history_of(state: State, key: str) -> list[float]:
+def history_of(state: Json, key: str) -> list[float]:
     """A short history with what was not finite as nan."""
     return [
         math.nan if value is None else float(value) for value in (state.get("history") or {}).get(key) or []
     ]
 
 
-def warnings_of(state: State) -> list[str]:
+def warnings_of(state: Json) -> list[str]:
     """What must not be overlooked: failures of the watch itself, silence, too little seen."""
     found = [f"the watch itself: {inert(note)}" for note in state.get("notes") or []]
     age = state.get("updated_s")
@@ -93,7 +77,7 @@ def warnings_of(state: State) -> list[str]:
     return found
 
 
-def warning_text(state: State, text: str) -> Text:
+def warning_text(state: Json, text: str) -> Text:
     """One warning, with the run it is about."""
     return Text.assemble(("! ", "bold yellow"), (name_of(state), "bold"), f"  {text}")
 
@@ -103,7 +87,7 @@ def unseen_words(item: object) -> str:
     return inert(f"{item.get('what')}: {item.get('why')}" if isinstance(item, Mapping) else item)
 
 
-def alarm_list(states: Sequence[State]) -> Iterator[RenderableType]:
+def alarm_list(states: Sequence[Json]) -> Iterator[RenderableType]:
     """The newest alarms of all runs as a table, then how many are not shown; nothing when there is none."""
     fired = [(alarm, state) for state in states for alarm in state.get("alarms") or []]
     fired.sort(key=lambda pair: pair[0]["step"], reverse=True)

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from trimtab.traces.files.find import STDIN, find_files
 
-__all__ = ["reading_bar"]
-
 _PACKED = (".gz", ".zst", ".parquet")
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from trimtab.report.run_view import RunView
 
-__all__ = ["live_state"]
-
 _HISTORY = 60
 
 

@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from trimtab.report.terminal.cells import (
-    State,
     age_text,
     alarm_list,
     history_of,
@@ -28,8 +27,7 @@ from trimtab.report.terminal.cells import (
     warnings_of,
 )
 from trimtab.report.terminal.sparkline import number, spark
-
-__all__ = ["follow", "render"]
+from trimtab.typing import Json
 
 _WIDE = 134  # columns from which one row holds a run
 _LINES = (
@@ -39,7 +37,7 @@ _LINES = (
 )
 
 
-def render(states: State | Sequence[State]) -> RenderableType:
+def render(states: Json | Sequence[Json]) -> RenderableType:
     """The view of these runs, one row each where the terminal is wide and one block each where it is narrow.
 
     The two p99 sparklines share one zero-based scale over all runs; a value that was NaN or infinite shows as ``×``.
@@ -48,7 +46,7 @@ def render(states: State | Sequence[State]) -> RenderableType:
 
 
 def follow(
-    load: Callable[[], Sequence[State]],
+    load: Callable[[], Sequence[Json]],
     interval_s: float,
     stop: Callable[[], bool],
     console: Console | None = None,
@@ -65,7 +63,7 @@ def follow(
 
 
 class _View:
-    def __init__(self, states: Sequence[State]) -> None:
+    def __init__(self, states: Sequence[Json]) -> None:
         self.states = states
         tails = [
             v
@@ -117,7 +115,7 @@ class _View:
             )
         return table
 
-    def _narrow(self, state: State) -> RenderableType:
+    def _narrow(self, state: Json) -> RenderableType:
         head = Table.grid(padding=(0, 2, 0, 0), expand=True)
         head.add_column(no_wrap=True)
         head.add_column(ratio=1, overflow="ellipsis", no_wrap=True)
@@ -135,7 +133,7 @@ class _View:
         )
         return Padding(Group(head, Padding(Group(body, means), (0, 0, 0, 2))), (0, 0, 1, 0))
 
-    def _line(self, state: State, key: str, style: str, width: int) -> Text:
+    def _line(self, state: Json, key: str, style: str, width: int) -> Text:
         scale = self.tail_scale if key.endswith("p99") else None
         return Text.assemble(
             f"{number(state.get(key)):>6} ", (spark(history_of(state, key), width, scale), style)

@@ -24,8 +24,6 @@ from trimtab.traces.errors.patterns import compile_patterns
 from trimtab.traces.table.merge import joined
 from trimtab.traces.table.types import TraceTable
 
-__all__ = ["compare_lines", "compare_tables", "compare_traces"]
-
 _CLUSTERS = {
     "all": "tasks",
     "some": "tasks, an episode that names none being its own",

@@ -28,8 +28,6 @@ from trimtab.traces.errors.patterns import compile_patterns
 from trimtab.traces.table.build import RequiredFiles
 from trimtab.traces.table.types import TraceTable
 
-__all__ = ["TraceDiagnosis", "diagnose_table", "diagnose_traces", "trace_diagnosis"]
-
 
 @dataclass(frozen=True)
 class TraceDiagnosis:

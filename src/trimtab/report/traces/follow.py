@@ -16,8 +16,6 @@ from trimtab.traces.errors.patterns import compile_patterns
 from trimtab.traces.follow import Follower
 from trimtab.traces.table.build import RequiredFiles
 
-__all__ = ["Followed", "follow_traces"]
-
 _SHARE = 5  # the pause is at least so many times what the last diagnosis took
 
 

@@ -26,8 +26,6 @@ from trimtab.report.traces.tables import (
 )
 from trimtab.traces.core.plural import counted
 
-__all__ = ["render_traces", "write_traces_html"]
-
 _HEADLINES = {"healthy": "Healthy", "alarms": "Alarms", "blind": "Blind", "not judged yet": "Not judged yet"}
 
 

@@ -15,8 +15,6 @@ from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.read import iter_episodes
 from trimtab.traces.table.episode_facts import arguments_text
 
-__all__ = ["MAX_EPISODES", "MAX_PAGE_TEXT", "MAX_TEXT", "chosen_ids", "shown_episodes"]
-
 MAX_EPISODES = 200
 MAX_TEXT = 6_000
 """Characters of one message, result or set of arguments on the page."""

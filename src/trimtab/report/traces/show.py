@@ -14,8 +14,6 @@ from trimtab.traces.native.format import dump_episode
 from trimtab.traces.read import iter_episodes
 from trimtab.traces.table.episode_facts import arguments_text
 
-__all__ = ["episode_lines", "show"]
-
 _MAX_TEXT = 4_000
 """Characters of one message or result that are printed; how many more there are is said."""
 

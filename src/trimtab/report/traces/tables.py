@@ -8,16 +8,6 @@ from trimtab.report.html.elements import escape, integer, section, table
 from trimtab.report.traces.text import BY_TEXT, figure, pass_line, short, unjudged_tools
 from trimtab.traces.core.plural import counted
 
-__all__ = [
-    "drift_table",
-    "measured_table",
-    "number",
-    "outcomes_table",
-    "separates_table",
-    "sizes_table",
-    "tools_table",
-]
-
 _WHOLE = 40
 """Characters of a tool's name that its column is wide enough for; longer ones break."""
 

@@ -10,16 +10,6 @@ from trimtab.catalog import bound
 from trimtab.report.sanitize import inert
 from trimtab.traces.core.plural import counted, noted
 
-__all__ = [
-    "BY_TEXT",
-    "contrast_line",
-    "figure",
-    "pass_line",
-    "short",
-    "trace_diagnosis_lines",
-    "unjudged_tools",
-]
-
 _MAX_TOOLS = 20
 _MAX_CONTRASTS = 8
 BY_TEXT = "by text: no field of the log calls any call failed; a failure is a result whose text says so"

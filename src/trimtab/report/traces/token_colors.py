@@ -12,8 +12,6 @@ from typing import Any
 from trimtab.errors import TraceError
 from trimtab.traces.core.episode import Turn
 
-__all__ = ["MAX_TOKENS", "decoder", "tokens_shown"]
-
 MAX_TOKENS = 2_000
 """Tokens of one turn on the page."""
 

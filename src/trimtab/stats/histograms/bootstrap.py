@@ -7,15 +7,10 @@ from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.errors import SummaryError
 from trimtab.stats.histograms.log_buckets import LogGrid
-
-__all__ = ["bucket_factors", "draw", "factors", "log_quantiles", "margin", "standard_error"]
-
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 
 def log_quantiles(

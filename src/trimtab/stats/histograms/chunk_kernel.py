@@ -10,15 +10,13 @@ the second-level cache, and summing exponentials while they are there, saves a s
 from __future__ import annotations
 
 import threading
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.stats.histograms import exponential_sums as exp_sums
 from trimtab.stats.histograms.log_buckets import LogGrid
-
-__all__ = ["CHUNK", "Runs", "add_counts", "group", "sums"]
+from trimtab.typing import Array, Float32, Float64, Int64
 
 CHUNK = 262_144  # values brought together at a time
 PART = 65_536  # values of one sort: its order stays in cache
@@ -29,10 +27,6 @@ LONG = 32_768  # values a run from which counting raw numbers and folding them i
 SMALL = 1.0  # nats
 SAFE = 35.0  # nats: PIECE times e^(2 * 35) is a float32
 
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
-Array = npt.NDArray[Any]
 _ONES: dict[str, Array] = {kind: np.ones(PIECE, dtype=kind) for kind in ("float32", "float64")}
 
 

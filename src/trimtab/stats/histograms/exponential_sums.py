@@ -9,12 +9,9 @@ e^x and e^2x, max -x for e^-x. So two states with the same values agree on the s
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["POWERS", "State", "absorb", "absorb_calm", "empty", "is_calm", "log_sum", "shifts"]
+from trimtab.typing import Float64, Int64
 
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 State = tuple[Float64, Float64, Float64]
 
 POWERS = (1, 2, -1)

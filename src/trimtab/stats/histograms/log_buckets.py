@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from trimtab.errors import SummaryError
 
-__all__ = ["LogGrid"]
-
 _UPPER_HALF = 1 if sys.byteorder == "little" else 0  # of a float32 seen as two uint16
 
 

@@ -10,15 +10,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.errors import SummaryError
 from trimtab.stats.histograms.log_buckets import LogGrid
-
-__all__ = ["Axis", "abs_axis", "quantiles", "shares_below", "signed_axis", "spread", "top_mass_share"]
-
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 
 class Axis(NamedTuple):

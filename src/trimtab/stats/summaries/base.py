@@ -16,8 +16,6 @@ import numpy.typing as npt
 from trimtab.errors import SummaryError
 from trimtab.stats.summaries import serialization as codec
 
-__all__ = ["Summary"]
-
 S = TypeVar("S", bound="Summary")
 
 

@@ -20,8 +20,6 @@ from trimtab.errors import SummaryError
 from trimtab.stats.summaries.base import Summary
 from trimtab.stats.summaries.serialization import Payload, pack_array
 
-__all__ = ["bundle", "unbundle"]
-
 _UNIT, _LINE = "\x1f", "\x1e"
 _LENGTH = struct.Struct("<I")
 

@@ -14,12 +14,8 @@ from trimtab.stats.histograms.log_buckets import LogGrid
 from trimtab.stats.summaries import validation as inputs
 from trimtab.stats.summaries.base import Summary
 
-__all__ = ["ClusterTail", "ratio_interval"]
-
 CHUNK = 131_072
 GRID = LogGrid(2, -10, 6)  # 4 buckets an octave of |x| over 2^-10..2^6
-
-Float64 = npt.NDArray[np.float64]
 
 
 class ClusterTail(Summary):

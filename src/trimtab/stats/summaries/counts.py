@@ -11,8 +11,6 @@ from trimtab.errors import SummaryError
 from trimtab.stats.summaries import validation as inputs
 from trimtab.stats.summaries.base import Summary
 
-__all__ = ["Counts"]
-
 
 class Counts(Summary):
     """How often was each of `columns` things seen in each of `rows` places? Exact int64, so every merge is exact.

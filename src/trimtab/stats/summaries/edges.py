@@ -10,8 +10,6 @@ import numpy.typing as npt
 from trimtab.stats.summaries import validation as inputs
 from trimtab.stats.summaries.base import Summary
 
-__all__ = ["EdgeCounts"]
-
 
 class EdgeCounts(Summary):
     """Counts of values and of those equal to the extremes seen so far; nan and infinities are counted apart.

@@ -11,8 +11,6 @@ from trimtab.stats.histograms import exponential_sums as exp_sums
 from trimtab.stats.summaries import validation as inputs
 from trimtab.stats.summaries.base import Summary
 
-__all__ = ["LogMoments"]
-
 
 class LogMoments(Summary):
     """Of a stream of log-weights l (nats): how many of n weights w = e^l still count, and what are E[w], E[w^2]?

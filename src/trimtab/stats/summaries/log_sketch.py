@@ -16,11 +16,7 @@ from trimtab.stats.histograms import exponential_sums as exp_sums
 from trimtab.stats.histograms.log_buckets import LogGrid
 from trimtab.stats.summaries import validation as inputs
 from trimtab.stats.summaries.log_sketch_queries import LogQueries
-
-__all__ = ["LogSketch"]
-
-Float32 = npt.NDArray[np.float32]
-Array = npt.NDArray[Any]
+from trimtab.typing import Array, Float32
 
 
 class LogSketch(LogQueries):

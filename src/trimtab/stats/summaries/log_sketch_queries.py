@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.errors import SummaryError
 from trimtab.stats.histograms import exponential_sums as exp_sums
@@ -13,11 +12,7 @@ from trimtab.stats.histograms import quantiles as ax
 from trimtab.stats.histograms.log_buckets import LogGrid
 from trimtab.stats.summaries import validation as inputs
 from trimtab.stats.summaries.base import Summary
-
-__all__ = ["LogQueries"]
-
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 
 class LogQueries(Summary):

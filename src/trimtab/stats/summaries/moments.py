@@ -10,8 +10,6 @@ import numpy.typing as npt
 from trimtab.stats.summaries import validation as inputs
 from trimtab.stats.summaries.base import Summary
 
-__all__ = ["Moments"]
-
 
 class Moments(Summary):
     """What are the mean, spread and extremes of a stream, and how many values could not enter them?

@@ -10,20 +10,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trimtab.errors import SummaryError
-
-__all__ = ["Payload", "frame", "pack_array", "unframe", "varints"]
+from trimtab.typing import Array
 
 VERSION = 1
 HEADER = 9
 SMALL = 4  # numbers of an array that are packed one by one
-
-Array = npt.NDArray[Any]
 
 
 def varints(numbers: npt.ArrayLike) -> bytes:

@@ -12,8 +12,6 @@ from trimtab.errors import SummaryError
 from trimtab.stats.summaries import validation as inputs
 from trimtab.stats.summaries.base import Summary
 
-__all__ = ["Tally"]
-
 
 class Tally(Summary):
     """Counts of `kinds` exclusive kinds, numbered from 0, of each row; rows are disjoint cells, as in `LogSketch`.

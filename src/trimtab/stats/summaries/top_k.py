@@ -11,8 +11,6 @@ import numpy.typing as npt
 from trimtab.stats.summaries import validation as inputs
 from trimtab.stats.summaries.base import Summary
 
-__all__ = ["TopK"]
-
 CHUNK = 131_072
 
 

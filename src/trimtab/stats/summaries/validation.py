@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trimtab.errors import SummaryError
-
-__all__ = [
-    "NON_FINITE",
-    "as_ids",
-    "as_rows",
-    "as_values",
-    "as_wide_values",
-    "at_least_one",
-    "chosen",
-    "count_non_finite",
-    "finite",
-    "need_one_row",
-]
+from trimtab.typing import Array, Float32, Float64, Int64
 
 NON_FINITE = ("nan", "posinf", "neginf")
 """Order of the non-finite counts of every summary."""
-
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
-Array = npt.NDArray[Any]
 
 
 def as_values(values: npt.ArrayLike) -> Float32:

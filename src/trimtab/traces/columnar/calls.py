@@ -6,18 +6,14 @@ Shape letters: R rows in the order of episode and step, E episodes, C calls.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.traces.columnar.extract import Columns
 from trimtab.traces.columnar.sql import CALL, PARSE_ERROR, RESULT
 from trimtab.traces.table.loops import Loop, longest_loop
+from trimtab.typing import Array
 
-__all__ = ["MIX", "Calls", "answers_of", "calls_of", "identical", "whole_steps"]
-
-Array = npt.NDArray[Any]
 MIX = tuple(
     np.array(m, np.uint64)
     for m in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)

@@ -12,15 +12,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.traces.columnar.extract import Columns
 from trimtab.traces.columnar.sql import END
 from trimtab.traces.table.interning import Codes
+from trimtab.typing import Array
 
-__all__ = ["Loose", "split"]
-
-Array = npt.NDArray[Any]
 _MAX_ROWS = 1_000_000  # held in memory, 150 bytes each
 _FILES = 64
 

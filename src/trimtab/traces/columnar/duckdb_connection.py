@@ -7,20 +7,18 @@ import itertools
 import os
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.traces.columnar.pipe import MemoryFile, through_pipe
 from trimtab.traces.columnar.shards import Shard
+from trimtab.typing import Array
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["Desk", "desk"]
 
-Array = npt.NDArray[Any]
 _MEMORY_MB = 200  # DuckDB's own limit, and four times the longest line
 _MAX_STATEMENTS = 8
 _PATH = "read_json(?"

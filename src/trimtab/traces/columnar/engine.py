@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.traces.columnar.cross_shard import Loose
 from trimtab.traces.columnar.episodes import Part, named, part_of
@@ -28,17 +27,15 @@ from trimtab.traces.columnar.spill import Shelf
 from trimtab.traces.core.coerce import as_label
 from trimtab.traces.core.read_report import UNREAD_SUCCESS, ReadReport
 from trimtab.traces.deduplicate import RENAMED
-from trimtab.traces.files.json_records import BadJson, parse_json
+from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.files.lines import iter_lines
 from trimtab.traces.readers.ptt_steps.buffer import COPIES
 from trimtab.traces.readers.ptt_steps.field_names import SAMPLE
 from trimtab.traces.readers.ptt_steps.reader import NO_END, ORPHANS, is_step
 from trimtab.traces.readers.ptt_steps.restarts import BEGAN_AGAIN
 from trimtab.traces.table.types import TraceTable
+from trimtab.typing import Array
 
-__all__ = ["Mapper", "tabulate_steps", "thread_map"]
-
-Array = npt.NDArray[Any]
 Mapper = Callable[[Iterable[Job]], Iterator[Counted]]
 """Jobs to what `count_shard` makes of them, in their order, a few at a time."""
 

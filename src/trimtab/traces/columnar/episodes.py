@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.traces.columnar.calls import MIX, Calls, answers_of, calls_of, identical, whole_steps
 from trimtab.traces.columnar.extract import Columns
@@ -31,10 +30,8 @@ from trimtab.traces.columnar.sql import (
     VOID,
 )
 from trimtab.traces.table.loops import Loop
+from trimtab.typing import Array
 
-__all__ = ["Part", "named", "part_of"]
-
-Array = npt.NDArray[Any]
 _ENDS = ("reward", "odd_reward", "success", "total", "cost", "task", "group", "stop")
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.traces.columnar.calls import Calls
 from trimtab.traces.columnar.episodes import Part
 from trimtab.traces.columnar.tools import Judged
 from trimtab.traces.table.types import MAX_EVIDENCE, Evidence
+from trimtab.typing import Array
 
-__all__ = ["Places"]
-
-Array = npt.NDArray[Any]
 _LOOKED_AT = 50  # first places of a thing in a shard, from which those of different episodes are taken
 _Row = tuple[int, str, int, str]  # row, episode, step, text
 

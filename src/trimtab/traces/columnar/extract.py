@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.traces.columnar.duckdb_connection import desk
 from trimtab.traces.columnar.language import scripts_in
@@ -34,16 +33,14 @@ from trimtab.traces.columnar.sql import (
 )
 from trimtab.traces.core.coerce import as_text
 from trimtab.traces.errors.patterns import starts_as_error
-from trimtab.traces.files.json_records import BadJson, parse_json
+from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.table.language import refuses
-
-__all__ = ["Columns", "Rows", "ids_of", "read_rows"]
+from trimtab.typing import Array
 
 _WHOLE = 2.0**53  # from here on no number says which whole one it is
 _WORDED = ("content", "result", "error")
 _UNUSED = ("new_tool", "err", "words", "reward", "total", "cost", "stop")
 _LIST = re.compile(rb'"(?:content|result|error)"\s*:\s*\[\s*\{')
-Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 """(R,) each: eh, step, kind, tool (code), h, ts, latency, tokens, err (code; of a refusal its words), name, scripts (`columns_words`), and of
 ends reward, odd_reward, success, total, cost, task, group, stop; `has_name`, `has_task`, `has_group`: is there one? `told`: a field says that the call failed. `row` counts the shard's lines that are not blank."""

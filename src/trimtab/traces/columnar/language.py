@@ -7,16 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.traces.table.language import MIN_LETTERS, SCRIPTS
+from trimtab.typing import Array
 
-__all__ = ["scripts_in", "switches"]
-
-Array = npt.NDArray[Any]
 _BATCH = 2**19  # characters counted at a time
 _NAMES = np.array(list(SCRIPTS))
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.traces.columnar.episodes import Part
 from trimtab.traces.columnar.evidence import Places
@@ -18,10 +17,8 @@ from trimtab.traces.table.language import MARKS
 from trimtab.traces.table.prompt_groups import grouped_by_prompt
 from trimtab.traces.table.stop_reasons import is_limit
 from trimtab.traces.table.types import COUNTS, TraceTable, group_of
+from trimtab.typing import Array
 
-__all__ = ["ColumnTable"]
-
-Array = npt.NDArray[Any]
 _INTS = ("task", "group", "stop", "first_error", "success", "truncated", "wrong", "wrong_turn", "wrong_step")
 _FLOATS = ("reward", "tokens", "duration_s", "cost", "time")
 _NOT_SEEN = ("schema_errors",)  # a step log declares no schemas, and names no policy version

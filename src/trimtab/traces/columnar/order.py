@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.traces.columnar.calls import MIX
 from trimtab.traces.columnar.extract import Columns
 from trimtab.traces.columnar.sql import CALL, END, MESSAGE, PARSE_ERROR, REFUSAL, RESULT, SYSTEM, USER, VOID
 from trimtab.traces.readers.ptt_steps.restarts import COPY, Line, runs_of
+from trimtab.typing import Array
 
-__all__ = ["apart", "in_step_order", "together"]
-
-Array = npt.NDArray[Any]
 _SAME = ("kind", "tool", "h", "ts", "tokens", "err")  # what copies of a step share
 _SAME_END = ("reward", "success", "total", "cost", "task", "group", "stop")  # and of an end
 _KINDS = {

@@ -15,7 +15,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["MemoryFile", "through_pipe"]
 
 _PIPE_BYTES, _PIECE = 2**20, 2**20
 

@@ -17,8 +17,6 @@ from trimtab.errors import TraceError
 from trimtab.traces.columnar.engine import Mapper
 from trimtab.traces.columnar.shard_counts import Counted, Job, count_shard
 
-__all__ = ["LOCAL", "ray_map"]
-
 LOCAL = "local"
 """The address that means: start Ray here, for this reading."""
 

@@ -15,8 +15,6 @@ from trimtab.traces.columnar.merge import ColumnTable
 from trimtab.traces.columnar.order import together
 from trimtab.traces.columnar.shards import Shard
 
-__all__ = ["Counted", "Job", "count_shard"]
-
 _ROW_BITS = 32  # rows of a shard; its number stands above them, so that rows keep the order of the log
 
 

@@ -15,8 +15,6 @@ from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.files.find import open_bytes
 from trimtab.traces.files.lines import CUT, MAX_LINE_BYTES, Line, read_lines
 
-__all__ = ["SHARD_BYTES", "LinesBefore", "Shard", "lines_of", "shards_of"]
-
 SHARD_BYTES = 32 * 2**20
 """Bytes of a piece, and what it takes to its line's end; about twice that is held while it is worked on."""
 

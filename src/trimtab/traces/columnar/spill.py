@@ -8,13 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.errors import TraceError
-
-__all__ = ["Kept", "Shelf", "Stored", "loaded", "stored"]
-
-Array = npt.NDArray[Any]
+from trimtab.typing import Array
 
 
 class Stored(NamedTuple):

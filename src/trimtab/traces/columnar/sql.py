@@ -19,24 +19,6 @@ from trimtab.traces.table.language import (
     SCRIPTS,
 )
 
-__all__ = [
-    "BAD",
-    "CALL",
-    "END",
-    "MAX_BYTES",
-    "MESSAGE",
-    "NEW_TOOL",
-    "PARSE_ERROR",
-    "REFUSAL",
-    "RESULT",
-    "SYSTEM",
-    "UNREAD",
-    "USER",
-    "VOID",
-    "ids_query",
-    "rows_query",
-]
-
 OTHER, CALL, RESULT, PARSE_ERROR, MESSAGE, END, VOID, USER, SYSTEM, REFUSAL = range(10)
 BAD = -1
 """Kinds of rows. VOID, REFUSAL: an assistant's message without text, or that opens as one. USER, SYSTEM: words of the prompt. BAD: no step."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.traces.columnar.calls import Calls
 from trimtab.traces.columnar.spill import Kept, Shelf, loaded, stored
@@ -16,10 +15,8 @@ from trimtab.traces.errors.unknown_tools import says_unknown_tool
 from trimtab.traces.table.episode_facts import EXCERPT
 from trimtab.traces.table.latency import time_row
 from trimtab.traces.table.types import MAX_TOOLS, NO_NAME, OTHER, ToolRow
+from trimtab.typing import Array
 
-__all__ = ["FAULTS", "Judged", "ToolCounts", "judged"]
-
-Array = npt.NDArray[Any]
 FAULTS = ("unknown", "tool", "policy")
 _MAX_KINDS = 16
 

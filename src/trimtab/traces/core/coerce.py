@@ -10,10 +10,6 @@ from datetime import datetime, timezone
 from hashlib import blake2b
 from typing import Any
 
-__all__ = [
-    "FLAGS", "as_flag", "as_int", "as_label", "as_nanoseconds", "as_number", "as_text", "as_time", "first_of", "placeholder", "text_of", "without_digests",
-]  # fmt: skip
-
 FLAGS = {
     "true": True, "yes": True, "pass": True, "passed": True, "success": True,
     "false": False, "no": False, "fail": False, "failed": False, "failure": False,

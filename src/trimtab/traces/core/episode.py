@@ -13,8 +13,6 @@ import msgspec
 
 from trimtab.traces.core.tool_call import ToolCall
 
-__all__ = ["Call", "Episode", "Turn"]
-
 
 class Call(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One call of a tool and what came back.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["counted", "noted"]
-
 _NOUNS = "episode|result|call|message|record|step|span|sample|score|attempt|prompt|part"
 _HEAD = re.compile(rf"^((?:\w+ )?(?:{_NOUNS}))s\b")
 _VERBS = {"are": "is", "have": "has", "answer": "answers", "differ": "differs", "tell": "tells", "repeat": "repeats", "keep": "keeps"}  # fmt: skip

@@ -13,8 +13,6 @@ from trimtab.traces.core.episode import Call
 from trimtab.traces.readers.ptt_steps.field_names import StepNames
 from trimtab.traces.readers.trl.reward_columns import RewardColumns
 
-__all__ = ["MAX_KEPT", "UNREAD_REWARD", "UNREAD_SUCCESS", "Problem", "ReadReport", "Record"]
-
 MAX_KEPT = 100
 """Malformed lines of which file, line and reason are kept; all are counted."""
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from trimtab.traces.core.coerce import as_label
 
-__all__ = ["env_of_path", "space_of", "task_key", "tau_space"]
-
 _SPACES = ("domain", "env_id", "env_name", "env", "data_source")
 _MAX = 80  # characters of a name; a longer text describes, and names nothing
 _RESULTS = re.compile(r"([^/\\]+)--[^/\\]+[/\\][^/\\]+[/\\][^/\\]+\Z")

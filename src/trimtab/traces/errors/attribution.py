@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-__all__ = ["Fault", "fault_of"]
-
 Fault = Literal["tool", "policy", "unknown"]
 
 _PROGRAM = re.compile(

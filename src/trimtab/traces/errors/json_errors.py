@@ -8,8 +8,6 @@ from typing import Any
 
 from trimtab.traces.files.json_text import BadJson, parse_json
 
-__all__ = ["said_by"]
-
 _NAMES = ("message", "msg", "detail", "error", "reason", "type", "code", "status", "status_code")
 """Of the fields that say it, the first of these counts."""
 _INNER = ("errors", "detail", "error")

@@ -6,8 +6,6 @@ import re
 
 from trimtab.traces.errors.json_errors import said_by
 
-__all__ = ["error_kind_of"]
-
 _CLASS = re.compile(r"\b[A-Za-z_][\w.]*(?:Error|Exception|Timeout)\b")
 _VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|(?<!\S)(?<!http )(?<!status )\S*\d\S*", re.I)
 _REPR = re.compile(r"\A\{'error': (['\"])(.*)\1\}\s*\Z", re.S)

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 
 from trimtab.errors import TraceError
 
-__all__ = ["ERROR_START", "MAYBE_ERROR", "compile_patterns", "starts_as_error"]
-
 _SERVER = (
     "too many requests|internal server error|bad gateway|service (temporarily )?unavailable|gateway time-?out"
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["says_unknown_tool"]
-
 _NONE = r"(?:not found|(?:does not|doesn't) exist|(?:(?:is|was) )?(?:unknown|(?:not|un)[ -]?(?:recogni[sz]ed|registered|available|known|supported)))"
 _NOT_ITS_NAME = r"(?:calls?|results?|outputs?|inputs?|arguments?|args|parameters?|params|responses?|errors?|definitions?|schemas?|choice|use)\b"
 _NAME = rf"(?!{_NOT_ITS_NAME})[`'\"]?[\w][\w.:/-]{{0,79}}(?<![.:/-])[`'\"]?"

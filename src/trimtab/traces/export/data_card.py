@@ -15,10 +15,6 @@ from trimtab.traces.export.pair_filters import OTHER_SYSTEM
 from trimtab.traces.export.pairs import Pair
 from trimtab.traces.export.samples import Sample
 
-__all__ = [
-    "SAME_PROMPT_ROWS", "UNWRITTEN", "balance_of", "card_of", "given_by_others", "greeting_warnings", "mixed_warnings", "opening_warnings", "prompt_warnings",
-]  # fmt: skip
-
 SAME_WORDS = "pairs with the same prompt, word for word"
 OTHER_WORDS = "pairs of one task that began with other words"
 SAME_PROMPT_ROWS = "rows whose prompt another row has too"

@@ -34,8 +34,6 @@ from trimtab.traces.files.find import STDIN, spare_logs
 from trimtab.traces.read import read_episodes
 from trimtab.traces.readers.trl.reward_columns import UNTOLD
 
-__all__ = ["KINDS", "Export", "export"]
-
 _NO_THRESHOLD = (
     "episode of which nothing says whether it is solved: rewards are not only 0 and 1, give --solved-at"
 )

@@ -10,8 +10,6 @@ from typing import Any
 
 from trimtab.traces.core.coerce import without_digests
 
-__all__ = ["image_warnings", "take_digests_off"]
-
 _TEXTS = ("messages", "prompt", "completion", "chosen", "rejected", "completions")
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from trimtab.traces.export.samples import Sample
 
-__all__ = ["NEAR", "Near", "overlap", "shingles", "without_copies"]
-
 NEAR = 0.9
 """Jaccard overlap from which two completions are near-duplicates (house default)."""
 

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from trimtab.traces.export.near_duplicates import Near, shingles
 from trimtab.traces.export.samples import Sample
-
-__all__ = ["ALONE", "BEYOND", "EPISODES", "EQUAL", "OTHER_SYSTEM", "PAIRS", "Rivals"]
+from trimtab.typing import Bool
 
 OTHER_SYSTEM = "pair of attempts under different system prompts: they are no attempts at one task"
 PAIRS = (
@@ -32,8 +31,6 @@ EPISODES = tuple(
 )  # fmt: skip
 """Why an episode is in no pair, each counted once: under the bar of `PAIRS` that left nobody of another score."""
 BEYOND = f"{_NONE} its task had its pairs (--per-task)"
-
-Mask = npt.NDArray[np.bool_]
 
 
 class Rivals:
@@ -61,7 +58,7 @@ class Rivals:
                 self._near[j].append(i)
             index.add(text)
 
-    def _masks(self, i: int) -> Iterator[Mask]:
+    def _masks(self, i: int) -> Iterator[Bool]:
         """(n,) those of another score, then those that each bar of `PAIRS` leaves."""
         mask = self.score != self.score[i]
         yield mask

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from trimtab.traces.export.pair_filters import ALONE, EQUAL, Rivals
 from trimtab.traces.export.samples import Message, Sample
 
-__all__ = ["Pair", "pairs_of"]
-
 
 @dataclass(frozen=True)
 class Pair:

@@ -15,8 +15,6 @@ from trimtab.traces.errors.attribution import fault_of
 from trimtab.traces.table.episode_facts import arguments_text
 from trimtab.traces.table.first_error import is_void
 
-__all__ = ["step_rows"]
-
 
 def step_rows(
     episodes: Iterable[Episode], left_out: Counter[str]

@@ -11,8 +11,6 @@ from trimtab.traces.export.near_duplicates import without_copies
 from trimtab.traces.export.pairs import Pair, pairs_of
 from trimtab.traces.export.samples import Sample
 
-__all__ = ["NO_SCORE", "UNSCORED", "rows_of"]
-
 UNSCORED = "rows of episodes without an outcome"
 NO_SCORE = "episode without a reward or success"
 _OPEN = "rows without `solved`: of an attempt the outcome is unknown"

@@ -9,8 +9,6 @@ from typing import Any
 from trimtab.traces.core.episode import Call, Episode
 from trimtab.traces.errors.attribution import fault_of
 
-__all__ = ["Sample", "messages_of", "sample_of"]
-
 Message = dict[str, Any]
 
 

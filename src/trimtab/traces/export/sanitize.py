@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["encodable"]
-
 _TEXTS = "texts with half a surrogate, which no UTF-8 holds, replaced by U+FFFD"
 _NUMBERS = "numbers that JSON does not have (NaN, infinity), null"
 

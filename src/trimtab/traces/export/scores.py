@@ -9,8 +9,6 @@ import numpy as np
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.table.types import BOTH, must_be_finite
 
-__all__ = ["BY_SIDE", "scores_of"]
-
 BY_SIDE = "the sides of the log's preferences: chosen rather than rejected"
 
 

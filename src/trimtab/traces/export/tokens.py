@@ -9,8 +9,6 @@ from typing import Any
 
 from trimtab.traces.core.episode import Episode
 
-__all__ = ["TOKENS", "add_tokens", "tokens_of"]
-
 TOKENS = ("token_ids", "token_mask", "token_logprobs")
 
 

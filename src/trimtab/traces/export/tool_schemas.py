@@ -9,10 +9,8 @@ from typing import Any
 
 from trimtab.errors import TraceError
 from trimtab.traces.core.episode import Episode
-from trimtab.traces.files.json_records import BadJson, parse_json
+from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.table.schema_check import schemas_by_name
-
-__all__ = ["give_tools", "read_tools", "tool_warnings", "wrapped"]
 
 Tool = dict[str, Any]
 

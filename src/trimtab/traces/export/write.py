@@ -15,8 +15,6 @@ from typing import Any
 
 from trimtab.errors import TraceError
 
-__all__ = ["CHATS", "card_text", "write_rows"]
-
 CHATS = ("messages", "prompt", "completion", "chosen", "rejected", "tools")
 """Columns of JSON objects: kept as JSON in Parquet, because a table of structs would put every tool's arguments, as nulls, into every
 call."""

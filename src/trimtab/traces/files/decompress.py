@@ -13,8 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-__all__ = ["GZIP", "ZSTD", "unpacked"]
-
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _PIECE = 4096  # bytes of input at a time, which are at most 4 MiB of a gzip's output
 _SMALL = 512

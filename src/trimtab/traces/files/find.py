@@ -12,8 +12,6 @@ from typing import Any, cast
 from trimtab.errors import TraceError
 from trimtab.traces.files.decompress import GZIP, ZSTD, unpacked
 
-__all__ = ["STDIN", "SUFFIXES", "find_files", "open_bytes", "spare_logs", "unpacked_bytes"]
-
 STDIN = "-"
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".traj", ".parquet", ".eval")
 """What is read of a folder, each also with .gz or .zst; a file named outright may be called anything."""

@@ -20,8 +20,6 @@ from trimtab.traces.files.find import STDIN, unpacked_bytes
 from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.files.lines import MAX_LINE_BYTES
 
-__all__ = ["eval_records", "is_zip"]
-
 _HEADERS = ("header.json", "_journal/start.json")
 _ZSTD, _LOCAL_HEADER = 93, 30
 _FAILURES = (OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error, BadJson)

@@ -18,8 +18,6 @@ from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.files.lines import MAX_LINE_BYTES, Line, iter_lines
 from trimtab.traces.files.parquet import is_parquet, parquet_records
 
-__all__ = ["BadJson", "iter_records", "parse_json", "require_object"]
-
 _HEAD_LINES = 50  # of a file whose first line is no record: is there one further down?
 _GAP = re.compile(r"[\s,]*")
 _OPENING = re.compile(r"\n[ \t]*\{")

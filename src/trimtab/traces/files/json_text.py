@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["BadJson", "parse_json"]
-
 _decode = msgspec.json.Decoder().decode
 
 

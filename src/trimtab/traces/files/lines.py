@@ -10,8 +10,6 @@ from typing import NamedTuple
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.files.find import open_bytes
 
-__all__ = ["CUT", "MAX_LINE_BYTES", "Line", "iter_lines", "read_lines"]
-
 MAX_LINE_BYTES = 256 * 2**20
 """A longer line is malformed: it is passed over."""
 

@@ -11,8 +11,6 @@ from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.files.find import STDIN
 from trimtab.traces.files.json_text import BadJson, parse_json
 
-__all__ = ["is_parquet", "parquet_records"]
-
 _BATCH = 256
 
 

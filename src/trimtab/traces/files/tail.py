@@ -13,8 +13,6 @@ from typing import IO
 from trimtab.errors import TraceError
 from trimtab.traces.core.read_report import ReadReport
 
-__all__ = ["GONE", "REPLACED", "Growing"]
-
 REPLACED = "file cut short or replaced, read from its start"
 GONE = "file gone, waited for another of its name"
 

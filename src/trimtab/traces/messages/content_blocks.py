@@ -6,7 +6,7 @@ Reasoning goes into its own field, calls and results to where OpenAI has them. W
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from trimtab.traces.core.coerce import as_label, as_text, first_of, placeholder, text_of
@@ -16,10 +16,8 @@ from trimtab.traces.messages.hosted_tools import blocks_of_item
 from trimtab.traces.messages.normalize import ROLES, translated
 from trimtab.traces.messages.reasoning import note_encrypted, reasoning_of, thoughts_of
 from trimtab.traces.messages.unknown import says_nothing_known
+from trimtab.typing import Json
 
-__all__ = ["provided", "unpacked"]
-
-Json = Mapping[str, Any]
 _PROVIDED = ("server_tool_use", "server_tool_call", "mcp_tool_use")
 _ONCE = (
     "tool_calls", "invalid_tool_calls", "usage", "usage_metadata", "tokens", "reasoning_content", "reasoning", "thinking", "reasoning_details",

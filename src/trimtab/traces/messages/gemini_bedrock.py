@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from trimtab.traces.core.coerce import as_text, first_of
+from trimtab.typing import Json
 
-__all__ = ["CALLS", "RESULTS", "THOUGHTS", "parts_of_result", "typed_parts"]
-
-Json = Mapping[str, Any]
 CALLS = (
     "tool_use", "tool_call", "server_tool_use", "server_tool_call", "mcp_tool_use", "function_call", "custom_tool_call",
 )  # fmt: skip

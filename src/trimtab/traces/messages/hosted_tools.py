@@ -5,15 +5,12 @@ Most hold what came back in themselves; those that the client runs (shells, patc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from trimtab.traces.core.coerce import first_of
 from trimtab.traces.core.read_report import ReadReport
+from trimtab.typing import Json
 
-__all__ = ["CLIENT_RUN", "PROVIDER_CALLS", "PROVIDER_RESULTS", "blocks_of_item"]
-
-Json = Mapping[str, Any]
 PROVIDER_CALLS: dict[str, tuple[str, ...]] = {
     "mcp_call": ("arguments",),
     "mcp_approval_request": ("server_label", "name", "arguments"),

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from trimtab.typing import Json
 
-__all__ = ["from_langchain", "plain_role", "speaker_of"]
-
-Json = Mapping[str, Any]
 _SPEAKERS = ("human", "ai", "system", "tool", "function", "developer", "user", "assistant")
 
 

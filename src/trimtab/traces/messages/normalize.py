@@ -6,7 +6,6 @@ What is not known stays as it is: `messages` counts the roles that are none of o
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from trimtab.traces.core.coerce import as_label, as_text, first_of
@@ -14,10 +13,8 @@ from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.messages.gemini_bedrock import typed_parts
 from trimtab.traces.messages.langchain import from_langchain, plain_role
 from trimtab.traces.messages.vercel_ai import from_vercel
+from trimtab.typing import Json
 
-__all__ = ["ROLES", "translated"]
-
-Json = Mapping[str, Any]
 ROLES = ("system", "developer", "user", "assistant", "tool")
 """The roles of our turns; `prompt` is a template's that could not be split."""
 

@@ -8,9 +8,7 @@ from typing import Any
 
 from trimtab.traces.core.coerce import as_label, as_text
 from trimtab.traces.core.read_report import ReadReport
-from trimtab.traces.files.json_records import BadJson, parse_json
-
-__all__ = ["Key", "key_of", "num_known"]
+from trimtab.traces.files.json_text import BadJson, parse_json
 
 Key = tuple[Any, ...]
 

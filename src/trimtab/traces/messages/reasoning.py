@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from trimtab.traces.core.coerce import as_text, first_of
 from trimtab.traces.core.read_report import ReadReport
+from trimtab.typing import Json
 
-__all__ = ["note_encrypted", "reasoning_of", "thoughts_of"]
-
-Json = Mapping[str, Any]
 _ENCRYPTED = "reasoning that the provider encrypted, left out"
 
 

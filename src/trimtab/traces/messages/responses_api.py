@@ -6,7 +6,7 @@ An answer is the agent's items up to the first result, or to what somebody else 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from trimtab.traces.core.coerce import as_text
@@ -15,10 +15,8 @@ from trimtab.traces.messages.content_blocks import unpacked
 from trimtab.traces.messages.gemini_bedrock import CALLS, RESULTS
 from trimtab.traces.messages.hosted_tools import PROVIDER_CALLS, PROVIDER_RESULTS
 from trimtab.traces.messages.langchain import speaker_of
+from trimtab.typing import Json
 
-__all__ = ["answer_of", "in_openais_form", "is_message", "joined_items"]
-
-Json = Mapping[str, Any]
 _OWN = (*CALLS, *PROVIDER_CALLS, "reasoning")
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from trimtab.traces.core.coerce import as_flag, as_label, as_number, as_text, as_time, first_of
 from trimtab.traces.core.episode import Call
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.errors.detect import error_text, error_words, says_fine, says_no_error
-from trimtab.traces.files.json_records import BadJson, parse_json
+from trimtab.traces.files.json_text import BadJson, parse_json
+from trimtab.typing import Json
 
-__all__ = ["answer", "answered", "call_of", "raw_calls"]
-
-Json = Mapping[str, Any]
 _BAD = ("error", "failed", "failure")
 _INVALID = "invalid_tool_call"
 _QUOTED = re.compile(r"tool call arguments:\n\n(.*)\n\nError details:", re.S)

@@ -12,10 +12,8 @@ from trimtab.traces.core.coerce import as_label
 from trimtab.traces.core.episode import Call, Turn
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.errors.detect import error_text
-from trimtab.traces.files.json_records import BadJson, parse_json
+from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.messages.chat_template_text import parts_of_completion
-
-__all__ = ["tagged_turns"]
 
 _TAG = re.compile(r"<tool_(call|response)>(.*?)(?:</tool_\1>|\Z)", re.S)
 

@@ -6,7 +6,7 @@ latest message's call of its id that has no answer yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from trimtab.traces.core.coerce import as_int, as_label, as_text, as_time, first_of
@@ -16,10 +16,8 @@ from trimtab.traces.messages.normalize import ROLES
 from trimtab.traces.messages.reasoning import reasoning_of
 from trimtab.traces.messages.responses_api import in_openais_form
 from trimtab.traces.messages.tool_results import answer, answered, call_of, raw_calls
+from trimtab.typing import Json
 
-__all__ = ["turns_of"]
-
-Json = Mapping[str, Any]
 _NO_ROLE = "messages of a role that is none of ours, kept"
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 

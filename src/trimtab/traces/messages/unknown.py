@@ -8,8 +8,6 @@ from typing import Any
 from trimtab.traces.core.coerce import as_label, first_of
 from trimtab.traces.core.read_report import ReadReport
 
-__all__ = ["says_nothing_known"]
-
 _SAID = (
     "content", "value", "parts", "tool_calls", "invalid_tool_calls", "function_call", "toolInvocations", "refusal", "audio",
     "reasoning_content", "reasoning", "thinking", "reasoning_details", "tool_call_id",

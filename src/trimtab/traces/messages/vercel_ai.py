@@ -5,14 +5,11 @@ A UIMessage holds a whole answer: its parts are of steps, each begun by `step-st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from trimtab.traces.core.coerce import first_of
+from trimtab.typing import Json
 
-__all__ = ["from_vercel"]
-
-Json = Mapping[str, Any]
 _ERRORS = ("error-text", "error-json", "execution-denied")
 _UNSAID = ("tool-approval-request", "tool-approval-response")
 _DONE = {"result": False, "output-available": False, "output-error": True, "output-denied": True}

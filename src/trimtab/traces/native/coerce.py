@@ -21,8 +21,6 @@ from trimtab.traces.core.tool_schemas import tools_of
 from trimtab.traces.errors.detect import error_text, error_words, says_fine, says_no_error
 from trimtab.traces.native.to_json import plain
 
-__all__ = ["as_json", "fields_of", "fitting", "told"]
-
 
 def _one(value: Any) -> Any:
     """A scalar's value, also that of an array of one."""

@@ -12,8 +12,6 @@ from trimtab.errors import TraceError
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport, Record
 
-__all__ = ["VERSION", "dump_episode", "is_own", "read_own"]
-
 VERSION = 1
 
 

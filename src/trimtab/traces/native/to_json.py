@@ -13,8 +13,6 @@ import msgspec
 
 from trimtab.traces.core.coerce import as_label
 
-__all__ = ["plain"]
-
 _DEEPEST = 200  # levels of lists and objects; Python reads 1,000, less those of its stack
 _TOO_DEEP = "[nested too deeply to be written]"
 _WIDEST = 10_000  # bits of a whole number; Python reads 4,300 digits

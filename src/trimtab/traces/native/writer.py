@@ -13,14 +13,12 @@ from trimtab.errors import TraceError
 from trimtab.traces.core.coerce import as_text
 from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.core.read_report import ReadReport
-from trimtab.traces.files.json_records import BadJson, parse_json
+from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.files.lines import MAX_LINE_BYTES
 from trimtab.traces.messages.normalize import ROLES, translated
 from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.native.coerce import as_json, fields_of, fitting, told
 from trimtab.traces.native.format import dump_episode
-
-__all__ = ["EpisodeLog", "TraceWriter"]
 
 
 class TraceWriter:

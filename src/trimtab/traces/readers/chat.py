@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from trimtab.traces.core.coerce import as_flag, as_int, as_label, as_number, as_time, first_of
@@ -24,10 +24,8 @@ from trimtab.traces.readers.preferences import (
     prompt_of,
     sides_of,
 )
+from trimtab.typing import Json
 
-__all__ = ["episode_of", "is_messages", "read_messages"]
-
-Json = Mapping[str, Any]
 _TURNS = ("messages", "conversations", "conversation", "contents")
 _CHATS = ("messages", "prompt", "completion", "contents", "conversations", "conversation")
 _STOPS = ("stop_reason", "finish_reason", "termination_reason", "stop_condition")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from trimtab.traces.core.coerce import as_label, first_of
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.core.tool_schemas import tools_of
-from trimtab.traces.files.json_records import BadJson, parse_json
+from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.messages.content_blocks import provided
 from trimtab.traces.messages.normalize import translated
 from trimtab.traces.messages.overlap import key_of
 from trimtab.traces.messages.responses_api import in_openais_form
+from trimtab.typing import Json
 
-__all__ = ["answer_beside", "system_of", "tools_beside", "with_names_of_ours"]
-
-Json = Mapping[str, Any]
 _ANSWERS = ("choices", "candidates", "output", "content")
 _CHOICES = "further choices of a response, left out"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["is_dialogue", "spelt_out"]
-
 _SPEAKERS = {"Human": "user", "Assistant": "assistant"}
 _SPOKEN = re.compile(r"(?:\A\s*|\r?\n\r?\n)(Human|Assistant):[^\S\r\n]?")
 _DIALOGUE = re.compile(r"\s*Human:.*?\n\r?\nAssistant:", re.S)

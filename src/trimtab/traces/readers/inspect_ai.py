@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from trimtab.traces.core.coerce import as_int, as_label, as_number, as_time, first_of
@@ -13,10 +13,8 @@ from trimtab.traces.core.task_keys import task_key
 from trimtab.traces.core.tool_schemas import tools_of
 from trimtab.traces.files.json_records import require_object
 from trimtab.traces.messages.turns import turns_of
+from trimtab.typing import Json
 
-__all__ = ["is_inspect", "read_inspect"]
-
-Json = Mapping[str, Any]
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 """As Inspect's `value_to_float` reads words; the last four in any case."""
 

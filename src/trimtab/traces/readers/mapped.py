@@ -14,8 +14,6 @@ from trimtab.traces.readers.chat import read_messages
 from trimtab.traces.readers.preferences import is_chat
 from trimtab.traces.readers.ptt_steps.reader import read_steps
 
-__all__ = ["FIELDS", "at_path", "read_mapped", "say_missed"]
-
 _STEP_FIELDS = ("episode_id", "step", "timestamp", "type", "tool", "args", "result", "error", "content")
 FIELDS = (
     "id", "messages", "prompt", "completion", "chosen", "rejected", "label", "task_id", "group_id", "reward", "success", "stop_reason", "tools", "model",

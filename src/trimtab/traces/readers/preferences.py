@@ -5,7 +5,7 @@ A preference says which answer is better, not that one solved its task: neither 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -13,21 +13,8 @@ from trimtab.traces.core.coerce import as_label, as_number, as_text, first_of
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.messages.responses_api import is_message
 from trimtab.traces.readers.hh_rlhf import is_dialogue, spelt_out
+from trimtab.typing import Json
 
-__all__ = [
-    "REWARD",
-    "SIDES",
-    "SUCCESS",
-    "Side",
-    "answer_of",
-    "is_answer",
-    "is_chat",
-    "is_preference",
-    "prompt_of",
-    "sides_of",
-]
-
-Json = Mapping[str, Any]
 SIDES = ("chosen", "rejected")
 _TURNS = ("messages", "conversations", "conversation")
 _OTHERS = ("system", "developer", "user", "human")

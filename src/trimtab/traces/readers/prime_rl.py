@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from trimtab.traces.core.coerce import as_int, as_number
 from trimtab.traces.core.episode import Episode, Turn
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.files.json_records import require_object
-
-__all__ = ["is_prime", "read_prime"]
-
-Json = Mapping[str, Any]
+from trimtab.typing import Json
 
 
 def is_prime(value: Json) -> bool:

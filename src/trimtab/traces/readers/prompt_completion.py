@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
 from trimtab.traces.core.coerce import as_text
 from trimtab.traces.core.episode import Turn
 from trimtab.traces.core.read_report import ReadReport, Record
-from trimtab.traces.files.json_records import BadJson, parse_json
+from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.messages.chat_template_text import prompt_turns
 from trimtab.traces.messages.tool_tags import tagged_turns
 from trimtab.traces.readers.chat import episode_of
 from trimtab.traces.readers.preferences import is_chat
-
-__all__ = ["dialogue", "digest", "template_turns"]
-
-Json = Mapping[str, Any]
+from trimtab.typing import Json
 
 
 def dialogue(

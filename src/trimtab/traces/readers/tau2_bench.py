@@ -5,7 +5,7 @@ In it the simulated user calls tools too. Those calls are no doing of the agent'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,12 @@ from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.core.task_keys import task_key
 from trimtab.traces.files.find import STDIN
-from trimtab.traces.files.json_records import BadJson, parse_json, require_object
+from trimtab.traces.files.json_records import require_object
+from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.readers.tau_bench import is_tau, read_tau
+from trimtab.typing import Json
 
-__all__ = ["is_any_tau", "read_any_tau"]
-
-Json = Mapping[str, Any]
 _MAX_BYTES = 2**26  # of a results.json that is read for its domain
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from trimtab.traces.core.coerce import as_label, as_text
@@ -11,10 +11,7 @@ from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.core.task_keys import task_key, tau_space
 from trimtab.traces.files.json_records import require_object
 from trimtab.traces.readers.chat import episode_of
-
-__all__ = ["is_tau", "read_tau"]
-
-Json = Mapping[str, Any]
+from trimtab.typing import Json
 
 
 def is_tau(value: Json) -> bool:

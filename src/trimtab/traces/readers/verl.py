@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from trimtab.traces.core.coerce import as_flag, as_int, as_label, as_number
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.files.json_records import require_object
 from trimtab.traces.readers.prompt_completion import digest, template_turns
-
-__all__ = ["is_verl", "read_verl"]
-
-Json = Mapping[str, Any]
+from trimtab.typing import Json
 
 
 def is_verl(value: Json) -> bool:

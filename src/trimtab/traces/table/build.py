@@ -32,8 +32,6 @@ from trimtab.traces.table.types import (
     group_of,
 )
 
-__all__ = ["RequiredFiles", "TableBuilder", "tabulate"]
-
 _MAX_KINDS = 16
 _MAX_FIRST = 256
 _CODES = (

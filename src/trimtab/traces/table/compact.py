@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Names", "Widened", "narrow"]
-
-Array = npt.NDArray[Any]
+from trimtab.typing import Array
 
 
 def narrow(column: Array) -> Array:

@@ -19,15 +19,6 @@ from trimtab.traces.table.schema_check import misfit, schemas_by_name
 from trimtab.traces.table.stop_reasons import is_limit
 from trimtab.traces.table.types import COUNTS, NO_NAME, Evidence
 
-__all__ = [
-    "EXCERPT",
-    "CallFacts",
-    "EpisodeFacts",
-    "arguments_text",
-    "call_text",
-    "facts_of",
-]
-
 EXCERPT = 200
 """Characters of a result in an example; of arguments half as many."""
 

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from trimtab.traces.core.episode import Episode, Turn
 
-__all__ = ["NOTHING", "WRONGS", "Wrong", "first_wrong", "is_void"]
-
 WRONGS = ("failed call", "repeated call", "void turn")
 
 

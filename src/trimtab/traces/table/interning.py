@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from trimtab.traces.table.types import OTHER
 
-__all__ = ["Codes"]
-
 
 class Codes(dict[str, int]):
     """Places of texts; beyond `limit` they share one.

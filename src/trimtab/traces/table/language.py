@@ -7,20 +7,6 @@ from collections.abc import Iterator
 
 from trimtab.traces.core.episode import Episode, Turn
 
-__all__ = [
-    "BETWEEN",
-    "IN_A_ROW",
-    "LOOKED_AT",
-    "MARKS",
-    "MIN_LETTERS",
-    "REFUSAL_HEAD",
-    "REFUSAL_WORDS",
-    "SCRIPTS",
-    "refuses",
-    "scripts_of",
-    "switched_turns",
-]
-
 MARKS = ("refusals", "switches")
 """Columns of `TraceTable.marks`: assistant turns that open as a refusal, or bring in a script of their own."""
 

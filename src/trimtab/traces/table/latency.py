@@ -11,8 +11,6 @@ import numpy.typing as npt
 from trimtab.stats.quantile_interval import quantile_places
 from trimtab.traces.table.types import ToolRow
 
-__all__ = ["time_row"]
-
 
 def time_row(row: ToolRow, seconds: npt.NDArray[Any]) -> None:
     """Set what the row says of the latencies of its calls, in seconds.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-__all__ = ["MAX_PERIOD", "MIN_ROUNDS", "Loop", "first_repeat", "longest_loop", "num_repeats"]
-
 MAX_PERIOD = 4
 MIN_ROUNDS = 3
 

@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.traces.table.types import COUNTS, TraceTable
-
-__all__ = ["joined"]
-
-Array = npt.NDArray[Any]
+from trimtab.typing import Array
 
 
 def joined(a: TraceTable, b: TraceTable) -> TraceTable:

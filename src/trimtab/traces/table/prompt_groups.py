@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from trimtab.traces.core.episode import Episode
 
-__all__ = ["ASKING", "asked", "grouped_by_prompt"]
-
 ASKING = ("user", "system", "developer")
 """Roles whose words are the prompt."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["LIMITS", "is_limit"]
-
 LIMITS = frozenset({
     "length", "max_length", "model_length", "truncated", "timeout", "timeout_reached", "time_out", "timed_out", "agent_timeout", "prompt_too_long", "context_overflow",
     "exit_cost", "exit_context", "exit_total_execution_time", "compaction_failed", "out_of_tokens", "out_of_time", "out_of_context", "out_of_budget", "graph_recursion_error",

@@ -16,20 +16,6 @@ import numpy.typing as npt
 
 from trimtab.errors import TraceError
 
-__all__ = [
-    "BOTH",
-    "COUNTS",
-    "MAX_EVIDENCE",
-    "MAX_TOOLS",
-    "NO_NAME",
-    "OTHER",
-    "Evidence",
-    "ToolRow",
-    "TraceTable",
-    "group_of",
-    "must_be_finite",
-]
-
 COUNTS = (
     "turns", "calls", "failed", "tool_faults", "bad_arguments", "unknown_tools", "schema_errors", "repeats", "loop_calls",
     "void_turns", "unanswered", "empty_answers",

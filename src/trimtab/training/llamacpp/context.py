@@ -15,8 +15,6 @@ import numpy as np
 
 from trimtab.errors import ObjectiveError, UnsupportedError
 
-__all__ = ["CACHES", "Context", "Loaded", "Piece"]
-
 CACHES = ("f16", "f32")
 """How keys and values may be kept; f16 is llama.cpp's own default."""
 

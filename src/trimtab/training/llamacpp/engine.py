@@ -21,8 +21,6 @@ from trimtab.training.llamacpp.context import CACHES, Context, Loaded, library
 from trimtab.training.llamacpp.gguf_export import FORMATS, export_gguf, need_gguf
 from trimtab.training.llamacpp.sampling import Sampling
 
-__all__ = ["LlamaCppEngine"]
-
 _ROWS = 32  # sequences of one context; more are sampled one context after another
 
 

@@ -13,8 +13,6 @@ import torch
 
 from trimtab.errors import ObjectiveError, UnsupportedError
 
-__all__ = ["FORMATS", "export_gguf"]
-
 FORMATS = ("f32", "f16", "bf16", "q8_0")
 """How matrices are kept; vectors (norms, biases) stay float32, as in llama.cpp's own conversions."""
 

@@ -18,8 +18,6 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-__all__ = ["Sampling"]
-
 
 @dataclass(frozen=True)
 class Sampling:

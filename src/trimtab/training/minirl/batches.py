@@ -19,8 +19,6 @@ from trimtab.training.minirl.losses import Columns, StepSums, cells_of, correcti
 from trimtab.training.minirl.objective_defaults import WINDOW_DENOMINATORS
 from trimtab.training.minirl.rollout_scoring import SELECTED
 
-__all__ = ["columns_of", "evaluation_sums", "one_division", "step_sums"]
-
 
 def columns_of(inputs: Any, logprobs: Any, entropy: Any, prox: Any) -> Columns:
     """TRL's keys under our names. The loss mask is completion and not tool: TRL pads the tool mask with 1."""

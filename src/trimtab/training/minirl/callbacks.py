@@ -10,8 +10,6 @@ from transformers import TrainerCallback
 from trimtab.errors import ObjectiveError
 from trimtab.objectives import learning_rate_scale
 
-__all__ = ["StepHooks"]
-
 
 class StepHooks(TrainerCallback):
     """Calls back into one MiniRLTrainer around its optimizer steps; transformers gives a callback no trainer."""

@@ -18,8 +18,6 @@ from trimtab.training.minirl.config_validation import refuse_config, refuse_sett
 from trimtab.training.minirl.numeric_options import knobs_read
 from trimtab.training.minirl.objective_defaults import PAPERS
 
-__all__ = ["MiniRLConfig"]
-
 logger = logging.get_logger(__name__)
 
 

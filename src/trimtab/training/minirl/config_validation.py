@@ -10,8 +10,6 @@ from trimtab.training.minirl.numeric_options import check_numbers, check_slices
 from trimtab.training.minirl.objective_defaults import PAPERS, WINDOW_DENOMINATORS
 from trimtab.training.minirl.unused_options import unused
 
-__all__ = ["refuse_config", "refuse_settled", "refuse_trainer"]
-
 _CHOICES = {
     "objective": tuple(PAPERS),
     "correction": ("none", "tis", "mis", "icepop"),

@@ -41,8 +41,6 @@ from trimtab.objectives.validation import Knob
 from trimtab.training.minirl.numeric_options import CORRECTION_BOUNDS, SLICE_NAMES
 from trimtab.training.minirl.objective_defaults import PAPERS
 
-__all__ = ["Columns", "StepSums", "cells_of", "correction_of", "needs_mu", "step_loss"]
-
 
 @dataclass(frozen=True)
 class Columns:

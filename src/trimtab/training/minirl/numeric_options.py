@@ -10,8 +10,6 @@ from typing import Any
 from trimtab.errors import ObjectiveError, UnsupportedError
 from trimtab.training.minirl.objective_defaults import PAPERS
 
-__all__ = ["CORRECTION_BOUNDS", "SLICE_KNOBS", "SLICE_NAMES", "check_numbers", "check_slices", "knobs_read"]
-
 SLICE_NAMES = ("text", "post_tool")
 """Tokens before the first tool result of a row, and after it."""
 

@@ -20,8 +20,6 @@ from trimtab.training.minirl.routing_replay import Experts
 from trimtab.training.minirl.sampling_recorder import OwnRollout
 from trimtab.training.minirl.vcpo_baseline import rebased_advantages
 
-__all__ = ["RolloutScoring"]
-
 logger = logging.get_logger(__name__)
 
 SELECTED = "trimtab_selected"

@@ -17,8 +17,6 @@ from trimtab.objectives.routing_replay import RoutingReplay, place_routes
 from trimtab.objectives.routing_replay.recordings import Replayed
 from trimtab.objectives.routing_replay.routes import MISSING
 
-__all__ = ["REQUIRED", "ROUTES", "Experts"]
-
 ROUTES, REQUIRED = "trimtab_routes", "trimtab_routes_required"
 
 

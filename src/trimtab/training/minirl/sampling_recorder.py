@@ -16,8 +16,6 @@ from transformers import LogitsProcessor
 from trimtab.errors import ObjectiveError
 from trimtab.objectives.routing_replay import RoutingReplay
 
-__all__ = ["OwnRollout", "Recorder"]
-
 
 class Recorder(LogitsProcessor):
     """Log-probabilities of the tokens drawn from the scores it was shown; one (B, V) is kept at a time."""

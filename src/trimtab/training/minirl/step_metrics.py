@@ -16,8 +16,6 @@ from trimtab.objectives.slices import Counts
 from trimtab.training.minirl.losses import Columns
 from trimtab.training.minirl.numeric_options import SLICE_NAMES
 
-__all__ = ["StepTally"]
-
 _LABELS = ("all", *SLICE_NAMES)
 _UNLOGGED = ("sum", "bad", "tokens", "known", "routing", "replayed")
 

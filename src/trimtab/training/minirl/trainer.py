@@ -26,8 +26,6 @@ from trimtab.training.minirl.rollout_scoring import RolloutScoring
 from trimtab.training.minirl.routing_replay import REQUIRED, ROUTES, Experts
 from trimtab.training.minirl.step_metrics import StepTally
 
-__all__ = ["STATE_FILE", "MiniRLTrainer"]
-
 STATE_FILE = "trimtab_minirl.pt"
 """In each checkpoint, beside the optimizer's state: the weight average and the entropy controller."""
 

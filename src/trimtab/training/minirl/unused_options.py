@@ -7,8 +7,6 @@ from typing import Any
 
 from trimtab.training.minirl.numeric_options import knobs_read
 
-__all__ = ["unused"]
-
 _ANCHORED = ("minirl", "decoupled", "decoupled_kl")
 
 

@@ -14,8 +14,6 @@ import torch
 from trimtab.objectives import off_policy_baseline, sequence_log_weights
 from trimtab.training.minirl.routing_replay import REQUIRED, ROUTES
 
-__all__ = ["rebased_advantages", "row_scores"]
-
 
 def row_scores(trainer: Any, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """(log weights, squared gradient norms) of the rows, (B,) float64: log pi_theta/mu and |grad log pi_theta|^2 over loss tokens.

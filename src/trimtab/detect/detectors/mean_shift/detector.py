@@ -17,7 +17,6 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Edges
@@ -32,11 +31,7 @@ from trimtab.detect.detectors.mean_shift.schedule import (
 from trimtab.detect.detectors.mean_shift.statistic import FLOATS, Contrast, contrast
 from trimtab.detect.detectors.mean_shift.vectorized import NEWEST, drawn_in, edges_of
 from trimtab.detect.detectors.vectorized import Scanner
-
-__all__ = ["SCALES", "Change"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from trimtab.typing import Float64, Int64
 
 SCALES = (8, 16, 32, 64, 128, 256)
 _EVERY, _LOOK, _LIMIT = 25, 100, 4.0  # how often the limits move, values they rest on, deviations
@@ -114,7 +109,7 @@ class Change(Scanner):
         self._push(taken)
         return self._look(len(self.raw)) if self.is_ready else Decision(False)
 
-    def scan(self, steps: Int, values: Float) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Edges:
         """`update` for a whole series at once, by a detector that has seen nothing."""
         steps, values = np.asarray(steps), np.asarray(values, np.float64)
         places = self.finite(values)

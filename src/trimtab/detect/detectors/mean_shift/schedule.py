@@ -7,13 +7,9 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.detect.detectors.mean_shift.statistic import Sums
-
-__all__ = ["LENIENT", "cumulated", "deviates", "first_look", "gather", "stride"]
-
-Float = npt.NDArray[np.float64]
+from trimtab.typing import Float64
 
 LENIENT = 128
 """The longest window over which a trend is carried on."""
@@ -48,12 +44,12 @@ def first_look(n: int, min_reference: int) -> int:
     return n + max(n, min_reference)
 
 
-def cumulated(x: Float) -> Float:
+def cumulated(x: Float64) -> Float64:
     """(5, T+1): sums of x, x^2, t x, x_t x_(t-1) and x_t x_(t-4) up to each step."""
     rows = np.zeros((5, x.size + 1))
     rows[0, 1:], rows[1, 1:], rows[2, 1:] = x, x * x, np.arange(x.size) * x
     rows[3, 2:], rows[4, 5:] = x[1:] * x[:-1], x[4:] * x[:-4]
-    out: Float = np.empty_like(rows)
+    out: Float64 = np.empty_like(rows)
     np.cumsum(rows, axis=1, out=out)
     return out
 

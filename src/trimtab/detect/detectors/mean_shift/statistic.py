@@ -20,8 +20,6 @@ import numpy as np
 
 from trimtab.catalog import bound
 
-__all__ = ["ARRAYS", "FLOATS", "Contrast", "Sums", "contrast"]
-
 
 @dataclass
 class Sums:

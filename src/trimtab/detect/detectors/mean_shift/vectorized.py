@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Edges
@@ -23,15 +22,11 @@ from trimtab.detect.detectors.mean_shift.schedule import (
 )
 from trimtab.detect.detectors.mean_shift.statistic import ARRAYS, Contrast, contrast
 from trimtab.stats.row_medians import row_medians
+from trimtab.typing import Bool, Float64, Int64
 
 if TYPE_CHECKING:
     from trimtab.detect.detectors.mean_shift.detector import Change
 
-__all__ = ["NEWEST", "drawn_in", "edges_of"]
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 NEWEST = 5
 """Values whose median may leave a flat past at once."""
@@ -40,7 +35,7 @@ _ROUNDING = 1e-9  # what the first test gives away, so that rounding loses no lo
 _CHUNK = 128  # looks at first for the end of an alarm; doubled while it goes on
 
 
-def drawn_in(detector: Change, values: Float, every: int, look: int) -> Float:
+def drawn_in(detector: Change, values: Float64, every: int, look: int) -> Float64:
     """Every value drawn in to the limits that the up to `look` values before its block of `every` set."""
     starts = np.arange(every, values.size, every)
     if not starts.size:
@@ -60,27 +55,27 @@ def drawn_in(detector: Change, values: Float, every: int, look: int) -> Float:
             np.lib.stride_tricks.sliding_window_view(values, NEWEST)[flat + every - NEWEST + 1]
         )
         low[flat], high[flat] = np.minimum(low[flat], newest), np.maximum(high[flat], newest)
-    out: Float = values.copy()
+    out: Float64 = values.copy()
     out[every:] = np.minimum(np.maximum(later, low), high)
     if detector.is_late:
         out[:every] = np.minimum(np.maximum(values[:every], middle[0] - reach[0]), middle[0] + reach[0])
     return out
 
 
-def _deviations(rows: Float) -> tuple[Float, Float, Float]:
+def _deviations(rows: Float64) -> tuple[Float64, Float64, Float64]:
     """Median of each row; median and mean of the absolute deviations from it."""
     middle = row_medians(rows)
     away = np.abs(rows - middle[:, None])
     return middle, row_medians(away), away.mean(axis=1)
 
 
-def edges_of(detector: Change, steps: Int, drawn: Float) -> Edges:
+def edges_of(detector: Change, steps: Int64, drawn: Float64) -> Edges:
     """Where alarms start and end: (index among these values, decision). `drawn`: the values, drawn in."""
     return _Scan(detector, steps, drawn).edges()
 
 
 class _Scan:
-    def __init__(self, detector: Change, steps: Int, drawn: Float) -> None:
+    def __init__(self, detector: Change, steps: Int64, drawn: Float64) -> None:
         self.of, self.steps, self.base = detector, steps, float(drawn[0])
         self.x = drawn - self.base
         self.sums = cumulated(self.x)
@@ -137,7 +132,7 @@ class _Scan:
             start, length = start + length, 2 * length
         return size + 1
 
-    def _kept(self, ends: Int) -> Bool:
+    def _kept(self, ends: Int64) -> Bool:
         """Does the latest look of any scale keep an alarm up?"""
         dues = [self._due(k, int(ends[0]), int(ends[-1])) for k in range(self.scales.size)]
         kept = np.zeros(ends.size, bool)
@@ -150,18 +145,18 @@ class _Scan:
             kept[at : end - int(ends[0]) + stride(n)] = True
         return kept
 
-    def _due(self, k: int, start: int, stop: int) -> Int:
+    def _due(self, k: int, start: int, stop: int) -> Int64:
         """Ends of the looks of scale k up to `stop`, from the latest at `start` on."""
         step = stride(int(self.scales[k]))
         start = max(start - start % step, self.firsts[k] + -self.firsts[k] % step)
         return np.arange(start, stop + 1, step)
 
-    def _compare(self, due: Int, k: Int) -> Contrast:
+    def _compare(self, due: Int64, k: Int64) -> Contrast:
         of, n = self.of, self.scales[k]
         begins = np.maximum(0, due - n - of.memory)
         return contrast(gather(self.sums, self.x, due, n, begins), ARRAYS, of.sign, of.lenient)
 
-    def _possible(self, dues: list[Int], frac: float) -> tuple[Int, Int]:
+    def _possible(self, dues: list[Int64], frac: float) -> tuple[Int64, Int64]:
         """The looks that may break `frac` of their bound, all that do among them, and their scales."""
         kept = [self._shifted(due, k, frac) for k, due in enumerate(dues)]
         due, shift, mean = (np.concatenate([one[i] for one in kept]) for i in range(3))
@@ -180,7 +175,7 @@ class _Scan:
         held = shift * shift >= frac * frac * least
         return due[held], k[held]
 
-    def _shifted(self, due: Int, k: int, frac: float) -> tuple[Int, Float, Float]:
+    def _shifted(self, due: Int64, k: int, frac: float) -> tuple[Int64, Float64, Float64]:
         """The looks whose window lies on the side watched: their ends, the shift at most, the mean of the reference."""
         of, n, total = self.of, int(self.scales[k]), self.sums[0]
         r = due - n

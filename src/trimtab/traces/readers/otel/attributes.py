@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from trimtab.traces.core.coerce import as_int
-
-__all__ = ["attributes_of", "nested"]
-
-Json = Mapping[str, Any]
+from trimtab.typing import Json
 
 
 def attributes_of(raw: Any) -> dict[str, Any]:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.messages.content_blocks import unpacked
 from trimtab.traces.readers.otel.messages import answered, parsed
-
-__all__ = ["first_answer"]
-
-Json = Mapping[str, Any]
+from trimtab.typing import Json
 
 
 def first_answer(attributes: Json, report: ReadReport) -> list[Json]:

@@ -9,8 +9,6 @@ from trimtab.traces.readers.otel.conversations.assign import Routes
 from trimtab.traces.readers.otel.conversations.conversation import Route
 from trimtab.traces.readers.otel.span import Span
 
-__all__ = ["owned"]
-
 
 def owned(routes: Routes, spans: Iterable[Span]) -> list[tuple[Route, list[Span]]]:
     """Conversations, the root's first (none where no model or tool ran), each with its spans: those it was told by, and others by whose below them is or above.

@@ -8,10 +8,7 @@ from typing import Any
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.files.json_records import require_object
 from trimtab.traces.readers.otel.span import Span, conversation_of, span_of
-
-__all__ = ["conversations", "is_otlp"]
-
-Json = Mapping[str, Any]
+from trimtab.typing import Json
 
 
 def is_otlp(value: Json) -> bool:

@@ -9,8 +9,6 @@ from trimtab.traces.readers.otel.messages import answered
 from trimtab.traces.readers.otel.span import Span
 from trimtab.traces.readers.otel.tool_spans import tool_name
 
-__all__ = ["once"]
-
 
 def once(spans: list[Span], report: ReadReport) -> list[Span]:
     """Without what two instrumentations saw twice: a model's span around others that keep answers, a tool's inside one of its name."""

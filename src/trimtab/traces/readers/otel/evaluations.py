@@ -9,8 +9,6 @@ from trimtab.traces.core.coerce import as_label, as_number, first_of
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport
 
-__all__ = ["reward", "scores_of"]
-
 _REWARDS = ("reward", "score")
 
 

@@ -6,15 +6,13 @@ it since (`gen_ai.client.inference.operation.details`). Azure writes the body of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from trimtab.traces.core.coerce import as_int, first_of
 from trimtab.traces.readers.otel.messages import answered, asked, parsed
+from trimtab.typing import Json
 
-__all__ = ["with_events"]
-
-Json = Mapping[str, Any]
 _DETAILS = (
     "gen_ai.input.messages",
     "gen_ai.output.messages",

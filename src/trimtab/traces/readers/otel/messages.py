@@ -7,17 +7,13 @@ In the order in which they are looked for: GenAI conventions v1.41 (`gen_ai.inpu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from trimtab.traces.core.coerce import as_label, as_text, first_of
 from trimtab.traces.core.tool_schemas import tools_of
-from trimtab.traces.files.json_records import BadJson, parse_json
+from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.readers.otel.attributes import nested
-
-__all__ = ["answered", "asked", "finish_reason", "parsed", "tools_given"]
-
-Json = Mapping[str, Any]
+from trimtab.typing import Json
 
 
 def parsed(raw: Any) -> Any:

@@ -17,13 +17,11 @@ from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.readers.otel.conversation_metadata import owned
 from trimtab.traces.readers.otel.conversations.assign import Routes
 from trimtab.traces.readers.otel.conversations.state import Talk
-from trimtab.traces.readers.otel.decode import conversations, is_otlp
+from trimtab.traces.readers.otel.decode import conversations
 from trimtab.traces.readers.otel.deduplicate import once
 from trimtab.traces.readers.otel.evaluations import reward
 from trimtab.traces.readers.otel.messages import asked
 from trimtab.traces.readers.otel.span import Span
-
-__all__ = ["is_otlp", "read_otlp"]
 
 
 def read_otlp(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +10,8 @@ from trimtab.traces.readers.otel.attributes import attributes_of
 from trimtab.traces.readers.otel.evaluations import scores_of
 from trimtab.traces.readers.otel.events import with_events
 from trimtab.traces.readers.otel.vercel_ai import OPERATIONS, from_vercel
+from trimtab.typing import Json
 
-__all__ = ["Span", "conversation_of", "span_of"]
-
-Json = Mapping[str, Any]
 _KINDS = {
     **dict.fromkeys(("chat", "generate_content", "text_completion", "LLM", "completion"), "model"),
     **dict.fromkeys(("execute_tool", "TOOL", "tool"), "tool"),

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from trimtab.traces.core.coerce import as_label, as_text, first_of
 from trimtab.traces.core.tool_schemas import tools_of
 from trimtab.traces.readers.otel.messages import parsed
 from trimtab.traces.readers.otel.span import Span
+from trimtab.typing import Json
 
-__all__ = ["arguments_of", "call_id_of", "result_of", "same_arguments", "schema_of", "tool_name"]
-
-Json = Mapping[str, Any]
 _RESULT = ("gen_ai.tool.call.result", "output.value", "traceloop.entity.output")
 _WRAPPED = ("kwargs", "input", "args", "arguments")
 _GIVEN = ("gen_ai.tool.call.arguments", "input.value", "tool.parameters", "traceloop.entity.input")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from trimtab.traces.core.coerce import first_of
 from trimtab.traces.readers.otel.messages import parsed
+from trimtab.typing import Json
 
-__all__ = ["OPERATIONS", "from_vercel"]
-
-Json = Mapping[str, Any]
 OPERATIONS = {
     **dict.fromkeys((f"ai.{does}{what}" for does in ("generate", "stream") for what in ("Text", "Object")), "agent"),
     **{f"ai.{does}{what}.do{does.capitalize()}": "model" for does in ("generate", "stream") for what in ("Text", "Object")},

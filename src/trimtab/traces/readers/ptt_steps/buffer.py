@@ -11,8 +11,6 @@ from trimtab.traces.core.coerce import as_int, as_time
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.readers.ptt_steps.restarts import BEGAN_AGAIN, COPY, Line, kind_of, runs_of
 
-__all__ = ["COPIES", "Held", "in_order"]
-
 COPIES = "steps that are copies of another, dropped"
 
 

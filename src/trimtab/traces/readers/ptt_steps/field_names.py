@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["KINDS", "SAMPLE", "TYPES", "StepNames"]
-
 TYPES = (
     "user_message",
     "assistant_message",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from trimtab.traces.core.coerce import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
@@ -17,13 +17,12 @@ from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.core.read_report import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Record
 from trimtab.traces.errors.detect import error_words, says_fine, says_no_error
 from trimtab.traces.errors.patterns import starts_as_error
-from trimtab.traces.files.json_records import BadJson, parse_json, require_object
+from trimtab.traces.files.json_records import require_object
+from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.readers.ptt_steps.buffer import COPIES, Held, in_order
 from trimtab.traces.readers.ptt_steps.field_names import KINDS
+from trimtab.typing import Json
 
-__all__ = ["NO_END", "ORPHANS", "is_step", "read_steps"]
-
-Json = Mapping[str, Any]
 NO_END, ORPHANS = "episodes without an episode_end", "tool results that answer no call, kept as turns"
 
 _TASK, _GROUP = ("task_id", "task", "prompt_id"), ("group_id", "group")

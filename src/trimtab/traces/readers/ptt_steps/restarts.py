@@ -21,8 +21,6 @@ from typing import NamedTuple
 
 from trimtab.traces.readers.ptt_steps.field_names import KINDS
 
-__all__ = ["BEGAN_AGAIN", "COPY", "Line", "kind_of", "runs_of"]
-
 BEGAN_AGAIN = "episodes that began anew after their episode_end, read as episodes of their own"
 COPY = -1
 """In place of a run: the line is a copy of another."""

@@ -6,14 +6,10 @@ goes back to the model, keeps only the answer that was run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from trimtab.traces.core.coerce import as_text
-
-__all__ = ["messages_of_steps", "not_run"]
-
-Json = Mapping[str, Any]
+from trimtab.typing import Json
 
 
 def messages_of_steps(steps: Sequence[Json], said: Sequence[Json]) -> list[Json | None]:

@@ -6,7 +6,7 @@ A program that shows a bug is what the agent wanted to see: of a shell only a ti
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,8 @@ from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.readers.preferences import is_chat
 from trimtab.traces.readers.swe_agent.history import messages_of_steps, not_run
 from trimtab.traces.readers.swe_agent.verdicts import verdict_of
+from trimtab.typing import Json
 
-__all__ = ["SHELL", "is_mini", "is_swe", "read_mini", "read_swe"]
-
-Json = Mapping[str, Any]
 SHELL = "bash"
 _COMMANDS = frozenset({
     "open", "goto", "scroll_up", "scroll_down", "create", "edit", "insert", "append", "search_file", "search_dir", "find_file", "submit",

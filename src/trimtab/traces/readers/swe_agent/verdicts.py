@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.traces.files.find import STDIN
-from trimtab.traces.files.json_records import BadJson, parse_json
-
-__all__ = ["NAMES", "verdict_of"]
+from trimtab.traces.files.json_text import BadJson, parse_json
 
 NAMES = ("report.json", "results.json")
 """Files that SWE-bench's harness and sb-cli write; in the trajectory's folder or in the one above."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from trimtab.traces.core.coerce import as_int, as_number, as_text
 from trimtab.traces.core.episode import Episode
@@ -13,10 +12,7 @@ from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.files.json_records import require_object
 from trimtab.traces.readers.prompt_completion import dialogue, digest
 from trimtab.traces.readers.trl.reward_columns import MAX_ROWS, numbers_of, reward_columns
-
-__all__ = ["is_trl", "read_trl"]
-
-Json = Mapping[str, Any]
+from trimtab.typing import Json
 
 
 def is_trl(value: Json) -> bool:

@@ -17,11 +17,11 @@ import numpy as np
 
 from trimtab.traces.core.coerce import as_number
 from trimtab.traces.readers.trl.reward_weights import fitted
+from trimtab.typing import Json
 
 if TYPE_CHECKING:
     from trimtab.traces.core.read_report import ReadReport
 
-__all__ = ["MAX_ROWS", "UNTOLD", "RewardColumns", "columns_of", "numbers_of", "reward_columns"]
 
 MAX_ROWS = 4_000
 """Rows that are looked at."""
@@ -29,7 +29,6 @@ MAX_ROWS = 4_000
 UNTOLD = "advantages of TRL in the order of no sum of rewards"
 """How the note begins that says so."""
 
-Json = Mapping[str, Any]
 _NOT_REWARDS = ("step", "advantage", "advantages", "__index_level_0__")
 _ALIKE = 1e-6  # of the largest: TRL computes in 32 bits
 _ENOUGH = 0.99  # of the pairs

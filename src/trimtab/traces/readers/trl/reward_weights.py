@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["fitted"]
+from trimtab.typing import Float64
 
-Array = npt.NDArray[np.float64]
 _DIGITS = 3
 _TINY = 1e-9
 
 
-def fitted(groups: Sequence[tuple[Array, Array]], num_rewards: int) -> tuple[float, ...] | None:
+def fitted(groups: Sequence[tuple[Float64, Float64]], num_rewards: int) -> tuple[float, ...] | None:
     """Weights (k,), the largest of size 1, of groups of rewards (n, k) and advantages (n,); None where they tell none.
 
     >>> x = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])

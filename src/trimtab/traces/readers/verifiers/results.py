@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from trimtab.traces.core.coerce import as_int, as_label, as_number, as_time, first_of
 from trimtab.traces.core.episode import Episode
@@ -13,10 +12,7 @@ from trimtab.traces.files.json_records import require_object
 from trimtab.traces.readers.chat import episode_of
 from trimtab.traces.readers.prompt_completion import dialogue
 from trimtab.traces.readers.verifiers.traces import episodes_of_traces, is_traces
-
-__all__ = ["is_verifiers", "read_verifiers"]
-
-Json = Mapping[str, Any]
+from trimtab.typing import Json
 
 
 def is_verifiers(value: Json) -> bool:

@@ -8,8 +8,6 @@ from typing import Any
 
 from trimtab.traces.core.episode import Turn
 
-__all__ = ["RATIO", "give_ids"]
-
 RATIO = "policy that sampled / reference"
 _PER_TOKEN = ("logprobs", "reference_logprobs")
 _WORDS = ("content", "tool_calls", "reasoning_content", "reasoning")

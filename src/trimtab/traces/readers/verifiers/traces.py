@@ -7,7 +7,7 @@ last one's conversation is read, as verifiers' own `Trace.messages`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from trimtab.traces.core.coerce import as_int, as_label, as_number, as_time, first_of
@@ -17,10 +17,7 @@ from trimtab.traces.core.task_keys import task_key
 from trimtab.traces.core.tool_schemas import tools_of
 from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.readers.verifiers.token_ids import RATIO, give_ids
-
-__all__ = ["episodes_of_traces", "is_traces"]
-
-Json = Mapping[str, Any]
+from trimtab.typing import Json
 
 
 def is_traces(value: Json) -> bool:

@@ -8,8 +8,7 @@ conversation and it has the same system prompt and an agent of the same name as 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.messages.overlap import Key, key_of
@@ -20,10 +19,8 @@ from trimtab.traces.readers.otel.conversations.state import Talk
 from trimtab.traces.readers.otel.messages import parsed
 from trimtab.traces.readers.otel.span import Span
 from trimtab.traces.readers.otel.tool_spans import call_id_of
+from trimtab.typing import Json
 
-__all__ = ["Routes"]
-
-Json = Mapping[str, Any]
 _SYSTEM = ("system", "developer")
 _LAST = 20
 """Of how many conversations of an agent a text is compared with the prompts."""

@@ -12,8 +12,6 @@ from trimtab.traces.readers.otel.conversations.scope import Place, agent_name
 from trimtab.traces.readers.otel.conversations.state import Talk
 from trimtab.traces.readers.otel.span import Span
 
-__all__ = ["Index", "Route", "systems_in", "told_in"]
-
 _SYSTEM = ("system", "developer")
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from trimtab.traces.core.coerce import as_text
 from trimtab.traces.core.read_report import ReadReport
 
-__all__ = ["Guesses"]
-
 _SEEN = ("content", "error", "latency_s", "timestamp")
 
 

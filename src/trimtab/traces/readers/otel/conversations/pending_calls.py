@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from trimtab.traces.core.coerce import as_label, first_of
 from trimtab.traces.readers.otel.messages import parsed
 from trimtab.traces.readers.otel.span import Span
 from trimtab.traces.readers.otel.tool_spans import arguments_of, call_id_of, same_arguments, tool_name
-
-__all__ = ["Open", "id_and_name", "is_call_of", "opened", "place_of"]
-
-Json = Mapping[str, Any]
+from trimtab.typing import Json
 
 
 class Open(NamedTuple):

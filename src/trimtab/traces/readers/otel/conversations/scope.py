@@ -8,8 +8,6 @@ from typing import NamedTuple
 from trimtab.traces.core.coerce import as_label
 from trimtab.traces.readers.otel.span import Span
 
-__all__ = ["Cells", "Place", "agent_name"]
-
 Cell = tuple[str, str] | None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 from trimtab.traces.core.coerce import as_int, as_label, as_text, first_of
@@ -24,10 +23,8 @@ from trimtab.traces.readers.otel.tool_spans import (
     schema_of,
     tool_name,
 )
+from trimtab.typing import Json
 
-__all__ = ["Talk"]
-
-Json = Mapping[str, Any]
 _HANDOFF = "handoff to "  # OpenInference's, of the Agents SDK
 _USED = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")
 
