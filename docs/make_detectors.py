@@ -19,8 +19,9 @@ from trimtab.detect.detectors.excursion import Excursion
 from trimtab.detect.detectors.flatline import Standstill
 from trimtab.detect.detectors.mann_kendall import Trend
 from trimtab.detect.detectors.mean_shift.detector import SCALES, Change
-from trimtab.detect.detectors.outlier import Jump, Spike
+from trimtab.detect.detectors.outlier import Spike
 from trimtab.detect.detectors.plateau import Plateau
+from trimtab.detect.detectors.plateau_exit import Jump
 from trimtab.detect.detectors.prediction_limit import SustainedGrowth
 from trimtab.detect.detectors.step_change import Leap
 from trimtab.detect.detectors.threshold import Threshold
