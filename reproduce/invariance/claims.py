@@ -15,7 +15,7 @@ from reproduce.pilot.tables import table
 __all__ = ["MARGIN", "coincide", "papers_table", "signed"]
 
 MARGIN = 0.05
-"""House default, in reward (0 to 1): what counts as equal. The paper's final returns spread over 0.052 of a normalised return."""
+"""Default, not calibrated, in reward (0 to 1): what counts as equal. The paper's final returns spread over 0.052 of a normalised return."""
 
 SAME, NOT_SEEN, OPPOSITE, UNTOLD = "same", "not seen", "opposite", "cannot be told"
 NONE = "no runs to tell"

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 NEAR_TOKENS = 16
-"""Tokens after a tool result that count as `near` (house default; entropy jumps right after a result, arXiv 2507.19849)."""
+"""Tokens after a tool result that count as `near` (default, not calibrated; entropy jumps right after a result, arXiv 2507.19849)."""
 
 MAX_NAMES = 16
 OTHER = "other"

@@ -36,14 +36,14 @@ __all__ = [
 ]
 
 WINDOW_TOKENS = 2_000
-"""Tokens a slice needs before a window is judged (house default: a p99 then rests on 20 tokens)."""
+"""Tokens a slice needs before a window is judged (default, not calibrated: a p99 then rests on 20 tokens)."""
 
 WINDOW_TRAJECTORIES = 30
-"""Trajectories a slice needs before a window is judged (house default: the bootstrap resamples trajectories)."""
+"""Trajectories a slice needs before a window is judged (default, not calibrated: the bootstrap resamples trajectories)."""
 
 MAIN_SLICES = ("all", "text", "post_tool")
 """Slices with tail indices, shifts between windows, intervals of k-hat and chi-square, quantiles of entropy and mismatch by
-the sampler's probability (house default, for the cost)."""
+the sampler's probability (default, not calibrated, for the cost)."""
 
 READINGS: dict[str, Definition] = {**TOKENS, **SHAPE, **METRICS, **POLICY, **EPISODES, **JOINT}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Direction = Literal["up is bad", "down is bad", "neither"]
-HOUSE = "house default"
+UNCALIBRATED = "default, not calibrated"
 _RANGES = {"share": (0.0, 1.0)} | dict.fromkeys(("count", "seconds", "1/s", "versions"), (0.0, math.inf))
 
 
@@ -24,7 +24,7 @@ class Definition:
     def range(self) -> tuple[float, float]:
         """The least and the largest value it can have, as far as its unit says.
 
-        >>> Definition("tool calls a sequence", "count", "neither", HOUSE).range
+        >>> Definition("tool calls a sequence", "count", "neither", UNCALIBRATED).range
         (0.0, inf)
         """
         return _RANGES.get(self.unit, (-math.inf, math.inf))
@@ -32,7 +32,7 @@ class Definition:
 
 @dataclass(frozen=True)
 class Bound:
-    """A number some rule compares with. `source` is a citation or the words "house default"."""
+    """A number some rule compares with. `source` is a citation or the words "default, not calibrated"."""
 
     value: float
     unit: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trimtab.catalog.definitions import HOUSE, Definition, Direction
+from trimtab.catalog.definitions import UNCALIBRATED, Definition, Direction
 
 LAG_BUCKETS = {"lag_0": "0", "lag_1": "1", "lag_2_3": "2 or 3", "lag_4_up": "4 or more"}
 """Buckets of the age of a token in policy versions."""
@@ -47,8 +47,8 @@ _SHIFTS: dict[str, tuple[str, str, Direction, str]] = {
     "shift_ks": ("largest difference of the two CDFs of |log-ratio|", "share", "up is bad", _KS),
     "shift_ks_level": ("the same over its 5 % critical value at the effective sizes; above 1 is significant", "ratio", "up is bad", _KS),
     "shift_w1": ("area between the two CDFs of |log-ratio| (Wasserstein-1)", "nats", "up is bad", "Vallender 1974"),
-    "shift_tail_mass": ("change of the share of tokens beyond the earlier window's p95", "difference of shares", "up is bad", HOUSE),
-    "shift_tail_mass_p99": ("change of the share of tokens beyond the earlier window's p99", "difference of shares", "up is bad", HOUSE),
+    "shift_tail_mass": ("change of the share of tokens beyond the earlier window's p95", "difference of shares", "up is bad", UNCALIBRATED),
+    "shift_tail_mass_p99": ("change of the share of tokens beyond the earlier window's p99", "difference of shares", "up is bad", UNCALIBRATED),
 }  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def _shifts() -> dict[str, Definition]:
             f"p99/p50 of |log-ratio| of {name} over the same of the slice's first window{_MAIN}",
             "ratio",
             "up is bad",
-            HOUSE,
+            UNCALIBRATED,
         )
         rows[f"{name}/n_eff"] = Definition(
             f"tokens of {name} over the design effect of its trajectories on the CDF of |log-ratio|{_MAIN}", "count", "neither",
@@ -83,7 +83,7 @@ def _lags() -> dict[str, Definition]:
                 f"95th percentile of |log-ratio| of {name} of tokens {versions} policy versions old",
                 "nats",
                 "up is bad",
-                HOUSE,
+                UNCALIBRATED,
             )
     return rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trimtab.catalog.definitions import HOUSE, Definition
+from trimtab.catalog.definitions import UNCALIBRATED, Definition
 
 TAUS = (1.5, 2.0, 3.0, 5.0, 10.0)
 """Ratios of F(tau) = P(max(w, 1/w) > tau); the extreme-token measure of the R3 paper (arXiv 2510.11370)."""
@@ -145,28 +145,28 @@ TOKENS: dict[str, Definition] = {
         "1st percentile of log pi_ref of the sampled tokens",
         "nats",
         "down is bad",
-        "house default",
+        "default, not calibrated",
     ),
     "ref_logprob/p05": Definition(
         "5th percentile of log pi_ref of the sampled tokens",
         "nats",
         "down is bad",
-        "house default",
+        "default, not calibrated",
     ),
     "ref_logprob/p50": Definition(
-        "median of log pi_ref of the sampled tokens", "nats", "down is bad", "house default"
+        "median of log pi_ref of the sampled tokens", "nats", "down is bad", "default, not calibrated"
     ),
     "ref_logprob/below_5_frac": Definition(
         "share of sampled tokens with log pi_ref below -5 nats",
         "share",
         "up is bad",
-        "house default",
+        "default, not calibrated",
     ),
     "ref_logprob/below_10_frac": Definition(
         "share of sampled tokens with log pi_ref below -10 nats",
         "share",
         "up is bad",
-        "house default",
+        "default, not calibrated",
     ),
     "alpha/frac": Definition(
         "share of gradient tokens written after a tool result: alpha of d = (1-alpha) d_text + alpha d_tool",
@@ -175,10 +175,10 @@ TOKENS: dict[str, Definition] = {
         "Hidden-variance post, January 2026",
     ),
     "weight_mass/top_token_frac": Definition(
-        "share of |A w| held by the top 1 % of tokens", "share", "up is bad", HOUSE
+        "share of |A w| held by the top 1 % of tokens", "share", "up is bad", UNCALIBRATED
     ),
     "weight_mass/top_trajectory_frac": Definition(
-        "share of |A w| held by the top trajectory", "share", "up is bad", HOUSE
+        "share of |A w| held by the top trajectory", "share", "up is bad", UNCALIBRATED
     ),
     "tail_ratio/p99": Definition(
         "p99 of |drift| after a tool over p99 of |drift| in text, same steps",

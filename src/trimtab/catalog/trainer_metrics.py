@@ -16,9 +16,9 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "zero_std_frac": ("share of groups whose rewards are all equal: they give no gradient", "share", "up is bad", "DAPO, arXiv 2503.14476"),
     "solved_all_frac": ("share of groups in which every rollout is solved", "share", "neither", "prime-rl solved_all"),
     "solved_none_frac": ("share of groups in which no rollout is solved", "share", "up is bad", "prime-rl solved_none"),
-    "extreme_reward_frac": ("share of rewards at the smallest or largest value seen", "share", "neither", "house default"),
+    "extreme_reward_frac": ("share of rewards at the smallest or largest value seen", "share", "neither", "default, not calibrated"),
     "held_out_reward": ("score on held-out tasks, a verifier or an evaluation", "1", "down is bad", "every dashboard"),
-    "reward_length_corr": ("correlation of reward and length over the sequences of a step", "1", "up is bad", "house default"),
+    "reward_length_corr": ("correlation of reward and length over the sequences of a step", "1", "up is bad", "default, not calibrated"),
     "correct_logp": ("mean log-probability a token of correct responses", "nats", "down is bad", "LLD, arXiv 2512.04220"),
     # policy
     "kl": ("mean KL(pi_theta || pi_ref), k3 over all gradient tokens, or the trainer's own", "nats", "up is bad", "every dashboard"),
@@ -52,7 +52,7 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "length_max": ("longest sequence of the step", "count", "neither", "every dashboard"),
     "truncated_frac": ("share of sequences cut at the length limit", "share", "up is bad", "TRL completions/clipped_ratio"),
     "repetition_frac": ("share of repeated n-grams", "share", "up is bad", "rlprobe repetition_rate"),
-    "empty_frac": ("share of sequences without content", "share", "up is bad", "house default"),
+    "empty_frac": ("share of sequences without content", "share", "up is bad", "default, not calibrated"),
     # tools
     "tool_calls": ("tool calls a sequence", "count", "neither", "TRL tools/call_frequency"),
     "no_call_frac": ("share of sequences that call no tool", "share", "up is bad", "NeMo Gym PR#1304"),
@@ -73,8 +73,8 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "step_s": ("wall seconds a step", "seconds", "up is bad", "every dashboard"),
     "generation_s": ("wall seconds of generation a step", "seconds", "up is bad", "every dashboard"),
     "tokens_per_s": ("tokens a second", "1/s", "down is bad", "every dashboard"),
-    "slowest_rank_ratio": ("slowest rank's step time over the median rank's", "ratio", "up is bad", "house default"),
-    "memory_ratio": ("largest rank's memory over the median rank's", "ratio", "up is bad", "house default"),
+    "slowest_rank_ratio": ("slowest rank's step time over the median rank's", "ratio", "up is bad", "default, not calibrated"),
+    "memory_ratio": ("largest rank's memory over the median rank's", "ratio", "up is bad", "default, not calibrated"),
 }  # fmt: skip
 
 METRIC_NAMES = tuple(_ROWS)

@@ -36,7 +36,7 @@ TOGETHER: tuple[Rule, ...] = tuple(
         f"{family}_together", f"joint/{family}", "all", "tail" if family in ("post_tool", "mismatch") else "aggregate",
         diagnosis, "identity", change(1, lenient=True), "warning", what,
         "One trouble moves several readings; together they rise above the noise before any of them does alone.", advice,
-        "Members whose noise is strongly correlated: the sum then scatters more than it should at first.", "house default",
+        "Members whose noise is strongly correlated: the sum then scatters more than it should at first.", "default, not calibrated",
         excuses=excuses, members=FAMILIES[family],
     )
     for family, (diagnosis, what, advice, excuses) in _WHAT.items()

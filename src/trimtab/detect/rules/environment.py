@@ -40,7 +40,7 @@ ENVIRONMENT: tuple[Rule, ...] = (
         "length_collapse", "aggregate/length", "all", "aggregate", "length", "identity", change(-1, min_frac=bound("length_frac")), "warning",
         "responses grow shorter", "The policy gives up steps: tool calls and reasoning go first.",
         "Read the shortest outputs; check for a reward that pays for stopping early.",
-        "A fall while the reward rises is often efficiency, and only information.", "house default", excuses=(_LEARNS,),
+        "A fall while the reward rises is often efficiency, and only information.", "default, not calibrated", excuses=(_LEARNS,),
     ),
     Rule(
         "truncation", "aggregate/truncated_frac", "all", "aggregate", "truncation", "log", share_change(1), "warning",
@@ -105,14 +105,14 @@ ENVIRONMENT: tuple[Rule, ...] = (
         beyond("abandoned_steps", 1, confirm=1), "warning", "a tool has not been used for long",
         "What is never used is not trained on, and what it would have found is not known.",
         "Check that tasks need it, that it works, and that the policy knows of it.", "Tools that no task needs any more.",
-        "house default", weight=0.5,
+        "default, not calibrated", weight=0.5,
     ),
     Rule(
         "file_abandoned", "tools/steps_since_call", "file/*", "aggregate", "tools", "identity",
         beyond("abandoned_steps", 1, confirm=1), "warning", "a required file has not been named in a call for long",
         "What is never read is not learnt from, and what it would have told is not known.",
         "Check that tasks need it, that it is there, and that the policy knows of it.", "Tasks that stopped needing the file.",
-        "house default", weight=0.5,
+        "default, not calibrated", weight=0.5,
     ),
     Rule(
         "void_turns", "aggregate/void_turn_frac", "all", "aggregate", "tools", "identity", change(1, min_effect=bound("void_turn_change")), "warning",
@@ -138,12 +138,12 @@ ENVIRONMENT: tuple[Rule, ...] = (
     Rule(
         "straggler", "aggregate/slowest_rank_ratio", "all", "aggregate", "throughput", "identity",
         beyond("slowest_rank_ratio", 1), "warning", "one rank is far slower than the median", "All wait for the slowest.",
-        "Look at that rank's tools, memory and network.", "Fewer than three ranks.", "house default", weight=0.5,
+        "Look at that rank's tools, memory and network.", "Fewer than three ranks.", "default, not calibrated", weight=0.5,
     ),
     Rule(
         "memory_imbalance", "aggregate/memory_ratio", "all", "aggregate", "throughput", "identity",
         beyond("memory_ratio", 1), "warning", "one rank holds far more memory than the median",
-        "It will be the one that runs out.", "Balance sequences by length over ranks.", "Fewer than three ranks.", "house default",
+        "It will be the one that runs out.", "Balance sequences by length over ranks.", "Fewer than three ranks.", "default, not calibrated",
         weight=0.5,
     ),
 )  # fmt: skip

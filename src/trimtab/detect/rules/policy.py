@@ -18,14 +18,14 @@ POLICY: tuple[Rule, ...] = (
         "mean KL to the reference grew fourfold within a hundred steps, past 2 nats",
         "The whole policy is leaving the reference at a pace no healthy run of the pilot showed.",
         "Lower the learning rate or raise the KL coefficient; keep the last checkpoint from before `since`.",
-        "Runs meant to leave their reference far behind.", "docs/evidence.md; house default", positive=True,
+        "Runs meant to leave their reference far behind.", "docs/evidence.md; default, not calibrated", positive=True,
     ),
     Rule(
         "kl_step", "aggregate/kl", "all", "aggregate", "kl", "log", leap(1, min_effect=bound("leap_kl"), longest=bound("arl_leap_kl")), "warning",
         "mean KL to the reference grew fourfold from one handful of steps to the next",
         "No curve of learning does that: something broke between two steps.",
         "Look at what changed at `since`: learning rate, data, a restart, the reference; go back to before it.",
-        "A reference that was renewed on purpose: then KL falls first.", "house default",
+        "A reference that was renewed on purpose: then KL falls first.", "default, not calibrated",
     ),
     Rule(
         "kl_jump", "aggregate/kl", "all", "aggregate", "kl", "log",
@@ -33,7 +33,7 @@ POLICY: tuple[Rule, ...] = (
         "mean KL to the reference grew by half against the line through its last ten values",
         "The fast form of kl_break: ten values of past are enough for a movement this large.",
         "Raise the KL coefficient or lower the learning rate; check which slice carries it.",
-        "The first steps of a run, whose KL begins at zero.", "house default", excuses=(_LEARNS,), weight=5.0,
+        "The first steps of a run, whose KL begins at zero.", "default, not calibrated", excuses=(_LEARNS,), weight=5.0,
     ),
     Rule(
         "kl_leap", "aggregate/kl", "all", "aggregate", "kl", "identity",
@@ -41,7 +41,7 @@ POLICY: tuple[Rule, ...] = (
         "mean KL to the reference grew tenfold within thirty steps",
         "The bend of a run's first steps hides such a growth from kl_break.",
         "Raise the KL coefficient or lower the learning rate; check which slice carries it.",
-        "A run that has just begun to learn: then the reward rises too, and this is information.", "house default", excuses=(_RISES,), positive=True,
+        "A run that has just begun to learn: then the reward rises too, and this is information.", "default, not calibrated", excuses=(_RISES,), positive=True,
     ),
     Rule(
         "kl_break", "aggregate/kl", "all", "aggregate", "kl", "log",
@@ -49,7 +49,7 @@ POLICY: tuple[Rule, ...] = (
         "mean KL to the reference left its own trend upwards",
         "The whole policy is moving away from the reference faster than before.",
         "Raise the KL coefficient or lower the learning rate; check which slice carries it.",
-        "A run that has just begun to learn: then the reward rises too, and this is information.", "house default",
+        "A run that has just begun to learn: then the reward rises too, and this is information.", "default, not calibrated",
         excuses=(_LEARNS,),
     ),
     Rule(
@@ -64,7 +64,7 @@ POLICY: tuple[Rule, ...] = (
         "mean KL to the reference stands above 3 nats a token",
         "However slowly it got there: the reference no longer says anything about this policy.",
         "Raise the KL coefficient, or make a newer reference on purpose; look at the outputs.",
-        "A trainer that sums KL over the sequence.", "docs/evidence.md; house default", weight=0.5,
+        "A trainer that sums KL over the sequence.", "docs/evidence.md; default, not calibrated", weight=0.5,
     ),
     Rule(
         "kl_max_break", "aggregate/kl_max", "all", "aggregate", "kl", "identity",
@@ -98,13 +98,13 @@ POLICY: tuple[Rule, ...] = (
         "entropy_break", "aggregate/entropy", "all", "aggregate", "entropy", "log", leap(-1, min_effect=bound("leap_entropy_down")), "warning",
         "mean entropy fell to a third from one handful of steps to the next", "Learning sharpens a policy over tens of steps, not from one to the next.",
         "Look at the outputs of `since`: one answer to everything, or empty ones; go back to before it.",
-        "A temperature, a mask or a dataset that was changed on purpose.", "house default",
+        "A temperature, a mask or a dataset that was changed on purpose.", "default, not calibrated",
     ),
     Rule(
         "entropy_leap", "aggregate/entropy", "all", "aggregate", "entropy", "log", leap(1, min_effect=bound("leap_entropy")), "warning",
         "mean entropy doubled from one handful of steps to the next", "The fast form of entropy_explosion, which a bent past makes slow.",
         "Look at what changed at `since`: learning rate, data, engine, a restart.",
-        "A temperature, a mask or a dataset that was changed on purpose.", "house default",
+        "A temperature, a mask or a dataset that was changed on purpose.", "default, not calibrated",
     ),
     Rule(
         "entropy_explosion", "aggregate/entropy", "all", "aggregate", "entropy", "identity", change(1), "warning",
@@ -148,13 +148,13 @@ POLICY: tuple[Rule, ...] = (
         beyond("gradient_floor", -1, confirm=LONG), "warning", "there is no gradient at all",
         "Nothing is being learnt: groups without variance, everything clipped or masked, or frozen parameters.",
         "Check zero-variance groups, the loss mask and what the optimizer holds.", "Warm-up with a learning rate of 0 does not stop gradients.",
-        "house default", weight=0.5,
+        "default, not calibrated", weight=0.5,
     ),
     Rule(
         "gradient_vanishing", "aggregate/grad_norm", "all", "aggregate", "gradient", "log", change(-1, lenient=True), "warning",
         "the gradient norm falls away", "No gradient, no learning: groups without variance, saturated rewards, all clipped.",
         "Check zero-variance groups and the clip fraction.",
-        "A fall while the reward rises is convergence, and only information.", "house default", excuses=(_LEARNT,), floor=bound("gradient_floor"),
+        "A fall while the reward rises is convergence, and only information.", "default, not calibrated", excuses=(_LEARNT,), floor=bound("gradient_floor"),
     ),
     Rule(
         "gradient_snr_low", "gradient/snr", "all", "tail", "gradient", "log", change(-1), "warning",
@@ -164,12 +164,12 @@ POLICY: tuple[Rule, ...] = (
     Rule(
         "value_loss_growth", "aggregate/value_loss", "all", "aggregate", "value", "log", change(1), "warning",
         "the value model's loss grows", "Advantages from a wrong baseline are noise.",
-        "Lower the value model's learning rate; check the reward's scale.", "A reward whose scale changed.", "house default",
+        "Lower the value model's learning rate; check the reward's scale.", "A reward whose scale changed.", "default, not calibrated",
     ),
     Rule(
         "value_unexplained", "aggregate/value_explained_variance", "all", "aggregate", "value", "identity", change(-1), "warning",
         "the value model explains less of the returns", "The same, seen in explained variance.",
-        "Lower the value model's learning rate; check the reward's scale.", "A reward whose scale changed.", "house default",
+        "Lower the value model's learning rate; check the reward's scale.", "A reward whose scale changed.", "default, not calibrated",
     ),
     Rule(
         "routing_disagreement", "routing/any_layer_changed_frac", "all", "tail", "mismatch", "identity", change(1, min_effect=bound("token_share_change")), "warning",

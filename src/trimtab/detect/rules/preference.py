@@ -29,17 +29,17 @@ PREFERENCE: tuple[Rule, ...] = (
         "held_out_loss_turns", "aggregate/held_out_loss", "all", "aggregate", "gap", "identity",
         lambda arl: FromBest(arl=min(arl, bound("arl_evaluations")), sign=1, min_frac=bound("loss_frac")), "warning",
         "the held-out loss rose from its best", "Overfitting: what is learnt no longer carries over.",
-        "Go back to the best checkpoint; fewer epochs, more data.", "A held-out set that changed.", "house default",
+        "Go back to the best checkpoint; fewer epochs, more data.", "A held-out set that changed.", "default, not calibrated",
     ),
     Rule(
         "held_out_loss_rising", "aggregate/held_out_loss", "all", "aggregate", "gap", "identity", rare_change(1, min_frac=bound("held_out_loss_frac")),
         "warning", "the held-out loss rises", "Overfitting: what is learnt no longer carries over.",
-        "Stop earlier, fewer epochs, more data.", "A held-out set that changed.", "house default",
+        "Stop earlier, fewer epochs, more data.", "A held-out set that changed.", "default, not calibrated",
     ),
     Rule(
         "gap_growing", "supervised/gap", "all", "aggregate", "gap", "identity",
         lambda arl: FromBest(arl=min(arl, bound("arl_evaluations")), sign=1, min_effect=bound("gap_change")), "warning",
         "the gap between held-out and training loss widened from its least", "Overfitting: what is learnt no longer carries over.",
-        "Stop earlier, fewer epochs, more data.", "A held-out set that changed.", "house default",
+        "Stop earlier, fewer epochs, more data.", "A held-out set that changed.", "default, not calibrated",
     ),
 )  # fmt: skip

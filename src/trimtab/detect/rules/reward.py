@@ -23,19 +23,19 @@ REWARD: tuple[Rule, ...] = (
         "reward_break", "aggregate/reward", "all", "aggregate", "reward", "identity", leap(-1, min_frac=bound("leap_reward"), longest=bound("arl_leap")), "critical",
         "mean reward lost half of its level from one handful of steps to the next",
         "The fast form of reward_collapse, which a bent learning curve makes slow.", _ROLL,
-        "Rewards around or below zero, where a half means nothing; a curriculum that has just become harder.", "house default",
+        "Rewards around or below zero, where a half means nothing; a curriculum that has just become harder.", "default, not calibrated",
     ),
     Rule(
         "reward_drop", "aggregate/reward", "all", "aggregate", "reward", "identity", change(-1, min_frac=bound("reward_frac")),
         "warning", "mean reward fell below its own past", "Either the policy got worse or the environment did.", _ROLL,
-        "A curriculum that has just become harder.", "house default",
+        "A curriculum that has just become harder.", "default, not calibrated",
     ),
     Rule(
         "held_out_drop", "aggregate/held_out_reward", "all", "aggregate", "gap", "identity",
         rare_change(-1, min_frac=bound("reward_frac")), "critical",
         "the held-out score fell", "What counts got worse, whatever the training reward says.",
         "Stop; compare outputs with those of the last checkpoint from before `since`.",
-        "A held-out set that changed.", "house default",
+        "A held-out set that changed.", "default, not calibrated",
     ),
     Rule(
         "held_out_falls", "aggregate/held_out_reward", "all", "aggregate", "gap", "identity",
@@ -71,13 +71,13 @@ REWARD: tuple[Rule, ...] = (
         "reward_stands_still", "aggregate/reward", "all", "aggregate", "plateau", "identity", lambda _: Standstill(), "warning",
         "the reward has been the same number for a hundred steps", "All is solved, nothing is, or the reward is broken: no batch differs from another.",
         "Read outputs and their rewards; check that the reward can be earned, and lost.", "A reward that is logged rarely and repeated in between.",
-        "house default", weight=0.5,
+        "default, not calibrated", weight=0.5,
     ),
     Rule(
         "reward_plateau", "aggregate/reward", "all", "aggregate", "plateau", "identity", lambda _: Plateau(), "info",
         "the reward hardly rose over 128 steps, against its best 128 before", "Learning is over, or stuck.",
         "Look at groups without variance, at entropy and at the clip fraction; change tasks or end the run.",
-        "A reward at its maximum.", "house default", weight=0.5,
+        "A reward at its maximum.", "default, not calibrated", weight=0.5,
     ),
     Rule(
         "reward_jump", "aggregate/reward", "all", "aggregate", "hacking", "identity",
@@ -154,6 +154,6 @@ REWARD: tuple[Rule, ...] = (
     Rule(
         "late_jump", "aggregate/reward", "all", "aggregate", "jump", "identity", lambda arl: Jump(arl=arl), "info",
         "the reward jumped after a long plateau", "Grokking looks like this, and so does a hack.",
-        "Look at held-out score and outputs before celebrating.", "A curriculum that changed.", "house default", weight=0.5,
+        "Look at held-out score and outputs before celebrating.", "A curriculum that changed.", "default, not calibrated", weight=0.5,
     ),
 )  # fmt: skip

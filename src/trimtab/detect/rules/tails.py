@@ -72,7 +72,7 @@ TAILS: tuple[Rule, ...] = (
         "one trajectory carries more of the gradient's weight than it used to",
         "A step that rests on one trajectory is a step of high variance.",
         "Look at that trajectory in the exemplars; check length normalisation and advantage scaling.",
-        "Batches that shrank on purpose.", "house default", excuses=(Excuse("aggregate/reward", 1, settled=True),),
+        "Batches that shrank on purpose.", "default, not calibrated", excuses=(Excuse("aggregate/reward", 1, settled=True),),
     ),
     Rule(
         "distribution_stretch", "drift/p999", "post_tool", "tail", "post_tool", "log", change(1, lenient=True), "info",

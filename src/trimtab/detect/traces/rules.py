@@ -28,7 +28,7 @@ class TraceRule:
     what: str
     why: str
     advice: str
-    reference: str = "house default"
+    reference: str = "default, not calibrated"
 
 
 @dataclass(frozen=True)

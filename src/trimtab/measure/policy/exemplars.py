@@ -19,7 +19,7 @@ from trimtab.typing import Float32
 EXEMPLAR_RATIOS = ("drift", "mismatch", "total")
 EXEMPLAR_SLICES = ("text", "post_tool")
 WRITTEN = 4
-"""Tokens of a slice and ratio written when its window closes (house default, for the cost); states keep `KEPT`."""
+"""Tokens of a slice and ratio written when its window closes (default, not calibrated, for the cost); states keep `KEPT`."""
 
 _BLOCK = 64
 _MAX_TEXT = 80

@@ -18,7 +18,7 @@ from trimtab.measure.state.types import Value
 from trimtab.stats import Counts, Moments
 
 MAX_TOKENS = 8_192
-"""Tokens of a batch that are compared, evenly spread; K^2 comparisons a layer each (house default, for the cost)."""
+"""Tokens of a batch that are compared, evenly spread; K^2 comparisons a layer each (default, not calibrated, for the cost)."""
 
 _TOKENS, _SLOTS, _SHARED, _SAME = range(4)  # columns of the layer table
 

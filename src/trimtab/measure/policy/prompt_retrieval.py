@@ -18,7 +18,7 @@ from trimtab.stats import Moments
 from trimtab.typing import Float64, Int64
 
 MAX_SEQUENCES = 16
-"""Responses compared with each other in one batch, two of each group first (house default, for the cost)."""
+"""Responses compared with each other in one batch, two of each group first (default, not calibrated, for the cost)."""
 
 BUCKETS = 1_024  # a power of two
 _TIE = 1e-5  # float32 noise of a cosine

@@ -32,7 +32,7 @@ MASKED = "masked"
 NGRAM = 4
 _HASH_BITS = 40  # of a 4-gram, below 24 bits of its row: one false repeat in a thousand rows of 40,000 tokens
 MAX_LOOKED_AT = 16_384
-"""Own tokens, of the steps that are measured together, whose repetition is counted (house default: about a millisecond)."""
+"""Own tokens, of the steps that are measured together, whose repetition is counted (default, not calibrated: about a millisecond)."""
 
 
 def text_parts(

@@ -11,7 +11,7 @@ from trimtab.measure.sequences.preference import CHANCE_KEY, derived
 from trimtab.types import LOGPROB_COLUMNS, Reading, TokenBatch, Window
 
 STEP_WINDOW = 10
-"""Steps of a window of readings on tools (house default)."""
+"""Steps of a window of readings on tools (default, not calibrated)."""
 
 _OWN = "the trainer's own, mean over the window's steps"
 _MAX_STEPS = 4_096  # a window longer than this averages its last steps only

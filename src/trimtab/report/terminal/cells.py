@@ -13,7 +13,7 @@ from trimtab.report.sanitize import inert
 from trimtab.report.terminal.sparkline import span
 from trimtab.typing import Json
 
-STALE_S = 180.0  # house default: a step of a large agent run takes one to two minutes
+STALE_S = 180.0  # default, not calibrated: a step of a large agent run takes one to two minutes
 _ALARM_COLUMNS = (  # name, least and most width
     ("step", 5, 9),
     ("severity", 8, 8),

@@ -12,7 +12,7 @@ from typing import Any
 from trimtab.traces.export.samples import Sample
 
 NEAR = 0.9
-"""Jaccard overlap from which two completions are near-duplicates (house default)."""
+"""Jaccard overlap from which two completions are near-duplicates (default, not calibrated)."""
 
 _FEW = 16  # texts that are sooner compared than indexed
 _UNSPACED = (

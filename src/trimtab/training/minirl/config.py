@@ -126,8 +126,8 @@ class MiniRLConfig(GRPOConfig):
     bonus_target: float | None = _field(
         None, "Entropy bonus while the mean entropy of a step, nats a token, is under this. None: off."
     )
-    bonus_rate: float = _field(0.005, "Change of the bonus coefficient a step (house default).")
-    bonus_highest: float = _field(0.05, "Largest bonus coefficient, loss per nat (house default).")
+    bonus_rate: float = _field(0.005, "Change of the bonus coefficient a step (default, not calibrated).")
+    bonus_highest: float = _field(0.05, "Largest bonus coefficient, loss per nat (default, not calibrated).")
 
     def __post_init__(self) -> None:
         if isinstance(self.slices, str):  # the command line
