@@ -101,7 +101,7 @@ def write_log(path: Path, mb: float) -> int:
 def diagnose(path: str) -> None:
     """The whole diagnosis, as the command line does it; seconds, peak and the table's first figures as JSON."""
     start = time.perf_counter()
-    from trimtab.report.traces.diagnosis import diagnose_traces, trace_diagnosis
+    from trimtab.report.traces.trace_diagnosis import diagnose_traces, trace_diagnosis
 
     found = trace_diagnosis(diagnose_traces([path]))
     seconds = time.perf_counter() - start

@@ -25,8 +25,8 @@ from typing import Any
 from tests.traces.samples import RECORDS
 from trimtab.errors import TraceError
 from trimtab.measure.state.requirements import Declared
-from trimtab.report.traces.diagnosis import diagnose_table, trace_diagnosis
-from trimtab.report.traces.text import trace_diagnosis_lines
+from trimtab.report.traces.trace_diagnosis import diagnose_table, trace_diagnosis
+from trimtab.report.traces.trace_lines import trace_diagnosis_lines
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.export.prm_steps import step_rows
 from trimtab.traces.export.samples import sample_of

@@ -13,8 +13,8 @@ import pytest
 
 import trimtab
 from tests.support import make_batch, write_run
-from trimtab.report.diagnosis import diagnosis, diagnosis_lines
-from trimtab.report.html.payload import build_payload
+from trimtab.report.html.run_payload import build_payload
+from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines
 from trimtab.report.run_view import load_view
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from reproduce.charts import band, on_grid, save
 from reproduce.pilot.reading import Outcome
-from trimtab.report.html.payload import build_payload
+from trimtab.report.html.run_payload import build_payload
 
 __all__ = ["CAPTIONS", "band", "draw_averages", "draw_cdfs", "draw_tails", "save"]
 

@@ -17,7 +17,7 @@ from trimtab.measure.state.requirements import Declared
 from trimtab.measure.traces.contrasts import contrasts
 from trimtab.measure.traces.run_all import trace_readings
 from trimtab.report.traces.compare import compare_tables
-from trimtab.report.traces.text import contrast_line
+from trimtab.report.traces.trace_lines import contrast_line
 from trimtab.stats.proportion_interval import share_interval
 from trimtab.stats.student_t import t_tail
 from trimtab.traces.core.episode import Call, Episode, Turn

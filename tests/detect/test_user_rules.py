@@ -20,8 +20,8 @@ from trimtab.detect.rules.rule import Rule, beyond, split
 from trimtab.detect.user_rules.detector_options import DETECTORS
 from trimtab.detect.user_rules.load import header_config, load_rules, resolve, rules_of_header
 from trimtab.errors import RuleError
-from trimtab.report.diagnosis import diagnosis
-from trimtab.report.html.payload import build_payload
+from trimtab.report.html.run_payload import build_payload
+from trimtab.report.run_diagnosis import diagnosis
 from trimtab.report.run_view import load_view
 from trimtab.types import Reading, Window
 

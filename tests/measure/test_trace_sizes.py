@@ -11,8 +11,8 @@ import pytest
 
 from tests.report.test_trace_diagnosis import run
 from trimtab.measure.traces.sizes import Size, sizes
-from trimtab.report.traces.diagnosis import diagnose_traces
-from trimtab.report.traces.page import write_traces_html
+from trimtab.report.traces.trace_diagnosis import diagnose_traces
+from trimtab.report.traces.trace_page import write_traces_html
 from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.native.writer import TraceWriter
 from trimtab.traces.table.build import tabulate

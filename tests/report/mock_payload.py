@@ -102,7 +102,7 @@ def hostile(steps: int = 60) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    from trimtab.report.html.page import write_html
+    from trimtab.report.html.run_page import write_html
 
     out = Path(sys.argv[1])
     baseline = run("grpo-baseline", 200, True, 1)

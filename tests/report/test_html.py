@@ -1,4 +1,4 @@
-"""The HTML report is one inert, self-contained page, whatever the run was called."""
+"""The HTML report is one escape_controls, self-contained page, whatever the run was called."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 from tests.report.mock_payload import HOSTILE, empty_run, hostile, payload, two_arms, with_holes
 from tests.report.page import Page
 from trimtab import open_run
-from trimtab.report.html.page import render_html, write_html
-from trimtab.report.html.payload import build_payload
+from trimtab.report.control_characters import escape_controls
+from trimtab.report.html.run_page import render_html, write_html
+from trimtab.report.html.run_payload import build_payload
 from trimtab.report.run_view import load_view
-from trimtab.report.sanitize import inert
 
 TAGS = (
     "html head meta title style body main header p b h1 h2 h3 div article span bdi svg circle path dl dt "
@@ -66,10 +66,10 @@ def test_hostile_text_is_shown_and_obeyed_nowhere() -> None:
     page = Page(text)
     assert not any(name.startswith("on") or name == "style" for name, _ in page.attributes)
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]", text)
-    assert inert(HOSTILE) in "".join(page.text)
+    assert escape_controls(HOSTILE) in "".join(page.text)
     assert "␛[31m\\u202e␀" in "".join(page.text)
     embedded = json.loads(page.raw["script"][0])
-    assert embedded["runs"][0]["alarms"][0]["rule"].endswith(inert(HOSTILE))
+    assert embedded["runs"][0]["alarms"][0]["rule"].endswith(escape_controls(HOSTILE))
     assert embedded["runs"][1]["name"].startswith("{{payload}}")
     assert not re.search("[<>&]", page.raw["script"][0])
 

@@ -14,8 +14,8 @@ from tests.traces.make import chat, steps, tau, write_lines
 from tests.traces.test_messages import TAU
 from trimtab import cli
 from trimtab.errors import TraceError
-from trimtab.report.traces.diagnosis import diagnose_traces, trace_diagnosis
-from trimtab.report.traces.text import contrast_line, trace_diagnosis_lines
+from trimtab.report.traces.trace_diagnosis import diagnose_traces, trace_diagnosis
+from trimtab.report.traces.trace_lines import contrast_line, trace_diagnosis_lines
 
 FIXTURE = Path(__file__).parents[1] / "traces" / "fixtures" / "tau-like.json"
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202egpj.exe\n[critical] fake"

@@ -15,9 +15,9 @@ import pytest
 from tests.report.page import Page
 from tests.report.test_trace_diagnosis import FIXTURE, HOSTILE, run
 from tests.traces.make import chat, steps, write_lines
-from trimtab.report.traces.diagnosis import diagnose_traces, trace_diagnosis
-from trimtab.report.traces.page import render_traces, write_traces_html
-from trimtab.report.traces.payload import MAX_TEXT, chosen_ids, shown_episodes
+from trimtab.report.traces.shown_episodes import MAX_TEXT, chosen_ids, shown_episodes
+from trimtab.report.traces.trace_diagnosis import diagnose_traces, trace_diagnosis
+from trimtab.report.traces.trace_page import render_traces, write_traces_html
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")

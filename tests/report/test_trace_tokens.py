@@ -18,10 +18,10 @@ from tests.report.page import Page
 from tests.report.test_trace_diagnosis import HOSTILE, run
 from tests.traces.make import write_lines
 from trimtab.errors import TraceError
-from trimtab.report.traces.diagnosis import diagnose_traces
-from trimtab.report.traces.page import write_traces_html
-from trimtab.report.traces.payload import shown_episodes
+from trimtab.report.traces.shown_episodes import shown_episodes
 from trimtab.report.traces.token_colors import MAX_TOKENS
+from trimtab.report.traces.trace_diagnosis import diagnose_traces
+from trimtab.report.traces.trace_page import write_traces_html
 from trimtab.traces.native.writer import TraceWriter
 from trimtab.traces.read import read_episodes
 

@@ -17,7 +17,7 @@ from tests.traces.make import chat, steps, write_lines
 from tests.traces.samples import RECORDS
 from trimtab.errors import TraceError
 from trimtab.report.terminal import progress
-from trimtab.report.traces.follow import follow_traces
+from trimtab.report.traces.live_diagnosis import follow_traces
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.files.lines import iter_lines
 from trimtab.traces.files.tail import GONE, REPLACED

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trimtab._version import __version__
+from trimtab.cli import trace_commands, trace_data  # noqa: F401  (they add their commands to traces_app)
 from trimtab.cli.options import pairs, plain
-from trimtab.cli.traces import traces_app
+from trimtab.cli.trace_options import traces_app
 from trimtab.errors import TrimtabError
-from trimtab.report.sanitize import inert
+from trimtab.report.control_characters import escape_controls
 
 if TYPE_CHECKING:
     from trimtab.detect.rules.rule import Rule
@@ -80,7 +81,7 @@ def diagnose(
 
         extra = load_rules(rules)
     if (path / "run.json").is_file() and framework is None and format is None and not mapping:
-        from trimtab.report.diagnosis import diagnosis, diagnosis_lines
+        from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines
         from trimtab.report.run_view import load_view
 
         found = diagnosis(load_view(path, extra))
@@ -103,8 +104,8 @@ def report(
     title: Annotated[str, typer.Option(help="Title of the page.")] = "trimtab report",
 ) -> None:
     """Write one offline HTML page about one run, or comparing several."""
-    from trimtab.report.html.page import write_html
-    from trimtab.report.html.payload import build_payload
+    from trimtab.report.html.run_page import write_html
+    from trimtab.report.html.run_payload import build_payload
     from trimtab.report.run_view import load_view
 
     try:
@@ -168,7 +169,7 @@ def main() -> None:
         _plainly(sys.argv[1:])
         app()
     except TrimtabError as error:
-        print(f"trimtab: {inert(str(error))}", file=sys.stderr)
+        print(f"trimtab: {escape_controls(str(error))}", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
@@ -176,7 +177,7 @@ def main() -> None:
         if os.environ.get("TRIMTAB_TRACEBACK"):
             raise
         print(
-            f"trimtab: cannot go on: {inert(f'{type(error).__name__}: {error}')}; a damaged run folder or a bug of ours "
+            f"trimtab: cannot go on: {escape_controls(f'{type(error).__name__}: {error}')}; a damaged run folder or a bug of ours "
             "(TRIMTAB_TRACEBACK=1 shows where)",
             file=sys.stderr,
         )

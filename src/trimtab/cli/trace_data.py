@@ -18,11 +18,13 @@ from trimtab.cli.trace_options import (
     SolvedAt,
     Strict,
     fields_of,
+    traces_app,
 )
-from trimtab.report.sanitize import inert
+from trimtab.report.control_characters import escape_controls
 from trimtab.traces.core.plural import counted, noted
 
 
+@traces_app.command("export")
 def export_logs(
     logs: Logs,
     to: Annotated[
@@ -85,15 +87,16 @@ def export_logs(
         )
     if as_json:
         for warning in made.card["warnings"]:
-            print(f"warning: {inert(warning)}", file=sys.stderr)
+            print(f"warning: {escape_controls(warning)}", file=sys.stderr)
     text = card_text(made.card)
     print(
         json.dumps(plain(made.card), allow_nan=False)
         if as_json
-        else f"wrote {output}\n\n{inert(text, lines=True)}"
+        else f"wrote {output}\n\n{escape_controls(text, lines=True)}"
     )
 
 
+@traces_app.command("convert")
 def convert_logs(
     logs: Logs,
     output: Annotated[
@@ -113,9 +116,10 @@ def convert_logs(
         f"wrote {counted(report.num_episodes, 'episode')} to {output}; {counted(report.num_malformed, 'malformed line')} skipped"
     )
     for note, count in report.notes.items():
-        print(f"  note     {inert(noted(count, note))}")
+        print(f"  note     {escape_controls(noted(count, note))}")
 
 
+@traces_app.command("show")
 def show_logs(
     logs: Logs,
     episode: Annotated[

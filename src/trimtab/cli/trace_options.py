@@ -1,4 +1,4 @@
-"""What the commands of `trimtab traces` are given: options they share, and what is read off them."""
+"""The group `trimtab traces` and the options its commands share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import typer
 
 from trimtab.cli.options import pairs
 from trimtab.errors import MetricLogError, TraceError
+
+traces_app = typer.Typer(
+    help="Agent logs: from logs to diagnosis to training data (docs/traces.md).", no_args_is_help=True
+)
 
 Logs = Annotated[
     list[str], typer.Argument(help="Files, folders or globs; - is standard input.", show_default=False)

@@ -16,7 +16,7 @@ from trimtab.detect.verdict import Evidence, Verdict, judge
 from trimtab.measure.sequences.metric_log import presence_of_log, reading_of, series_of_log
 from trimtab.metric_logs import REPLACED, MetricLog, read_metric_log
 from trimtab.report.alarms import alarm_payload, alarms_lines, taken_lines
-from trimtab.report.sanitize import inert
+from trimtab.report.control_characters import escape_controls
 from trimtab.types import Alarm
 
 
@@ -192,4 +192,4 @@ def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
     lines += _left_out_lines({r: count for r, count in found["excluded"].items() if r not in replaced})
     lines += taken_lines(found)
     lines += [f"  note     {note}" for note in found["notes"]]
-    return [inert(line) for line in lines]
+    return [escape_controls(line) for line in lines]

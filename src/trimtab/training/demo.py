@@ -17,9 +17,9 @@ from typing import Any
 from rich.console import Console
 
 from trimtab.errors import TrimtabError
-from trimtab.report.diagnosis import diagnosis, diagnosis_lines
-from trimtab.report.html.page import write_html
-from trimtab.report.html.payload import build_payload
+from trimtab.report.html.run_page import write_html
+from trimtab.report.html.run_payload import build_payload
+from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines
 from trimtab.report.run_view import RunView, load_view
 from trimtab.report.terminal.snapshot import live_state
 from trimtab.report.terminal.view import follow, render

@@ -1,6 +1,6 @@
 """The parts of the HTML report that judge in words: verdicts, warnings, alarm cards. They need no script.
 
-Every function takes the runs of an inert payload (`inert_json`) and returns HTML; every value passes `escape`.
+Every function takes the runs of an inert payload (`escape_controls_json`) and returns HTML; every value passes `escape`.
 """
 
 from __future__ import annotations

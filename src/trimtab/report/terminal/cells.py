@@ -9,7 +9,7 @@ from rich.console import JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trimtab.report.sanitize import inert
+from trimtab.report.control_characters import escape_controls
 from trimtab.report.terminal.sparkline import span
 from trimtab.typing import Json
 
@@ -35,14 +35,14 @@ _SEVERITIES = {"critical": "bold red", "warning": "yellow", "info": "dim"}
 
 def name_of(state: Json) -> str:
     """The run's name."""
-    return inert(state.get("name") or "unnamed run")
+    return escape_controls(state.get("name") or "unnamed run")
 
 
 def verdict_text(state: Json) -> Text:
     """The verdict as mark and word: never colour alone."""
     word = state.get("verdict") or "not judged yet"
     mark, style = _VERDICTS.get(word, ("?", "bold magenta"))
-    return Text(f"{mark} {inert(word)}", style)
+    return Text(f"{mark} {escape_controls(word)}", style)
 
 
 def step_text(state: Json) -> Text:
@@ -68,12 +68,12 @@ def history_of(state: Json, key: str) -> list[float]:
 
 def warnings_of(state: Json) -> list[str]:
     """What must not be overlooked: failures of the watch itself, silence, too little seen."""
-    found = [f"the watch itself: {inert(note)}" for note in state.get("notes") or []]
+    found = [f"the watch itself: {escape_controls(note)}" for note in state.get("notes") or []]
     age = state.get("updated_s")
     if age is not None and math.isfinite(age) and age > STALE_S:
         found.append(f"no new step for {span(age)}")
     if state.get("verdict") == "not judged yet":
-        found.append(f"not judged yet: {inert(state.get('reason') or 'too little seen')}")
+        found.append(f"not judged yet: {escape_controls(state.get('reason') or 'too little seen')}")
     return found
 
 
@@ -84,7 +84,7 @@ def warning_text(state: Json, text: str) -> Text:
 
 def unseen_words(item: object) -> str:
     """One thing that was not observed, and why."""
-    return inert(f"{item.get('what')}: {item.get('why')}" if isinstance(item, Mapping) else item)
+    return escape_controls(f"{item.get('what')}: {item.get('why')}" if isinstance(item, Mapping) else item)
 
 
 def alarm_list(states: Sequence[Json]) -> Iterator[RenderableType]:
@@ -100,9 +100,9 @@ def alarm_list(states: Sequence[Json]) -> Iterator[RenderableType]:
             name, min_width=least, max_width=most, overflow="ellipsis", no_wrap=True, justify=side
         )
     for alarm, state in fired[:_MAX_ALARMS]:
-        severity = Text(inert(alarm["severity"]), _SEVERITIES.get(alarm["severity"], "yellow"))
+        severity = Text(escape_controls(alarm["severity"]), _SEVERITIES.get(alarm["severity"], "yellow"))
         calm = "no alarm" if alarm.get("hidden") else ""
-        words = (inert(alarm["slice"]), inert(alarm["rule"]), name_of(state))
+        words = (escape_controls(alarm["slice"]), escape_controls(alarm["rule"]), name_of(state))
         table.add_row(Text(f"{alarm['step']:,}"), severity, Text(calm), *map(Text, words))
     yield Text("\nalarms, newest first", "bold")
     yield table

@@ -15,8 +15,8 @@ from trimtab.detect.traces.multiple_testing import judge_contrasts
 from trimtab.errors import TraceError
 from trimtab.measure.traces.contrasts import contrasts
 from trimtab.measure.traces.pass_at_k import outcome_contrast, pass_k, solved_interval
-from trimtab.report.sanitize import inert
-from trimtab.report.traces.text import contrast_line, figure, pass_line
+from trimtab.report.control_characters import escape_controls
+from trimtab.report.traces.trace_lines import contrast_line, figure, pass_line
 from trimtab.traces.choose_engine import table_of
 from trimtab.traces.core.plural import counted
 from trimtab.traces.core.read_report import ReadReport
@@ -125,7 +125,7 @@ def _outcome(a: TraceTable, b: TraceTable, both: TraceTable, solved: Any) -> dic
 
 def compare_lines(found: dict[str, Any]) -> list[str]:
     """The same for a person, safe to print."""
-    return [inert(line) for line in _lines(found)]
+    return [escape_controls(line) for line in _lines(found)]
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from trimtab.errors import TraceError
-from trimtab.report.sanitize import inert
+from trimtab.report.control_characters import escape_controls
 from trimtab.traces.core.episode import Call, Episode
 from trimtab.traces.core.plural import counted
 from trimtab.traces.core.read_report import ReadReport
@@ -55,7 +55,7 @@ def _line(episode: Episode) -> str:
     calls = episode.calls
     failed = sum(bool(call.error) for call in calls)
     text = f"{episode.id}: {_outcome(episode)}, {counted(len(episode.turns), 'turn')}, {counted(len(calls), 'call')}, {failed} failed, {episode.stop_reason or 'no stop reason'}"
-    return inert(text)
+    return escape_controls(text)
 
 
 def _outcome(episode: Episode) -> str:
@@ -79,13 +79,13 @@ def episode_lines(episode: Episode) -> Iterator[str]:
         *([] if episode.tokens is None else [counted(episode.tokens, "token")]),
         f"from {episode.source}",
     ]
-    yield inert(f"  {', '.join(said)}")
+    yield escape_controls(f"  {', '.join(said)}")
     steps = [turn.step for turn in episode.turns]
     ordered = steps == sorted(steps) and min(steps, default=0) >= 0
     for place, turn in enumerate(episode.turns):
         number = turn.step if ordered else place
         step = f", step {turn.step}" if turn.step not in (number, -1) else ""
-        yield inert(f"[{number}] {turn.role}{f' ({turn.name})' if turn.name else ''}{step}")
+        yield escape_controls(f"[{number}] {turn.role}{f' ({turn.name})' if turn.name else ''}{step}")
         for text in (turn.reasoning, turn.content):
             if text:
                 yield _block(text)
@@ -95,12 +95,12 @@ def episode_lines(episode: Episode) -> Iterator[str]:
 
 def _call(call: Call) -> Iterator[str]:
     took = "" if call.latency_s is None else f" in {call.latency_s:.3g} s"
-    yield inert(f"  -> {call.name}{took}")
+    yield escape_controls(f"  -> {call.name}{took}")
     if inside := arguments_text(call):
         yield _block(inside)
     if call.error:
         again = call.error[:200] in (call.result or "")[:_MAX_TEXT]  # it stands below
-        yield inert(f"  error ({call.error_from}){'' if again else f': {call.error[:200]}'}")
+        yield escape_controls(f"  error ({call.error_from}){'' if again else f': {call.error[:200]}'}")
     if call.result is None:
         yield "  <- no result"
     else:
@@ -108,6 +108,6 @@ def _call(call: Call) -> Iterator[str]:
 
 
 def _block(text: str) -> str:
-    shown = inert(text[:_MAX_TEXT], lines=True).replace("\n", "\n    ")
+    shown = escape_controls(text[:_MAX_TEXT], lines=True).replace("\n", "\n    ")
     more = f"\n    ... and {len(text) - _MAX_TEXT:,} characters more" if len(text) > _MAX_TEXT else ""
     return f"    {shown}{more}"

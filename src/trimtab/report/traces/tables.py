@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trimtab.report.html.elements import escape, integer, section, table
-from trimtab.report.traces.text import BY_TEXT, figure, pass_line, short, unjudged_tools
+from trimtab.report.traces.trace_lines import BY_TEXT, figure, pass_line, short, unjudged_tools
 from trimtab.traces.core.plural import counted
 
 _WHOLE = 40

@@ -7,10 +7,9 @@ import time
 from typing import Any
 
 from trimtab.report.alarms import alarm_payload, alarms_lines, taken_lines
-from trimtab.report.exemplars import exemplar_table
+from trimtab.report.control_characters import escape_controls
+from trimtab.report.run_tables import exemplar_table, tools_table
 from trimtab.report.run_view import RunView
-from trimtab.report.sanitize import inert
-from trimtab.report.tools_table import tools_table
 
 _LATEST = (
     "drift/p95",
@@ -107,7 +106,7 @@ def diagnosis_lines(found: dict[str, Any]) -> list[str]:
     ):
         if count:
             lines.append(f"  {what}: {count}")
-    return [inert(line) for line in lines]
+    return [escape_controls(line) for line in lines]
 
 
 def _age(seconds: float) -> str:

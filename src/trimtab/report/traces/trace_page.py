@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from trimtab._version import __version__
+from trimtab.report.control_characters import escape_controls_json
 from trimtab.report.html.elements import escape, icon, integer, section, table
-from trimtab.report.html.page import asset, embed_json, source_hash, write_page
-from trimtab.report.sanitize import inert_json
-from trimtab.report.traces.diagnosis import TraceDiagnosis, trace_diagnosis
-from trimtab.report.traces.payload import shown_episodes
+from trimtab.report.html.run_page import asset, embed_json, source_hash, write_page
+from trimtab.report.traces.shown_episodes import shown_episodes
 from trimtab.report.traces.tables import (
     drift_table,
     measured_table,
@@ -24,6 +23,7 @@ from trimtab.report.traces.tables import (
     sizes_table,
     tools_table,
 )
+from trimtab.report.traces.trace_diagnosis import TraceDiagnosis, trace_diagnosis
 from trimtab.traces.core.plural import counted
 
 _HEADLINES = {"healthy": "Healthy", "alarms": "Alarms", "blind": "Blind", "not judged yet": "Not judged yet"}
@@ -44,7 +44,7 @@ def write_traces_html(
 
 def render_traces(found: dict[str, Any], episodes: list[dict[str, Any]]) -> str:
     """The page of `trace_diagnosis`'s result and `shown_episodes`'s list; refers to nothing outside itself."""
-    safe: Any = inert_json({"found": found, "episodes": episodes})
+    safe: Any = escape_controls_json({"found": found, "episodes": episodes})
     found, shown = safe["found"], safe["episodes"]
     script = asset("assets/traces.js")
     style = "\n".join(asset(name) for name in ("assets/report.css", "assets/traces.css"))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.report.traces.diagnosis import TraceDiagnosis
 from trimtab.report.traces.token_colors import tokens_shown
+from trimtab.report.traces.trace_diagnosis import TraceDiagnosis
 from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.read import iter_episodes

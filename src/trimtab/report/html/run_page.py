@@ -18,10 +18,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from trimtab.report.control_characters import escape_controls_json
 from trimtab.report.html import sections as html_text
 from trimtab.report.html import tables as html_tables
 from trimtab.report.html.elements import escape
-from trimtab.report.sanitize import inert_json
 
 PAYLOAD_VERSION = 1
 
@@ -31,7 +31,7 @@ _UNSAFE_IN_SCRIPT = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u20
 
 
 def render_html(payload: Mapping[str, Any]) -> str:
-    """Render a report payload (version 1, see `trimtab.report.html.payload`) as one self-contained HTML document.
+    """Render a report payload (version 1, see `trimtab.report.html.run_payload`) as one self-contained HTML document.
 
     Non-finite numbers become null: charts mark them as a hole with a cross, never as a zero. Raises `TypeError` when
     the payload holds something JSON cannot.
@@ -40,7 +40,7 @@ def render_html(payload: Mapping[str, Any]) -> str:
     >>> page.startswith("<!doctype html>"), "&lt;b&gt;night 3" in page, "<b>night" in page
     (True, True, False)
     """
-    safe: Any = inert_json(dict(payload))
+    safe: Any = escape_controls_json(dict(payload))
     runs: list[dict[str, Any]] = safe.get("runs") or []
     script = "\n".join(asset(name) for name in _SCRIPTS)
     style = "\n".join(asset(name) for name in _STYLES)
@@ -85,9 +85,8 @@ def write_page(page: str, path: str | os.PathLike[str]) -> Path:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644 if not target.exists() else target.stat().st_mode & 0o777)
         os.replace(temporary, target)
-    except BaseException:
+    finally:
         Path(temporary).unlink(missing_ok=True)
-        raise
     return target
 
 

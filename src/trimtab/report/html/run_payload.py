@@ -11,9 +11,8 @@ from trimtab.measure.registry import readings_of
 from trimtab.measure.sequences.aggregates import AGGREGATES
 from trimtab.measure.state.slice_state import Accumulator, SliceState
 from trimtab.report.alarms import alarm_payload
-from trimtab.report.exemplars import exemplar_table
+from trimtab.report.run_tables import exemplar_table, tools_table
 from trimtab.report.run_view import RunView
-from trimtab.report.tools_table import tools_table
 from trimtab.types import Reading, Window
 
 Json = dict[str, Any]

@@ -21,12 +21,14 @@ from trimtab.cli.trace_options import (
     Strict,
     declared_of,
     fields_of,
+    traces_app,
 )
 from trimtab.errors import TraceError
 from trimtab.traces.core.plural import counted
 from trimtab.traces.files.find import spare_logs
 
 
+@traces_app.command("diagnose")
 def diagnose_logs(
     logs: Logs,
     format: LogFormat = None,
@@ -71,9 +73,9 @@ def diagnose_logs(
     Exit code: 0 healthy, 1 alarms, 2 bad input, blind or not judged yet.
     """
     from trimtab.report.terminal.progress import reading_bar
-    from trimtab.report.traces.diagnosis import diagnose_traces, trace_diagnosis
-    from trimtab.report.traces.text import trace_diagnosis_lines
     from trimtab.report.traces.token_colors import decoder
+    from trimtab.report.traces.trace_diagnosis import diagnose_traces, trace_diagnosis
+    from trimtab.report.traces.trace_lines import trace_diagnosis_lines
 
     declared = declared_of(require or [], key_argument or [], solved_at)
     if tokenizer is not None and html is None:
@@ -96,6 +98,7 @@ def diagnose_logs(
     raise typer.Exit(found["exit_code"])
 
 
+@traces_app.command("compare")
 def compare_logs(
     a: Annotated[str, typer.Argument(help="Logs A: a file, folder or glob.", show_default=False)],
     b: Annotated[str, typer.Argument(help="Logs B.", show_default=False)],
@@ -133,8 +136,8 @@ def _follow(
     error_patterns: Iterable[str],
 ) -> None:
     """Until Ctrl-C; the exit code is the last verdict's."""
-    from trimtab.report.traces.diagnosis import trace_diagnosis
-    from trimtab.report.traces.follow import follow_traces
+    from trimtab.report.traces.live_diagnosis import follow_traces
+    from trimtab.report.traces.trace_diagnosis import trace_diagnosis
 
     last = None
     try:
@@ -160,7 +163,7 @@ def _write_page(
     mapping: dict[str, str],
     decode: Callable[[int], str] | None,
 ) -> None:
-    from trimtab.report.traces.page import write_traces_html
+    from trimtab.report.traces.trace_page import write_traces_html
 
     if "-" in judged.paths:
         raise TraceError(

@@ -18,15 +18,15 @@ _UNSEEN = {
 }  # controls, format (bidi, zero-width, tags), lone surrogates, separators
 
 
-def inert(text: object, *, lines: bool = False) -> str:
+def escape_controls(text: object, *, lines: bool = False) -> str:
     r"""Show control, bidi and invisible characters instead of obeying them; with `lines`, newline and tab stay.
 
     C0 controls and DEL become their pictures (U+2400 block), everything else invisible its escape. The result always
     encodes to UTF-8. It is not HTML- or markup-escaped: the caller does that for its medium.
 
-    >>> inert("a\x1b[31mb\x7f")
+    >>> escape_controls("a\x1b[31mb\x7f")
     'a␛[31mb␡'
-    >>> inert("x\u202ey\ud800"), inert("one\ntwo"), inert("one\ntwo", lines=True)
+    >>> escape_controls("x\u202ey\ud800"), escape_controls("one\ntwo"), escape_controls("one\ntwo", lines=True)
     ('x\\u202ey\\ud800', 'one␊two', 'one\ntwo')
     """
     string = text if isinstance(text, str) else str(text)
@@ -46,12 +46,12 @@ def _picture(char: str, lines: bool) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def inert_json(value: object) -> object:
-    r"""Copy a JSON-able value with its strings inert, its floats at 6 significant digits and non-finite ones as None.
+def escape_controls_json(value: object) -> object:
+    r"""Copy a JSON-able value with its strings escape_controls, its floats at 6 significant digits and non-finite ones as None.
 
     Raises `TypeError` for anything JSON cannot hold, so that a wrong payload fails here and not in a browser.
 
-    >>> inert_json({"step": [1, 2], "value": [0.123456789, float("nan")], "name": "a\x00"})
+    >>> escape_controls_json({"step": [1, 2], "value": [0.123456789, float("nan")], "name": "a\x00"})
     {'step': [1, 2], 'value': [0.123457, None], 'name': 'a␀'}
     """
     if value is None or isinstance(value, (bool, int)):
@@ -59,9 +59,9 @@ def inert_json(value: object) -> object:
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, str):
-        return inert(value, lines=True)
+        return escape_controls(value, lines=True)
     if isinstance(value, dict):
-        return {inert(key): inert_json(item) for key, item in value.items()}
+        return {escape_controls(key): escape_controls_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [inert_json(item) for item in value]
+        return [escape_controls_json(item) for item in value]
     raise TypeError(f"a report payload holds JSON values only, not {type(value).__name__}: {value!r:.80}")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from trimtab.measure.state.requirements import Declared
-from trimtab.report.sanitize import inert
-from trimtab.report.traces.diagnosis import TraceDiagnosis, diagnose_table, trace_diagnosis
-from trimtab.report.traces.text import trace_diagnosis_lines
+from trimtab.report.control_characters import escape_controls
+from trimtab.report.traces.trace_diagnosis import TraceDiagnosis, diagnose_table, trace_diagnosis
+from trimtab.report.traces.trace_lines import trace_diagnosis_lines
 from trimtab.traces.core.plural import counted
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.errors.patterns import compile_patterns
@@ -33,7 +33,7 @@ class Followed:
             f"{counted(self.found.table.num_episodes, 'episode')} (+{self.new:,}), {self.still_open:,} open"
         )
         reason = "no rule fired" if verdict.word == "healthy" else verdict.reason
-        line = inert(f"{clock} {verdict.word.upper()}: {count}; {reason}")
+        line = escape_controls(f"{clock} {verdict.word.upper()}: {count}; {reason}")
         return [line, *trace_diagnosis_lines(trace_diagnosis(self.found)), ""] if self.changed else [line]
 
 

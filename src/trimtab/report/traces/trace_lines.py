@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trimtab.catalog import bound
-from trimtab.report.sanitize import inert
+from trimtab.report.control_characters import escape_controls
 from trimtab.traces.core.plural import counted, noted
 
 _MAX_TOOLS = 20
@@ -47,7 +47,7 @@ def trace_diagnosis_lines(found: dict[str, Any]) -> list[str]:
     lines += _not_observed(found)
     lines += [f"  malformed {row['file']}:{row['line']}: {row['reason']}" for row in found["malformed"][:5]]
     lines += [f"  note     {noted(count, note)}" for note, count in found["notes"].items()]
-    return [inert(line) for line in lines]
+    return [escape_controls(line) for line in lines]
 
 
 def _finding(finding: dict[str, Any]) -> Iterator[str]:
