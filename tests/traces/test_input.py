@@ -14,10 +14,10 @@ import pytest
 
 from tests.traces.make import chat, write_lines
 from trimtab.errors import TraceError
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import MAX_KEPT, ReadReport
 from trimtab.traces.files.find import find_files
 from trimtab.traces.files.json_records import iter_records
-from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.files.lines import iter_lines
 from trimtab.traces.read import read_episodes
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from trimtab.errors import TraceError
 from trimtab.traces.core.coerce import as_label
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.deduplicate import Identities
 from trimtab.traces.files.find import STDIN
-from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.files.lines import MAX_LINE_BYTES
 from trimtab.traces.files.tail import Growing
 from trimtab.traces.readers.ptt_steps.reader import is_step

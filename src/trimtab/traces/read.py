@@ -65,8 +65,8 @@ def iter_episodes(
             continue
         report.formats[file] = name
         read = FORMATS[name].read(mapping or {})
-        if name == "trl" and report.trl is None and STDIN not in files:
-            report.trl = columns_of(files[place:], _trl_rows)
+        if name == "trl" and "trl" not in report.state and STDIN not in files:
+            report.state["trl"] = columns_of(files[place:], _trl_rows)
         chosen = itertools.chain(seen, _raised(stopped), records)
         if only is not None and name == "steps":
             chosen = itertools.chain(r for r in chosen if _has_id(r.value, wanted))

@@ -25,12 +25,12 @@ from trimtab.traces.columnar.shard_counts import Counted, Job, count_shard
 from trimtab.traces.columnar.shards import LinesBefore, shards_of
 from trimtab.traces.columnar.spill import Shelf
 from trimtab.traces.core.coerce import as_label
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import UNREAD_SUCCESS, ReadReport
 from trimtab.traces.deduplicate import RENAMED
-from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.files.lines import iter_lines
 from trimtab.traces.readers.ptt_steps.buffer import COPIES
-from trimtab.traces.readers.ptt_steps.field_names import SAMPLE
+from trimtab.traces.readers.ptt_steps.field_names import SAMPLE, StepNames
 from trimtab.traces.readers.ptt_steps.reader import NO_END, ORPHANS, is_step
 from trimtab.traces.readers.ptt_steps.restarts import BEGAN_AGAIN
 from trimtab.traces.table.types import TraceTable
@@ -164,6 +164,6 @@ def _sample(path: str, report: ReadReport) -> tuple[bool, list[str]]:
             numeric &= not isinstance(value.get("timestamp"), str)
             tools[as_label(value.get("tool")) or ""] = None
             if is_step(value) and as_label(value["episode_id"]) is not None:
-                report.step_names.look(value, line.number)
-    report.step_names.tell(report.notes)
+                report.state.setdefault("steps", StepNames()).look(value, line.number)
+    report.state.setdefault("steps", StepNames()).tell(report.notes)
     return numeric, [tool for tool in tools if tool]

@@ -32,8 +32,8 @@ from trimtab.traces.columnar.sql import (
     rows_query,
 )
 from trimtab.traces.core.coerce import as_text
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.errors.patterns import starts_as_error
-from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.table.language import refuses
 from trimtab.typing import Array
 

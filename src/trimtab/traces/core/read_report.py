@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 from trimtab.errors import TraceError
 from trimtab.traces.core.episode import Call
-from trimtab.traces.readers.ptt_steps.field_names import StepNames
-from trimtab.traces.readers.trl.reward_columns import RewardColumns
 
 MAX_KEPT = 100
 """Malformed lines of which file, line and reason are kept; all are counted."""
@@ -45,8 +43,8 @@ class Record(NamedTuple):
 @dataclass
 class ReadReport:
     """`notes`: what was repaired or ignored without loss of a record, by reason. With `strict` the first malformed line raises.
-    `missed`: of `mapped` records that were read by `--map`, how many had nothing at a path. `error_patterns`: the user's own, of results that report an error. `step_names`: what
-    nothing reads, of step logs. `trl`: the rewards of its completions, for all files.
+    `missed`: of `mapped` records that were read by `--map`, how many had nothing at a path. `error_patterns`: the user's own, of results that report an error. `state`: what a
+    reader remembers over all files, under the name of its format.
     `cut`: files of which the end was not read, from which line on and why. `used`: files, resolved, that told of the episodes of others. `progress` is called with the bytes of each piece read."""
 
     strict: bool = False
@@ -60,8 +58,9 @@ class ReadReport:
     mapped: int = 0
     missed: Counter[str] = field(default_factory=Counter)
     error_patterns: tuple[re.Pattern[str], ...] = ()
-    step_names: StepNames = field(default_factory=StepNames, repr=False, compare=False)
-    trl: RewardColumns | None = field(default=None, repr=False, compare=False)
+    state: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    once: set[str] = field(default_factory=set, repr=False, compare=False)
+    listed: set[str] = field(default_factory=set, repr=False, compare=False)
     used: set[str] = field(default_factory=set, repr=False, compare=False)
     progress: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
 
@@ -87,8 +86,14 @@ class ReadReport:
         """Count a repair or something ignored."""
         self.notes[reason] += count
 
+    def note_once(self, reason: str) -> None:
+        """Note what holds of the logs as a whole, however many files say it."""
+        self.notes[reason] = 1
+        self.once.add(reason)
+
     def note_each(self, what: str, which: str) -> None:
         """Count something under each of its names; what comes after the first few is gathered, as logs may have a name for each message."""
+        self.listed.add(what)
         reason = f"{what}: {which[:_MAX_CHARS] or '(none)'}"
         if (
             reason not in self.notes

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trimtab.traces.core.coerce import first_of
-from trimtab.traces.files.json_text import BadJson, parse_json
+from trimtab.traces.core.json_text import BadJson, parse_json
 
 
 def tools_of(raw: Any) -> list[dict[str, Any]] | None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from trimtab.traces.core.coerce import as_number, as_text
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.errors.json_errors import said_by
 from trimtab.traces.errors.patterns import starts_as_error
-from trimtab.traces.files.json_text import BadJson, parse_json
 
 _MAX_JSON = 20_000  # characters of a result that are looked at as JSON for an error field
 _FIELD = re.compile(r'"(?:is_?error|error\w*|status(?:_code)?|success|ok|exit_?code|return_?code)"', re.I)

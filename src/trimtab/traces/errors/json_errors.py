@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trimtab.traces.files.json_text import BadJson, parse_json
+from trimtab.traces.core.json_text import BadJson, parse_json
 
 _NAMES = ("message", "msg", "detail", "error", "reason", "type", "code", "status", "status_code")
 """Of the fields that say it, the first of these counts."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from trimtab.errors import TraceError
 from trimtab.traces.core.episode import Episode
-from trimtab.traces.files.json_text import BadJson, parse_json
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.table.schema_check import schemas_by_name
 
 Tool = dict[str, Any]

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from trimtab.errors import TraceError
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.files.decompress import ZSTD
 from trimtab.traces.files.find import STDIN, unpacked_bytes
-from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.files.lines import MAX_LINE_BYTES
 
 _HEADERS = ("header.json", "_journal/start.json")

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.files.inspect_zip import eval_records, is_zip
-from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.files.lines import MAX_LINE_BYTES, Line, iter_lines
 from trimtab.traces.files.parquet import is_parquet, parquet_records
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.errors import TraceError
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.files.find import STDIN
-from trimtab.traces.files.json_text import BadJson, parse_json
 
 _BATCH = 256
 

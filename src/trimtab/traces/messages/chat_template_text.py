@@ -10,9 +10,9 @@ import re
 from typing import Any
 
 from trimtab.traces.core.episode import Turn
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.core.tool_schemas import tools_of
-from trimtab.traces.files.json_text import BadJson, parse_json
 
 _MARK = re.compile(r"<\|im_start\|>(\w+)[ \t]*\n?|<\|start_header_id\|>(\w+)<\|end_header_id\|>\s{0,2}")
 _END = re.compile(

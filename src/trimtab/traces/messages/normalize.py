@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from trimtab.traces.core.coerce import as_label, as_text, first_of
-from trimtab.traces.files.json_text import BadJson, parse_json
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.messages.gemini_bedrock import typed_parts
 from trimtab.traces.messages.langchain import from_langchain, plain_role
 from trimtab.traces.messages.vercel_ai import from_vercel

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from trimtab.traces.core.coerce import as_label, as_text
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport
-from trimtab.traces.files.json_text import BadJson, parse_json
 
 Key = tuple[Any, ...]
 

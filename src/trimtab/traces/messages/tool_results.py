@@ -7,9 +7,9 @@ from typing import Any
 
 from trimtab.traces.core.coerce import as_flag, as_label, as_number, as_text, as_time, first_of
 from trimtab.traces.core.episode import Call
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.errors.detect import error_text, error_words, says_fine, says_no_error
-from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.typing import Json
 
 _BAD = ("error", "failed", "failure")

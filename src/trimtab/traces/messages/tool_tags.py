@@ -10,9 +10,9 @@ import re
 
 from trimtab.traces.core.coerce import as_label
 from trimtab.traces.core.episode import Call, Turn
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.errors.detect import error_text
-from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.messages.chat_template_text import parts_of_completion
 
 _TAG = re.compile(r"<tool_(call|response)>(.*?)(?:</tool_\1>|\Z)", re.S)

@@ -12,8 +12,8 @@ from typing import IO, Any, NamedTuple
 from trimtab.errors import TraceError
 from trimtab.traces.core.coerce import as_text
 from trimtab.traces.core.episode import Call, Episode, Turn
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport
-from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.files.lines import MAX_LINE_BYTES
 from trimtab.traces.messages.normalize import ROLES, translated
 from trimtab.traces.messages.turns import turns_of

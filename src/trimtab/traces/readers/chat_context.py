@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from trimtab.traces.core.coerce import as_label, first_of
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.core.tool_schemas import tools_of
-from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.messages.content_blocks import provided
 from trimtab.traces.messages.normalize import translated
 from trimtab.traces.messages.overlap import key_of

@@ -8,8 +8,8 @@ from typing import Any
 
 from trimtab.errors import TraceError
 from trimtab.traces.core.episode import Episode
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport, Record
-from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.readers.chat import read_messages
 from trimtab.traces.readers.preferences import is_chat
 from trimtab.traces.readers.ptt_steps.reader import read_steps

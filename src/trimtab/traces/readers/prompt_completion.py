@@ -7,8 +7,8 @@ from typing import Any
 
 from trimtab.traces.core.coerce import as_text
 from trimtab.traces.core.episode import Turn
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport, Record
-from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.messages.chat_template_text import prompt_turns
 from trimtab.traces.messages.tool_tags import tagged_turns
 from trimtab.traces.readers.chat import episode_of

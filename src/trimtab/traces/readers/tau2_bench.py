@@ -12,11 +12,11 @@ from typing import Any
 
 from trimtab.traces.core.coerce import as_int, as_label, as_number, as_time
 from trimtab.traces.core.episode import Episode
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.core.task_keys import task_key
 from trimtab.traces.files.find import STDIN
 from trimtab.traces.files.json_records import require_object
-from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.readers.tau_bench import is_tau, read_tau
 from trimtab.typing import Json

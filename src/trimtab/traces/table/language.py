@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from trimtab.traces.core.episode import Episode, Turn
 
@@ -38,12 +39,12 @@ SCRIPTS = {
 }  # fmt: skip
 """Name -> first and last character of each of its spans."""
 
-_COUNTED = {
-    name: re.compile("[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in spans) + "]")
-    for name, spans in SCRIPTS.items()
+_CLASSES = {
+    name: "".join(f"{chr(low)}-{chr(high)}" for low, high in spans) for name, spans in SCRIPTS.items()
 }
-
-_LATIN = _COUNTED["Latin"].pattern
+_ANY = {name: re.compile(f"[{letters}]") for name, letters in _CLASSES.items()}
+_ASCII = re.compile(r"[\x00-\x7f]+")
+_LATIN = f"[{_CLASSES['Latin']}]"
 _IN_A_ROW = re.compile(rf"{_LATIN}{BETWEEN}(?:{_LATIN}+{BETWEEN}){{{IN_A_ROW - 2}}}{_LATIN}")
 
 
@@ -63,9 +64,21 @@ def scripts_of(text: str, least: int = MIN_LETTERS) -> set[str]:
     (['Cyrillic'], ['Chinese or Japanese', 'Latin'])
     """
     text = text[:LOOKED_AT]
-    if text.isascii():
-        return {"Latin"} if len(_COUNTED["Latin"].findall(text)) >= least else set()
-    return {name for name, letters in _COUNTED.items() if len(letters.findall(text)) >= least}
+    scripts = {"Latin"} if _has("Latin", least).match(text) else set()
+    if not text.isascii():
+        rest = _ASCII.sub("", text)  # only Latin has letters among them
+        scripts |= {name for name in _OTHERS if _ANY[name].search(rest) and _has(name, least).match(rest)}
+    return scripts
+
+
+_OTHERS = tuple(name for name in SCRIPTS if name != "Latin")
+
+
+@cache
+def _has(name: str, least: int) -> re.Pattern[str]:
+    """Match a text from its start up to the letter of the script with this number."""
+    letters = _CLASSES[name]
+    return re.compile(f"(?:[^{letters}]*[{letters}]){{{least}}}")
 
 
 def _brought_in(text: str) -> set[str]:
@@ -82,13 +95,19 @@ def switched_turns(episode: Episode) -> Iterator[tuple[Turn, str]]:
     known, spoken = set[str](), False
     for turn in episode.turns:
         text = turn.content or ""
-        if turn.role == "assistant":
+        if spoken and "Latin" in known and text.isascii():
+            pass  # brings nothing in
+        elif turn.role == "assistant":
             mine = _brought_in(text)
             if spoken and (fresh := mine - known):
                 yield turn, min(fresh)
+            known |= mine
+            spoken = spoken or bool(mine)
         else:
             mine = scripts_of(text, 1)
-        known |= mine
-        spoken = spoken or (bool(mine) and turn.role != "tool")
+            known |= mine
+            spoken = spoken or (bool(mine) and turn.role != "tool")
         for call in turn.calls:
-            known |= scripts_of(call.result or "", 1)
+            result = call.result
+            if result and not ("Latin" in known and result.isascii()):
+                known |= scripts_of(result, 1)

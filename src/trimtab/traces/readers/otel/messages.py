@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from trimtab.traces.core.coerce import as_label, as_text, first_of
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.tool_schemas import tools_of
-from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.readers.otel.attributes import nested
 from trimtab.typing import Json
 

@@ -14,13 +14,13 @@ from typing import Any
 
 from trimtab.traces.core.coerce import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
 from trimtab.traces.core.episode import Call, Episode, Turn
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Record
 from trimtab.traces.errors.detect import error_words, says_fine, says_no_error
 from trimtab.traces.errors.patterns import starts_as_error
 from trimtab.traces.files.json_records import require_object
-from trimtab.traces.files.json_text import BadJson, parse_json
 from trimtab.traces.readers.ptt_steps.buffer import COPIES, Held, in_order
-from trimtab.traces.readers.ptt_steps.field_names import KINDS
+from trimtab.traces.readers.ptt_steps.field_names import KINDS, StepNames
 from trimtab.typing import Json
 
 NO_END, ORPHANS = "episodes without an episode_end", "tool results that answer no call, kept as turns"
@@ -38,6 +38,7 @@ def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episod
     """Episodes in the order of their first line; one that begins anew after its end is another (`traces.restarts`). All lines are held until
     the file ends: a late line may belong anywhere."""
     episodes: dict[str, Held] = {}
+    names: StepNames = report.state.setdefault("steps", StepNames())
     for record in records:
         value = require_object(record, report)
         if value is None:
@@ -47,9 +48,9 @@ def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episod
             missing = "episode_id" if name is None else "type"
             report.malformed(record.file, record.line, f"no {missing}")
             continue
-        report.step_names.look(value, record.line)
+        names.look(value, record.line)
         episodes.setdefault(name, Held(name, record.file)).add(record)
-    report.step_names.tell(report.notes)
+    names.tell(report.notes)
     for held in in_order(episodes, report):
         yield _episode(held.name, held.source, _ordered(held.events, report), report)
 

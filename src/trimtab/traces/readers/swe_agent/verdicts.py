@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.files.find import STDIN
-from trimtab.traces.files.json_text import BadJson, parse_json
 
 NAMES = ("report.json", "results.json")
 """Files that SWE-bench's harness and sb-cli write; in the trajectory's folder or in the one above."""

@@ -66,7 +66,7 @@ class RewardColumns(NamedTuple):
             (f"no group of TRL tells which columns are rewards; read as rewards: {names}", self.told == "unknown" and len(self.names) > 1),
         ):  # fmt: skip
             if holds:
-                report.notes[note] = 1
+                report.note_once(note)
 
 
 def numbers_of(row: Json) -> dict[str, float]:
