@@ -1,4 +1,4 @@
-"""The pictures of docs/detectors.md: one panel a rule, a recorded trace where there is one. Called by make_detectors.py."""
+"""The pictures of docs/reference/rules.md: one panel a rule, a recorded trace where there is one. Called by make_detectors.py."""
 
 from __future__ import annotations
 

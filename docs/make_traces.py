@@ -1,4 +1,4 @@
-"""Renew the tables of docs/traces.md from the code: `python docs/make_traces.py`. A test keeps them equal."""
+"""Renew the tables of docs/reference/agent-log-checks.md from the code: `python docs/make_traces.py`. A test keeps them equal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trimtab.catalog import TRACE_BOUNDS, TRACE_READINGS
 from trimtab.detect.traces.rules import TRACE_RULES
 from trimtab.traces.registry import FORMATS
 
-PAGE = Path(__file__).with_name("traces.md")
+PAGE = Path(__file__).parent / "reference" / "agent-log-checks.md"
 
 
 def formats() -> str:

@@ -2,7 +2,7 @@
 
     python reproduce/minirl_on_policy.py [--seeds N] [--arms NAME ...] [--steps N] [--bank DIR] [--page FILE] [--jobs N] [--scan] [--quick] [--json]
 
-The bare command trains nothing: every run it would record is in reproduce/minirl/bank, and it writes its part of docs/papers.md and
+The bare command trains nothing: every run it would record is in reproduce/minirl/bank, and it writes its part of docs/reference/minirl-results.md and
 its figure from them. Resumable: a run that reached its end is not repeated. One folder a run, in
 <bank>/on_policy/<arm>-s<seed>; the watch's own run folder is in it (`trimtab report <folder>/watch`) and is not in the repository.
 A run that was stopped (Ctrl-C too) begins anew; a folder that is damaged, or that this script did not leave, is an error (exit 2) and is neither

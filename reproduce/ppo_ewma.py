@@ -1,4 +1,4 @@
-"""Do learning curves over episodes coincide over batch sizes? PPO against PPO-EWMA, the batch-size rules on and off; then docs/papers.md.
+"""Do learning curves over episodes coincide over batch sizes? PPO against PPO-EWMA, the batch-size rules on and off; then docs/reference/ppo-ewma-results.md.
 
     python reproduce/ppo_ewma.py [--seeds N] [--arms NAME ...] [--bank DIR] [--page FILE] [--quick] [--json]
 
@@ -36,7 +36,7 @@ from reproduce.options import positive
 from trimtab.errors import RunError, TrimtabError
 
 ROOT = Path(__file__).parents[1]
-BANK, PAGE = ROOT / "reproduce" / "invariance" / "runs", ROOT / "docs" / "papers.md"
+BANK, PAGE = ROOT / "reproduce" / "invariance" / "runs", ROOT / "docs" / "reference" / "ppo-ewma-results.md"
 QUICK_ARMS = ("ppo", "ewma_rules")
 
 
@@ -108,7 +108,7 @@ def trainer_of_one() -> Callable[[Cell, Path, int], None]:
 
 
 def page_of(bank: Path, asked: Path | None) -> Path:
-    """docs/papers.md is written from the repository's runs alone; any other bank has its page beside it, or where it is asked for."""
+    """docs/reference/ppo-ewma-results.md is written from the repository's runs alone; any other bank has its page beside it, or where it is asked for."""
     own = bank.resolve() == BANK.resolve()
     page = asked or (PAGE if own else bank.resolve().with_name(bank.resolve().name + "-papers.md"))
     if page.resolve() == PAGE.resolve() and not own:
@@ -157,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
         "--page",
         type=Path,
         metavar="FILE",
-        help="page whose section is written (by default docs/papers.md, and <bank>-papers.md of another bank); the figure in the folder of the same name",
+        help="page whose section is written (by default docs/reference/ppo-ewma-results.md, and <bank>-papers.md of another bank); the figure in the folder of the same name",
     )
     add(
         "--quick",

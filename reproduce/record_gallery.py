@@ -1,4 +1,4 @@
-"""Record the small runs behind pictures of docs/detectors.md that no run of the bank could give: `python reproduce/record_gallery.py`.
+"""Record the small runs behind pictures of docs/reference/rules.md that no run of the bank could give: `python reproduce/record_gallery.py`.
 
 Each is a real TRL or MiniRL trainer of a tiny untrained model, watched as a user would, in a process of its own and on one thread; all
 take a few minutes. `--only NAME` records one. A run that is there is not made again; remove its folder first.

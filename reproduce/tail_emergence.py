@@ -1,4 +1,4 @@
-"""Does the post-tool tail come first? The pilot: every arm and seed through TRL and the watch, then docs/evidence.md.
+"""Does the post-tool tail come first? The pilot: every arm and seed through TRL and the watch, then docs/reference/pilot.md.
 
     python reproduce/tail_emergence.py [--seeds N] [--arms NAME ...] [--bank DIR] [--page FILE] [--quick] [--json]
 
@@ -35,7 +35,7 @@ from reproduce.pilot.marks import folder_of
 from trimtab.errors import RunError, TrimtabError
 
 ROOT = Path(__file__).parents[1]
-BANK, PAGE = ROOT / "reproduce" / "bank", ROOT / "docs" / "evidence.md"
+BANK, PAGE = ROOT / "reproduce" / "bank", ROOT / "docs" / "reference" / "pilot.md"
 QUICK_ARMS, QUICK_STEPS = ("constrained", "open"), 24
 
 
@@ -75,7 +75,7 @@ def _all(options: argparse.Namespace) -> int:
 
 
 def page_of(bank: Path, asked: Path | None) -> Path:
-    """docs/evidence.md is written from the repository's bank alone; any other bank has its page beside it, or where it is asked for."""
+    """docs/reference/pilot.md is written from the repository's bank alone; any other bank has its page beside it, or where it is asked for."""
     own = bank.resolve() == BANK.resolve()
     page = asked or (PAGE if own else bank.resolve().with_name(bank.resolve().name + "-evidence.md"))
     if page.resolve() == PAGE.resolve() and not own:
@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
         "--page",
         type=Path,
         metavar="FILE",
-        help="page that is written (by default docs/evidence.md, and <bank>-evidence.md of another bank); figures in the folder of the same name",
+        help="page that is written (by default docs/reference/pilot.md, and <bank>-evidence.md of another bank); figures in the folder of the same name",
     )
     parser.add_argument(
         "--jobs",

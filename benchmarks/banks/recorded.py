@@ -18,7 +18,7 @@ BANK = Path(__file__).parents[2] / "reproduce" / "bank"
 class Recorded:
     """One run: its alarms replayed with today's rules, and its verdict. `collapsed` is None where the reward never halved.
 
-    `growing`: tool outputs were open, and the post-tool tail grew tenfold as docs/evidence.md shows: whether such a run is healthy is
+    `growing`: tool outputs were open, and the post-tool tail grew tenfold as docs/explanation/pilot.md shows: whether such a run is healthy is
     what the pilot could not decide, so it counts neither as a healthy run nor as a collapse.
     """
 

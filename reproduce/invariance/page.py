@@ -1,4 +1,4 @@
-"""The section of docs/papers.md between its marks: figure and tables, made from a bank, nothing typed by hand."""
+"""The section of docs/reference/ppo-ewma-results.md between its marks: figure and tables, made from a bank, nothing typed by hand."""
 
 from __future__ import annotations
 

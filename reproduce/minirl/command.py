@@ -21,7 +21,7 @@ from trimtab.errors import RunError, TrimtabError
 __all__ = ["BANK", "PAGE", "main", "page_of"]
 
 ROOT = Path(__file__).parents[2]
-BANK, PAGE = ROOT / "reproduce" / "minirl" / "bank", ROOT / "docs" / "papers.md"
+BANK, PAGE = ROOT / "reproduce" / "minirl" / "bank", ROOT / "docs" / "reference" / "minirl-results.md"
 SUPERVISED = 600  # steps of the cold start
 QUICK_STEPS, QUICK_SUPERVISED, QUICK_ARMS = 4, 10, 2
 
@@ -78,7 +78,7 @@ def _all(experiment: Experiment, options: argparse.Namespace) -> int:
 
 
 def page_of(bank: Path, asked: Path | None) -> Path:
-    """docs/papers.md is written from the repository's bank alone; any other bank has its page beside it, or where it is asked for."""
+    """docs/reference/minirl-results.md is written from the repository's bank alone; any other bank has its page beside it, or where it is asked for."""
     own = bank.resolve() == BANK.resolve()
     page = asked or (PAGE if own else bank.resolve().with_name(bank.resolve().name + "-papers.md"))
     if page.resolve() == PAGE.resolve() and not own:
@@ -122,7 +122,7 @@ def _parser(experiment: Experiment, text: str) -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder the runs are read from and recorded in (by default reproduce/minirl/bank)",
     )
-    add("--page", type=Path, metavar="FILE", help="page that is written (by default docs/papers.md, and <bank>-papers.md of another bank); "
+    add("--page", type=Path, metavar="FILE", help="page that is written (by default docs/reference/minirl-results.md, and <bank>-papers.md of another bank); "
         "figures in the folder of the same name")  # fmt: skip
     add(
         "--jobs",

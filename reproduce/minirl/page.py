@@ -1,4 +1,4 @@
-"""An experiment's part of docs/papers.md, between its marks: the table of claims, the figure, a row an arm. Nothing is typed by hand."""
+"""An experiment's part of docs/reference/minirl-results.md, between its marks: the table of claims, the figure, a row an arm. Nothing is typed by hand."""
 
 from __future__ import annotations
 

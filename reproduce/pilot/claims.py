@@ -1,4 +1,4 @@
-"""The table at the top of docs/evidence.md: each claim, what the bank shows, how much hangs on a choice, and what that allows to say."""
+"""The table at the top of docs/reference/pilot.md: each claim, what the bank shows, how much hangs on a choice, and what that allows to say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of docs/evidence.md on who spoke first: thresholds, growing runs, collapsing runs, and what hangs on the thresholds."""
+"""The tables of docs/reference/pilot.md on who spoke first: thresholds, growing runs, collapsing runs, and what hangs on the thresholds."""
 
 from __future__ import annotations
 

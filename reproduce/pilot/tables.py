@@ -1,4 +1,4 @@
-"""The tables of docs/evidence.md that have a row for every arm."""
+"""The tables of docs/reference/pilot.md that have a row for every arm."""
 
 from __future__ import annotations
 

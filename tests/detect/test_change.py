@@ -141,7 +141,7 @@ def test_a_lenient_change_lets_learning_go_on_and_sees_what_is_faster() -> None:
 
 def test_a_fall_after_a_rise_is_a_fall_once_the_bend_is_behind() -> None:
     """While the bend of a learning curve is among the 256 values before, the reference is rough and falls are seen late: a known
-    weakness (docs/detectors.md); `Excursion` sees the large ones there."""
+    weakness (docs/explanation/detectors.md); `Excursion` sees the large ones there."""
     rng = np.random.default_rng(3)
     t = np.arange(700)
     risen = np.minimum(t, 100) / 100 + 0.05 * rng.normal(size=700)

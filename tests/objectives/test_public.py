@@ -8,7 +8,7 @@ from pathlib import Path
 import trimtab.objectives as objectives
 from trimtab.objectives import routing_replay
 
-PAGE = (Path(__file__).parents[2] / "docs" / "objectives.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "objectives.md").read_text(encoding="utf-8")
 
 
 UNLISTED = {"BatchRules", "MISSING", "Recording", "Replayed", "aggregate", "check_routes", "count_marks", "merge_counts", "ratio_at", "route_dtype", "sequence_lengths"}  # fmt: skip
@@ -51,5 +51,5 @@ def test_the_exports_are_importable_and_sorted() -> None:
 def test_the_example_runs(capsys) -> None:
     code = re.search(r"```python\n(.*?)```", PAGE, re.S)
     assert code
-    exec(compile(code.group(1), "docs/objectives.md", "exec"), {})
+    exec(compile(code.group(1), "docs/reference/objectives.md", "exec"), {})
     assert "'clipped_high': 0" in capsys.readouterr().out

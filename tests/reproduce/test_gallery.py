@@ -100,7 +100,7 @@ def test_rules_on_ranks_have_no_reading_but_a_trainers_own(views, tmp_path, name
 
 def test_a_rule_without_a_trace_says_why():
     page = runpy.run_path(str(ROOT / "docs" / "make_detectors.py"))
-    traces = json.loads((ROOT / "docs" / "detectors" / "traces.json").read_text(encoding="utf-8"))
+    traces = json.loads((ROOT / "docs" / "reference" / "rules" / "traces.json").read_text(encoding="utf-8"))
     without = {name for name, trace in traces.items() if trace["status"] == "none"}
     assert without == set(page["WITHOUT"])
-    assert "no trace on record" not in (ROOT / "docs" / "detectors.md").read_text(encoding="utf-8")
+    assert "no trace on record" not in (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The one run of a real model: what docs/evidence.md says of it is what its recorded runs say."""
+"""The one run of a real model: what docs/explanation/pilot.md says of it is what its recorded runs say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reproduce.smollm2_check import ARMS, RECORDED, compare
 
 from trimtab.report.run_view import load_view
 
-PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "pilot.md"
 
 
 @pytest.fixture(scope="module")

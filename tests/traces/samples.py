@@ -1,4 +1,4 @@
-"""One small record of each format, in the shape its writer gives it (facts: docs/traces.md); invented content."""
+"""One small record of each format, in the shape its writer gives it (facts: docs/how-to/agent-logs.md); invented content."""
 
 from __future__ import annotations
 

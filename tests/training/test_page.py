@@ -1,4 +1,4 @@
-"""Every field of MiniRLConfig stands in docs/objectives.md, and importing the package costs no torch."""
+"""Every field of MiniRLConfig stands in docs/reference/minirl-config.md, and importing the package costs no torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_every_own_field_is_documented():
 
     from trimtab.training import MiniRLConfig
 
-    page = (Path(__file__).parents[2] / "docs" / "objectives.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "minirl-config.md").read_text(encoding="utf-8")
     own = {field.name for field in fields(MiniRLConfig)} - {field.name for field in fields(GRPOConfig)}
     assert len(own) > 25
     assert not [name for name in own if f"`{name}`" not in page]

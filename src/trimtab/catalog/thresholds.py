@@ -27,7 +27,7 @@ BOUNDS: dict[str, Bound] = {
         "log of a ratio",
         "smallest growth of the tail ratio worth a person's attention: 2x. A healthy, learning lab run (constrained arm, two "
         "seeds) let the p95 ratio grow by 1.8x over 100 steps",
-        "default, not calibrated; docs/evidence.md will calibrate it",
+        "default, not calibrated; docs/explanation/pilot.md will calibrate it",
     ),
     "aggregate_growth": Bound(
         math.log(1.5),
@@ -185,7 +185,7 @@ BOUNDS: dict[str, Bound] = {
     "idle_steps": Bound(100.0, "values in a row", "a part of the reward that is never earned", UNCALIBRATED),
     "memory": Bound(100.0, "values", "how far back an excursion looks for the best level", UNCALIBRATED),
     "long_memory": Bound(400.0, "values", "the same where the fall may be slow", UNCALIBRATED),
-    "reward_half": Bound(0.5, "share of the best level", "the pilot's definition of a collapse", "docs/evidence.md"),
+    "reward_half": Bound(0.5, "share of the best level", "the pilot's definition of a collapse", "docs/explanation/pilot.md"),
     "quarter": Bound(0.25, "share of the best level", "entropy or tool calls that are nearly gone", UNCALIBRATED),
     "entropy_tenth": Bound(0.1, "share of the best level", "a healthy pilot run falls under a quarter while it learns", UNCALIBRATED),
     "spread_fifth": Bound(0.2, "share of the best level", "advantages whose spread learning does not explain", UNCALIBRATED),

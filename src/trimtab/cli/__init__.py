@@ -67,11 +67,11 @@ def diagnose(
         list[str] | None, typer.Option("--map", help="ours=theirs: read our metric off this key; repeatable.")
     ] = None,
     rules: Annotated[
-        Path | None, typer.Option(help="YAML file of rules to judge by as well (docs/user-rules.md).")
+        Path | None, typer.Option(help="YAML file of rules to judge by as well (docs/how-to/user-rules.md).")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
-    """Verdict, alarms and what was not observed, of a run folder or of another trainer's metrics log (docs/metric-logs.md).
+    """Verdict, alarms and what was not observed, of a run folder or of another trainer's metrics log (docs/how-to/metric-logs.md).
 
     Exit code: 0 healthy, 1 alarms or unhealthy, 2 bad input, blind or not judged yet.
     """

@@ -10,7 +10,8 @@ from trimtab.cli.options import pairs
 from trimtab.errors import MetricLogError, TraceError
 
 traces_app = typer.Typer(
-    help="Agent logs: from logs to diagnosis to training data (docs/traces.md).", no_args_is_help=True
+    help="Agent logs: from logs to diagnosis to training data (docs/how-to/agent-logs.md).",
+    no_args_is_help=True,
 )
 
 Logs = Annotated[

@@ -79,7 +79,7 @@ def build_log(
         shown = ", ".join(keys[:6]) or "none"
         raise MetricLogError(
             f"{source}: {'none of its numbers is known' if not framework else f'no key of {framework} in it'} "
-            f"(it has: {shown}); name them with --map ours=theirs, the names are in docs/metric-logs.md"
+            f"(it has: {shown}); name them with --map ours=theirs, the names are in docs/how-to/metric-logs.md"
         )
     plain = plain_columns(steps, raw, mapped)
     at, columns = columns_of_rows(_merged(raw, steps, mapped)) if plain is None else plain

@@ -42,7 +42,7 @@ def open_run(
     the worst tokens. `strict` re-raises the monitor's own failures.
     `required_tools` to `groups_span_steps` say what cannot be seen: which tools and files should be used, and so on; see
     `trimtab.measure.state.requirements.Declared`.
-    `rules`: rules of your own beside the built-in ones, as `Rule` objects or the path of a YAML file (docs/user-rules.md); the
+    `rules`: rules of your own beside the built-in ones, as `Rule` objects or the path of a YAML file (docs/how-to/user-rules.md); the
     false-alarm budget is split over all.
     Raises RunError when the folder is something else, or of a newer format, or a declaration cannot hold; RuleError for a
     rule that cannot be right.

@@ -1,6 +1,6 @@
 """Losses that stay valid while mismatch and staleness are small, and the machinery that keeps them small. Pure torch.
 
-Tensors (B, T), explicit denominators, counts of everything clipped or dropped. docs/objectives.md has the table of formulas.
+Tensors (B, T), explicit denominators, counts of everything clipped or dropped. docs/reference/objectives.md has the table of formulas.
 """
 
 from trimtab.objectives.advantages import group_advantages

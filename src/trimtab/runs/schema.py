@@ -1,4 +1,4 @@
-"""The run folder on disk. `docs/run-format.md` explains it to a reader; this file is what code relies on.
+"""The run folder on disk. `docs/reference/run-format.md` explains it to a reader; this file is what code relies on.
 
     run.json                      {"trimtab_run": 1, "run_id", "created", "trimtab_version", "config"}
     <kind>.r<rank>.s<session>.jsonl

@@ -18,7 +18,7 @@ POLICY: tuple[Rule, ...] = (
         "mean KL to the reference grew fourfold within a hundred steps, past 2 nats",
         "The whole policy is leaving the reference at a pace no healthy run of the pilot showed.",
         "Lower the learning rate or raise the KL coefficient; keep the last checkpoint from before `since`.",
-        "Runs meant to leave their reference far behind.", "docs/evidence.md; default, not calibrated", positive=True,
+        "Runs meant to leave their reference far behind.", "docs/explanation/pilot.md; default, not calibrated", positive=True,
     ),
     Rule(
         "kl_step", "aggregate/kl", "all", "aggregate", "kl", "log", leap(1, min_effect=bound("leap_kl"), longest=bound("arl_leap_kl")), "warning",
@@ -64,7 +64,7 @@ POLICY: tuple[Rule, ...] = (
         "mean KL to the reference stands above 3 nats a token",
         "However slowly it got there: the reference no longer says anything about this policy.",
         "Raise the KL coefficient, or make a newer reference on purpose; look at the outputs.",
-        "A trainer that sums KL over the sequence.", "docs/evidence.md; default, not calibrated", weight=0.5,
+        "A trainer that sums KL over the sequence.", "docs/explanation/pilot.md; default, not calibrated", weight=0.5,
     ),
     Rule(
         "kl_max_break", "aggregate/kl_max", "all", "aggregate", "kl", "identity",

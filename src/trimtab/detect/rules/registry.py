@@ -1,7 +1,7 @@
 """All rules: which detector on which reading, with which share of the budget, and what a person should do about it.
 
 Every rule's `key` is a row of the catalog, and a test proves that some measure emits it. `rule_sets/` holds them by
-family; docs/detectors.md shows each with a real trace.
+family; docs/explanation/detectors.md shows each with a real trace.
 """
 
 from __future__ import annotations

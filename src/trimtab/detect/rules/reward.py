@@ -17,7 +17,7 @@ REWARD: tuple[Rule, ...] = (
         "reward_collapse", "aggregate/reward", "all", "aggregate", "reward", "identity",
         excursion(-1, bound("reward_half"), memory=MEMORY, confirm=int(bound("confirm_short"))), "critical",
         "mean reward fell to less than half of its best level", "The run has lost what it had learnt.", _ROLL,
-        "Rewards around or below zero, where a half means nothing.", "docs/evidence.md",
+        "Rewards around or below zero, where a half means nothing.", "docs/explanation/pilot.md",
     ),
     Rule(
         "reward_break", "aggregate/reward", "all", "aggregate", "reward", "identity", leap(-1, min_frac=bound("leap_reward"), longest=bound("arl_leap")), "critical",

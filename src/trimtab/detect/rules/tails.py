@@ -51,14 +51,14 @@ TAILS: tuple[Rule, ...] = (
         "p95 of |drift| over all tokens grew fourfold within a hundred windows",
         "In the pilot's runs with open tool outputs at a moderate rate the tail over all tokens grew early, while entropy fell more slowly than with constrained ones; none of them collapsed.",
         "Lower the learning rate, look at which slice carries it, keep the last checkpoint from before `since`.",
-        "Fast learners: pilot runs at a rate of 1e-3 showed the same and did not collapse, so this is information.", "docs/evidence.md",
+        "Fast learners: pilot runs at a rate of 1e-3 showed the same and did not collapse, so this is information.", "docs/explanation/pilot.md",
     ),
     Rule(
         "drift_tail_break", "drift/p95", "all", "tail", "kl", "log", change(1, lenient=True, min_effect=bound("tail_change")), "warning",
         "p95 of |drift| over all tokens rises faster than it did",
         "Drift from the start grows in every run that learns; faster growth than the run's own is what is looked for.",
         "Check the learning rate's schedule and which slice carries it.",
-        "A run that has just begun to learn.", "docs/evidence.md", excuses=(_LEARNS,),
+        "A run that has just begun to learn.", "docs/explanation/pilot.md", excuses=(_LEARNS,),
     ),
     Rule(
         "support_falling", "ref_logprob/below_5_frac", "post_tool", "tail", "support", "log", change(1, lenient=True), "warning",

@@ -1,6 +1,6 @@
 """Rules of the user's own, from a YAML file or as `Rule` objects; they add to the built-in ones and share their budget.
 
-The grammar is docs/user-rules.md. Nothing in a file is run: a detector is chosen by name, its options are numbers.
+The grammar is docs/how-to/user-rules.md. Nothing in a file is run: a detector is chosen by name, its options are numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A rule file's grammar (docs/user-rules.md): from values with lines to rules, everything that cannot be right an error."""
+"""A rule file's grammar (docs/how-to/user-rules.md): from values with lines to rules, everything that cannot be right an error."""
 
 from __future__ import annotations
 

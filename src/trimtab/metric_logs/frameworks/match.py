@@ -79,7 +79,7 @@ def check_mapping(mapping: Mapping[str, str], keys: Iterable[str]) -> None:
         if ours not in METRIC_NAMES:
             close = difflib.get_close_matches(ours, METRIC_NAMES, 3)
             raise MetricLogError(
-                f"{ours!r} is not a metric of trimtab's; {'close: ' + ', '.join(close) if close else 'see docs/metric-logs.md'}"
+                f"{ours!r} is not a metric of trimtab's; {'close: ' + ', '.join(close) if close else 'see docs/how-to/metric-logs.md'}"
             )
         if theirs not in there:
             close = difflib.get_close_matches(theirs, sorted(there), 3) or sorted(there)[:5]

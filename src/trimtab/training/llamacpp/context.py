@@ -114,7 +114,7 @@ def library() -> Any:
         from llama_cpp import llama_cpp
     except (ImportError, OSError, RuntimeError) as missing:
         raise UnsupportedError(
-            "LlamaCppEngine needs llama.cpp: pip install 'trimtab[llama]' (compiles; docs/objectives.md says how to be quick) "
+            "LlamaCppEngine needs llama.cpp: pip install 'trimtab[llama]' (compiles; docs/reference/objectives.md says how to be quick) "
             f"({type(missing).__name__}: {missing})"
         ) from missing
     if not _HELD:

@@ -6,7 +6,7 @@ the same look. Both halves of the window must share the movement, so that one wi
 to four robust deviations (1.4826 MAD of the last 100) of the median first, so that wild values do not inflate the scatter
 either; `num_drawn` counts them. Where more than half of those values are one and the same there is no MAD: then the reach is four mean
 absolute deviations (times 1.2533), and never short of the median of the newest five, so that a level that was flat may move. Alarms of stationary AR(1) series with phi up to 0.8 and light or heavy tails stay below one
-in `arl` values (docs/detectors.md says what is not covered).
+in `arl` values (docs/explanation/detectors.md says what is not covered).
 """
 
 from __future__ import annotations
