@@ -19,6 +19,7 @@ import matplotlib.pyplot as plt
 from benchmarks.banks.generated import pathological
 from benchmarks.banks.pathologies import PATHOLOGIES
 from PIL import Image
+from reproduce.archives import unpacked
 
 from trimtab.detect.detectors.composite import FAMILIES, Joint
 from trimtab.detect.pipeline import Pipeline
@@ -73,8 +74,12 @@ class Trace:
 
 def draw(sets: Mapping[str, tuple[Rule, ...]], folder: Path) -> dict[str, dict[str, Any]]:
     """Draw <set>.png for each set; rule -> what its panel shows."""
-    recorded = [_recorded(path) for path in sorted((ROOT / "reproduce" / "bank" / "tuning").iterdir())]
-    gallery = [_recorded(path) for path in sorted((ROOT / "reproduce" / "gallery" / "runs").iterdir())]
+    recorded = [
+        _recorded(path) for path in sorted((unpacked(ROOT / "reproduce" / "bank") / "tuning").iterdir())
+    ]
+    gallery = [
+        _recorded(path) for path in sorted(unpacked(ROOT / "reproduce" / "gallery" / "runs").iterdir())
+    ]
     made = [_generated(log) for log in pathological("tuning", 1, ("high",))]
     found: dict[str, dict[str, Any]] = {}
     for name, rules in sets.items():

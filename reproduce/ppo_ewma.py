@@ -4,7 +4,7 @@
 
 The bare command trains nothing: every run it would record is in reproduce/invariance/runs, and it writes its section of the page and the
 figure from them. Resumable: a run that reached its end is not repeated; a missing one takes 7 to 30 seconds of one core, so `--bank` with an empty folder
-records all of them anew. One folder a run, <bank>/<arm>-x<factor>-s<seed>, with run.json. Of another bank the page is
+records all of them anew. One folder a run, <bank>/<arm>-x<factor>-s<seed>, with run.json (the repository's are archives, one an arm). Of another bank the page is
 <bank>-papers.md, beside it. A run that was stopped (Ctrl-C too) begins anew; a folder that is damaged, or that this script did not leave,
 is an error (exit 2) and is neither trained over nor removed.
 `--quick`: two arms at every batch size, one seed, few episodes, into a temporary folder; it checks that everything runs and claims nothing.
@@ -30,8 +30,9 @@ if __name__ == "__main__":
     os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
     os.environ.update(TRL_EXPERIMENTAL_SILENCE="1", HF_HUB_DISABLE_PROGRESS_BARS="1")
 
+from reproduce.archives import recording
 from reproduce.invariance.arms import ARMS, CHECKPOINT, EPISODES, SEEDS, Cell, cells_of, check_episodes
-from reproduce.invariance.store import check_bank, finished
+from reproduce.invariance.store import check_bank, finished, finished_files
 from reproduce.options import positive
 from trimtab.errors import RunError, TrimtabError
 
@@ -45,7 +46,11 @@ def main() -> int:
     options = _parser().parse_args()
     try:
         if not options.quick:
-            return _all(options, options.bank, page_of(options.bank, options.page))
+            page = page_of(options.bank, options.page)
+            with recording(
+                options.bank, finished_files, lambda member: member.parts[0].split("-")[0]
+            ) as bank:
+                return _all(options, bank, page)
         with tempfile.TemporaryDirectory() as scratch:
             options.seeds, options.episodes, options.arms = 1, CHECKPOINT, list(QUICK_ARMS)
             bank = Path(scratch) / "bank"

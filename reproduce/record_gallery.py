@@ -1,7 +1,7 @@
 """Record the small runs behind pictures of docs/reference/rules.md that no run of the bank could give: `python reproduce/record_gallery.py`.
 
 Each is a real TRL or MiniRL trainer of a tiny untrained model, watched as a user would, in a process of its own and on one thread; all
-take a few minutes. `--only NAME` records one. A run that is there is not made again; remove its folder first.
+take a few minutes. `--only NAME` records one. A run that is there is not made again; remove its archive first.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from reproduce.archives import files_below, recording
 from reproduce.pilot.slim import slim
 from trimtab.runs.compress import seal
 from trimtab.training.child_process import child_environment
@@ -55,13 +57,19 @@ def main() -> int:
     if options.one:
         record(options.one, options.out / options.one)
         return 0
+    with recording(options.out, files_below, lambda member: member.parts[0]) as out:
+        return record_all(options.only, out)
+
+
+def record_all(names: Sequence[str], out: Path) -> int:
+    """Record the runs that are missing; exit status 1 when one failed."""
     failed = 0
-    for name in options.only:
-        folder, start = options.out / name, time.time()
+    for name in names:
+        folder, start = out / name, time.time()
         if folder.exists():
             print(f"{name}: is there", flush=True)
             continue
-        command = [sys.executable, str(Path(__file__)), "--one", name, "--out", str(options.out)]
+        command = [sys.executable, str(Path(__file__)), "--one", name, "--out", str(out)]
         with tempfile.TemporaryFile() as log:
             code = subprocess.run(command, env=child_environment(), stdout=log, stderr=log).returncode
             log.seek(0)

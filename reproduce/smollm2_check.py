@@ -26,6 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from reproduce.archives import unpacked
 from trimtab.training.child_process import child_environment
 
 ARMS = ("constrained", "open")
@@ -246,7 +247,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.recorded:
-        _tell(compare(RECORDED, 1), options.json)
+        _tell(compare(unpacked(RECORDED), 1), options.json)
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
     if options.one:

@@ -4,8 +4,8 @@
 
 The bare command trains nothing: every run it would record is in reproduce/bank, and it writes the page and the figures from them
 (about a minute of a core, a few on a busy machine). Resumable: a run that reached its end is not repeated; a missing one takes one to five minutes of a
-core, so `--bank` with an empty folder records the whole bank anew (73 runs). One folder a run, in
-<bank>/<tuning|test>/<arm>-s<seed>: even seeds are for tuning detectors, odd seeds for judging them and never
+core, so `--bank` with an empty folder records the whole bank anew (73 runs). The repository's bank is one archive an arm (reproduce/archives.py);
+of another bank one folder a run, <bank>/<tuning|test>/<arm>-s<seed>: even seeds are for tuning detectors, odd seeds for judging them and never
 for tuning them. The page itself reads both halves: its thresholds rest on three seeds of quiet runs, and nothing on it is held out.
 Of another bank the page is <bank>-evidence.md, beside it. A run that was stopped (Ctrl-C too) begins anew; a folder that is damaged, or that this
 script did not leave, is an error (exit 2) and is neither trained over nor removed.
@@ -28,10 +28,11 @@ from reproduce.interrupt import said, say_interrupted
 if __name__ == "__main__":
     say_interrupted("tail_emergence")
 
+from reproduce.archives import recording
 from reproduce.options import positive
 from reproduce.pilot.arms import PILOT
 from reproduce.pilot.batch import train_all, wanted
-from reproduce.pilot.marks import folder_of
+from reproduce.pilot.marks import finished_files, folder_of
 from trimtab.errors import RunError, TrimtabError
 
 ROOT = Path(__file__).parents[1]
@@ -70,8 +71,9 @@ def _all(options: argparse.Namespace) -> int:
     from reproduce.pilot.evidence import check_page
 
     check_page(page)
-    failed = train_all(wanted(options.arms, options.seeds), options.steps, options.bank, options.jobs)
-    return finish(options.bank, page, failed, options.json)
+    with recording(options.bank, finished_files) as bank:
+        failed = train_all(wanted(options.arms, options.seeds), options.steps, bank, options.jobs)
+        return finish(bank, page, failed, options.json)
 
 
 def page_of(bank: Path, asked: Path | None) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from reproduce.archives import unpacked
 from reproduce.pilot.reading import Outcome, load_bank
 
 from trimtab.types import Alarm
@@ -34,7 +35,7 @@ class Recorded:
 def recorded(half: str | None = None) -> list[Recorded]:
     """Every run of a half of the bank (both when None) that learnt something, replayed."""
     found = []
-    for outcome in load_bank(BANK):
+    for outcome in load_bank(unpacked(BANK)):
         where = "test" if outcome.seed % 2 else "tuning"
         if half in (None, where) and outcome.learning:
             found.append(_one(outcome))

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from reproduce.invariance.arms import ARMS, CHECKPOINT, FACTORS, Cell
 from trimtab.errors import RunError
 
-__all__ = ["MARK", "UNFINISHED", "begin", "check_bank", "finished", "load_bank", "read_run", "state_of", "write_run"]  # fmt: skip
+__all__ = ["MARK", "UNFINISHED", "begin", "check_bank", "finished", "finished_files", "load_bank", "read_run", "state_of", "write_run"]  # fmt: skip
 
 MARK, UNFINISHED = "run.json", "unfinished"
 AWAY = "move the folder out of the bank, or restore it (git restore, for a recorded run)"
@@ -54,6 +54,11 @@ def finished(bank: Path, cell: Cell, episodes: int) -> bool:
     if (had := read_run(folder)["episodes"]) != episodes:
         raise RunError(f"{folder} is of {had} episodes and {episodes} are wanted; give another --bank, or move the run away")  # fmt: skip
     return True
+
+
+def finished_files(bank: Path) -> list[Path]:
+    """Return the records of the finished runs."""
+    return sorted(bank.glob(f"*/{MARK}"))
 
 
 def check_bank(bank: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from reproduce.minirl.arms import Experiment
 from reproduce.pilot.marks import unfinished_file
 from trimtab.errors import RunError
 
-__all__ = ["MARK", "WATCHED", "check_bank", "finished", "folder_of", "read_result", "run_folders", "starts_of", "state_of", "write_result"]  # fmt: skip
+__all__ = ["MARK", "WATCHED", "check_bank", "finished", "finished_files", "folder_of", "read_result", "run_folders", "starts_of", "state_of", "write_result"]  # fmt: skip
 
 MARK, WATCHED = "result.json", "watch"
 AWAY = "move the folder out of the bank, or restore it (git restore, for a recorded run)"
@@ -73,6 +73,11 @@ def run_folders(bank: Path, experiment: Experiment) -> list[Path]:
         for path in sorted((bank / experiment.name).glob("*"))
         if path.is_dir() and path.suffix != ".trainer"
     ]
+
+
+def finished_files(bank: Path) -> list[Path]:
+    """Return the results of every experiment's finished runs."""
+    return sorted(bank.glob(f"*/*/{MARK}"))
 
 
 def check_bank(bank: Path, experiment: Experiment) -> None:

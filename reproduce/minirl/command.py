@@ -10,9 +10,11 @@ import time
 import traceback
 from pathlib import Path
 
+from reproduce.archives import recording
 from reproduce.children import TOLD
 from reproduce.interrupt import said
 from reproduce.minirl.arms import Experiment
+from reproduce.minirl.bank import finished_files
 from reproduce.minirl.batch import train_all, wanted
 from reproduce.minirl.page import check_page, write_page
 from reproduce.options import positive
@@ -73,8 +75,11 @@ def _all(experiment: Experiment, options: argparse.Namespace) -> int:
     if options.scan:
         runs += wanted(experiment, [name for name, arm in experiment.arms.items() if arm.scan], None)
     steps = options.steps or experiment.steps
-    failed = train_all(experiment, runs, steps, SUPERVISED, options.bank, options.jobs)
-    return _finish(experiment, options.bank, page, failed, options.json)
+    with recording(
+        options.bank, finished_files, lambda member: member.parts[0]
+    ) as bank:  # one archive an experiment
+        failed = train_all(experiment, runs, steps, SUPERVISED, bank, options.jobs)
+        return _finish(experiment, bank, page, failed, options.json)
 
 
 def page_of(bank: Path, asked: Path | None) -> Path:

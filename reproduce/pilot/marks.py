@@ -10,10 +10,11 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
+from reproduce.archives import files_below
 from reproduce.pilot.arms import PILOT
 from trimtab.errors import RunError
 
-__all__ = ["CONTROLS", "MARK", "check_bank", "finished", "folder_of", "read_controls", "read_mark", "run_folders", "scratch_of", "state_of", "unfinished_file", "write_mark"]  # fmt: skip
+__all__ = ["CONTROLS", "MARK", "check_bank", "finished", "finished_files", "folder_of", "read_controls", "read_mark", "run_folders", "scratch_of", "state_of", "unfinished_file", "write_mark"]  # fmt: skip
 
 MARK, CONTROLS, UNFINISHED = "pilot.json", "controls.jsonl", ".unfinished"
 HALVES = ("tuning", "test")
@@ -64,6 +65,11 @@ def scratch_of(folder: Path) -> Path:
 def run_folders(bank: Path) -> list[Path]:
     """The folders of both halves."""
     return [path for half in HALVES for path in sorted((bank / half).glob("*")) if path.is_dir() and path.suffix != ".trainer"]  # fmt: skip
+
+
+def finished_files(bank: Path) -> list[Path]:
+    """Return the files of the finished runs of both halves."""
+    return [file for folder in run_folders(bank) if (folder / MARK).exists() for file in files_below(folder)]
 
 
 def check_bank(bank: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reproduce.archives import unpacked
 
 from trimtab import open_run
 from trimtab.detect.rules.registry import RULES
@@ -31,7 +32,7 @@ RULE = {rule.name: rule for rule in RULES}
 
 @pytest.fixture(scope="module")
 def views():
-    return {path.name: load_view(path) for path in sorted(RUNS.iterdir())}
+    return {path.name: load_view(path) for path in sorted(unpacked(RUNS).iterdir())}
 
 
 def series(view, rule):

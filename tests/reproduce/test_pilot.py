@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from reproduce.archives import unpacked
 from reproduce.pilot.arms import PILOT
 from reproduce.pilot.batch import train_all, wanted
 from reproduce.pilot.controls import gradient_variance, matched_quantiles
@@ -116,10 +117,11 @@ def test_arms_differ_from_constrained_in_what_they_say_and_halves_follow_the_see
 
 def test_by_default_the_bank_holds_every_run_that_is_wanted_and_no_other(monkeypatch):
     runs = wanted(list(PILOT), None)
-    assert all(finished(folder_of(BANK, *run), PILOT[run[0]].steps) for run in runs)
-    assert {folder_of(BANK, *run) for run in runs} == {mark.parent for mark in BANK.glob(f"*/*/{MARK}")}
+    bank = unpacked(BANK)
+    assert all(finished(folder_of(bank, *run), PILOT[run[0]].steps) for run in runs)
+    assert {folder_of(bank, *run) for run in runs} == {mark.parent for mark in bank.glob(f"*/*/{MARK}")}
     monkeypatch.setattr("subprocess.Popen", lambda *args, **kwargs: pytest.fail("nothing is to be trained"))
-    assert train_all(runs, None, BANK, 1) == []
+    assert train_all(runs, None, bank, 1) == []
 
 
 def test_seeds_and_arms_say_what_is_trained():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from reproduce.archives import unpacked
 from reproduce.smollm2_check import ARMS, RECORDED, compare
 
 from trimtab.report.run_view import load_view
@@ -14,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "pilot.md"
 
 @pytest.fixture(scope="module")
 def figures():
-    return compare(RECORDED, 1)
+    return compare(unpacked(RECORDED), 1)
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -27,7 +28,7 @@ def test_the_table_of_the_page_is_that_of_the_recorded_runs(arm, figures):
 
 
 def test_the_runs_have_the_lengths_and_the_wide_window_that_the_page_names(figures):
-    views = {arm: load_view(RECORDED / f"{arm}-s0") for arm in ARMS}
+    views = {arm: load_view(unpacked(RECORDED) / f"{arm}-s0") for arm in ARMS}
     assert {arm: len(view.steps) for arm, view in views.items()} == {"constrained": 62, "open": 49}
     assert figures["steps_s0"] == 49
     last = views["constrained"].series("drift/p99", "post_tool")[-1]
