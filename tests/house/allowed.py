@@ -27,7 +27,6 @@ OUTSIDE_40_TO_300_LINES = (
     "traces/core/plural.py",
     "traces/core/tool_call.py",
     "traces/errors/unknown_tools.py",
-    "traces/core/json_text.py",
     "traces/messages/reasoning.py",
     "traces/messages/unknown.py",
     "traces/readers/hh_rlhf.py",

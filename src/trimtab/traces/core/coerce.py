@@ -156,6 +156,16 @@ def as_time(value: Any) -> float | None:
     return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
 
 
+def as_object(value: Any) -> dict[str, Any]:
+    """Return a JSON object as it is, and an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list as it is, and an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
 def first_of(value: Mapping[str, Any], *names: str) -> Any:
     """The first of the fields that is there and not null."""
     for name in names:  # several times as fast as a generator, and asked of every message

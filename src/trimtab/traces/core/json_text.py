@@ -34,3 +34,15 @@ def parse_json(text: bytes | str) -> Any:
         raise BadJson("nested too deep") from error
     except ValueError as error:
         raise BadJson(f"not JSON we read: {str(error)[:80]}") from error
+
+
+def json_or_text(raw: Any) -> Any:
+    """Return the JSON value of a text. Text that is not JSON, and values of other types, stay as they are.
+
+    >>> json_or_text("[1]"), json_or_text("a"), json_or_text(2)
+    ([1], 'a', 2)
+    """
+    try:
+        return parse_json(raw) if isinstance(raw, str) else raw
+    except BadJson:
+        return raw

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from trimtab.traces.core.json_text import BadJson, parse_json
@@ -66,13 +66,24 @@ def _is_document(head: list[Line]) -> bool:
     return listed or any(text in (b",", b"]", b"}") for text in after)
 
 
-def require_object(record: Record, report: ReadReport) -> dict[str, Any] | None:
-    """The record's object; None, counted, where the value is another one."""
-    if isinstance(record.value, dict):
-        return record.value
-    kind = type(record.value).__name__
-    report.malformed(record.file, record.line, f"a JSON {kind} where an object should be")
-    return None
+def iter_objects(
+    records: Iterable[Record],
+    report: ReadReport,
+    accepts: Callable[[dict[str, Any]], bool] | None = None,
+    missing: str = "",
+) -> Iterator[tuple[Record, dict[str, Any]]]:
+    """Yield each record with its JSON object.
+
+    A value of another type is malformed. So is an object that `accepts` refuses, for the reason `missing`.
+    """
+    for record in records:
+        if not isinstance(record.value, dict):
+            kind = type(record.value).__name__
+            report.malformed(record.file, record.line, f"a JSON {kind} where an object should be")
+        elif accepts is not None and not accepts(record.value):
+            report.malformed(record.file, record.line, missing)
+        else:
+            yield record, record.value
 
 
 def _is_object(line: Line) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from trimtab.traces.core.coerce import as_label, as_text
-from trimtab.traces.core.json_text import BadJson, parse_json
+from trimtab.traces.core.json_text import json_or_text
 from trimtab.traces.core.read_report import ReadReport
 
 Key = tuple[Any, ...]
@@ -82,16 +82,9 @@ def _beside(known: Sequence[Key], key: Key, place: int) -> bool:
 
 
 def _call(raw: Any) -> tuple[str, str]:
-    call = _parsed(raw)
+    call = json_or_text(raw)
     inner = call.get("function") if isinstance(call, dict) else None
     function = inner if isinstance(inner, dict) else call if isinstance(call, dict) else {}
     return as_label(function.get("name")) or "", json.dumps(
-        _parsed(function.get("arguments")), sort_keys=True, default=str
+        json_or_text(function.get("arguments")), sort_keys=True, default=str
     )
-
-
-def _parsed(raw: Any) -> Any:
-    try:
-        return parse_json(raw) if isinstance(raw, str) else raw
-    except BadJson:
-        return raw

@@ -9,7 +9,7 @@ from trimtab.traces.core.coerce import as_flag, as_int, as_label, as_number, as_
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Record
 from trimtab.traces.core.task_keys import space_of, task_key
-from trimtab.traces.files.json_records import require_object
+from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.readers.chat_context import answer_beside, system_of, tools_beside, with_names_of_ours
 from trimtab.traces.readers.hh_rlhf import is_dialogue
@@ -46,10 +46,7 @@ def is_messages(value: Json) -> bool:
 def read_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """An episode a record: `messages`, or `prompt` and `completion` (text or messages), and whatever else it names; of `chosen` and
     `rejected` one each (`traces.preferences`). KTO's `label` of a completion is its success."""
-    for record in records:
-        value = require_object(record, report)
-        if value is None:
-            continue
+    for record, value in iter_objects(records, report):
         if is_preference(value):
             for side in sides_of(value, record.source, report):
                 fields = with_names_of_ours(side.fields, side.messages)

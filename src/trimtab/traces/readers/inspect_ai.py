@@ -11,7 +11,7 @@ from trimtab.traces.core.episode import Call, Episode
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.core.task_keys import task_key
 from trimtab.traces.core.tool_schemas import tools_of
-from trimtab.traces.files.json_records import require_object
+from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.messages.turns import turns_of
 from trimtab.typing import Json
 
@@ -30,13 +30,7 @@ def read_inspect(records: Iterable[Record], report: ReadReport) -> Iterator[Epis
     """Inspect's logs, JSON or .eval. The reward is the first score: C 1, P 0.5, I and N 0, or
     its number; all scores are parts, those of a scorer with several each by its key. NaN is Inspect's sign of a sample that was not
     scored. A limit is the stop reason. The id of a sample counts within its eval's task."""
-    for record in records:
-        value = require_object(record, report)
-        if value is None:
-            continue
-        if not is_inspect(value):
-            report.malformed(record.file, record.line, "no eval with samples")
-            continue
+    for record, value in iter_objects(records, report, is_inspect, "no eval with samples"):
         samples = value.get("samples") or []
         if not samples:
             report.note("Inspect logs without samples (log_samples was off, or none had ended)")

@@ -9,7 +9,7 @@ from typing import Any
 from trimtab.traces.core.coerce import as_int, as_number
 from trimtab.traces.core.episode import Episode, Turn
 from trimtab.traces.core.read_report import ReadReport, Record
-from trimtab.traces.files.json_records import require_object
+from trimtab.traces.files.json_records import iter_objects
 from trimtab.typing import Json
 
 
@@ -20,10 +20,7 @@ def is_prime(value: Json) -> bool:
 
 def read_prime(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """`token_exports/step_N/rank_R.jsonl` of prime-rl: tokens without text, one sequence a line."""
-    for record in records:
-        value = require_object(record, report)
-        if value is None:
-            continue
+    for record, value in iter_objects(records, report):
         ids, logprobs, mask = (value.get(name) for name in ("token_ids", "inference_logprobs", "loss_mask"))
         if not isinstance(ids, list) or not all(isinstance(i, int) for i in ids):
             report.malformed(record.file, record.line, "token_ids are no list of whole numbers")

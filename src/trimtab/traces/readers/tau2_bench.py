@@ -10,13 +10,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from trimtab.traces.core.coerce import as_int, as_label, as_number, as_time
+from trimtab.traces.core.coerce import as_int, as_label, as_list, as_number, as_object, as_time
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.core.task_keys import task_key
 from trimtab.traces.files.find import STDIN
-from trimtab.traces.files.json_records import require_object
+from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.readers.tau_bench import is_tau, read_tau
 from trimtab.typing import Json
@@ -31,13 +31,10 @@ def is_any_tau(value: Json) -> bool:
 
 def read_any_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """tau-bench as `read_tau`. tau2-bench: a simulation is an episode, the reward its `reward_info`'s, the task counts within its domain."""
-    for record in records:
-        value = require_object(record, report)
-        if value is None:
-            continue
+    for record, value in iter_objects(records, report):
         if _is_results(value):
-            info = _object(value.get("info"))
-            runs = [run for run in _list(value.get("simulations")) if isinstance(run, dict)]
+            info = as_object(value.get("info"))
+            runs = [run for run in as_list(value.get("simulations")) if isinstance(run, dict)]
             if not runs:
                 report.note("results.json of tau2-bench whose simulations are files of their own")
             for run in runs:
@@ -60,12 +57,12 @@ def _is_simulation(value: Json) -> bool:
 
 
 def _episode(run: Json, info: Json, record: Record, report: ReadReport) -> Episode:
-    graded = _object(run.get("reward_info"))
-    parts = _object(graded.get("reward_breakdown")).items()
+    graded = as_object(run.get("reward_info"))
+    parts = as_object(graded.get("reward_breakdown")).items()
     task, trial = as_label(run.get("task_id")), as_label(run.get("trial"))
     turns = turns_of(_messages(run, report), report)
     used = [turn.tokens for turn in turns if turn.role == "assistant" and turn.tokens is not None]
-    domain = as_label(_object(info.get("environment_info")).get("domain_name"))
+    domain = as_label(as_object(info.get("environment_info")).get("domain_name"))
     return Episode(
         id=as_label(run.get("id")) or f"{task}/{trial}",
         turns=turns,
@@ -73,7 +70,7 @@ def _episode(run: Json, info: Json, record: Record, report: ReadReport) -> Episo
         reward=as_number(graded.get("reward")),
         reward_parts={str(name): number for name, raw in parts if (number := as_number(raw)) is not None},
         stop_reason=as_label(run.get("termination_reason")),
-        model=as_label(_object(info.get("agent_info")).get("llm")),
+        model=as_label(as_object(info.get("agent_info")).get("llm")),
         time=as_time(run.get("start_time")),
         duration_s=as_number(run.get("duration")),
         tokens=sum(used) if used else None,
@@ -86,7 +83,7 @@ def _episode(run: Json, info: Json, record: Record, report: ReadReport) -> Episo
 def _messages(run: Json, report: ReadReport) -> Iterator[Any]:
     """OpenAI's messages: a tool's names its call in `id`, and several may stand in one."""
     given = run.get("messages")
-    for message in given if isinstance(given, list) else _of_ticks(_list(run.get("ticks"))):
+    for message in given if isinstance(given, list) else _of_ticks(as_list(run.get("ticks"))):
         inner = message.get("tool_messages") if isinstance(message, dict) else None
         for one in inner if isinstance(inner, list) else [message]:
             if not isinstance(one, dict):
@@ -100,7 +97,7 @@ def _messages(run: Json, report: ReadReport) -> Iterator[Any]:
                         "error": None,
                     }
             elif one.get("role") == "user" and one.get("tool_calls"):
-                report.note("calls of tools by the simulated user, left out", len(_list(one["tool_calls"])))
+                report.note("calls of tools by the simulated user, left out", len(as_list(one["tool_calls"])))
                 if one.get("content"):
                     yield {**one, "tool_calls": None}
             else:
@@ -113,12 +110,12 @@ def _of_ticks(ticks: list[Any]) -> Iterator[Json]:
     for tick in (tick for tick in ticks if isinstance(tick, dict)):
         made: list[Json] = []
         for who, chunk in (
-            ("user", _object(tick.get("user_chunk"))),
-            ("assistant", _object(tick.get("agent_chunk"))),
+            ("user", as_object(tick.get("user_chunk"))),
+            ("assistant", as_object(tick.get("agent_chunk"))),
         ):
             if isinstance(text := chunk.get("content"), str) and text:
                 made.append({"role": who, "content": text})
-        if calls := _list(tick.get("agent_tool_calls")):
+        if calls := as_list(tick.get("agent_tool_calls")):
             made.append(
                 {
                     "role": "assistant",
@@ -127,9 +124,9 @@ def _of_ticks(ticks: list[Any]) -> Iterator[Json]:
                     "timestamp": tick.get("timestamp"),
                 }
             )
-        if calls := _list(tick.get("user_tool_calls")):
+        if calls := as_list(tick.get("user_tool_calls")):
             made.append({"role": "user", "content": None, "tool_calls": calls})
-        made += [one for one in _list(tick.get("agent_tool_results")) if isinstance(one, dict)]
+        made += [one for one in as_list(tick.get("agent_tool_results")) if isinstance(one, dict)]
         for message in made:
             if message.get("content") and message.get("role") == role and role != "tool":
                 words += message["content"]
@@ -157,12 +154,4 @@ def _info_of(path: str) -> Json:
         value = parse_json(Path(path).read_bytes()) if Path(path).stat().st_size <= _MAX_BYTES else None
     except (OSError, ValueError, BadJson):
         return {}
-    return _object(_object(value).get("info"))
-
-
-def _object(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return as_object(as_object(value).get("info"))

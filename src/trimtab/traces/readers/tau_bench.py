@@ -9,7 +9,7 @@ from trimtab.traces.core.coerce import as_label, as_text
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.core.task_keys import task_key, tau_space
-from trimtab.traces.files.json_records import require_object
+from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.readers.chat import episode_of
 from trimtab.typing import Json
 
@@ -21,13 +21,7 @@ def is_tau(value: Json) -> bool:
 
 def read_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """tau-bench's results: the id is task and trial, the task also its customer. A run that was never scored (no `reward_info`) hit the step limit."""
-    for record in records:
-        value = require_object(record, report)
-        if value is None:
-            continue
-        if not is_tau(value):
-            report.malformed(record.file, record.line, "no traj and reward")
-            continue
+    for record, value in iter_objects(records, report, is_tau, "no traj and reward"):
         episode = episode_of(record, {k: v for k, v in value.items() if k != "id"}, value["traj"], report)
         trial = as_label(value.get("trial"))
         episode.id = episode.source if episode.task is None else f"{episode.task}/{trial or '0'}"

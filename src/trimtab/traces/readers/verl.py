@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from trimtab.traces.core.coerce import as_flag, as_int, as_label, as_number
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport, Record
-from trimtab.traces.files.json_records import require_object
+from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.readers.prompt_completion import digest, template_turns
 from trimtab.typing import Json
 
@@ -19,13 +19,7 @@ def is_verl(value: Json) -> bool:
 
 def read_verl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """`<step>.jsonl` of verl: text without special tokens. Equal inputs of one step are a group; other numbers are parts of the reward."""
-    for record in records:
-        value = require_object(record, report)
-        if value is None:
-            continue
-        if not is_verl(value):
-            report.malformed(record.file, record.line, "no input, output and score")
-            continue
+    for record, value in iter_objects(records, report, is_verl, "no input, output and score"):
         known = ("score", "step")
         parts = {
             k: float(v)

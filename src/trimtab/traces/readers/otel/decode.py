@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from trimtab.traces.core.read_report import ReadReport, Record
-from trimtab.traces.files.json_records import require_object
+from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.readers.otel.span import Span, conversation_of, span_of
 from trimtab.typing import Json
 
@@ -23,13 +23,7 @@ def conversations(records: Iterable[Record], report: ReadReport) -> Iterator[tup
     Traces in which no model, tool or agent had a span are left out and counted.
     """
     traces: dict[str, dict[Any, Span]] = {}
-    for record in records:
-        value = require_object(record, report)
-        if value is None:
-            continue
-        if not is_otlp(value):
-            report.malformed(record.file, record.line, "no resourceSpans")
-            continue
+    for record, value in iter_objects(records, report, is_otlp, "no resourceSpans"):
         for raw in _spans(value):
             span = span_of(raw, record.source)
             if not span.trace:

@@ -18,7 +18,7 @@ from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Record
 from trimtab.traces.errors.detect import error_words, says_fine, says_no_error
 from trimtab.traces.errors.patterns import starts_as_error
-from trimtab.traces.files.json_records import require_object
+from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.readers.ptt_steps.buffer import COPIES, Held, in_order
 from trimtab.traces.readers.ptt_steps.field_names import KINDS, StepNames
 from trimtab.typing import Json
@@ -39,10 +39,7 @@ def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episod
     the file ends: a late line may belong anywhere."""
     episodes: dict[str, Held] = {}
     names: StepNames = report.state.setdefault("steps", StepNames())
-    for record in records:
-        value = require_object(record, report)
-        if value is None:
-            continue
+    for record, value in iter_objects(records, report):
         name = as_label(value.get("episode_id"))
         if name is None or not isinstance(value.get("type"), str):
             missing = "episode_id" if name is None else "type"

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trimtab.traces.core.coerce import as_int, as_label, as_number, as_text
+from trimtab.traces.core.coerce import as_int, as_label, as_list, as_number, as_text
 from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.errors.detect import error_text
-from trimtab.traces.files.json_records import require_object
+from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.readers.preferences import is_chat
 from trimtab.traces.readers.swe_agent.history import messages_of_steps, not_run
@@ -57,11 +57,8 @@ def is_mini(value: Json) -> bool:
 def read_swe(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """A step's call is the tool call of its message in the history; else its action, a command of SWE-agent's or a line of bash. Of a run
     of several attempts the chosen one is read; while none is chosen, and of a demonstration without steps, what there is."""
-    for record in records:
-        value = require_object(record, report)
-        if value is None:
-            continue
-        attempts = [one for one in _list(value.get("attempts")) if isinstance(one, dict) and is_swe(one)]
+    for record, value in iter_objects(records, report):
+        attempts = [one for one in as_list(value.get("attempts")) if isinstance(one, dict) and is_swe(one)]
         if attempts and not isinstance(value.get("trajectory"), list):
             report.note(
                 "attempts of a run of SWE-agent that had not chosen one, each an episode", len(attempts)
@@ -80,7 +77,7 @@ def read_swe(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
 
 
 def _swe_episode(value: Json, record: Record, report: ReadReport) -> Episode:
-    history = [m for m in _list(value.get("history")) if isinstance(m, dict) and not m.get("is_demo")]
+    history = [m for m in as_list(value.get("history")) if isinstance(m, dict) and not m.get("is_demo")]
     if not isinstance(value.get("trajectory"), list):
         turns = turns_of(history, report)
     else:
@@ -106,13 +103,9 @@ def _swe_episode(value: Json, record: Record, report: ReadReport) -> Episode:
 
 def read_mini(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """The block of bash in a message is its call, the message after it the result."""
-    for record in records:
-        value = require_object(record, report)
-        if value is None:
-            continue
-        if not isinstance(value.get("messages"), list):
-            report.malformed(record.file, record.line, "no messages")
-            continue
+    for record, value in iter_objects(
+        records, report, lambda value: isinstance(value.get("messages"), list), "no messages"
+    ):
         turns = turns_of(_mini_messages(value["messages"], report), report)
         for call in (call for turn in turns for call in turn.calls):
             call.error, call.error_from = _shell_error(call.result)
@@ -135,7 +128,7 @@ def _episode(value: Json, record: Record, turns: list[Turn], suffix: str, report
 def _step(step: Json, message: Json, number: int, report: ReadReport) -> Turn:
     thought, response = (as_text(step.get(name)) for name in ("thought", "response"))
     turn = Turn(role="assistant", content=response if thought is None else thought, step=number)
-    if _list(message.get("tool_calls")):
+    if as_list(message.get("tool_calls")):
         turn.calls = turns_of([{"role": "assistant", "tool_calls": message["tool_calls"]}], report)[0].calls
     action = (as_text(step.get("action")) or "").strip()
     if not turn.calls and action:
@@ -195,7 +188,3 @@ def _mini_messages(messages: list[Any], report: ReadReport) -> Iterator[Any]:
         }
     if any(word in command for word in _DONE):
         yield {"role": "tool", "name": SHELL, "content": ""}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

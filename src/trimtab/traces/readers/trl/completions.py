@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from trimtab.traces.core.coerce import as_int, as_number, as_text
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport, Record
-from trimtab.traces.files.json_records import require_object
+from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.readers.prompt_completion import dialogue, digest
 from trimtab.traces.readers.trl.reward_columns import MAX_ROWS, numbers_of, reward_columns
 from trimtab.typing import Json
@@ -30,14 +30,9 @@ def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
         first = list(itertools.islice(rest, MAX_ROWS))
         columns = reward_columns([r.value for r in first if isinstance(r.value, dict) and is_trl(r.value)])
     columns.tell(report)
-    for record in itertools.chain(first, rest):
-        value = require_object(record, report)
-        if value is None:
-            continue
+    missing = "no prompt, completion and advantage"
+    for record, value in iter_objects(itertools.chain(first, rest), report, is_trl, missing):
         prompt, step = value.get("prompt"), as_int(value.get("step"))
-        if not is_trl(value):
-            report.malformed(record.file, record.line, "no prompt, completion and advantage")
-            continue
         numbers = numbers_of(value)
         parts = {name: number for name, number in numbers.items() if name not in columns.others}
         others = {name: number for name, number in numbers.items() if name in columns.others}

@@ -8,7 +8,7 @@ from trimtab.traces.core.coerce import as_int, as_label, as_number, as_time, fir
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.core.task_keys import env_of_path, space_of, task_key
-from trimtab.traces.files.json_records import require_object
+from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.readers.chat import episode_of
 from trimtab.traces.readers.prompt_completion import dialogue
 from trimtab.traces.readers.verifiers.traces import episodes_of_traces, is_traces
@@ -29,13 +29,9 @@ def _is_old(value: Json) -> bool:
 
 def read_verifiers(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """`results.jsonl` of verifiers: an example of an environment is a task, each line an attempt; see `traces.verifiers_traces` for the other."""
-    for record in records:
-        value = require_object(record, report)
-        if value is None:
-            continue
-        if not is_verifiers(value):
-            report.malformed(record.file, record.line, "no example_id, completion and reward, nor traces")
-            continue
+    for record, value in iter_objects(
+        records, report, is_verifiers, "no example_id, completion and reward, nor traces"
+    ):
         if is_traces(value):
             yield from episodes_of_traces(record, value, report)
             continue

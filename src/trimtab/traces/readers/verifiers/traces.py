@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
-from trimtab.traces.core.coerce import as_int, as_label, as_number, as_time, first_of
+from trimtab.traces.core.coerce import as_int, as_label, as_list, as_number, as_object, as_time, first_of
 from trimtab.traces.core.episode import Episode, Turn
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.core.task_keys import task_key
@@ -32,7 +31,7 @@ def episodes_of_traces(record: Record, value: Json, report: ReadReport) -> Itera
     traces = [one for one in (given if isinstance(given, list) else ()) if isinstance(one, dict)]
     if not traces:
         report.note("episodes of verifiers that failed before an agent ran, left out")
-    trained = [one for one in traces if _object(one.get("agent")).get("trainable") is not False]
+    trained = [one for one in traces if as_object(one.get("agent")).get("trainable") is not False]
     if trained and len(trained) < len(traces):
         report.note("traces of agents that are not trained, left out", len(traces) - len(trained))
     for trace in trained or traces:
@@ -40,10 +39,12 @@ def episodes_of_traces(record: Record, value: Json, report: ReadReport) -> Itera
 
 
 def _episode(record: Record, value: Json, trace: Json, report: ReadReport) -> Episode:
-    env, agent, timing = (_object(one) for one in (value.get("env"), trace.get("agent"), trace.get("timing")))
-    calls: list[Json] = [call for call in _list(trace.get("calls")) if isinstance(call, dict)]
-    usages = [_object(call.get("usage")) for call in calls]
-    work = _object(_object(value.get("run")).get("work"))
+    env, agent, timing = (
+        as_object(one) for one in (value.get("env"), trace.get("agent"), trace.get("timing"))
+    )
+    calls: list[Json] = [call for call in as_list(trace.get("calls")) if isinstance(call, dict)]
+    usages = [as_object(call.get("usage")) for call in calls]
+    work = as_object(as_object(value.get("run")).get("work"))
     parts, reward = _rewards(trace)
     start = as_time(timing.get("start"))
     turns = _turns(trace, calls, report)
@@ -51,15 +52,15 @@ def _episode(record: Record, value: Json, trace: Json, report: ReadReport) -> Ep
         id=as_label(first_of(trace, "id")) or record.source,
         turns=turns,
         log_ratio_of=RATIO if any(turn.log_ratios for turn in turns) else None,
-        task=task_key(as_label(first_of(env, "name", "id")), _task(_object(trace.get("task") or value.get("task")))),
-        group=as_label(_object(value.get("group")).get("id")),
+        task=task_key(as_label(first_of(env, "name", "id")), _task(as_object(trace.get("task") or value.get("task")))),
+        group=as_label(as_object(value.get("group")).get("id")),
         reward=reward,
         reward_parts=parts,
         stop_reason=_stop(trace, calls, report),
         tools=tools_of(trace.get("tools")) or None,
         model=as_label(first_of(calls[-1], "model") if calls else None)
-        or as_label(_object(agent.get("config")).get("model")),
-        policy_version=as_int(_object(work.get("policy")).get("start")),
+        or as_label(as_object(agent.get("config")).get("model")),
+        policy_version=as_int(as_object(work.get("policy")).get("start")),
         step=as_int(work.get("step")),
         time=start,
         duration_s=_duration(timing, start),
@@ -73,10 +74,10 @@ def _episode(record: Record, value: Json, trace: Json, report: ReadReport) -> Ep
 def _turns(trace: Json, calls: list[Json], report: ReadReport) -> list[Turn]:
     """The messages' turns, each with the time and, if a model call made it, the tokens; see `give_ids` for theirs."""
     nodes = _way(trace, report)
-    used = {as_int(call.get("node")): _object(call.get("usage")) for call in calls}
+    used = {as_int(call.get("node")): as_object(call.get("usage")) for call in calls}
     turns = turns_of(
         [
-            {"timestamp": node.get("timestamp"), "usage": used.get(i), **_object(node.get("message"))}
+            {"timestamp": node.get("timestamp"), "usage": used.get(i), **as_object(node.get("message"))}
             for i, node in nodes
         ],
         report,
@@ -90,7 +91,7 @@ def _turns(trace: Json, calls: list[Json], report: ReadReport) -> list[Turn]:
 
 def _way(trace: Json, report: ReadReport) -> list[tuple[int, Json]]:
     """Number and node on the way from the root to the last leaf."""
-    nodes = [_object(node) for node in _list(trace.get("nodes"))]
+    nodes = [as_object(node) for node in as_list(trace.get("nodes"))]
     parents = [as_int(node.get("parent")) for node in nodes]
     at: int | None = max(set(range(len(nodes))) - set(parents), default=None)
     way: list[int] = []
@@ -108,13 +109,13 @@ def _rewards(trace: Json) -> tuple[dict[str, float], float | None]:
     """Scores and metrics by name, and the sum of the scores by their weights; those that were never given (null) count for nothing."""
     parts: dict[str, float] = {}
     total: float | None = None
-    for name, given in _object(trace.get("rewards")).items():
-        one = _object(given) if not isinstance(given, (int, float)) else {"score": given}
+    for name, given in as_object(trace.get("rewards")).items():
+        one = as_object(given) if not isinstance(given, (int, float)) else {"score": given}
         score, weight = as_number(one.get("score")), as_number(one.get("weight", 1.0))
         if score is not None:
             parts[str(name)] = score
             total = (total or 0.0) + score * (math.nan if weight is None else weight)
-    metrics = _object(trace.get("metrics")).items()
+    metrics = as_object(trace.get("metrics")).items()
     return parts | {str(k): v for k, raw in metrics if (v := as_number(raw)) is not None}, total
 
 
@@ -128,14 +129,14 @@ def _stop(trace: Json, calls: list[Json], report: ReadReport) -> str | None:
 
 def _task(task: Json) -> str | None:
     """Its key where that is a name; else its row's id; else the digest of its row, which verifiers takes for the key."""
-    key, digest, row = as_label(task.get("key")), as_label(task.get("hash")), _object(task.get("data"))
+    key, digest, row = as_label(task.get("key")), as_label(task.get("hash")), as_object(task.get("data"))
     named = key if key != digest else as_label(first_of(row, "id"))
     return named or (digest[:16] if digest else as_label(first_of(row, "name", "idx")))
 
 
 def _duration(timing: Json, start: float | None) -> float | None:
     """From the start to the end of the last stage."""
-    ends = [as_number(_object(stage).get("end")) for stage in timing.values()]
+    ends = [as_number(as_object(stage).get("end")) for stage in timing.values()]
     last = max((end for end in ends if end), default=None)
     return None if start is None or last is None else last - start
 
@@ -152,11 +153,3 @@ def _sum(values: Iterator[int | None]) -> int | None:
 def _total(values: Iterator[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
-
-
-def _object(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
