@@ -30,8 +30,6 @@ OUTSIDE_40_TO_300_LINES = (
     "traces/messages/reasoning.py",
     "traces/messages/unknown.py",
     "traces/readers/hh_rlhf.py",
-    "traces/readers/otel/deduplicate.py",
-    "traces/readers/otel/evaluations.py",
     "traces/table/interning.py",
     "traces/table/latency.py",
     "training/child_process.py",
@@ -43,7 +41,6 @@ SHARED_STEMS = (
     "__main__",
     "coerce",
     "composite",
-    "deduplicate",
     "engine",
     "entropy",
     "environment",
@@ -75,8 +72,6 @@ SHARED_STEMS = (
     "translate",
     "validation",
     "vectorized",
-    "vercel_ai",
-    "verl",
     "writer",
 )
 """Names that more than one module has."""

@@ -1,40 +1,33 @@
-"""OTLP's attributes to plain values, and flat names to what they spell."""
+"""Attributes of OTLP as plain values, and flat attribute names as the nested lists they encode."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from trimtab.traces.core.coerce import as_int
+from trimtab.traces.core.coerce import as_int, as_list, as_object
 from trimtab.typing import Json
 
 
 def attributes_of(raw: Any) -> dict[str, Any]:
-    """The attributes of a span or event by name; empty for what is no list of them."""
-    found: dict[str, Any] = {}
-    for item in raw if isinstance(raw, list) else ():
-        if isinstance(item, dict) and isinstance(item.get("key"), str):
-            found[item["key"]] = _value(item.get("value"))
-    return found
+    """Return the attributes of a span or event by name. Anything but a list gives an empty object."""
+    items = [item for item in as_list(raw) if isinstance(item, dict)]
+    return {item["key"]: _value(item.get("value")) for item in items if isinstance(item.get("key"), str)}
 
 
 def _value(raw: Any) -> Any:
-    """AnyValue of OTLP: whole numbers come as text."""
+    """Return the value of an OTLP AnyValue. Whole numbers come as text."""
     if not isinstance(raw, dict):
         return raw
-    for kind, value in raw.items():
-        if kind == "intValue":
-            return as_int(value)
-        if kind == "arrayValue":
-            items = value.get("values") if isinstance(value, dict) else None
-            return [_value(item) for item in items] if isinstance(items, list) else []
-        if kind == "kvlistValue":
-            return attributes_of(value.get("values")) if isinstance(value, dict) else {}
-        return value
-    return None
+    kind, value = next(iter(raw.items()), ("", None))
+    if kind == "intValue":
+        return as_int(value)
+    if kind == "arrayValue":
+        return [_value(item) for item in as_list(as_object(value).get("values"))]
+    return attributes_of(as_object(value).get("values")) if kind == "kvlistValue" else value
 
 
 def nested(attributes: Json, prefix: str) -> list[Any]:
-    """The list that flat attributes `prefix.0.a.b` spell; numbers are places.
+    """Return the list that flat attributes such as `prefix.0.a.b` encode. Numbers in a name are positions.
 
     >>> nested({"m.0.role": "user", "m.1.calls.0.id": "c", "other": 1}, "m")
     [{'role': 'user'}, {'calls': [{'id': 'c'}]}]
@@ -42,18 +35,17 @@ def nested(attributes: Json, prefix: str) -> list[Any]:
     root: dict[str, Any] = {}
     for name, value in attributes.items():
         if name.startswith(f"{prefix}."):
-            place, *keys = root, *name[len(prefix) + 1 :].split(".")
+            node, *keys = root, *name[len(prefix) + 1 :].split(".")
             for key in keys[:-1]:
-                inner = place.setdefault(key, {})
-                place = inner if isinstance(inner, dict) else {}
-            place[keys[-1]] = value
-    whole = _listed(root)
-    return whole if isinstance(whole, list) else []
+                inner = node.setdefault(key, {})
+                node = inner if isinstance(inner, dict) else {}
+            node[keys[-1]] = value
+    return as_list(_with_lists(root))
 
 
-def _listed(value: Any) -> Any:
+def _with_lists(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if value and all(key.isdecimal() and len(key) < 10 for key in value):
-        return [_listed(value[key]) for key in sorted(value, key=int)]
-    return {key: _listed(inner) for key, inner in value.items()}
+        return [_with_lists(value[key]) for key in sorted(value, key=int)]
+    return {key: _with_lists(inner) for key, inner in value.items()}

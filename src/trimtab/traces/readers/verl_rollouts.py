@@ -1,4 +1,4 @@
-"""verl's dumped rollouts."""
+"""Reader of the rollouts that verl dumps."""
 
 from __future__ import annotations
 
@@ -11,25 +11,33 @@ from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.readers.prompt_completion import digest, template_turns
 from trimtab.typing import Json
 
+_NOT_PARTS = ("score", "step")
+
 
 def is_verl(value: Json) -> bool:
-    """verl's rollout_data_dir."""
+    """Is it a line of verl's `trainer.rollout_data_dir`?"""
     return isinstance(value.get("input"), str) and isinstance(value.get("output"), str) and "score" in value
 
 
 def read_verl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """`<step>.jsonl` of verl: text without special tokens. Equal inputs of one step are a group; other numbers are parts of the reward."""
+    """Yield an episode for each line of verl's `<step>.jsonl`, which holds text without special tokens.
+
+    Equal inputs of one step are a group. Numbers other than the score are parts of the reward.
+    """
     for record, value in iter_objects(records, report, is_verl, "no input, output and score"):
-        known = ("score", "step")
-        parts = {
-            k: float(v)
-            for k, v in value.items()
-            if k not in known and isinstance(v, (int, float)) and not isinstance(v, bool)
-        }
+        numbers = {k: v for k, v in value.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
         step, task = as_int(value.get("step")), digest(value["input"])
         turns, tools = template_turns(value["input"], value["output"], report)
         yield Episode(
-            id=as_label(value.get("request_id")) or record.source, task=task, group=f"{step}/{task}", step=step, source=record.source,
-            turns=turns, tools=tools, reward=as_number(value["score"]),
-            reward_parts=parts, success=as_flag(value.get("acc")), extra={"gts": value.get("gts")},
-        )  # fmt: skip
+            id=as_label(value.get("request_id")) or record.source,
+            turns=turns,
+            tools=tools,
+            task=task,
+            group=f"{step}/{task}",
+            step=step,
+            reward=as_number(value["score"]),
+            reward_parts={k: float(v) for k, v in numbers.items() if k not in _NOT_PARTS},
+            success=as_flag(value.get("acc")),
+            source=record.source,
+            extra={"gts": value.get("gts")},
+        )
