@@ -17,8 +17,8 @@ from trl import GRPOConfig, GRPOTrainer
 
 from trimtab.adapters.trl import watch
 from trimtab.lab.database import World
-from trimtab.lab.environment import LabEnvironment, environment_reward
 from trimtab.lab.tasks import TaskMix
+from trimtab.lab.tool_environment import LabEnvironment, environment_reward
 
 
 def tiny_chat_model(folder: str) -> str:

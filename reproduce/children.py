@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from trimtab.training.child_process import child_environment
+from trimtab.training.demo import child_environment
 
 __all__ = ["TOLD", "Job", "run_jobs"]
 

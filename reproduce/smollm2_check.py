@@ -27,7 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from reproduce.archives import unpacked
-from trimtab.training.child_process import child_environment
+from trimtab.training.demo import child_environment
 
 ARMS = ("constrained", "open")
 ALPHA, PROMPTS, GENERATIONS = 0.6, 4, 4
@@ -72,7 +72,7 @@ def tune(out: Path, seed: int) -> Path:
     from reproduce.smollm2.rollout import prompt_ids
     from reproduce.smollm2.world import SYSTEM, Outputs, make_task
     from trimtab.lab.database import World
-    from trimtab.lab.schedule import Ramp
+    from trimtab.lab.ramp import Ramp
 
     torch.manual_seed(seed)
     model, tokenizer = load_base()

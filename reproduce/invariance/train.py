@@ -17,8 +17,8 @@ from reproduce.invariance.arms import CHECKPOINT, EVALUATED, GROUP, Cell, settin
 from reproduce.invariance.store import begin, write_run
 from trimtab.lab.experiments import ARMS as LAB_ARMS
 from trimtab.lab.experiments import Arm, open_arm
+from trimtab.lab.ramp import Ramp
 from trimtab.lab.rollout import rollout, to_trl
-from trimtab.lab.schedule import Ramp
 from trimtab.lab.tasks import correct_reward, format_reward
 from trimtab.training.lab_grpo import lab_trainer
 from trimtab.training.minirl.trainer import MiniRLTrainer

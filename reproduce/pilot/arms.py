@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from trimtab.lab.experiments import ARMS, Arm
-from trimtab.lab.schedule import Ramp
+from trimtab.lab.ramp import Ramp
 
 __all__ = ["PILOT", "PilotArm"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.lab.database import TOOL_NAMES, World, word
-from trimtab.lab.schedule import Ramp
+from trimtab.lab.ramp import Ramp
 
 __all__ = ["CALL", "SYSTEM", "Outputs", "Task", "answered", "make_task", "run_call"]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import trimtab
-from trimtab.adapters.trl.probes import PROBE_KEYS, ProbeScorer
+from trimtab.adapters.trl.probe_scorer import PROBE_KEYS, ProbeScorer
 from trimtab.adapters.trl.reference import RowSampler
 
 

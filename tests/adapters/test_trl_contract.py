@@ -30,7 +30,7 @@ from tests.adapters.tiny_trl import (
 )
 from trimtab import UnsupportedError
 from trimtab.adapters.trl import watch
-from trimtab.adapters.trl.translate import clip_range_of
+from trimtab.adapters.trl.batch_arrays import clip_range_of
 from trimtab.report.run_view import load_view
 
 SMALL = {"min_tokens": 20, "min_trajectories": 2, "strict": True}

@@ -31,7 +31,7 @@ from tests.adapters.tiny_trl import (
     tool_call,
 )
 from trimtab.adapters.trl import watch
-from trimtab.adapters.trl.kto import chance_loss
+from trimtab.adapters.trl.preference_trainers import chance_loss
 from trimtab.report.run_view import load_view
 
 SMALL = {"min_tokens": 20, "min_trajectories": 2, "strict": True}

@@ -24,8 +24,8 @@ from verl.workers.config import ActorConfig, PolicyLossConfig
 from verl.workers.utils.losses import ppo_loss
 
 from trimtab.adapters.verl import register
-from trimtab.adapters.verl.losses import OBJECTIVES
-from trimtab.adapters.verl.translate import MODES, divisor
+from trimtab.adapters.verl.micro_batch import MODES, divisor
+from trimtab.adapters.verl.policy_losses import OBJECTIVES
 from trimtab.errors import UnsupportedError
 from trimtab.objectives import aggregate, decoupled_kl, decoupled_ppo, minirl
 

@@ -9,11 +9,10 @@ import sys
 import pytest
 import torch
 
-import trimtab.adapters.verl.translate as columns_module
+import trimtab.adapters.verl.micro_batch as columns_module
 import trimtab.objectives
-from trimtab.adapters.verl.losses import OBJECTIVES, policy_loss
-from trimtab.adapters.verl.register import register
-from trimtab.adapters.verl.translate import divisor
+from trimtab.adapters.verl.micro_batch import divisor
+from trimtab.adapters.verl.policy_losses import OBJECTIVES, policy_loss, register
 from trimtab.adapters.verl.unsupported import REFUSED, mu_of
 from trimtab.errors import ObjectiveError, UnsupportedError
 

@@ -7,10 +7,10 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from trimtab.lab.database import World
-from trimtab.lab.environment import LabEnvironment, environment_reward
-from trimtab.lab.probes import probe_bank
+from trimtab.lab.probe_bank import probe_bank
 from trimtab.lab.sft import SFT_WORLD, SPOIL, sft_episode
 from trimtab.lab.tokenizer import PAD, decode, encode
+from trimtab.lab.tool_environment import LabEnvironment, environment_reward
 from trimtab.lab.tool_output import RARE
 
 

@@ -6,7 +6,7 @@ import pytest
 from trimtab.errors import TrimtabError
 from trimtab.lab.database import World
 from trimtab.lab.experiments import ARMS, open_arm
-from trimtab.lab.schedule import Ramp
+from trimtab.lab.ramp import Ramp
 from trimtab.lab.tasks import TaskMix, correct_reward, format_reward, parse_task
 
 

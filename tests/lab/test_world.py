@@ -7,7 +7,7 @@ import pytest
 
 from trimtab.lab.database import TOOL_NAMES, World
 from trimtab.lab.experiments import ARMS
-from trimtab.lab.schedule import Ramp
+from trimtab.lab.ramp import Ramp
 from trimtab.lab.tool_output import COMMON, RARE, OutputStyle
 from trimtab.lab.toolbox import Toolbox
 

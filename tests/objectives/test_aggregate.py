@@ -12,8 +12,8 @@ from trimtab.errors import ObjectiveError
 from trimtab.objectives.advantages import group_advantages
 from trimtab.objectives.ppo import dapo, dr_grpo, grpo
 from trimtab.objectives.reduction import aggregate, local_denominator, sequence_lengths
-from trimtab.objectives.slices import Cells, count_marks, merge_counts, per_token
-from trimtab.objectives.validation import as_mask, log_ratio
+from trimtab.objectives.tensor_checks import as_mask, log_ratio
+from trimtab.objectives.token_slices import Cells, count_marks, merge_counts, per_token
 
 LOSS = torch.tensor([[1.0, 2.0, 4.0], [8.0, 16.0, 99.0], [77.0, 88.0, 99.0]])
 MASK = torch.tensor([[1, 1, 1], [1, 0, 0], [0, 0, 0]])

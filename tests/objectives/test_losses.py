@@ -11,7 +11,7 @@ from tests.objectives.batches import Batch, clamp, make, tokens_of
 from trimtab.errors import ObjectiveError
 from trimtab.objectives.policy_gradient import cispo, minirl, reinforce
 from trimtab.objectives.ppo import dapo, gspo, ppo_clip
-from trimtab.objectives.slices import Cells
+from trimtab.objectives.token_slices import Cells
 
 INF, NAN = float("inf"), float("nan")
 

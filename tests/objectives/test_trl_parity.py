@@ -11,7 +11,7 @@ import torch
 
 from tests.objectives.batches import Batch, make
 from trimtab.objectives.corrections import tis
-from trimtab.objectives.kl import kl_penalty
+from trimtab.objectives.kl_penalties import kl_penalty
 from trimtab.objectives.policy_gradient import cispo
 from trimtab.objectives.ppo import dapo, dr_grpo, grpo, gspo, ppo_clip
 from trimtab.objectives.token_filters import off_policy_rejection

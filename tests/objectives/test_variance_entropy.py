@@ -10,7 +10,12 @@ import torch
 
 from tests.objectives.batches import make, tokens_of
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.entropy import EntropyTarget, entropy_bonus, select_by_covariance, select_high_entropy
+from trimtab.objectives.entropy_control import (
+    EntropyTarget,
+    entropy_bonus,
+    select_by_covariance,
+    select_high_entropy,
+)
 from trimtab.objectives.vcpo import WeightSums, learning_rate_scale, off_policy_baseline, sequence_log_weights
 
 INF, NAN = float("inf"), float("nan")

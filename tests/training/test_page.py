@@ -23,6 +23,6 @@ def test_every_own_field_is_documented():
 
 
 def test_the_names_are_loaded_only_when_asked_for():
-    code = "import sys, trimtab.training.child_process, trimtab.training as t; assert 'torch' not in sys.modules; t.nothing"
+    code = "import sys, trimtab.training.demo, trimtab.training as t; assert 'torch' not in sys.modules; t.nothing"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert "AttributeError: module 'trimtab.training' has no attribute 'nothing'" in done.stderr

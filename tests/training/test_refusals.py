@@ -14,7 +14,7 @@ from tests.adapters.tiny_trl import tiny_model
 from tests.training.tiny import COMMON, fixed_rollout, moe, ours
 from trimtab import UnsupportedError
 from trimtab.adapters.trl import watch
-from trimtab.adapters.trl.translate import clip_range_of
+from trimtab.adapters.trl.batch_arrays import clip_range_of
 from trimtab.errors import ObjectiveError
 from trimtab.report.run_view import load_view
 from trimtab.training import MiniRLConfig, MiniRLTrainer

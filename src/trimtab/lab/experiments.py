@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from trimtab.errors import TrimtabError
 from trimtab.lab.database import World
+from trimtab.lab.ramp import Ramp
 from trimtab.lab.rollout import Limits, RolloutFunc, make_rollout_func
-from trimtab.lab.schedule import Ramp
 from trimtab.lab.tasks import TaskMix
 from trimtab.lab.tool_output import OutputStyle
 from trimtab.lab.toolbox import OnToolCall, Toolbox

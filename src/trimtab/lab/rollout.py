@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from trimtab.lab.episode import Episode
+from trimtab.lab.agent_episode import Episode
 from trimtab.lab.tasks import parse_task
 from trimtab.lab.tokenizer import PAD
 from trimtab.lab.toolbox import Toolbox

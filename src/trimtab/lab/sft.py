@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
+from trimtab.lab.agent_episode import Corruption, Episode, script
 from trimtab.lab.database import World
-from trimtab.lab.episode import Corruption, Episode, script
 from trimtab.lab.model import fresh_agent, save_agent
+from trimtab.lab.ramp import Ramp
 from trimtab.lab.rollout import rollout
-from trimtab.lab.schedule import Ramp
 from trimtab.lab.tasks import TaskMix, parse_task
 from trimtab.lab.tokenizer import PAD
 from trimtab.lab.tool_output import COMMON, OutputStyle

@@ -15,7 +15,7 @@ import numpy as np
 
 from trimtab.errors import TrimtabError
 from trimtab.lab.database import TOOL_NAMES, World, word
-from trimtab.lab.schedule import Ramp
+from trimtab.lab.ramp import Ramp
 
 TEXT_KINDS = ("copy", "reverse", "add")
 _TEXT = re.compile(r"(copy|reverse) ([a-z0-9]+)\?|add (\d) (\d)\?")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.lab.schedule import Ramp
+from trimtab.lab.ramp import Ramp
 
 MARK_OPEN, MARK_CLOSE = "=", ";"
 COMMON = string.ascii_lowercase + string.digits + " .,:"

@@ -5,22 +5,30 @@ Tensors (B, T), explicit denominators, counts of everything clipped or dropped. 
 
 from trimtab.objectives.advantages import group_advantages
 from trimtab.objectives.batch_size_invariance import BatchRules, batch_size_rules
-from trimtab.objectives.combine import combine, self_normalise, weight_sums
-from trimtab.objectives.corrections import Correction, icepop, mis, ratio_at, tis
+from trimtab.objectives.corrections import (
+    Correction,
+    combine,
+    icepop,
+    mis,
+    ratio_at,
+    self_normalise,
+    tis,
+    weight_sums,
+)
 from trimtab.objectives.decoupled import decoupled_kl, decoupled_ppo
-from trimtab.objectives.entropy import (
+from trimtab.objectives.entropy_control import (
     EntropyTarget,
     entropy_bonus,
     select_by_covariance,
     select_high_entropy,
 )
-from trimtab.objectives.kl import kl_penalty, kl_terms
+from trimtab.objectives.kl_penalties import kl_penalty, kl_terms
 from trimtab.objectives.policy_gradient import cispo, minirl, reinforce
 from trimtab.objectives.ppo import dapo, dr_grpo, grpo, gspo, ppo_clip
 from trimtab.objectives.reduction import Loss, aggregate, local_denominator, sequence_lengths
 from trimtab.objectives.routing_replay import RoutingReplay
-from trimtab.objectives.slices import Cells, count_marks, merge_counts, per_token
 from trimtab.objectives.token_filters import k3_rejection, off_policy_rejection, reject_nonfinite, veto
+from trimtab.objectives.token_slices import Cells, count_marks, merge_counts, per_token
 from trimtab.objectives.vcpo import (
     WeightSums,
     learning_rate_scale,

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.validation import need_shape
+from trimtab.objectives.tensor_checks import need_shape
 
 
 def group_advantages(

@@ -10,6 +10,7 @@ All of them, where they stand in the raw log-ratio, are counted as `nonfinite`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -17,8 +18,8 @@ from typing import Literal
 import torch
 
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.slices import Counts, Slices, count_marks
-from trimtab.objectives.validation import Knob, as_mask, at_most, keep_nan, masked, need_shape, positive
+from trimtab.objectives.tensor_checks import Knob, as_mask, at_most, keep_nan, masked, need_shape, positive
+from trimtab.objectives.token_slices import Counts, Slices, count_marks
 
 Level = Literal["token", "sequence", "geometric"]
 """Whose ratio: each token's; the row's product, exp(sum of logs); the row's geometric mean, exp(mean of logs)."""
@@ -144,3 +145,48 @@ def _ordered(low: Knob, high: Knob) -> None:
     one, two = torch.as_tensor(low), torch.as_tensor(high)
     if not bool(((one >= 0) & (one < two)).all()):
         raise ObjectiveError(f"bounds need 0 <= low < high, got {low} and {high}")
+
+
+def combine(*several: Correction, slices: Slices | None = None) -> Correction:
+    """Weights multiplied, keeps ANDed, marks under the same name ORed; a token dropped twice counts once.
+
+    Raises ObjectiveError when more than one weighs: the mismatch would be corrected twice.
+    """
+    if not several:
+        raise ObjectiveError("combine needs at least one correction")
+    if sum(one.weighs for one in several) > 1:
+        raise ObjectiveError("two corrections weigh the tokens: use one, and the others with weigh=False")
+    keep, weights, marks = several[0].keep, several[0].weights, dict(several[0].marks)
+    for one in several[1:]:
+        keep = keep & one.keep
+        weights = weights * one.weights
+        for name, mark in one.marks.items():
+            marks[name] = marks[name] | mark if name in marks else mark
+    marks["dropped"] = torch.stack([one.marks["dropped"] for one in several]).any(dim=0)
+    counts = count_marks(marks, torch.ones_like(keep), slices)
+    return Correction(masked(weights, keep), keep, marks, counts, any(one.weighs for one in several))
+
+
+def weight_sums(fixed: Correction, loss_mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(sum of weights, number of loss tokens), both 0-d: add them over micro-batches and ranks, then `self_normalise`."""
+    mask = as_mask(loss_mask)
+    return masked(fixed.weights, mask).double().sum(), mask.sum()
+
+
+def self_normalise(fixed: Correction, total: torch.Tensor, count: torch.Tensor) -> Correction:
+    """Weights divided by their mean total/count over all loss tokens of the step (verl's `batch_normalize`).
+
+    Biased by O(1/n), scale-free. The sums come from `weight_sums`, so the divisor is the step's, not a micro-batch's.
+    Raises ObjectiveError when the mean is 0 (all dropped) or not a number: there is nothing to normalise.
+
+    >>> from trimtab.objectives.corrections import tis
+    >>> fixed = tis(torch.tensor([[0.0, math.log(3.0)]]), torch.ones(1, 2), cap=5.0)
+    >>> self_normalise(fixed, *weight_sums(fixed, torch.ones(1, 2))).weights.tolist()
+    [[0.5, 1.5]]
+    """
+    mean = float(total) / float(count) if float(count) else math.nan
+    if not (math.isfinite(mean) and mean > 0):
+        raise ObjectiveError(
+            f"cannot self-normalise: the weights of {int(count)} tokens sum to {float(total)}"
+        )
+    return Correction(fixed.weights / mean, fixed.keep, fixed.marks, fixed.counts, fixed.weighs)

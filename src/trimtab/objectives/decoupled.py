@@ -10,11 +10,10 @@ import math
 
 import torch
 
-from trimtab.objectives.kl import Estimator, kl_terms
+from trimtab.objectives.kl_penalties import Estimator, kl_terms
 from trimtab.objectives.ppo import ppo_clip
 from trimtab.objectives.reduction import Loss, finish
-from trimtab.objectives.slices import Slices
-from trimtab.objectives.validation import (
+from trimtab.objectives.tensor_checks import (
     Knob,
     as_mask,
     keep_nan,
@@ -23,6 +22,7 @@ from trimtab.objectives.validation import (
     per_token_advantages,
     positive,
 )
+from trimtab.objectives.token_slices import Slices
 
 
 def lifted_behaviour(

@@ -9,8 +9,7 @@ import torch
 
 from trimtab.errors import ObjectiveError
 from trimtab.objectives.reduction import Loss, finish, sequence_lengths
-from trimtab.objectives.slices import Slices
-from trimtab.objectives.validation import (
+from trimtab.objectives.tensor_checks import (
     Knob,
     as_mask,
     at_most,
@@ -21,6 +20,7 @@ from trimtab.objectives.validation import (
     per_token_advantages,
     positive,
 )
+from trimtab.objectives.token_slices import Slices
 
 
 def reinforce(

@@ -11,8 +11,8 @@ import torch
 
 from trimtab.errors import ObjectiveError
 from trimtab.objectives.reduction import Loss, finish, sequence_lengths
-from trimtab.objectives.slices import Slices
-from trimtab.objectives.validation import Knob, as_mask, keep_nan, log_ratio, per_token_advantages
+from trimtab.objectives.tensor_checks import Knob, as_mask, keep_nan, log_ratio, per_token_advantages
+from trimtab.objectives.token_slices import Slices
 
 
 def ppo_clip(

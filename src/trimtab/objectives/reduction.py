@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.slices import Counts, Slices, count_marks
-from trimtab.objectives.validation import Knob, as_mask, masked, need_shape, positive
+from trimtab.objectives.tensor_checks import Knob, as_mask, masked, need_shape, positive
+from trimtab.objectives.token_slices import Counts, Slices, count_marks
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ import torch
 
 from trimtab.errors import ObjectiveError
 from trimtab.objectives.corrections import Correction, correction
-from trimtab.objectives.slices import Slices
-from trimtab.objectives.validation import (
+from trimtab.objectives.tensor_checks import (
     Knob,
     as_mask,
     keep_nan,
@@ -20,6 +19,7 @@ from trimtab.objectives.validation import (
     per_token_advantages,
     positive,
 )
+from trimtab.objectives.token_slices import Slices
 
 
 def k3_rejection(

@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.validation import as_mask, log_ratio, need_shape
+from trimtab.objectives.tensor_checks import as_mask, log_ratio, need_shape
 
 
 def sequence_log_weights(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import subprocess
 import sys
 import time
@@ -23,7 +24,6 @@ from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines
 from trimtab.report.run_view import RunView, load_view
 from trimtab.report.terminal.snapshot import live_state
 from trimtab.report.terminal.view import follow, render
-from trimtab.training.child_process import child_environment
 from trimtab.types import Reading
 
 ARMS = ("constrained", "open")
@@ -75,6 +75,14 @@ def run_demo(out: Path, steps: int, seed: int, console: Console) -> Path:
     console.print(_comparison(*views), markup=False, soft_wrap=True)
     console.print(f"Finished in {time.time() - start:.0f} s. Report: {report}", markup=False, soft_wrap=True)
     return report
+
+
+def child_environment() -> dict[str, str]:
+    """Return this process's environment with one thread and no network.
+
+    Two torch processes with two threads each on two cores collapse.
+    """
+    return {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def _spawn(arm: str, folder: Path, steps: int, seed: int) -> subprocess.Popen[bytes]:

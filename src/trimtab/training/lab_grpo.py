@@ -15,7 +15,7 @@ from trimtab.adapters.trl import watch
 from trimtab.lab.database import TOOL_NAMES
 from trimtab.lab.experiments import Arm, open_arm
 from trimtab.lab.model import agent_path, load_agent
-from trimtab.lab.probes import probe_bank
+from trimtab.lab.probe_bank import probe_bank
 from trimtab.lab.tasks import correct_reward, format_reward
 from trimtab.monitor import Run
 from trimtab.traces.core.tool_call import ToolCall

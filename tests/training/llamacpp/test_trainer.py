@@ -51,7 +51,7 @@ def test_mu_is_that_of_the_file_of_each_step(weights, engine_of, tmp_path):
 
 
 def test_a_conversation_and_more_rows_than_one_context_holds(engine_of, tmp_path, monkeypatch):
-    from trimtab.training.llamacpp import engine as module
+    from trimtab.training.llamacpp import rollout_engine as module
 
     monkeypatch.setattr(module, "_ROWS", 3)
     path = tiny("qwen3", tmp_path / "qwen3", max_position_embeddings=1024)

@@ -1,4 +1,4 @@
-"""The one line: `watch(trainer, folder)`."""
+"""`watch(trainer, folder)`: the one line that attaches trimtab to a TRL trainer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import transformers
 import trl
 
 from trimtab.adapters.trl.callback import StepCloser
-from trimtab.adapters.trl.dpo import DpoCapture
-from trimtab.adapters.trl.grpo import GrpoCapture
-from trimtab.adapters.trl.kto import KtoCapture
+from trimtab.adapters.trl.grpo import CaptureOptions, GrpoCapture
+from trimtab.adapters.trl.preference_trainers import DpoCapture, KtoCapture
 from trimtab.errors import UnsupportedError
 from trimtab.monitor import Run, open_run
 
@@ -32,24 +31,44 @@ def watch(
     strict: bool = False,
     **open_with: Any,
 ) -> Run:
-    """Watch any TRL trainer; the run is written to `folder` and followed with `trimtab watch`, `diagnose`, `report`.
+    """Watch any TRL trainer and write the run to `folder`.
 
-    For GRPO trainers (with `tools=`, `environment_factory=` or `rollout_func=`) every training token is captured. Drift
-    needs a reference: the trainer's own (beta != 0), else the base model of a PEFT adapter, else trimtab's own copy of
-    the weights as they are now, scored on a random share `reference_rows` of the sequences every `reference_every`
-    steps; its time is booked apart. "off" leaves drift unobserved. `probes`: transcripts scored every `probe_every`
-    steps; "auto" keeps the first ones with a tool result. Other trainers: step metrics, and log-probabilities of chosen
-    and rejected tokens for DPO. `log_readings` adds readings to `trainer.log`, so they reach W&B or TensorBoard.
+    `trimtab watch`, `trimtab diagnose` and `trimtab report` read that folder. Call it after the trainer is
+    built and before `train()`. Under accelerate every rank calls it and writes its shard. For GRPO trainers
+    (with `tools=`, `environment_factory=` or `rollout_func=`) every training token is captured. For DPO, the
+    log-probabilities of chosen and rejected tokens. For other trainers, step metrics.
 
-    A rollout_func may return `tool_names`, for each sample the tools in the order of their results. The argument
-    `tool_names` declares the tools that get a slice of their own (at most 16, others are `other`); without it they are
-    the trainer's tools, or for a rollout_func the first 16 names seen.
+    Args:
+        trainer: transformers or TRL trainer. It gets the attribute `trimtab_run`.
+        folder: Run folder; created if it is missing.
+        reference: Policy that drift is measured against. "auto": the trainer's own (beta != 0), else the base
+            model of a PEFT adapter, else a copy of the weights as they are now. "off": drift is not observed.
+        reference_rows: Fraction in [0, 1] of the sequences that the copy or the base model scores, drawn at
+            random. The time it takes is booked apart.
+        reference_every: Optimizer steps between scored steps.
+        probes: Transcripts scored again and again. "auto" takes the first ones with a tool result; a mapping
+            gives integer arrays (B, .) by TRL's names (prompt_ids, prompt_mask, completion_ids,
+            completion_mask, tool_mask).
+        probe_every: Steps between two scorings of the probes.
+        tool_names: Tools that get a slice of their own, at most 16; others are `other`. Empty: the trainer's
+            tools, or for a rollout_func the first 16 names seen. A rollout_func may return `tool_names`: for
+            each sample the tools in the order of their results.
+        retokenise_every: Steps between comparisons of sampled ids with those of their re-encoded text, of
+            four sequences; 0 for never.
+        log_readings: Add readings to `trainer.log`, so that they reach W&B or TensorBoard.
+        strict: Raise errors of trimtab instead of recording them.
+        **open_with: Arguments of `trimtab.open_run`, such as `rules`, `required_tools` or `key_arguments`.
 
-    `retokenise_every`: steps between comparisons of sampled ids with those of their re-encoded text, of four sequences;
-    0 for never. `open_with` goes to `trimtab.open_run`, as `rules`, `required_tools` or `key_arguments`.
+    Returns:
+        The open run. It stays open for a second `train()`.
 
-    Call it after the trainer is built and before `train()`. Under accelerate every rank calls it and writes its shard.
-    Raises UnsupportedError for an object that is not a Hugging Face trainer, RunError for an unusable folder.
+    Raises:
+        UnsupportedError: `trainer` is not a Hugging Face trainer, is watched already, or uses the Liger loss.
+        RunError: `folder` cannot be used.
+
+    Example:
+        >>> run = watch(trainer, "runs/exp1", reference_rows=0.25)  # doctest: +SKIP
+        >>> trainer.train()  # doctest: +SKIP
     """
     if not isinstance(trainer, transformers.Trainer):
         raise UnsupportedError(f"watch needs a transformers or TRL trainer, got {type(trainer).__name__}")
@@ -71,17 +90,16 @@ def watch(
     run = open_run(folder, rank=trainer.accelerator.process_index, config=config, strict=strict, **open_with)
     capture: Any = None
     if isinstance(trainer, trl.GRPOTrainer):
-        capture = GrpoCapture(
-            trainer,
-            run,
+        options = CaptureOptions(
             reference,
             reference_rows,
             reference_every,
             probes,
             probe_every,
-            tool_names,
+            tuple(tool_names),
             retokenise_every,
         )
+        capture = GrpoCapture(trainer, run, options)
     elif isinstance(trainer, trl.DPOTrainer):
         capture = DpoCapture(trainer, run)
     elif isinstance(trainer, trl.KTOTrainer):
@@ -92,7 +110,7 @@ def watch(
 
 
 def _decoder(trainer: Any) -> Callable[[int], str] | None:
-    """The text of one token id, where the trainer has a tokenizer."""
+    """Return a function from one token id to its text, where the trainer has a tokenizer."""
     processor = getattr(trainer, "processing_class", None)
     tokenizer = getattr(processor, "tokenizer", processor)
     decode = getattr(tokenizer, "decode", None)

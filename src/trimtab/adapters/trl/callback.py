@@ -1,8 +1,8 @@
-"""When is a step over, and what did the trainer say about it?
+"""The end of an optimizer step: its metrics are collected, and the run is flushed.
 
-transformers calls `_maybe_log_save_evaluate` once after every optimizer step, with the gradient norm, before `log`; so
-the step is flushed there, and its readings are ready when `log` runs. An evaluation runs after it, so its loss counts
-for the next step, and that of an evaluation after the last step for none.
+transformers calls `_maybe_log_save_evaluate` once after every optimizer step, with the gradient norm, before
+`log`; so the step is flushed there, and its readings are ready when `log` runs. An evaluation runs after it,
+so its loss counts for the next step, and that of an evaluation after the last step for none.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any, Protocol
 import trl
 from transformers import TrainerCallback
 
-from trimtab.adapters.trl.kto import chance_loss
+from trimtab.adapters.trl.preference_trainers import chance_loss
 from trimtab.monitor import Run
 
 _RENAMED = {"reward_std": "rewards/batch_std"}
-"""TRL's `reward_std` is over all rewards of a step; ours of that name is within groups, and is computed from the batch."""
+"""TRL's `reward_std` is over all rewards of a step; trimtab's is within groups, from the batch."""
 
 
 class Capture(Protocol):
     """What a trainer-specific capture offers the step closer."""
 
-    def close_step(self, step: int) -> dict[str, float]:
-        """Observe what is pending; returns metrics of its own (the loss)."""
+    def close_step(self, step: int, /) -> dict[str, float]:
+        """Observe what is pending, and return metrics of its own (the loss)."""
         ...
 
     def absent(self) -> dict[str, str]:
-        """Columns this trainer does not give, with the reason."""
+        """Return the columns that this trainer does not give, with the reason."""
         ...
 
 
@@ -50,16 +50,14 @@ class StepCloser(TrainerCallback):
         trainer.log = self._log
         trainer.add_callback(self)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """A resume, or a second `train()`, continues the run in a new session when steps start over."""
-        del args, control
+    def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """Open the run: after a resume or a second `train()` in a new session when steps start over."""
         with self.run.isolated("train begin"):
             self.run.begin(int(state.global_step) + 1)
         self.started, self.loss_before = time.perf_counter(), 0.0
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Write what is kept in memory; the run stays open for a second `train()`."""
-        del args, state, control
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        """Write what is in memory; the run stays open for a second `train()`."""
         self.run.settle()
 
     def _close(self, *args: Any, **kwargs: Any) -> Any:
@@ -100,8 +98,8 @@ class StepCloser(TrainerCallback):
         return result
 
     def _metrics(self) -> dict[str, float]:
-        """Mean of what the trainer's metric lists gained since the last step (`log` empties them)."""
-        found: dict[str, float] = {}
+        """Return the means of what the trainer's metric lists gained since the last step."""
+        means: dict[str, float] = {}
         lists = getattr(self.trainer, "_metrics", {}).get("train", {})
         for name, values in lists.items():
             known = self.lengths.get(name, 0)
@@ -109,12 +107,12 @@ class StepCloser(TrainerCallback):
             self.lengths[name] = len(values)
             numbers = [math.nan if value is None else float(value) for value in new]
             if numbers:
-                found[_RENAMED.get(name, name)] = (
+                means[_RENAMED.get(name, name)] = (
                     math.fsum(numbers) / len(numbers) if all(map(math.isfinite, numbers)) else math.nan
                 )
-        return found
+        return means
 
 
 def _summed_loss(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """`tr_loss` of `_maybe_log_save_evaluate`: the losses of the steps since the last log."""
+    """Return `tr_loss` of `_maybe_log_save_evaluate`: the losses of the steps since the last log."""
     return kwargs["tr_loss"] if "tr_loss" in kwargs else args[0]

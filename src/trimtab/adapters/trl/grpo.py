@@ -1,28 +1,28 @@
-"""Capture from a GRPOTrainer: what each token looked like, with a row id that survives TRL's shuffle.
+"""Capture from a GRPOTrainer: the columns of each token, with a row id that survives TRL's shuffle.
 
-Wraps `_generate_and_score_completions` (rewards, groups, stop reasons, row ids), `_compute_loss` (the batch) and
-`_get_per_token_logps_and_entropies` (the policy's log-probabilities inside it). Nothing here changes what they return,
-apart from one key added to the batch, `trimtab_row`.
+Wraps `_generate_and_score_completions` (rewards, groups, stop reasons, row ids), `_compute_loss` (the batch)
+and `_get_per_token_logps_and_entropies` (the policy's log-probabilities inside it). Nothing here changes what
+they return, apart from one key added to the batch, `trimtab_row`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from trimtab.adapters.trl.probes import ProbeScorer
+from trimtab.adapters.trl.batch_arrays import batch_arrays, clip_range_of, row_arrays
+from trimtab.adapters.trl.probe_scorer import ProbeScorer
 from trimtab.adapters.trl.reference import RowSampler, make_reference
-from trimtab.adapters.trl.retokenization import Reencoder
 from trimtab.adapters.trl.tool_recorder import ToolRecorder
-from trimtab.adapters.trl.translate import arrays_of, clip_range_of
 from trimtab.capture.segments import MAX_NAMES
 from trimtab.monitor import Run
 
 ROW_KEY = "trimtab_row"
+_CHECKED_ROWS, _CHECKED_TOKENS = 4, 512
 _IMAGE_KEYS = ("pixel_values", "image_grid_thw", "token_type_ids", "mm_token_type_ids")
 
 
@@ -42,29 +42,31 @@ class Generation:
     tools: list[list[str]]
 
 
+@dataclass(frozen=True)
+class CaptureOptions:
+    """Settings of a GrpoCapture; `trimtab.adapters.trl.watch` documents each."""
+
+    reference: str
+    reference_rows: float
+    reference_every: int
+    probes: Any
+    probe_every: int
+    tool_names: tuple[str, ...]
+    retokenise_every: int
+
+
 class GrpoCapture:
     """Collects the micro-batches of a step on the device; `close_step` copies and observes them."""
 
-    def __init__(
-        self,
-        trainer: Any,
-        run: Run,
-        reference: str,
-        rows: float,
-        every: int,
-        probes: Any,
-        probe_every: int,
-        tool_names: Sequence[str],
-        retokenise_every: int,
-    ) -> None:
-        self.trainer, self.run, self.every = trainer, run, every
-        self.reference = make_reference(trainer, reference)
-        self.probes = ProbeScorer(run, probes, probe_every)
-        self.reencoder = Reencoder(trainer, run, retokenise_every)
-        self.sampler = RowSampler(rows, trainer.args.seed)
+    def __init__(self, trainer: Any, run: Run, options: CaptureOptions) -> None:
+        self.trainer, self.run, self.every = trainer, run, options.reference_every
+        self.reference = make_reference(trainer, options.reference)
+        self.probes = ProbeScorer(run, options.probes, options.probe_every)
+        self.retokenization = RetokenizationCheck(trainer, run, options.retokenise_every)
+        self.sampler = RowSampler(options.reference_rows, trainer.args.seed)
         self.generations: list[Generation] = []
-        self.table = list(tool_names)
-        self.declared = bool(tool_names)
+        self.table = list(options.tool_names)
+        self.declared = bool(options.tool_names)
         self.pending: list[dict[str, Any]] = []
         self.losses: list[torch.Tensor] = []
         self.next_row = 0
@@ -107,7 +109,7 @@ class GrpoCapture:
         with self.run.isolated("keep batch"):
             if self._policy is None:
                 raise RuntimeError(
-                    "TRL's _compute_loss did not ask for per-token log-probabilities: not this TRL's contract"
+                    "TRL's _compute_loss asked for no per-token log-probabilities: an unknown TRL version"
                 )
             logps, entropies = self._policy
             self.pending.append({**inputs, "per_token_logps": logps, "entropies": entropies})
@@ -150,26 +152,26 @@ class GrpoCapture:
         self._rewards = None
 
     def close_step(self, step: int) -> dict[str, float]:
-        """Score the reference on its sample, copy the step's columns to the host, observe them, score probes when due."""
+        """Observe the step: score the reference on its sample, copy the columns to the host, score probes."""
         pending, losses = self.pending, self.losses
         self.pending, self.losses = [], []
         for batch in pending:
             with self.run.isolated("observe batch"):
                 scored = self._score_reference(step, batch)
                 generation, rows = self._rows_of(batch)
-                table = self._tool_table(generation)
-                reference, clip = self.reference.name, clip_range_of(self.trainer)
-                self.run.observe(**arrays_of(batch, generation, rows, scored, reference, table, clip))
+                columns = batch_arrays(batch, scored, self.reference.name, clip_range_of(self.trainer))
+                known = row_arrays(generation, rows, self._tool_table(generation))
+                self.run.observe(**columns, **known)
                 self.probes.keep_first(batch)
             with self.run.isolated("encode again", cost="retokenise"):
-                self.reencoder.look(step, batch)
+                self.retokenization.compare(step, batch)
         if self.probes.due(step):
             with self.run.isolated("score probes", cost="probes"):
                 self.run.probe(step, self.probes.score(self.trainer))
         return {"loss": float(torch.stack(losses).sum())} if losses else {}
 
     def _rows_of(self, batch: Mapping[str, Any]) -> tuple[Generation | None, np.ndarray]:
-        """The generation a micro-batch comes from, and the place of each of its rows there."""
+        """Return the generation a micro-batch comes from, and the index of each of its rows there."""
         keys = batch[ROW_KEY].cpu().numpy() if ROW_KEY in batch else np.zeros(0, np.int64)
         for generation in reversed(self.generations):
             if keys.size and keys.min() >= generation.first:
@@ -177,7 +179,7 @@ class GrpoCapture:
         return None, keys
 
     def _tool_table(self, generation: Generation | None) -> list[str]:
-        """The tools with a slice of their own: declared, or the trainer's, or the first 16 names seen."""
+        """Return the tools with a slice of their own: declared, the trainer's, or the first 16 names seen."""
         if not self.declared:
             known = sorted(self.tools.known)
             self.declared = bool(known)
@@ -186,11 +188,11 @@ class GrpoCapture:
         return self.table
 
     def absent(self) -> dict[str, str]:
-        """What this trainer does not give."""
+        """Return the columns that this trainer does not give, with the reason."""
         return {"drift": self.reference.reason} if self.reference.reason else {}
 
     def _score_reference(self, step: int, batch: Mapping[str, Any]) -> tuple[Any, Any] | None:
-        """(log-probabilities (B, T), scored rows (B,)); None when the batch has its own or there can be none."""
+        """Return log-probabilities (B, T) and scored rows (B,); None without a reference to score."""
         reference = self.reference
         if reference.in_batch or reference.reason:
             return None
@@ -210,8 +212,38 @@ class GrpoCapture:
         return values, scored
 
 
+class RetokenizationCheck:
+    """Compares sampled ids with those of their decoded and re-encoded text, every `every` steps (0: never).
+
+    It reads the first turns of up to 4 sequences, at most 512 tokens of each. A first turn ends at the first
+    tool result: the chat template put together what follows, not the model.
+    """
+
+    def __init__(self, trainer: Any, run: Run, every: int) -> None:
+        self.run, self.every, self.last = run, every, -1
+        self.tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+
+    def compare(self, step: int, batch: Mapping[str, Any]) -> None:
+        """Compare rows of a step's first micro-batch when the step is due."""
+        if not self.every or step == self.last or step % self.every:
+            return
+        self.last = step
+        ids = batch["completion_ids"][:_CHECKED_ROWS].tolist()
+        mask = batch["completion_mask"][:_CHECKED_ROWS]
+        if batch.get("tool_mask") is not None:
+            mask = mask * batch["tool_mask"][:_CHECKED_ROWS]
+        for row, own in zip(ids, mask.bool().tolist(), strict=True):
+            length = own.index(False) if False in own else len(own)
+            sampled = row[: min(length, _CHECKED_TOKENS)]
+            if sampled:
+                text = self.tokenizer.decode(
+                    sampled, skip_special_tokens=False, clean_up_tokenization_spaces=False
+                )
+                self.run.retokenised(sampled, self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
 def _stop_reasons(batch: Mapping[str, Any], trainer: Any) -> list[str]:
-    """eos or length, by the last token of each completion; masked when TRL masked the whole of it."""
+    """Return eos or length, by the last token of each completion; masked when TRL masked the whole of it."""
     lengths = batch["completion_mask"].sum(dim=1)
     last = batch["completion_ids"].gather(1, (lengths - 1).clamp(min=0)[:, None])[:, 0].tolist()
     tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)

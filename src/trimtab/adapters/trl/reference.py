@@ -1,4 +1,4 @@
-"""The reference of drift, in this order: the trainer's own, the PEFT base, our own copy of the weights."""
+"""The reference policy of drift: the trainer's own, else the PEFT base model, else a copy of the weights."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch.func import functional_call
 
-_MEMORY_SHARE = 0.25  # of free device memory that our own copy may take
+_MEMORY_FRACTION = 0.25  # of free device memory that the copy of the weights may take
 
 
 class Reference:
-    """Scores rows with a policy other than the live one. `name` says which; `reason` says why it cannot, when empty it can.
+    """Policy other than the live one, which scores rows.
 
-    `in_batch` is True when the trainer already puts reference log-probabilities into its batch.
+    `name` says which policy it is. `reason` says why it cannot score; it is empty when it can. `in_batch` is
+    True when the trainer already puts reference log-probabilities into its batch.
     """
 
     def __init__(
@@ -25,7 +26,7 @@ class Reference:
         self.name, self.in_batch, self.reason, self.weights = name, in_batch, reason, weights
 
     def score(self, trainer: Any, batch: Mapping[str, Any], rows: torch.Tensor) -> torch.Tensor:
-        """Log-probabilities (rows, T) of the completion tokens under the reference, without gradient."""
+        """Return log-probabilities (rows, T) of the completion tokens under the reference."""
         model = trainer.accelerator.unwrap_model(trainer.model)
         if self.weights is None:
             with quiet(model), _base_of(model):
@@ -38,7 +39,7 @@ class Reference:
 
 
 class _Frozen:
-    """A callable that stands where TRL expects a model: the live module with other weights."""
+    """The live module with other weights, as a callable where TRL expects a model."""
 
     def __init__(self, module: Any, weights: dict[str, Any]) -> None:
         self.module, self.weights = module, weights
@@ -52,7 +53,7 @@ class _Frozen:
 
 @contextmanager
 def _base_of(model: Any) -> Iterator[None]:
-    """The adapter TRL keeps under the name "ref" when an existing adapter is trained further, else no adapter."""
+    """Activate the adapter that TRL names "ref" (an existing adapter is trained further), else no adapter."""
     if "ref" not in model.peft_config:
         with model.disable_adapter():
             yield
@@ -84,36 +85,37 @@ def make_reference(trainer: Any, wanted: str) -> Reference:
     device = next(model.parameters()).device
     if device.type == "cuda":
         free = torch.cuda.mem_get_info(device)[0]
-        if size > _MEMORY_SHARE * free:
-            text = f"beta is 0 and a copy of the weights ({size / 2**30:.1f} GiB) would take over a quarter of free memory"
+        if size > _MEMORY_FRACTION * free:
+            text = (
+                f"beta is 0 and a copy of the weights ({size / 2**30:.1f} GiB) takes over a quarter of memory"
+            )
             return Reference("none", reason=f"{text}: set beta > 0, or train a PEFT adapter")
     weights = {name: p.detach().clone() for name, p in model.named_parameters()}
     return Reference("trimtab's own copy of the weights at the start", weights=weights)
 
 
 def forward_logps(trainer: Any, model: Any, batch: Mapping[str, Any], rows: torch.Tensor) -> torch.Tensor:
-    """Log-probabilities (rows, T) of the completion tokens under `model`, with TRL's own arithmetic."""
+    """Return log-probabilities (rows, T) of the completion tokens under `model`, computed by TRL."""
     ids = torch.cat([batch["prompt_ids"][rows], batch["completion_ids"][rows]], dim=1)
     mask = torch.cat([batch["prompt_mask"][rows], batch["completion_mask"][rows]], dim=1)
     method = type(trainer)._get_per_token_logps_and_entropies
     method = getattr(method, "__wrapped__", method)  # past TRL's profiling decorator: this is not its time
     size = trainer.args.per_device_train_batch_size
-    logps: torch.Tensor = method(trainer, model, ids, mask, batch["completion_ids"].size(1), batch_size=size)[
-        0
-    ]
+    width = batch["completion_ids"].size(1)
+    logps: torch.Tensor = method(trainer, model, ids, mask, width, batch_size=size)[0]
     return logps
 
 
 class RowSampler:
-    """Random rows, `share` of all rows that pass: what one micro-batch cannot give whole is carried to the next."""
+    """Draws a random fraction of all rows; the remainder of one micro-batch is carried to the next."""
 
-    def __init__(self, share: float, seed: int) -> None:
-        self.share, self.rng = share, np.random.default_rng(seed)
-        self.owed = 1.0 - share if 0 < share < 1 else 0.0  # the first row is scored
+    def __init__(self, fraction: float, seed: int) -> None:
+        self.fraction, self.rng = fraction, np.random.default_rng(seed)
+        self.owed = 1.0 - fraction if 0 < fraction < 1 else 0.0  # the first row is scored
 
     def pick(self, num_rows: int) -> torch.Tensor:
-        """Sorted places among `num_rows` rows; may be empty."""
-        self.owed += self.share * num_rows
+        """Return sorted indices among `num_rows` rows; may be empty."""
+        self.owed += self.fraction * num_rows
         count = min(num_rows, int(self.owed + 1e-9))
         self.owed -= count
         return torch.from_numpy(np.sort(self.rng.choice(num_rows, count, replace=False)))
@@ -121,7 +123,7 @@ class RowSampler:
 
 @contextmanager
 def quiet(module: Any) -> Iterator[None]:
-    """No dropout, no gradient checkpointing, no gradient; every submodule gets its training flag back."""
+    """Switch off dropout, checkpointing and gradients; restore the training flags of all submodules."""
     flags = [(child, child.training) for child in module.modules()]
     module.eval()
     try:

@@ -1,6 +1,8 @@
-"""Tool calls as TRL makes them: name, arguments, result size, error and latency, without changing what is called.
+"""Tool calls as TRL makes them: name, arguments, result size, error and latency.
 
-TRL looks tools up by name in per-row dicts during `_tool_call_loop`; those entries are timed while the loop runs.
+What is called does not change.
+TRL looks tools up by name in per-row dicts during `_tool_call_loop`; those entries are timed while the loop
+runs.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ from trimtab.traces.core.tool_call import ToolCall
 
 
 class ToolRecorder:
-    """Wraps `_tool_call_loop` of a trainer. `names[row]` lists the tools in the order of their results, a turn each."""
+    """Wraps `_tool_call_loop` of a trainer.
+
+    `names[row]` lists the tools of a row in the order of their results, one a turn.
+    """
 
     def __init__(self, trainer: Any, run: Run) -> None:
         self.trainer, self.run = trainer, run
@@ -41,73 +46,75 @@ class ToolRecorder:
         return result
 
     def _read(self, completions: list[list[dict[str, Any]]], known: list[set[str]]) -> None:
-        """Names of consecutive tool messages, one a turn; a call of a tool that does not exist is an error too."""
+        """Name consecutive tool messages, one a turn; record calls of unknown tools as errors."""
         self.names = []
         for row, messages in enumerate(completions):
             turns: list[str] = []
             previous = ""
             for message in messages:
-                if message["role"] == "tool" and previous == "tool":
-                    turns[-1] = str(message.get("name", "other"))
-                elif message["role"] == "tool":
+                if message["role"] == "tool":
+                    if previous == "tool":
+                        turns.pop()
                     turns.append(str(message.get("name", "other")))
                 previous = message["role"]
                 for call in message.get("tool_calls") or []:
                     function = call.get("function", {})
                     if function.get("name") not in known[row]:
-                        self._record(
-                            str(function.get("name")),
-                            function.get("arguments") or {},
-                            None,
-                            "unknown tool",
-                            0.0,
+                        timed = _TimedCall(
+                            self.run, str(function.get("name")), function.get("arguments") or {}
                         )
+                        timed.record(0, "unknown tool", 0.0)
             self.names.append(turns)
 
     def _timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **arguments: Any) -> Any:
-            start = time.perf_counter()
-            try:
+            with _TimedCall(self.run, name, arguments) as timed:
                 result = function(*args, **arguments)
-            except BaseException as error:
-                self._record(
-                    name, arguments, None, f"{type(error).__name__}: {error}", time.perf_counter() - start
-                )
-                raise
-            self._record(name, arguments, result, "", time.perf_counter() - start)
-            return result
+            return timed.finish(result)
 
         return call
 
     def _timed_async(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **arguments: Any) -> Any:
-            start = time.perf_counter()
-
             async def run() -> Any:
-                try:
+                with timed:
                     result = await coroutine
-                except BaseException as error:
-                    self._record(
-                        name, arguments, None, f"{type(error).__name__}: {error}", time.perf_counter() - start
-                    )
-                    raise
-                self._record(name, arguments, result, "", time.perf_counter() - start)
-                return result
+                return timed.finish(result)
 
-            try:
-                coroutine = function(*args, **arguments)  # bad arguments raise here, as they do without us
-            except BaseException as error:
-                self._record(
-                    name, arguments, None, f"{type(error).__name__}: {error}", time.perf_counter() - start
-                )
-                raise
+            with _TimedCall(
+                self.run, name, arguments
+            ) as timed:  # bad arguments raise here, as without the recorder
+                coroutine = function(*args, **arguments)
             return run()
 
         return call
 
-    def _record(
-        self, name: str, arguments: Mapping[str, Any], result: Any, error: str, seconds: float
-    ) -> None:
+
+class _TimedCall:
+    """One tool call; the clock runs from its creation.
+
+    An error that leaves the `with` block is recorded, then raised.
+    """
+
+    def __init__(self, run: Run, name: str, arguments: Mapping[str, Any]) -> None:
+        self.run, self.name, self.arguments = run, name, arguments
+        self.start = time.perf_counter()
+
+    def __enter__(self) -> _TimedCall:
+        return self
+
+    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
+        if error is not None:
+            self.record(0, f"{type(error).__name__}: {error}", time.perf_counter() - self.start)
+
+    def finish(self, result: Any) -> Any:
+        """Record a call that returned, and return its result."""
+        seconds = time.perf_counter() - self.start
+        with self.run.isolated("measure tool result"):
+            self.record(0 if result is None else len(str(result)), "", seconds)
+        return result
+
+    def record(self, size: int, error: str, seconds: float) -> None:
+        """Hand the call to the run; a failure of trimtab does not reach the tool."""
         with self.run.isolated("record tool call"):
-            size = 0 if result is None else len(str(result))
-            self.run.tool_call(ToolCall(name, dict(arguments), size, error, seconds))
+            self.run.tool_call(ToolCall(self.name, dict(self.arguments), size, error, seconds))

@@ -1,5 +1,5 @@
-"""Importing this module registers every objective that verl's policy losses can express; name it as verl's `external_lib`."""
+"""Registration of every objective that verl's policy losses can express, on import; verl's `external_lib`."""
 
-from trimtab.adapters.verl.register import register
+from trimtab.adapters.verl.policy_losses import register
 
 register()

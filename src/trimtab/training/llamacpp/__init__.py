@@ -1,6 +1,6 @@
 """llama.cpp as a second inference engine of a policy: its GGUF export, and a rollout_func that samples from it."""
 
-from trimtab.training.llamacpp.engine import LlamaCppEngine
 from trimtab.training.llamacpp.gguf_export import FORMATS, export_gguf
+from trimtab.training.llamacpp.rollout_engine import LlamaCppEngine
 
 __all__ = ["FORMATS", "LlamaCppEngine", "export_gguf"]

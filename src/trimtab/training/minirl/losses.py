@@ -36,8 +36,8 @@ from trimtab.objectives import (
     tis,
     veto,
 )
-from trimtab.objectives.slices import Counts
-from trimtab.objectives.validation import Knob
+from trimtab.objectives.tensor_checks import Knob
+from trimtab.objectives.token_slices import Counts
 from trimtab.training.minirl.numeric_options import CORRECTION_BOUNDS, SLICE_NAMES
 from trimtab.training.minirl.objective_defaults import PAPERS
 

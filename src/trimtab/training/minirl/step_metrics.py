@@ -12,7 +12,7 @@ import torch
 
 from trimtab.objectives import WeightSums, kl_terms, sequence_log_weights
 from trimtab.objectives.routing_replay.recordings import Replayed
-from trimtab.objectives.slices import Counts
+from trimtab.objectives.token_slices import Counts
 from trimtab.training.minirl.losses import Columns
 from trimtab.training.minirl.numeric_options import SLICE_NAMES
 

@@ -13,8 +13,8 @@ import torch
 from trimtab.errors import ObjectiveError
 from trimtab.objectives.corrections import Correction, correction
 from trimtab.objectives.reduction import Loss, finish
-from trimtab.objectives.slices import Slices
-from trimtab.objectives.validation import Knob, as_mask, keep_nan, masked, need_shape, per_token_advantages
+from trimtab.objectives.tensor_checks import Knob, as_mask, keep_nan, masked, need_shape, per_token_advantages
+from trimtab.objectives.token_slices import Slices
 
 
 def select_high_entropy(

@@ -1,4 +1,4 @@
-"""Fixed probe transcripts of a TRL run: the first ones with a tool result, or the caller's; scored at a cadence."""
+"""Fixed probe transcripts of a TRL run, scored at a cadence: the first with a tool result, or your own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trimtab.monitor import Run
 from trimtab.types import TokenBatch
 
 PROBE_KEYS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "tool_mask")
-"""Integer arrays (B, .) a set of probes consists of; `tool_mask` is 0 on tool tokens, as in TRL."""
+"""Integer arrays (B, .) of a set of probes; `tool_mask` is 0 on tool tokens, as in TRL."""
 
 _MAX_ROWS = 32
 
@@ -28,7 +28,7 @@ class ProbeScorer:
         self.off = probes == "off"
         self.path = Path(run.writer.folder) / f"probes.r{run.writer.rank}.npz"
         self.arrays: dict[str, np.ndarray] | None = None
-        self._found: list[dict[str, np.ndarray]] = []
+        self._first: list[dict[str, np.ndarray]] = []
         if isinstance(probes, Mapping):
             self.arrays = {key: np.asarray(probes[key]).astype(np.int64) for key in PROBE_KEYS}
         elif self.path.exists() and not self.off:
@@ -36,35 +36,35 @@ class ProbeScorer:
                 self.arrays = {key: stored[key] for key in PROBE_KEYS}
 
     def keep_first(self, batch: Mapping[str, torch.Tensor]) -> None:
-        """Collect the first rows with a tool result: 32 of them, or what has come when scoring is first due."""
+        """Collect the first rows with a tool result: 32, or as many as came before the first scoring."""
         if self.off or self.arrays is not None or "tool_mask" not in batch:
             return
         external = (batch["tool_mask"] == 0) & (batch["completion_mask"] > 0)
-        rows = external.any(dim=1).nonzero()[:, 0][: _MAX_ROWS - len(self._found)]
+        rows = external.any(dim=1).nonzero()[:, 0][: _MAX_ROWS - len(self._first)]
         for row in rows.tolist():
             new = {key: batch[key][row].cpu().numpy().astype(np.int64) for key in PROBE_KEYS}
-            if not any(all(np.array_equal(new[k], old[k]) for k in PROBE_KEYS) for old in self._found):
-                self._found.append(new)  # several epochs bring the same row again
-        if len(self._found) == _MAX_ROWS:
+            if not any(all(np.array_equal(new[k], old[k]) for k in PROBE_KEYS) for old in self._first):
+                self._first.append(new)  # several epochs bring the same row again
+        if len(self._first) == _MAX_ROWS:
             self._keep()
 
     def _keep(self) -> None:
-        self.arrays = _padded(self._found)
-        self._found = []
+        self.arrays = _padded(self._first)
+        self._first = []
         temporary = self.path.with_suffix(".tmp.npz")
         np.savez_compressed(temporary, **self.arrays)  # type: ignore[arg-type]
         temporary.replace(self.path)
 
     def due(self, step: int) -> bool:
-        """Is it time to score, and is there something to score?"""
+        """Return whether it is time to score, and there is something to score."""
         if self.off or step % self.every:
             return False
-        if self.arrays is None and self._found:
+        if self.arrays is None and self._first:
             self._keep()
         return self.arrays is not None
 
     def score(self, trainer: Any) -> TokenBatch:
-        """The probes under the live policy."""
+        """Score the probes with the live policy."""
         assert self.arrays is not None
         model = trainer.accelerator.unwrap_model(trainer.model)
         device = next(model.parameters()).device
@@ -81,10 +81,10 @@ class ProbeScorer:
 
 
 def _padded(rows: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Rows of different batches in one array a key: prompts padded on the left, completions on the right, as TRL does."""
+    """Stack rows of different batches: prompts padded on the left, completions on the right, as TRL does."""
     before = max(row["prompt_ids"].size for row in rows)
     after = max(row["completion_ids"].size for row in rows)
-    found = {}
+    arrays = {}
     for key in PROBE_KEYS:
         width, left = (before, True) if key.startswith("prompt") else (after, False)
         fill = 1 if key == "tool_mask" else 0
@@ -92,5 +92,5 @@ def _padded(rows: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         for i, row in enumerate(rows):
             size = row[key].size
             table[i, width - size if left else 0 : width if left else size] = row[key]
-        found[key] = table
-    return found
+        arrays[key] = table
+    return arrays

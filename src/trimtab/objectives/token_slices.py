@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.validation import need_shape
+from trimtab.objectives.tensor_checks import need_shape
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trimtab.lab.agent_episode import Episode, script
 from trimtab.lab.database import World
-from trimtab.lab.episode import Episode, script
-from trimtab.lab.schedule import Ramp
+from trimtab.lab.ramp import Ramp
 from trimtab.lab.tasks import TaskMix, parse_task
 from trimtab.lab.tokenizer import PAD
 from trimtab.lab.tool_output import OutputStyle

@@ -1,6 +1,7 @@
-"""verl's seven arguments as columns of one micro-batch, its loss_agg_mode as our denominator, a loss's counts as its metrics.
+"""One micro-batch of verl: its columns, its denominator by loss_agg_mode, and the metrics of its loss.
 
-B rows, T response places. verl is not imported here: everything is a plain function of tensors and of the actor's settings.
+B rows, T response tokens. verl is not imported here: these are plain functions of tensors and of the actor's
+settings.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import torch
 
 from trimtab.errors import ObjectiveError
 from trimtab.objectives import Loss, local_denominator, sequence_lengths
-from trimtab.objectives.validation import log_ratio
+from trimtab.objectives.tensor_checks import log_ratio
 
 MODES = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
 """verl 0.9's values of actor.loss_agg_mode."""
@@ -20,7 +21,7 @@ MODES = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean",
 
 @dataclass(frozen=True)
 class Columns:
-    """One micro-batch (B, T) of one rank; `low`, `high` are actor.clip_ratio_low and clip_ratio_high, epsilons of a ratio."""
+    """One micro-batch (B, T) of one rank; `low`, `high` are actor.clip_ratio_low and clip_ratio_high."""
 
     logprobs: torch.Tensor
     old: torch.Tensor
@@ -36,15 +37,22 @@ class Columns:
 
     @property
     def divided(self) -> dict[str, Any]:
+        """Denominator and lengths, as the losses take them."""
         return {"denominator": self.denominator, "lengths": self.lengths}
+
+    @property
+    def clip(self) -> dict[str, Any]:
+        """The clip range, as the losses take it."""
+        return {"eps_low": self.low, "eps_high": self.high}
 
 
 def divisor(mode: str, mask: torch.Tensor, info: dict[str, Any]) -> tuple[float, torch.Tensor | None]:
-    """verl's loss_agg_mode as (denominator, lengths) of `aggregate`: `info` is actor.global_batch_info, whose absent sizes are this batch's.
+    """Return verl's loss_agg_mode as (denominator, lengths) of `aggregate`.
 
-    verl multiplies by dp_size because its backend averages gradients over the ranks. The 1e-8 it adds to a row's tokens is lost
-    in float32.
-    Raises ObjectiveError for another mode, and where several ranks share a loss without the size of the whole batch.
+    `info` is actor.global_batch_info; sizes that it lacks are those of this batch. verl multiplies by dp_size
+    because its backend averages gradients over the ranks. The 1e-8 it adds to a row's tokens is lost in
+    float32. Raises ObjectiveError for another mode, and where several ranks share a loss without the size of
+    the whole batch.
 
     >>> divisor("seq-mean-token-sum", torch.ones(2, 3).bool(), {"dp_size": 4, "global_batch_size": 64})
     (16.0, None)
@@ -69,26 +77,21 @@ def divisor(mode: str, mask: torch.Tensor, info: dict[str, Any]) -> tuple[float,
     return local_denominator(float(total), ranks_averaged=ranks), lengths
 
 
-def columns_of(
-    config: Any, mode: str, now: torch.Tensor, old: torch.Tensor, mu: torch.Tensor | None, advantages: torch.Tensor,
-    mask: torch.Tensor, weights: torch.Tensor | None,
-) -> Columns:  # fmt: skip
-    """The micro-batch under `config`, verl's ActorConfig; an unset side of the clip is actor.clip_ratio, as in verl's losses."""
-    denominator, lengths = divisor(mode, mask, config.global_batch_info)
+def clip_settings(config: Any) -> tuple[float, float, float]:
+    """Return (low, high, dual) of verl's ActorConfig; an unset side is actor.clip_ratio."""
     low, high = (
         float(config.clip_ratio if value is None else value)
         for value in (config.clip_ratio_low, config.clip_ratio_high)
     )
-    dual = float(config.clip_ratio_c)
-    return Columns(now, old, mu, advantages, mask, weights, denominator, lengths, low, high, dual)
+    return low, high, float(config.clip_ratio_c)
 
 
 def metrics_of(c: Columns, loss: Loss) -> dict[str, Any]:
-    """verl's own two names, and a number of tokens for each mark; a device wait, as in verl's losses."""
+    """Return verl's own two metrics, and a number of tokens for each mark; waits for the device."""
     tokens = int(loss.tokens)
     gap = log_ratio(c.logprobs.detach(), c.old.detach(), c.mask).sum()
     clips = [loss.marks[name] for name in ("clipped_high", "clipped_low") if name in loss.marks]
     clipped = int(torch.stack(clips).any(dim=0).sum()) if clips else 0
     marks = {f"actor/trimtab/{name}": int(by["all"]) for name, by in loss.counts.items()}
-    shares = {"actor/ppo_kl": -float(gap) / max(tokens, 1), "actor/pg_clipfrac": clipped / max(tokens, 1)}
-    return {**shares, "actor/trimtab/tokens": tokens, **marks}
+    fractions = {"actor/ppo_kl": -float(gap) / max(tokens, 1), "actor/pg_clipfrac": clipped / max(tokens, 1)}
+    return {**fractions, "actor/trimtab/tokens": tokens, **marks}

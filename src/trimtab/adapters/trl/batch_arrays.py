@@ -1,4 +1,4 @@
-"""TRL's names to ours, at the boundary and nowhere else. B sequences, T completion tokens."""
+"""TRL's names to trimtab's, at the boundary and nowhere else. B sequences, T completion tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _FLOAT_COLUMNS = {
     "ref_logprobs": "ref_per_token_logps",
 }
 _ABSENT = {
-    "rollout_logprobs": "the trainer's own generation returns no sampler log-probabilities (use vLLM or a rollout_func)",
+    "rollout_logprobs": "the trainer's own generation returns no sampler log-probabilities "
+    "(use vLLM or a rollout_func)",
     "entropy": "TRL computed none",
     "ref_logprobs": "beta is 0 and no reference could be made",
     "policy_version": "TRL does not say which weights sampled a token",
@@ -27,10 +28,10 @@ _CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo")
 
 
 def clip_range_of(trainer: Any) -> tuple[float, float] | None:
-    """The trainer's (epsilon, epsilon_high) where its loss clips each token's ratio to 1 - epsilon .. 1 + epsilon_high.
+    """Return (epsilon, epsilon_high) of a loss that clips each token's ratio to that range around 1.
 
-    None for losses that clip otherwise (cispo, sapo, vespo), for ratios of whole sequences (GSPO), and for an epsilon
-    that clips nothing or everything.
+    None for losses that clip otherwise (cispo, sapo, vespo), for ratios of whole sequences (GSPO), and for an
+    epsilon that clips nothing or everything.
     """
     low, high = (getattr(trainer, name, None) for name in ("epsilon_low", "epsilon_high"))
     level = getattr(trainer, "importance_sampling_level", "token")
@@ -41,27 +42,24 @@ def clip_range_of(trainer: Any) -> tuple[float, float] | None:
     return (float(low), float(high)) if 0.0 < low < 1.0 and 0.0 < high < math.inf else None
 
 
-def arrays_of(
+def batch_arrays(
     batch: Mapping[str, Any],
-    generation: Any,
-    rows: np.ndarray,
     scored: tuple[Any, Any] | None,
     reference: str,
-    tool_table: Sequence[str],
     clip_range: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
-    """Arguments of `trimtab.token_batch` for one TRL micro-batch, copied off the device in one transfer.
+    """Return the arguments of `trimtab.token_batch` for one TRL micro-batch, in one copy off the device.
 
-    Where TRL has no old log-probabilities it takes the current ones (one iteration, aligned generation), and so do we:
-    pi_old is then pi_theta itself, staleness is identically zero, and mismatch is measured against it.
+    Where TRL has no old log-probabilities it takes the current ones (one iteration, aligned generation). So
+    does trimtab: pi_old is then pi_theta itself, staleness is zero, and mismatch is measured against it.
     """
     exists = (batch["completion_mask"] > 0).cpu().numpy()
     names = [name for name, key in _FLOAT_COLUMNS.items() if batch.get(key) is not None]
     stacked = torch.stack([batch[_FLOAT_COLUMNS[name]].detach().float() for name in names]).cpu().numpy()
-    found: dict[str, Any] = {name: stacked[i] for i, name in enumerate(names)}
+    columns: dict[str, Any] = {name: stacked[i] for i, name in enumerate(names)}
     same: list[tuple[str, str]] = []
-    if "old_logprobs" not in found:
-        found["old_logprobs"] = found["logprobs"]
+    if "old_logprobs" not in columns:
+        columns["old_logprobs"] = columns["logprobs"]
         same.append(("old_logprobs", "logprobs"))
     tool_mask = batch.get("tool_mask")
     external = exists & (tool_mask == 0).cpu().numpy() if tool_mask is not None else np.zeros_like(exists)
@@ -69,8 +67,8 @@ def arrays_of(
     if advantages.ndim == 2 and advantages.shape[1] == 1:
         advantages = advantages[:, 0]
     if scored is not None:
-        found["ref_logprobs"], found["ref_scored"] = scored
-    result = {
+        columns["ref_logprobs"], columns["ref_scored"] = scored
+    return {
         "loss_mask": exists & ~external,
         "exists": exists,
         "tool_tokens": external,
@@ -79,18 +77,22 @@ def arrays_of(
         "reference": reference,
         "clip_range": clip_range,
         "same": same,
-        "absent": {name: why for name, why in _ABSENT.items() if name not in found},
-        **found,
+        "absent": {name: why for name, why in _ABSENT.items() if name not in columns},
+        **columns,
     }
-    if generation is not None:
-        chosen = rows.tolist()
-        result |= {
-            "episode_id": generation.episode_id[rows],
-            "group": generation.group[rows],
-            "reward": generation.reward[rows],
-            "reward_parts": {name: values[rows] for name, values in generation.parts.items()},
-            "stop_reason": [generation.stop_reason[i] for i in chosen],
-            "tools": [generation.tools[i] for i in chosen],
-            "tool_names": tool_table,
-        }
-    return result
+
+
+def row_arrays(generation: Any, rows: np.ndarray, tool_table: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of `trimtab.token_batch` known since the generation; `rows` (B,) index into it."""
+    if generation is None:
+        return {}
+    chosen = rows.tolist()
+    return {
+        "episode_id": generation.episode_id[rows],
+        "group": generation.group[rows],
+        "reward": generation.reward[rows],
+        "reward_parts": {name: values[rows] for name, values in generation.parts.items()},
+        "stop_reason": [generation.stop_reason[i] for i in chosen],
+        "tools": [generation.tools[i] for i in chosen],
+        "tool_names": tool_table,
+    }

@@ -12,8 +12,8 @@ import torch
 
 from trimtab.errors import ObjectiveError
 from trimtab.objectives.reduction import Loss, finish
-from trimtab.objectives.slices import Slices
-from trimtab.objectives.validation import Knob, as_mask, log_ratio
+from trimtab.objectives.tensor_checks import Knob, as_mask, log_ratio
+from trimtab.objectives.token_slices import Slices
 
 Estimator = Literal["k1", "k2", "k3"]
 
