@@ -35,7 +35,7 @@ from benchmarks.peers.table import format_table, summarise, without
 from benchmarks.peers.translate import PEERS
 
 from trimtab.detect.pipeline import Pipeline
-from trimtab.detect.rules.registry import RULES, STREAM_RULES
+from trimtab.detect.rules.all_rules import RULES, STREAM_RULES
 from trimtab.detect.verdict import agreeing
 from trimtab.types import Alarm, Reading, Window
 

@@ -21,9 +21,9 @@ from benchmarks.banks.pathologies import PATHOLOGIES
 from PIL import Image
 from reproduce.archives import unpacked
 
-from trimtab.detect.detectors.composite import FAMILIES, Joint
+from trimtab.detect.detectors.composite_reading import FAMILIES, CompositeReading
 from trimtab.detect.pipeline import Pipeline
-from trimtab.detect.rules.registry import RULES
+from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.rules.rule import Rule
 from trimtab.report.run_view import load_view
 from trimtab.types import Alarm
@@ -55,7 +55,7 @@ class Trace:
     def __post_init__(self) -> None:
         self.last = max((steps[-1] for steps, _ in self.series.values() if len(steps)), default=0)
         for name, members in FAMILIES.items():
-            steps, values = Joint(members).scan(self.series)
+            steps, values = CompositeReading(members).scan(self.series)
             if len(steps):
                 self.series[f"joint/{name}", "all"] = steps, values
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.detect.rules.registry import RULES, STREAM_RULES
+from trimtab.detect.rules.all_rules import RULES, STREAM_RULES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -10,21 +10,21 @@ import pytest
 
 from trimtab.catalog import BOUNDS, READINGS, bound
 from trimtab.catalog.composite import JOINT
-from trimtab.detect.detectors.composite import FAMILIES
-from trimtab.detect.detectors.drawdown import FromBest
+from trimtab.detect.detectors.composite_reading import FAMILIES
+from trimtab.detect.detectors.drawdown import Drawdown
 from trimtab.detect.detectors.excursion import Excursion
-from trimtab.detect.detectors.flatline import Standstill
-from trimtab.detect.detectors.mann_kendall import Trend
-from trimtab.detect.detectors.mean_shift.detector import Change
-from trimtab.detect.detectors.outlier import Spike
+from trimtab.detect.detectors.flatline import Flatline
+from trimtab.detect.detectors.mann_kendall import MannKendall
+from trimtab.detect.detectors.mean_shift.detector import MeanShift
+from trimtab.detect.detectors.outlier import Outlier
 from trimtab.detect.detectors.plateau import Plateau
-from trimtab.detect.detectors.plateau_exit import Jump
-from trimtab.detect.detectors.prediction_limit import SustainedGrowth
-from trimtab.detect.detectors.step_change import Leap
+from trimtab.detect.detectors.plateau_exit import PlateauExit
+from trimtab.detect.detectors.prediction_limit import PredictionLimit
+from trimtab.detect.detectors.step_change import StepChange
 from trimtab.detect.detectors.threshold import Threshold
 from trimtab.detect.detectors.trend_break import TrendBreak
 from trimtab.detect.pipeline import Pipeline
-from trimtab.detect.rules.registry import RULES
+from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.rules.rule import split
 from trimtab.report.metric_log_diagnosis import diagnose_log
 from trimtab.types import Reading, Window
@@ -45,26 +45,26 @@ def _sick(rng: np.random.Generator, rule) -> np.ndarray:
     if isinstance(detector, Excursion):
         level = max(detector.floor, 1.0) if detector.sign > 0 else 1.0
         return level * x * np.where(late, detector.factor ** (2.0 if detector.sign > 0 else 3.0), 1.0)
-    if isinstance(detector, Leap):
+    if isinstance(detector, StepChange):
         return x * np.where(late, 100.0**detector.sign, 1.0)
-    if isinstance(detector, Spike):
+    if isinstance(detector, Outlier):
         return np.where(np.arange(STEPS) == ONSET, 1e9, x)
-    if isinstance(detector, Jump):
+    if isinstance(detector, PlateauExit):
         return np.where(late, x + 10.0, x)
     if isinstance(detector, Plateau):
         return (
             np.where(late, 0.0, 0.0) + x + np.minimum(np.arange(STEPS) / (ONSET - detector.window + 60), 1.0)
         )
-    if isinstance(detector, Standstill):
+    if isinstance(detector, Flatline):
         return np.where(late, 0.0, x)
-    if isinstance(detector, FromBest):
+    if isinstance(detector, Drawdown):
         return x + np.where(late, detector.sign * 0.5, 0.0)
-    if isinstance(detector, Trend):
+    if isinstance(detector, MannKendall):
         return x - np.where(late, 0.1 * (np.arange(STEPS) - ONSET), 0.0)
     sign = detector.sign or 1
     return (
         np.exp(np.log(x) + np.where(late, sign * 1.5, 0.0))
-        if isinstance(detector, (Change, SustainedGrowth, TrendBreak))
+        if isinstance(detector, (MeanShift, PredictionLimit, TrendBreak))
         else x
     )
 

@@ -15,7 +15,7 @@ from trimtab.catalog import bound
 from trimtab.cli import main
 from trimtab.detect.detectors.threshold import Threshold
 from trimtab.detect.pipeline import Pipeline
-from trimtab.detect.rules.registry import RULES
+from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.rules.rule import Rule, beyond, split
 from trimtab.detect.user_rules.detector_options import DETECTORS
 from trimtab.detect.user_rules.load import header_config, load_rules, resolve, rules_of_header

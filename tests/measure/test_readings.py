@@ -15,8 +15,8 @@ from tests.support import make_batch
 from trimtab import BatchError, Convention, token_batch
 from trimtab.catalog import METRIC_NAMES, READINGS
 from trimtab.catalog.composite import JOINT
-from trimtab.detect.detectors.composite import FAMILIES
-from trimtab.detect.rules.registry import RULES
+from trimtab.detect.detectors.composite_reading import FAMILIES
+from trimtab.detect.rules.all_rules import RULES
 from trimtab.measure.accumulate import nonfinite_columns, observe
 from trimtab.measure.policy.probes import Probes
 from trimtab.measure.registry import not_observed, pair_readings, readings_of

@@ -11,7 +11,7 @@ import pytest
 from reproduce.archives import unpacked
 
 from trimtab import open_run
-from trimtab.detect.rules.registry import RULES
+from trimtab.detect.rules.all_rules import RULES
 from trimtab.report.run_view import load_view
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision
 from trimtab.detect.reading_history import History
-from trimtab.detect.rules.registry import STREAM_RULES
+from trimtab.detect.rules.all_rules import STREAM_RULES
 from trimtab.detect.rules.rule import Rule
 from trimtab.types import Alarm, Reading, Window
 
@@ -29,7 +29,7 @@ class _Excused:
     looked: int
 
 
-class Ledger:
+class AlarmLog:
     """`alarms` in the order they were raised. `histories`: the readings that excuse alarms of these rules.
 
     `heard`: how many aggregate rules are ready to speak now, and how many have values; None where that is not known.

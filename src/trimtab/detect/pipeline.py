@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.catalog import bound
-from trimtab.detect.alarm_log import Ledger, Place
+from trimtab.detect.alarm_log import AlarmLog, Place
 from trimtab.detect.detectors.base import Decision, Detector
-from trimtab.detect.detectors.composite import FAMILIES, Joint
+from trimtab.detect.detectors.composite_reading import FAMILIES, CompositeReading
 from trimtab.detect.detectors.cusum import Cusum
-from trimtab.detect.detectors.mean_shift.detector import Change
-from trimtab.detect.rules.registry import RULES
+from trimtab.detect.detectors.mean_shift.detector import MeanShift
+from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.rules.rule import Rule, split
-from trimtab.detect.stream_checks import Nonfinite, Silence
+from trimtab.detect.stream_checks import MissingColumn, Nonfinite
 from trimtab.detect.whole_series import Event, Series, columns_of, events_of, joint_series, scan
 from trimtab.types import Alarm, Reading, Window
 
@@ -41,25 +41,25 @@ class Pipeline:
         self.detectors: dict[Place, Detector] = {}
         self.decisions: dict[Place, Decision] = {}
         self.seen: Counter[Place] = Counter()
-        self.ledger = Ledger(self.rules, self._heard)
+        self.alarm_log = AlarmLog(self.rules, self._heard)
         self._whole = False
         self._too_few = Counter[str]()
-        self.joints = {family: Joint(members) for family, members in FAMILIES.items()}
+        self.joints = {family: CompositeReading(members) for family, members in FAMILIES.items()}
         self.nonfinite = Nonfinite()
-        self.silence = Silence()
+        self.silence = MissingColumn()
 
     @property
     def alarms(self) -> list[Alarm]:
         """All alarms so far, in the order they were raised."""
-        return self.ledger.alarms
+        return self.alarm_log.alarms
 
     def on_step(self, step: int, nonfinite: Mapping[str, int], columns: Iterable[str]) -> list[Alarm]:
         """Alarms of the step stream: NaN and infinities a column, columns that stopped arriving."""
         new: list[Alarm] = []
         for column, decision in self.nonfinite.update(step, dict(nonfinite)).items():
-            new += self.ledger.stream("nonfinite", column, step, decision, nonfinite.get(column, 0))
+            new += self.alarm_log.stream("nonfinite", column, step, decision, nonfinite.get(column, 0))
         for column, decision in self.silence.update(step, columns).items():
-            new += self.ledger.stream("column_silent", column, step, decision, step - decision.since + 1)
+            new += self.alarm_log.stream("column_silent", column, step, decision, step - decision.since + 1)
         return new
 
     def on_columns(
@@ -83,7 +83,9 @@ class Pipeline:
         new: list[Alarm] = []
         for at, kind, name, column, decision in sorted(found, key=lambda one: one[:2]):
             step = int(steps[at])
-            new += self.ledger.stream(name, column, step, decision, step - decision.since + 1 if kind else 1)
+            new += self.alarm_log.stream(
+                name, column, step, decision, step - decision.since + 1 if kind else 1
+            )
         return new
 
     def on_readings(self, readings: Iterable[Reading]) -> list[Alarm]:
@@ -100,7 +102,7 @@ class Pipeline:
                     self._too_few[rule.name] += 1
                 else:
                     pairs.append((rule, reading))
-            history = self.ledger.histories.get((reading.key, reading.slice))
+            history = self.alarm_log.histories.get((reading.key, reading.slice))
             if history is not None:
                 history.add(reading.step, reading.value)
         pairs.sort(key=lambda pair: self.order[pair[0].name])
@@ -113,9 +115,9 @@ class Pipeline:
             self.decisions[place] = decision
             self.seen[place] += 1
             if decision.fired or decision.cleared:
-                new += self.ledger.edge(rule, reading, decision)
-            elif place in self.ledger.excused:
-                new += self.ledger.lapsed(rule, reading)
+                new += self.alarm_log.edge(rule, reading, decision)
+            elif place in self.alarm_log.excused:
+                new += self.alarm_log.lapsed(rule, reading)
         return new
 
     def on_log(self, series: Mapping[tuple[str, str], Series]) -> list[Alarm]:
@@ -123,7 +125,7 @@ class Pipeline:
         by step, on readings without intervals. For a pipeline that has seen nothing."""
         self._whole = True
         columns = columns_of(series)
-        for place, history in self.ledger.histories.items():
+        for place, history in self.alarm_log.histories.items():
             if place in columns:
                 history.fill(*columns[place])
         events: list[Event] = []
@@ -139,9 +141,9 @@ class Pipeline:
         new: list[Alarm] = []
         for event in events:
             if event.decision is not None:
-                new += self.ledger.edge(event.rule, event.reading, event.decision)
+                new += self.alarm_log.edge(event.rule, event.reading, event.decision)
             else:
-                new += self.ledger.lapsed(event.rule, event.reading)
+                new += self.alarm_log.lapsed(event.rule, event.reading)
         return new
 
     def ready(self, kind: str, family: str = "") -> bool:
@@ -175,10 +177,10 @@ class Pipeline:
         """Rules whose detectors drew wild values in before they judged, and joint readings that did -> how many."""
         counts = Counter[str]()
         for (name, _), detector in self.detectors.items():
-            if isinstance(detector, (Change, Cusum)):
-                counts[name] += detector.num_drawn
+            if isinstance(detector, (MeanShift, Cusum)):
+                counts[name] += detector.num_clipped
         for family, joint in self.joints.items():
-            counts[f"joint/{family}"] = joint.num_drawn
+            counts[f"joint/{family}"] = joint.num_clipped
         return {name: count for name, count in counts.items() if count}
 
     def left_out(self) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.mean_shift.statistic import FLOATS, Sums, contrast
+from trimtab.detect.detectors.mean_shift.statistic import FLOATS, Sums, mean_difference
 
 _KEEP = 1_000
 _LONGEST, _BEFORE, _BLOCK = 64, 64, 10
@@ -86,4 +86,4 @@ def moved(before: list[float], after: list[float]) -> float:
         x_first=b[0], x_last=b[-1], ends=math.fsum(b[:4]) + math.fsum(b[-4:]),
         x_half=0.0, tx_half=0.0, early=math.fsum(a[: n - half]), late=math.fsum(a[n - half :]), n_early=n - half,
     )  # fmt: skip
-    return float(contrast(sums, FLOATS).score)
+    return float(mean_difference(sums, FLOATS).score)

@@ -59,7 +59,7 @@ class Nonfinite:
 
 
 @dataclass
-class Silence:
+class MissingColumn:
     """Fires when a column that has arrived is missing for longer than its own gaps explain (`_allowed`).
 
     A column seen fewer than three times has no known cadence; it is given 100 steps.

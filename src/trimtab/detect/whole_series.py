@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.detect.alarm_log import RECHECK
-from trimtab.detect.detectors.base import Decision, Detector, Edges
-from trimtab.detect.detectors.composite import Joint
-from trimtab.detect.detectors.vectorized import Scanner, walk
+from trimtab.detect.detectors.base import Decision, Detector, Scanner, Transitions, walk
+from trimtab.detect.detectors.composite_reading import CompositeReading
 from trimtab.detect.rules.rule import Rule
 from trimtab.types import Reading, Window
 
@@ -40,21 +39,21 @@ def columns_of(series: Mapping[tuple[str, str], Series]) -> dict[tuple[str, str]
 
 
 def joint_series(
-    joints: Mapping[str, Joint], series: Mapping[tuple[str, str], Columns]
+    joints: Mapping[str, CompositeReading], series: Mapping[tuple[str, str], Columns]
 ) -> dict[tuple[str, str], Columns]:
     """Joint readings of whole series."""
     found = {(f"joint/{family}", "all"): joint.scan(series) for family, joint in joints.items()}
     return {place: one for place, one in found.items() if one[0].size}
 
 
-def scan(detector: Detector, steps: Any, values: Any) -> tuple[Edges, Decision]:
+def scan(detector: Detector, steps: Any, values: Any) -> tuple[Transitions, Decision]:
     """The edges of a detector that has seen nothing, and its last decision."""
     if isinstance(detector, Scanner):
         return detector.scan(steps, values), detector.now
     return walk(detector, steps, values)
 
 
-def events_of(rule: Rule, order: int, name: str, series: Columns, edges: Edges) -> list[Event]:
+def events_of(rule: Rule, order: int, name: str, series: Columns, edges: Transitions) -> list[Event]:
     """The edges with their readings, and the moments at which an excuse is looked at again."""
     steps, values = series
     found: list[Event] = []

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trimtab.detect.pipeline import Pipeline
-from trimtab.detect.rules.registry import RULES
+from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.rules.rule import Rule
 from trimtab.errors import RunError
 from trimtab.measure.policy.exemplars import EXEMPLAR_SLICES, exemplar_row

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trimtab.detect.rules.registry import RULES, STREAM_RULES
+from trimtab.detect.rules.all_rules import RULES, STREAM_RULES
 from trimtab.detect.rules.rule import Rule
 from trimtab.detect.verdict import averages_words
 from trimtab.types import Alarm

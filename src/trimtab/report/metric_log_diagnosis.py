@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimtab.catalog import READINGS
-from trimtab.detect.detectors.composite import FAMILIES
+from trimtab.detect.detectors.composite_reading import FAMILIES
 from trimtab.detect.pipeline import Pipeline
-from trimtab.detect.rules.registry import RULES
+from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.rules.rule import Rule
 from trimtab.detect.verdict import Evidence, Verdict, judge
 from trimtab.measure.sequences.metric_log import presence_of_log, reading_of, series_of_log

@@ -17,7 +17,7 @@ from typing import Any
 
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES, bound
 from trimtab.detect.pipeline import Pipeline
-from trimtab.detect.rules.registry import RULES
+from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.rules.rule import Rule, split
 from trimtab.detect.user_rules.load import header_config, python_weights, rules_of_header
 from trimtab.detect.verdict import Evidence, Verdict, judge

@@ -1,15 +1,16 @@
 """What a detector is: a small streaming object that knows nothing of RL.
 
 `update` takes one value and answers with a `Decision`; a value that is not finite is counted and skipped, and the
-detector keeps working after it. `state` and `restore` carry it over a resume. Where there is a `scan` (`scanner.py`), it gives
+detector keeps working after it. `state` and `restore` carry it over a resume. Where there is a `scan` (`Scanner`), it gives
 the stream's answers for a whole series at once.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class Detector(Protocol):
     def restore(self, state: dict[str, Any]) -> None: ...
 
 
-Edges = list[tuple[int, Decision]]
+Transitions = list[tuple[int, Decision]]
 """(index of the value, decision) where an alarm starts or ends."""
 
 
@@ -77,11 +78,11 @@ class Hysteresis:
             True, self.active, fired, cleared, self.since if self.active or cleared else -1, bound
         )
 
-    def scan(self, steps: Int64, above: Bool, back: Bool, bounds: Float64, num: int = -1) -> Edges:
+    def scan(self, steps: Int64, above: Bool, back: Bool, bounds: Float64, num: int = -1) -> Transitions:
         """`update` over whole arrays, from a state without pending values; the first `num` edges only where given."""
         runs_above, runs_back = _runs(above), _runs(back)
         ready = np.flatnonzero(runs_above >= self.confirm), np.flatnonzero(runs_back >= self.confirm)
-        edges: Edges = []
+        edges: Transitions = []
         start = 0
         while len(edges) != num:
             found = ready[int(self.active)]
@@ -122,3 +123,60 @@ def _runs(flags: Bool) -> Int64:
     """At each place, how many in a row were true up to and including it."""
     places = np.arange(1, flags.size + 1)
     return np.asarray(places - np.maximum.accumulate(np.where(flags, 0, places)))
+
+
+class Carried:
+    """`state` and `restore` by the names of the fields that change as values come, `carried`."""
+
+    carried: ClassVar[tuple[str, ...]] = ()
+
+    def state(self) -> dict[str, Any]:
+        """Everything `restore` needs, as JSON types."""
+        return {name: _plain(getattr(self, name)) for name in self.carried}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue where `state` was taken."""
+        for name in self.carried:
+            value, now = state[name], getattr(self, name)
+            if isinstance(now, Hysteresis):
+                setattr(self, name, Hysteresis(**value))
+            else:
+                setattr(self, name, type(now)(value) if isinstance(now, (list, tuple)) else value)
+
+
+class Scanner(Carried, ABC):
+    """A detector that can answer for a whole series at once, having seen nothing yet."""
+
+    num_skipped: int
+
+    @abstractmethod
+    def scan(self, steps: Int64, values: Float64) -> Transitions:
+        """The edges `update` would give, value by value without standard errors."""
+
+    @property
+    @abstractmethod
+    def now(self) -> Decision:
+        """Is it ready, is it active: what the last value left behind."""
+
+    def finite(self, values: Float64) -> Int64:
+        """Places of the values that are finite; the others are counted as skipped."""
+        places = np.flatnonzero(np.isfinite(values))
+        self.num_skipped += values.size - places.size
+        return places
+
+
+def walk(detector: Detector, steps: Int64, values: Float64) -> tuple[Transitions, Decision]:
+    """The edges of a detector that answers value by value only, and its last decision."""
+    edges: Transitions = []
+    decision = Decision(False)
+    for i, (step, value) in enumerate(zip(steps.tolist(), values.tolist(), strict=True)):
+        decision = detector.update(step, value)
+        if decision.fired or decision.cleared:
+            edges.append((i, decision))
+    return edges, decision
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Hysteresis):
+        return asdict(value)
+    return list(value) if isinstance(value, (list, tuple)) else value

@@ -2,7 +2,7 @@
 
 Both work on one-step prediction errors of an AR(1) fit to the baseline, so that autocorrelation does not pass for a change.
 The threshold for a wanted run length is Siegmund's (1985): ARL = (exp(2 k b) - 2 k b - 1) / (2 k^2), b = h + 1.166.
-It holds for independent normal errors; heavy tails are drawn in to four deviations, and `num_drawn` counts how often.
+It holds for independent normal errors; heavy tails are drawn in to four deviations, and `num_clipped` counts how often.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.base import Decision
-from trimtab.detect.detectors.vectorized import Carried
+from trimtab.detect.detectors.base import Carried, Decision
 
 _LIMIT = 4.0  # deviations
 
@@ -53,7 +52,7 @@ class Cusum(Carried):
     """
 
     carried: ClassVar[tuple[str, ...]] = (
-        "num_skipped", "num_drawn", "values", "fit", "last", "total", "since", "active", "count",
+        "num_skipped", "num_clipped", "values", "fit", "last", "total", "since", "active", "count",
     )  # fmt: skip
     arl: float = field(default_factory=lambda: bound("arl"))
     sign: int = 1
@@ -61,7 +60,7 @@ class Cusum(Carried):
     baseline: int = 40
     follow: bool = False
     num_skipped: int = 0
-    num_drawn: int = 0
+    num_clipped: int = 0
     values: list[float] = field(default_factory=list)
     fit: tuple[float, float, float] = (0.0, 1.0, 0.0)  # mean, error scale, phi
     last: float = math.nan
@@ -86,7 +85,7 @@ class Cusum(Carried):
             return Decision(False)
         mean, scale, phi = self.fit
         error = (value - mean - phi * (self.last - mean)) / scale
-        self.num_drawn += abs(error) > _LIMIT
+        self.num_clipped += abs(error) > _LIMIT
         error = self.sign * min(max(error, -_LIMIT), _LIMIT)
         self.last = value
         if self.follow:  # Page-Hinkley: the mean goes on being learned

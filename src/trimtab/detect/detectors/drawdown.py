@@ -8,13 +8,12 @@ from statistics import NormalDist, median
 from typing import ClassVar
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
-from trimtab.detect.detectors.vectorized import Scanner, walk
+from trimtab.detect.detectors.base import Decision, Hysteresis, Scanner, Transitions, walk
 from trimtab.typing import Float64, Int64
 
 
 @dataclass
-class FromBest(Scanner):
+class Drawdown(Scanner):
     """Fires when the median of the last three values lies worse than the best such median, twice in a row.
 
     `sign` -1: the best is the highest, and a fall is looked for; +1: the lowest, and a rise. The distance must exceed the
@@ -23,7 +22,7 @@ class FromBest(Scanner):
     (over the last 64 values), so a curve that rises or bends adds none to it. For series whose values are measured
     independently of each other, as evaluations are; strong autocorrelation makes it alarm more often.
 
-    >>> d = FromBest(sign=-1, min_frac=0.05)
+    >>> d = Drawdown(sign=-1, min_frac=0.05)
     >>> score = [min(t, 20) / 20 - (0.4 if t >= 60 else 0.0) + (t * 7 % 5) / 100 for t in range(80)]
     >>> [d.update(t, x).fired for t, x in enumerate(score)].index(True)
     62
@@ -68,7 +67,7 @@ class FromBest(Scanner):
         self.best = level if better else self.best
         return decision
 
-    def scan(self, steps: Int64, values: Float64) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series: evaluations are few."""
         return walk(self, steps, values)[0]
 

@@ -4,7 +4,7 @@ Each value's p-value is its rank among all values so far. While the series is ex
 uniform, so any bet on them is fair: e(p) = (1 - p + p ln p) / (p ln^2 p), the mixture of all power bets (Vovk and Wang 2021,
 arXiv 1912.06116). R_t = (1 + R_(t-1)) e_t is then expected to grow by one a step, and stopping when R >= arl leaves at least
 `arl` values between false alarms on average (Shin, Ramdas and Rinaldo 2022, arXiv 2203.03532), whatever the tails. Autocorrelated
-series are not exchangeable: use `Change` there.
+series are not exchangeable: use `MeanShift` there.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.base import Decision
-from trimtab.detect.detectors.vectorized import Carried
+from trimtab.detect.detectors.base import Carried, Decision
 
 
 def bet(p: float) -> float:

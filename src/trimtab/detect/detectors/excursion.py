@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
-from trimtab.detect.detectors.vectorized import Scanner
+from trimtab.detect.detectors.base import Decision, Hysteresis, Scanner, Transitions
 from trimtab.stats.row_medians import row_medians
 from trimtab.typing import Float64, Int64
 
@@ -92,7 +91,7 @@ class Excursion(Scanner):
             self._move(beyond)
         return decision
 
-    def scan(self, steps: Int64, values: Float64) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once."""
         places, w = self.finite(values), self.window
         self.skipped = min(self.warmup, places.size)

@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
-from trimtab.detect.detectors.vectorized import Scanner
+from trimtab.detect.detectors.base import Decision, Hysteresis, Scanner, Transitions
 from trimtab.typing import Float64, Int64
 
 
 @dataclass
-class Standstill(Scanner):
+class Flatline(Scanner):
     """Fires when `values` values in a row are the same number, and clears when as many differ from the one before.
 
     An exact statement: it takes no part of the budget. `since` is the step of the first repetition.
 
-    >>> d = Standstill(values=4)
+    >>> d = Flatline(values=4)
     >>> [d.update(t, x).fired for t, x in enumerate([0.1, 0.3, 0.3, 0.3, 0.3])]
     [False, False, False, False, True]
     """
@@ -45,7 +44,7 @@ class Standstill(Scanner):
         found = self.edge.update(step, same, not same, value)
         return found if found.fired or found.cleared else self.now
 
-    def scan(self, steps: Int64, values: Float64) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once."""
         places = self.finite(values)
         if not places.size:

@@ -16,8 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.base import Decision
-from trimtab.detect.detectors.vectorized import Carried
+from trimtab.detect.detectors.base import Carried, Decision
 from trimtab.typing import Float64
 
 
@@ -63,10 +62,10 @@ def whitened(values: Float64) -> Float64:
 
 
 @dataclass
-class Trend(Carried):
+class MannKendall(Carried):
     """Fires when the last `window` values rise (`sign` +1), fall (-1) or either (0) by `min_effect` at least.
 
-    >>> d = Trend(arl=1000.0, window=24, sign=-1)
+    >>> d = MannKendall(arl=1000.0, window=24, sign=-1)
     >>> [d.update(t, -0.1 * t + (t % 3)).fired for t in range(60)].index(True) < 60
     True
     """

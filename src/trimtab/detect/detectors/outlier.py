@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.base import Decision, Edges
-from trimtab.detect.detectors.vectorized import Scanner
+from trimtab.detect.detectors.base import Decision, Scanner, Transitions
 from trimtab.stats.row_medians import row_medians
 from trimtab.typing import Float64, Int64
 
@@ -19,14 +18,14 @@ _MOVE = 10  # values between moves of the edge
 
 
 @dataclass
-class Spike(Scanner):
+class Outlier(Scanner):
     """Fires on one value beyond everything the last `memory` values prepare for; clears after `quiet` values without.
 
     The excess over the median is compared with the Pareto quantile of level 1/arl whose shape is Hill's estimate from
     the largest tenth of the past excesses (at least 0.25, a tail of four moments), anchored at the tenth's edge. A series that
     has always thrown wild values therefore needs a wilder one, up to `ratio` times a positive median.
 
-    >>> d = Spike(arl=1000.0, warmup=30)
+    >>> d = Outlier(arl=1000.0, warmup=30)
     >>> [d.update(t, (t * 37 % 11) / 10 + (50.0 if t == 40 else 0.0)).fired for t in range(50)].index(True)
     40
     """
@@ -69,7 +68,7 @@ class Spike(Scanner):
                 return Decision(True, cleared=True, since=self.since, bound=edge)
         return Decision(True, self.active > 0, since=self.since, bound=edge)
 
-    def scan(self, steps: Int64, values: Float64) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once: exact edges are computed only where a value may lie beyond them."""
         places = self.finite(values)
         x, n = values[places], places.size
@@ -94,7 +93,7 @@ class Spike(Scanner):
         over = self.sign * (x[self.warmup :] - rough)
         suspects = self.warmup + np.flatnonzero(~(over < -1e-9 * (np.abs(x[self.warmup :]) + np.abs(rough))))
         beyond = [i for i in suspects.tolist() if self.sign * (float(x[i]) - edge(i)) > 0]
-        found: Edges = []
+        found: Transitions = []
         for i, after in zip(beyond, [*beyond[1:], n + self.quiet], strict=False):
             if not self.active:
                 self.since = int(steps[places[i]])

@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.base import Decision, Edges
-from trimtab.detect.detectors.vectorized import Scanner
+from trimtab.detect.detectors.base import Decision, Scanner, Transitions
 from trimtab.typing import Float64, Int64
 
 _BLOCK = 16  # values between looks
@@ -54,7 +53,7 @@ class Plateau(Scanner):
             return self.now
         return self._look(np.array(self.values), self.steps[0])
 
-    def scan(self, steps: Int64, values: Float64) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once."""
         places = self.finite(values)
         x, edges = values[places], []

@@ -10,18 +10,17 @@ from typing import ClassVar
 import numpy as np
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.base import Decision, Edges
-from trimtab.detect.detectors.vectorized import Scanner
+from trimtab.detect.detectors.base import Decision, Scanner, Transitions
 from trimtab.typing import Float64, Int64
 
 
 @dataclass
-class Jump(Scanner):
+class PlateauExit(Scanner):
     """Fires when a series that stood still for `plateau` values moves within `window` by `factor` times the plateau's range.
 
     What grokking looks like: information, as a rule. `sign` +1 for a jump upwards.
 
-    >>> d = Jump(plateau=30, window=10)
+    >>> d = PlateauExit(plateau=30, window=10)
     >>> [d.update(t, 0.1 + (t % 2) / 100 + (0.5 if t >= 50 else 0.0)).fired for t in range(70)].index(True)
     57
     """
@@ -70,7 +69,7 @@ class Jump(Scanner):
             return Decision(True, True, True, since=self.since, bound=limit)
         return Decision(True, bound=limit)
 
-    def scan(self, steps: Int64, values: Float64) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once: the whole look is taken only where a value lies far from its plateau."""
         places, span = self.finite(values), self.plateau + self.window
         x, n = values[places], places.size
@@ -83,7 +82,7 @@ class Jump(Scanner):
         ]
         spread = plateaus.max(axis=1) - plateaus.min(axis=1)
         far = self.sign * (x[looks - 1] - x[looks - self.window - 1]) >= 2.0 * spread
-        edges: Edges = []
+        edges: Transitions = []
         free = 0
         for count in looks[far & (spread > 0)].tolist():
             if count < free:

@@ -19,19 +19,18 @@ from typing import ClassVar
 import numpy as np
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
-from trimtab.detect.detectors.vectorized import Scanner
+from trimtab.detect.detectors.base import Decision, Hysteresis, Scanner, Transitions
 from trimtab.stats.student_t import t_quantile
 from trimtab.typing import Float64, Int64
 
 
 @dataclass
-class SustainedGrowth(Scanner):
+class PredictionLimit(Scanner):
     """Fires when values leave their own baseline upwards (`sign` +1) or downwards (-1) by at least `min_effect`.
 
     `min_effect` is in the unit of the values (log units for a log-transformed reading).
 
-    >>> d = SustainedGrowth(arl=1000.0, baseline=4, confirm=2, min_effect=0.1)
+    >>> d = PredictionLimit(arl=1000.0, baseline=4, confirm=2, min_effect=0.1)
     >>> [d.update(i, x).fired for i, x in enumerate([0.0, 0.01, -0.01, 0.0, 0.0, 1.0, 1.0])]
     [False, False, False, False, False, False, True]
     """
@@ -86,10 +85,10 @@ class SustainedGrowth(Scanner):
         self.rising = self.rising and decision.active
         return decision
 
-    def scan(self, steps: Int64, values: Float64) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once."""
         places = self.finite(values)
-        edges: Edges = []
+        edges: Transitions = []
         for i in places[: self.baseline].tolist():
             decision = self.update(int(steps[i]), float(values[i]))
             if decision.fired:
@@ -108,7 +107,7 @@ class SustainedGrowth(Scanner):
             edges += [(int(rest[i]), decision) for i, decision in found]
         return edges
 
-    def _hold(self, steps: Int64, values: Float64, mean: float, excess: float, num: int = -1) -> Edges:
+    def _hold(self, steps: Int64, values: Float64, mean: float, excess: float, num: int = -1) -> Transitions:
         """Values against one level; `num` edges at most where given."""
         distance = self.sign * (values - mean)
         bounds = np.full(values.size, mean + self.sign * excess)

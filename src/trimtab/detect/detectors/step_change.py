@@ -12,8 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
-from trimtab.detect.detectors.vectorized import Scanner
+from trimtab.detect.detectors.base import Decision, Hysteresis, Scanner, Transitions
 from trimtab.stats.row_medians import row_medians
 from trimtab.stats.student_t import t_quantile
 from trimtab.typing import Float64, Int64
@@ -22,7 +21,7 @@ _LEAST = 8  # differences of neighbouring blocks that make a scatter
 
 
 @dataclass
-class Leap(Scanner):
+class StepChange(Scanner):
     """Fires when the median of the last `window` values lies beyond that of the `window` values before them, `confirm` times in a row.
 
     `sign` +1 looks up, -1 down. The distance must exceed the t quantile of level 1/`arl` times the scatter of such distances, and
@@ -32,7 +31,7 @@ class Leap(Scanner):
     past of hundreds would count all of that as scatter. An alarm ends when half the way is gone back, or after `hold` values, when the level is the
     series' own.
 
-    >>> d = Leap(sign=-1, min_frac=0.4)
+    >>> d = StepChange(sign=-1, min_frac=0.4)
     >>> [d.update(t, t / 100 - (0.5 if t >= 90 else 0.0)).fired for t in range(100)].index(True)
     94
     """
@@ -92,7 +91,7 @@ class Leap(Scanner):
             self._measure()
         return decision
 
-    def scan(self, steps: Int64, values: Float64) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once."""
         places, w = self.finite(values), self.window
         x = values[places]
@@ -114,7 +113,7 @@ class Leap(Scanner):
         )
         limit = before + self.sign * np.where(least > 0, least, math.inf)
         above = self.sign * (level - limit) > 0
-        edges: Edges = []
+        edges: Transitions = []
         start = 0
         while start < at.size:
             held, back = limit[start:], np.zeros(at.size - start, bool)

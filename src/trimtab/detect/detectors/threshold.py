@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
-from trimtab.detect.detectors.vectorized import Scanner
+from trimtab.detect.detectors.base import Decision, Hysteresis, Scanner, Transitions
 from trimtab.typing import Float64, Int64
 
 
@@ -60,7 +59,7 @@ class Threshold(Scanner):
             else replace(found, ready=False)
         )
 
-    def scan(self, steps: Int64, values: Float64) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once."""
         places = self.finite(values)
         x = values[places]

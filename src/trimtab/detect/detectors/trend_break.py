@@ -1,4 +1,4 @@
-"""A break from a series' own recent trend, with the same false-alarm budget as `SustainedGrowth`.
+"""A break from a series' own recent trend, with the same false-alarm budget as `PredictionLimit`.
 
 For aggregates that move in every run that learns (reward, KL from the start, entropy): steady movement is the null
 hypothesis, so the next value is compared with the line through the last `baseline` values and its prediction limit.
@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.base import Decision, Edges, Hysteresis
-from trimtab.detect.detectors.vectorized import Scanner
+from trimtab.detect.detectors.base import Decision, Hysteresis, Scanner, Transitions
 from trimtab.stats.student_t import t_quantile
 from trimtab.typing import Float64, Int64
 
@@ -73,12 +72,12 @@ class TrendBreak(Scanner):
             )
         return decision
 
-    def scan(self, steps: Int64, values: Float64) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once: value by value only from where the line might be left until it holds again."""
         places, m = self.finite(values), self.baseline
         x, at = values[places], steps[places].tolist()
         suspects = m + np.flatnonzero(self._suspected(x))
-        edges: Edges = []
+        edges: Transitions = []
         i = m
         while True:
             place = int(np.searchsorted(suspects, i))

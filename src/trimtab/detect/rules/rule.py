@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Detector
-from trimtab.detect.detectors.composite import Member
+from trimtab.detect.detectors.composite_reading import Member
 from trimtab.detect.detectors.excursion import Excursion
-from trimtab.detect.detectors.mean_shift.detector import Change
-from trimtab.detect.detectors.step_change import Leap
+from trimtab.detect.detectors.mean_shift.detector import MeanShift
+from trimtab.detect.detectors.step_change import StepChange
 from trimtab.detect.detectors.threshold import Threshold
 from trimtab.types import Severity
 
@@ -27,7 +27,7 @@ Make = Callable[[float], Detector]
 
 
 @dataclass(frozen=True)
-class Excuse:
+class Suppression:
     """An alarm is information only while this other reading moves too: `sign` +1 up, -1 down, since the alarm's evidence began.
 
     `settled`: it also holds while that reading stands at its best after a rise. `slow`: only evidence that took at least so many steps is excused. `least` is the movement in normal deviates that counts; `absent` says whether an alarm is excused where the reading is not there.
@@ -68,7 +68,7 @@ class Rule:
     advice: str
     not_when: str
     reference: str
-    excuses: tuple[Excuse, ...] = ()
+    excuses: tuple[Suppression, ...] = ()
     weight: float = 1.0
     also: tuple[str, ...] = ()
     floor: float = 0.0
@@ -119,7 +119,7 @@ def split(rules: tuple[Rule, ...], total: float) -> dict[str, float]:
 
     A rule on many slices shares its part among 17 (16 named ones and `other`).
 
-    >>> from trimtab.detect.rules.registry import RULES
+    >>> from trimtab.detect.rules.all_rules import RULES
     >>> budgets = split(RULES, 10_000.0)
     >>> round(sum((17 if r.slice.endswith("*") else 1) / budgets[r.name] for r in RULES) * 10_000.0, 6)
     1.0
@@ -132,18 +132,20 @@ def split(rules: tuple[Rule, ...], total: float) -> dict[str, float]:
 
 
 def change(sign: int, *, lenient: bool = False, min_effect: float = 0.0, min_frac: float = 0.0) -> Make:
-    """A `Change` of a series with a value a step."""
-    return lambda arl: Change(arl=arl, sign=sign, lenient=lenient, min_effect=min_effect, min_frac=min_frac)
+    """A `MeanShift` of a series with a value a step."""
+    return lambda arl: MeanShift(
+        arl=arl, sign=sign, lenient=lenient, min_effect=min_effect, min_frac=min_frac
+    )
 
 
 def share_change(sign: int) -> Make:
-    """A `Change` of the log of a share that may be 0, its `floor` added."""
+    """A `MeanShift` of the log of a share that may be 0, its `floor` added."""
     return change(sign, min_effect=bound("share_change"))
 
 
 def rare_change(sign: int, *, min_effect: float = 0.0, min_frac: float = 0.0) -> Make:
-    """A `Change` of a series with few values, like evaluations."""
-    return lambda arl: Change(
+    """A `MeanShift` of a series with few values, like evaluations."""
+    return lambda arl: MeanShift(
         arl=arl, sign=sign, min_effect=min_effect, min_frac=min_frac, min_reference=10, scales=(2, 4, 8, 16)
     )
 
@@ -164,8 +166,8 @@ def excursion(
 
 
 def leap(sign: int, *, min_effect: float = 0.0, min_frac: float = 0.0, longest: float = math.inf) -> Make:
-    """A `Leap`; at most `longest` values between false alarms are asked of it."""
-    return lambda arl: Leap(sign=sign, min_effect=min_effect, min_frac=min_frac, arl=min(arl, longest))
+    """A `StepChange`; at most `longest` values between false alarms are asked of it."""
+    return lambda arl: StepChange(sign=sign, min_effect=min_effect, min_frac=min_frac, arl=min(arl, longest))
 
 
 def beyond(name: str, sign: int, confirm: int = int(bound("confirm_short"))) -> Make:

@@ -11,12 +11,12 @@ from trimtab.detect.detectors.base import Detector
 from trimtab.detect.detectors.cusum import Cusum, PageHinkley
 from trimtab.detect.detectors.e_process import EProcess
 from trimtab.detect.detectors.excursion import Excursion
-from trimtab.detect.detectors.mann_kendall import Trend
-from trimtab.detect.detectors.mean_shift.detector import Change
-from trimtab.detect.detectors.outlier import Spike
-from trimtab.detect.detectors.plateau_exit import Jump
-from trimtab.detect.detectors.prediction_limit import SustainedGrowth
-from trimtab.detect.detectors.step_change import Leap
+from trimtab.detect.detectors.mann_kendall import MannKendall
+from trimtab.detect.detectors.mean_shift.detector import MeanShift
+from trimtab.detect.detectors.outlier import Outlier
+from trimtab.detect.detectors.plateau_exit import PlateauExit
+from trimtab.detect.detectors.prediction_limit import PredictionLimit
+from trimtab.detect.detectors.step_change import StepChange
 from trimtab.detect.detectors.threshold import Threshold
 from trimtab.detect.detectors.trend_break import TrendBreak
 
@@ -103,7 +103,7 @@ def _threshold(given: dict[str, Any]) -> tuple[str, str] | None:
 
 def _change(given: dict[str, Any]) -> tuple[str, str] | None:
     """What is waited for must be kept."""
-    least, memory = given.get("min_reference", 0), given.get("memory", Change.memory)
+    least, memory = given.get("min_reference", 0), given.get("memory", MeanShift.memory)
     if least <= memory:
         return None
     return "min_reference", f"{least} is more than the memory ({memory}), so it waits for values it does not keep; give {memory} or less, or a longer memory"  # fmt: skip
@@ -129,7 +129,7 @@ _CUSUM = {"shift": Option(float, 0.1, 10.0), "baseline": Option(int, 10, 10_000)
 
 DETECTORS: dict[str, Kind] = {
     "change": Kind(
-        Change,
+        MeanShift,
         {"lenient": Option(bool), "min_sd": _EFFECT, "min_effect": _EFFECT, "min_frac": _FRAC,
          "memory": Option(int, 16, 900), "min_reference": Option(int, 10, 900)},
         either=True, check=_change,
@@ -141,13 +141,13 @@ DETECTORS: dict[str, Kind] = {
         log=False, check=_excursion,
     ),
     "threshold": Kind(Threshold, {"limit": Option(float, required=True), "confirm": _COUNT, "back": Option(float)}, log=False, check=_threshold),
-    "growth": Kind(SustainedGrowth, {"baseline": _BASELINE, "confirm": _COUNT, "min_effect": _EFFECT}),
+    "growth": Kind(PredictionLimit, {"baseline": _BASELINE, "confirm": _COUNT, "min_effect": _EFFECT}),
     "leap": Kind(
-        Leap,
+        StepChange,
         {"window": Option(int, 2, 500), "min_effect": Option(float, 0.0), "min_frac": _FRAC, "memory": _COUNT, "confirm": _COUNT},
         check=_leap,
     ),
-    "trend": Kind(Trend, {"window": Option(int, 8, 500), "min_effect": _EFFECT}, either=True),
+    "trend": Kind(MannKendall, {"window": Option(int, 8, 500), "min_effect": _EFFECT}, either=True),
     "trend_break": Kind(
         TrendBreak, {"baseline": _BASELINE, "confirm": _COUNT, "min_effect": _EFFECT, "min_frac": _FRAC}, either=True
     ),
@@ -155,10 +155,10 @@ DETECTORS: dict[str, Kind] = {
     "page_hinkley": Kind(PageHinkley, _CUSUM),
     "e_process": Kind(EProcess, {"warmup": Option(int, 5, 10_000), "memory": _COUNT}, check=_warmed(20, 1_000)),
     "spike": Kind(
-        Spike, {"warmup": Option(int, 10, 10_000), "memory": _COUNT, "quiet": _COUNT}, check=_warmed(40, 200)
+        Outlier, {"warmup": Option(int, 10, 10_000), "memory": _COUNT, "quiet": _COUNT}, check=_warmed(40, 200)
     ),
     "jump": Kind(
-        Jump, {"plateau": Option(int, 4, 10_000), "window": Option(int, 2, 1_000), "factor": Option(float, 0.1, 1e6)}
+        PlateauExit, {"plateau": Option(int, 4, 10_000), "window": Option(int, 2, 1_000), "factor": Option(float, 0.1, 1e6)}
     ),
 }  # fmt: skip
 """Name in a rule file -> detector."""

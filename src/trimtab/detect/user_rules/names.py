@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from trimtab.catalog import READINGS
-from trimtab.detect.rules.registry import RULES, STREAM_RULES
+from trimtab.detect.rules.all_rules import RULES, STREAM_RULES
 from trimtab.detect.user_rules.yaml_nodes import At
 
 _SLICES = ("all", "text", "post_tool")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.catalog import READINGS
-from trimtab.detect.rules.rule import Excuse, Make, Rule
+from trimtab.detect.rules.rule import Make, Rule, Suppression
 from trimtab.detect.user_rules.detector_options import DETECTORS, Kind
 from trimtab.detect.user_rules.fields import choice, close, fields, is_number, text
 from trimtab.detect.user_rules.names import metric_of, name_of, slice_of
@@ -139,7 +139,7 @@ def _within(limit: At, key: str, sign: int) -> None:
         raise limit.error("with.limit", f"{limit.value:g}: {key} is always {side} it, its values are {span}; give {best:g} or {more}")  # fmt: skip
 
 
-def _excuses(item: At) -> tuple[Excuse, ...]:
+def _excuses(item: At) -> tuple[Suppression, ...]:
     held = item.value.get("excused_by")
     if held is None:
         return ()
@@ -147,9 +147,9 @@ def _excuses(item: At) -> tuple[Excuse, ...]:
         raise held.error(
             "excused_by", "is no list; write each excuse under a dash, as - {metric: reward, direction: up}"
         )
-    found: list[Excuse] = []
+    found: list[Suppression] = []
     for one in held.value:
         fields(one, "excused_by", ("metric", "direction"), ("metric", "direction"))
         sign = _SIGNS[choice(one, "direction", ("up", "down"), label="excused_by.direction")]
-        found.append(Excuse(metric_of(one.value["metric"], "excused_by.metric"), sign))
+        found.append(Suppression(metric_of(one.value["metric"], "excused_by.metric"), sign))
     return tuple(found)

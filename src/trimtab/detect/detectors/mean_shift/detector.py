@@ -1,10 +1,10 @@
 """A change of level against the series' own past, at several time scales, with a stated false-alarm budget.
 
-At step t and scale n the mean of the last n values is compared with the up to `memory` values before them (`contrast`). A
+At step t and scale n the mean of the last n values is compared with the up to `memory` values before them (`mean_difference`). A
 scale fires above the normal deviate of level max(1, n/25) / (K arl), K scales: neighbouring looks of a long window are nearly
 the same look. Both halves of the window must share the movement, so that one wild value is no change; values are drawn in
 to four robust deviations (1.4826 MAD of the last 100) of the median first, so that wild values do not inflate the scatter
-either; `num_drawn` counts them. Where more than half of those values are one and the same there is no MAD: then the reach is four mean
+either; `num_clipped` counts them. Where more than half of those values are one and the same there is no MAD: then the reach is four mean
 absolute deviations (times 1.2533), and never short of the median of the newest five, so that a level that was flat may move. Alarms of stationary AR(1) series with phi up to 0.8 and light or heavy tails stay below one
 in `arl` values (docs/explanation/detectors.md says what is not covered).
 """
@@ -19,18 +19,17 @@ from typing import Any
 import numpy as np
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.base import Decision, Edges
-from trimtab.detect.detectors.mean_shift.schedule import (
+from trimtab.detect.detectors.base import Decision, Scanner, Transitions
+from trimtab.detect.detectors.mean_shift.series_scan import NEWEST, drawn_in, edges_of
+from trimtab.detect.detectors.mean_shift.statistic import FLOATS, MeanDifference, mean_difference
+from trimtab.detect.detectors.mean_shift.window_schedule import (
     LENIENT,
     cumulated,
-    deviates,
     first_look,
     gather,
     stride,
+    z_scores,
 )
-from trimtab.detect.detectors.mean_shift.statistic import FLOATS, Contrast, contrast
-from trimtab.detect.detectors.mean_shift.vectorized import NEWEST, drawn_in, edges_of
-from trimtab.detect.detectors.vectorized import Scanner
 from trimtab.typing import Float64, Int64
 
 SCALES = (8, 16, 32, 64, 128, 256)
@@ -41,14 +40,14 @@ _ROOM = 2_400
 
 
 @dataclass
-class Change(Scanner):
+class MeanShift(Scanner):
     """Fires when the level moves up (`sign` +1), down (-1) or either way (0) against the up to `memory` values before.
 
     `arl`: values between false alarms. A movement under `min_sd` scatters, `min_effect` (the values' unit) or `min_frac` of
     the level is left alone. `lenient`: a trend already there, in the direction watched, is expected to go on. `since` is the first
     step of the window that broke the bound; `fitted` its mean.
 
-    >>> d = Change(sign=1, arl=1e5)
+    >>> d = MeanShift(sign=1, arl=1e5)
     >>> fired = [d.update(t, (t % 3) / 10 + (2.0 if t >= 60 else 0.0)).fired for t in range(80)]
     >>> fired.index(True)
     66
@@ -64,7 +63,7 @@ class Change(Scanner):
     min_reference: int = 40
     scales: tuple[int, ...] = SCALES
     num_skipped: int = 0
-    num_drawn: int = 0
+    num_clipped: int = 0
     active: bool = False
     since: int = -1
     raw: list[float] = field(default_factory=list)
@@ -76,7 +75,7 @@ class Change(Scanner):
             for k, n in enumerate(self.scales)
             if not (self.lenient and n > LENIENT)
         ]
-        self._z = deviates(self.arl, self.scales, 2 if self.sign == 0 else 1)
+        self._z = z_scores(self.arl, self.scales, 2 if self.sign == 0 else 1)
         self._base: float = math.nan
         self._stays: list[bool] = []
         self._start([], [], math.nan)
@@ -105,11 +104,11 @@ class Change(Scanner):
             newest = median(self.raw[-NEWEST:])
             low, high = min(low, newest), max(high, newest)
         taken = min(max(value, low), high)
-        self.num_drawn += taken != value
+        self.num_clipped += taken != value
         self._push(taken)
         return self._look(len(self.raw)) if self.is_ready else Decision(False)
 
-    def scan(self, steps: Int64, values: Float64) -> Edges:
+    def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once, by a detector that has seen nothing."""
         steps, values = np.asarray(steps), np.asarray(values, np.float64)
         places = self.finite(values)
@@ -117,7 +116,7 @@ class Change(Scanner):
             return []
         at, raw = steps[places], values[places]
         drawn = drawn_in(self, raw, _EVERY, _LOOK)
-        self.num_drawn += int(np.count_nonzero(drawn != raw))
+        self.num_clipped += int(np.count_nonzero(drawn != raw))
         ready = raw.size >= self.min_reference + self.scales[0]
         edges = edges_of(self, at, drawn) if ready else []
         kept = _ROOM // 2 + raw.size % (_ROOM // 6)  # as much as the stream holds at least, its looks in step
@@ -138,14 +137,14 @@ class Change(Scanner):
         """Everything `restore` needs, as JSON types."""
         drawn = [x + self._base for x in self._x]
         return {
-            "raw": list(self.raw), "steps": list(self.steps), "num_skipped": self.num_skipped, "num_drawn": self.num_drawn,
+            "raw": list(self.raw), "steps": list(self.steps), "num_skipped": self.num_skipped, "num_clipped": self.num_clipped,
             "drawn": drawn, "active": self.active, "since": self.since, "base": self._base, "stays": list(self._stays),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue where `state` was taken."""
         self.raw, self.steps = list(state["raw"]), list(state["steps"])
-        self.num_skipped, self.num_drawn = state["num_skipped"], state["num_drawn"]
+        self.num_skipped, self.num_clipped = state["num_skipped"], state["num_clipped"]
         self.active, self.since = state["active"], state["since"]
         self._start(state["drawn"], self.raw, state["base"])
         self._stays = list(state["stays"])
@@ -173,7 +172,7 @@ class Change(Scanner):
     def _draw_first(self) -> None:
         low, high, _ = self._limits
         drawn = [min(max(x, low), high) for x in self.raw]
-        self.num_drawn += sum(x != y for x, y in zip(drawn, self.raw, strict=True))
+        self.num_clipped += sum(x != y for x, y in zip(drawn, self.raw, strict=True))
         limits = self._limits
         self._start(drawn, self.raw, drawn[0])
         self._limits = limits
@@ -205,7 +204,7 @@ class Change(Scanner):
 
     def _look(self, end: int) -> Decision:
         """Every scale at the newest value."""
-        best: tuple[float, int, Contrast] | None = None
+        best: tuple[float, int, MeanDifference] | None = None
         for k, n, step, first in self._looks:
             if end < first:
                 break
@@ -221,13 +220,13 @@ class Change(Scanner):
             return Decision(True)
         return self.fire(best[1], best[2], self.steps[end - self.scales[best[1]]], self._base)
 
-    def _looked(self, end: int, k: int, n: int) -> Contrast | None:
+    def _looked(self, end: int, k: int, n: int) -> MeanDifference | None:
         """One look of scale k: does it keep an alarm up? Its comparison where it breaks the bound."""
         if self._other_way(end, n):
             self._stays[k] = False
             return None
         sums = gather(self._sums, self._x, end, n, max(0, end - n - self.memory))
-        found = contrast(sums, FLOATS, self.sign, self.lenient)
+        found = mean_difference(sums, FLOATS, self.sign, self.lenient)
         above, self._stays[k] = self.judge(found, self._z[k], self._base, FLOATS)
         return found if above else None
 
@@ -242,7 +241,7 @@ class Change(Scanner):
         mean, later = (total[r] - total[s]) / (r - s), (total[r] - total[middle]) / (r - middle)
         return bool(test < min(self.sign * mean, self.sign * later))
 
-    def judge(self, found: Contrast, z: Any, base: float, on: Any) -> tuple[Any, Any]:
+    def judge(self, found: MeanDifference, z: Any, base: float, on: Any) -> tuple[Any, Any]:
         """Does this look break the bound `z`, in deviates; does it keep an alarm up?"""
         smallest = on.maximum(self.min_effect, self.min_sd * found.scatter)
         smallest = on.maximum(smallest, max(self.min_frac, _ROUNDING) * abs(found.level + base))
@@ -250,7 +249,7 @@ class Change(Scanner):
         score, shift, half = side * found.score, side * found.shift, bound("clear_frac")
         return (score > z) & (shift > smallest), (score > half * z) & (shift > half * smallest)
 
-    def fire(self, k: int, found: Contrast, since: int, base: float) -> Decision:
+    def fire(self, k: int, found: MeanDifference, since: int, base: float) -> Decision:
         """An alarm of scale k starts; its bound is the level and the least shift that would have broken it."""
         self.active, self.since = True, since
         edge = max(abs(found.shift) * self._z[k] / abs(found.score), self.min_effect)

@@ -50,7 +50,7 @@ class Sums:
 
 
 @dataclass
-class Contrast:
+class MeanDifference:
     """`score`: normal deviates, signed, 0 when the halves disagree; `shift`: mean minus `level`; `scatter`: s."""
 
     score: Any
@@ -60,7 +60,7 @@ class Contrast:
 
 
 class FLOATS:
-    """The few functions `contrast` needs, for plain floats (a tenth of numpy's time there)."""
+    """The few functions `mean_difference` needs, for plain floats (a tenth of numpy's time there)."""
 
     maximum = staticmethod(max)
     minimum = staticmethod(min)
@@ -85,7 +85,7 @@ _TINY = 1e-300
 _UNSEEN, _ENOUGH = bound("unseen_memory"), bound("memory_values")
 
 
-def contrast(w: Sums, on: Any, sign: int = 0, lenient: bool = False) -> Contrast:
+def mean_difference(w: Sums, on: Any, sign: int = 0, lenient: bool = False) -> MeanDifference:
     """The contrast of one look or of many; `on` is FLOATS or ARRAYS.
 
     `sign`: the direction watched, 0 for either. Where the reference moves the other way by more than two standard errors, its later half
@@ -124,7 +124,7 @@ def contrast(w: Sums, on: Any, sign: int = 0, lenient: bool = False) -> Contrast
     dof = on.maximum(m / factor - 2.0, 2.0)
     deviate = (8.0 * dof + 1.0) / (8.0 * dof + 3.0) * on.sqrt(dof * on.log1p(t2 / dof))
     score = on.where(shared, side * on.where(shift == 0, 0.0, deviate), 0.0)
-    return Contrast(score, shift, on.sqrt(variance), level)
+    return MeanDifference(score, shift, on.sqrt(variance), level)
 
 
 def _carried(slope: Any, of_slope: Any, ahead: Any, on: Any, sign: int) -> tuple[Any, Any]:

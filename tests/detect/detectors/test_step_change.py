@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from trimtab.detect.detectors.step_change import Leap
+from trimtab.detect.detectors.step_change import StepChange
 from trimtab.detect.pipeline import Pipeline
 from trimtab.types import Reading, Window
 
@@ -32,7 +32,7 @@ def ar(rng: np.random.Generator, n: int, phi: float) -> np.ndarray:
 
 def fired(x: np.ndarray, **options) -> list[int]:
     return [
-        i for i, d in Leap(**{"sign": -1, "min_frac": 0.5, "arl": 3e5, **options}).scan(np.arange(x.size), x) if d.fired
+        i for i, d in StepChange(**{"sign": -1, "min_frac": 0.5, "arl": 3e5, **options}).scan(np.arange(x.size), x) if d.fired
     ]  # fmt: skip
 
 
@@ -68,12 +68,12 @@ def test_the_size_counts_and_so_does_the_direction():
 def test_it_ends_when_the_level_is_back_or_is_the_series_own():
     x = np.full(400, 1.0) + 1e-3 * np.cos(np.arange(400))
     x[100:120] = 0.2
-    assert [(i, d.fired) for i, d in Leap(sign=-1, min_frac=0.5).scan(np.arange(400), x)] == [
+    assert [(i, d.fired) for i, d in StepChange(sign=-1, min_frac=0.5).scan(np.arange(400), x)] == [
         (104, True),
         (124, False),
     ]
     x[100:] = 0.2
-    (_, first), (at, cleared) = Leap(sign=-1, min_frac=0.5).scan(np.arange(400), x)
+    (_, first), (at, cleared) = StepChange(sign=-1, min_frac=0.5).scan(np.arange(400), x)
     assert (first.fitted, first.since, cleared.cleared) == (0.2, 103, True)
     assert at == 104 + 101  # a hundred values, and one more that confirms
 
@@ -83,18 +83,18 @@ def test_edges():
     still = np.zeros(200)
     still[100:] = -1.0
     assert fired(still) == [], "half of nothing is nothing"
-    stream = Leap(sign=-1, min_frac=0.5)
+    stream = StepChange(sign=-1, min_frac=0.5)
     assert not any(stream.update(t, x).fired for t, x in enumerate(still.tolist()))
     constant = np.full(200, 0.5)
     constant[100:] = 0.1
     assert fired(constant) == [104]
     holed = np.repeat(constant, 2)
     holed[::2] = math.nan
-    detector = Leap(sign=-1, min_frac=0.5)
+    detector = StepChange(sign=-1, min_frac=0.5)
     assert [i for i, d in detector.scan(np.arange(400), holed) if d.fired] == [209]
     assert detector.num_skipped == 200
     with pytest.raises(ValueError, match="least size"):
-        Leap(sign=1)
+        StepChange(sign=1)
 
 
 def test_a_reward_that_breaks_after_learning_is_critical_and_kl_is_not_excused_by_it():

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from trimtab.detect.detectors.prediction_limit import SustainedGrowth
+from trimtab.detect.detectors.prediction_limit import PredictionLimit
 from trimtab.detect.detectors.trend_break import TrendBreak
 from trimtab.detect.pipeline import Pipeline
-from trimtab.detect.rules.registry import RULES
-from trimtab.detect.stream_checks import Nonfinite, Silence
+from trimtab.detect.rules.all_rules import RULES
+from trimtab.detect.stream_checks import MissingColumn, Nonfinite
 from trimtab.stats.student_t import t_quantile, t_tail
 
 LOOKS, RUNS, ARL = (
@@ -45,7 +45,7 @@ def _alarms(make, series) -> int:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: SustainedGrowth(arl=ARL),
+        lambda: PredictionLimit(arl=ARL),
         lambda: TrendBreak(arl=ARL, sign=1),
         lambda: TrendBreak(arl=ARL, sign=0),
     ],
@@ -66,11 +66,11 @@ def test_a_linear_trend_is_the_null_of_the_trend_detector():
 @pytest.mark.parametrize(
     ("make", "change"),
     [
-        (lambda: SustainedGrowth(), lambda t: 8.0),
-        (lambda: SustainedGrowth(sign=-1), lambda t: -8.0),
+        (lambda: PredictionLimit(), lambda t: 8.0),
+        (lambda: PredictionLimit(sign=-1), lambda t: -8.0),
         (lambda: TrendBreak(sign=1), lambda t: 10.0),
         (lambda: TrendBreak(sign=-1), lambda t: -10.0),
-        (lambda: SustainedGrowth(), lambda t: 1.0 * t),
+        (lambda: PredictionLimit(), lambda t: 1.0 * t),
     ],
     ids=["growth up", "growth down", "break up", "break down", "slow growth"],
 )
@@ -90,7 +90,7 @@ def test_delay_under_a_planted_change(make, change):
 
 
 def test_a_nan_does_not_disable_the_detector():
-    detector = SustainedGrowth(arl=1000.0, baseline=4, confirm=2)
+    detector = PredictionLimit(arl=1000.0, baseline=4, confirm=2)
     fired = []
     for i, value in enumerate([0.0, 0.1, math.nan, -0.1, 0.0, math.inf, 9.0, math.nan, 9.0]):
         fired.append(detector.update(i, value).fired)
@@ -99,7 +99,7 @@ def test_a_nan_does_not_disable_the_detector():
 
 
 def test_hysteresis_clears_only_well_below_the_bound():
-    detector = SustainedGrowth(arl=1000.0, baseline=4, confirm=2, min_effect=1.0)
+    detector = PredictionLimit(arl=1000.0, baseline=4, confirm=2, min_effect=1.0)
     for i, value in enumerate([0.0, 0.01, -0.01, 0.0, 2.0, 2.0]):
         decision = detector.update(i, value)
     assert decision.fired
@@ -112,17 +112,17 @@ def test_hysteresis_clears_only_well_below_the_bound():
 
 
 def test_measurement_error_widens_the_bound():
-    calm = SustainedGrowth(arl=1000.0, baseline=4, confirm=1)
+    calm = PredictionLimit(arl=1000.0, baseline=4, confirm=1)
     for i in range(4):
         calm.update(i, 0.0, se=1.0)
     assert not calm.update(4, 3.0, se=1.0).fired
-    sure = SustainedGrowth(arl=1000.0, baseline=4, confirm=1)
+    sure = PredictionLimit(arl=1000.0, baseline=4, confirm=1)
     for i in range(4):
         sure.update(i, 0.0, se=0.01)
     assert sure.update(4, 3.0, se=0.01).fired
 
 
-@pytest.mark.parametrize("make", [SustainedGrowth, TrendBreak])
+@pytest.mark.parametrize("make", [PredictionLimit, TrendBreak])
 def test_state_survives_a_resume(make):
     rng = np.random.default_rng(0)
     series = [float(v) for v in rng.normal(size=60)] + [30.0] * 5
@@ -159,7 +159,7 @@ def test_nonfinite_fires_once_and_clears_after_quiet_steps():
 
 
 def test_silence_respects_the_cadence_of_a_column():
-    detector = Silence()
+    detector = MissingColumn()
     for step in range(0, 30, 5):
         assert detector.update(step, ["logprobs", "ref_logprobs"]) == {}
         for between in range(step + 1, step + 5):
@@ -182,9 +182,9 @@ def test_growth_on_measured_windows_keeps_its_budget_in_the_rule_set():
 
 def silenced(steps, places):
     """Steps at which a column fell silent; stream and scan must agree on them."""
-    rows, there = Silence(), set(places)
+    rows, there = MissingColumn(), set(places)
     live = [s for i, s in enumerate(steps) if any(d.fired for d in rows.update(s, ["a"] if i in there else []).values())]  # fmt: skip
-    scanned = Silence().scan(np.array(steps), {"a": np.array(sorted(there))})
+    scanned = MissingColumn().scan(np.array(steps), {"a": np.array(sorted(there))})
     assert [steps[i] for i, _, d in scanned if d.fired] == live
     return live
 

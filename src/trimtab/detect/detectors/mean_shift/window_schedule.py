@@ -1,4 +1,4 @@
-"""Where `Change` looks: how often at each scale, with which bound, and the sums of a look's two windows off running sums."""
+"""Where `MeanShift` looks: how often at each scale, with which bound, and the sums of a look's two windows off running sums."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LENIENT = 128
 
 
 @lru_cache(maxsize=256)
-def deviates(arl: float, scales: tuple[int, ...], sides: int) -> tuple[float, ...]:
+def z_scores(arl: float, scales: tuple[int, ...], sides: int) -> tuple[float, ...]:
     """The normal deviate each scale must exceed, for one false alarm in `arl` values.
 
-    >>> [round(z, 2) for z in deviates(1e4, (8, 256), 1)]
+    >>> [round(z, 2) for z in z_scores(1e4, (8, 256), 1)]
     [3.89, 3.28]
     """
     levels = [min(0.05, max(1.0, n / 25.0) / (len(scales) * sides * arl)) for n in scales]

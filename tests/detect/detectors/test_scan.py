@@ -7,27 +7,27 @@ import math
 import numpy as np
 import pytest
 
-from trimtab.detect.detectors.composite import Joint, Member
-from trimtab.detect.detectors.drawdown import FromBest
+from trimtab.detect.detectors.composite_reading import CompositeReading, Member
+from trimtab.detect.detectors.drawdown import Drawdown
 from trimtab.detect.detectors.excursion import Excursion
-from trimtab.detect.detectors.flatline import Standstill
-from trimtab.detect.detectors.mean_shift.detector import Change
-from trimtab.detect.detectors.outlier import Spike
+from trimtab.detect.detectors.flatline import Flatline
+from trimtab.detect.detectors.mean_shift.detector import MeanShift
+from trimtab.detect.detectors.outlier import Outlier
 from trimtab.detect.detectors.plateau import Plateau
-from trimtab.detect.detectors.plateau_exit import Jump
-from trimtab.detect.detectors.prediction_limit import SustainedGrowth
-from trimtab.detect.detectors.step_change import Leap
+from trimtab.detect.detectors.plateau_exit import PlateauExit
+from trimtab.detect.detectors.prediction_limit import PredictionLimit
+from trimtab.detect.detectors.step_change import StepChange
 from trimtab.detect.detectors.threshold import Threshold
 from trimtab.detect.detectors.trend_break import TrendBreak
-from trimtab.detect.stream_checks import Nonfinite, Silence
+from trimtab.detect.stream_checks import MissingColumn, Nonfinite
 from trimtab.stats.row_medians import row_medians
 
 SCANNERS = {
     "threshold": lambda: Threshold(limit=1.0, confirm=3),
     "threshold below, with a way back": lambda: Threshold(limit=-0.5, sign=-1, confirm=1, back=0.2),
     "threshold whose way back lies beyond it": lambda: Threshold(limit=0.0, confirm=2, back=0.7),
-    "growth": lambda: SustainedGrowth(arl=50.0),
-    "growth down": lambda: SustainedGrowth(arl=50.0, sign=-1, baseline=5, confirm=1, min_effect=0.3),
+    "growth": lambda: PredictionLimit(arl=50.0),
+    "growth down": lambda: PredictionLimit(arl=50.0, sign=-1, baseline=5, confirm=1, min_effect=0.3),
     "excursion": lambda: Excursion(sign=-1, factor=0.5, arl=50.0),
     "excursion up": lambda: Excursion(sign=1, factor=1.5, memory=400, floor=0.1, arl=50.0),
     "excursion after a warm-up": lambda: Excursion(sign=1, factor=3.0, memory=30, warmup=20, arl=50.0),
@@ -35,16 +35,16 @@ SCANNERS = {
     "trend break": lambda: TrendBreak(arl=50.0, min_frac=0.1),
     "trend break down": lambda: TrendBreak(arl=50.0, sign=-1, confirm=1),
     "trend break either way": lambda: TrendBreak(arl=20.0, sign=0, baseline=6, min_effect=0.2),
-    "spike": lambda: Spike(arl=100.0),
-    "spike down": lambda: Spike(arl=50.0, sign=-1, warmup=15, memory=60, quiet=3),
-    "spike with a ratio": lambda: Spike(arl=1e6, ratio=4.0),
-    "from best": lambda: FromBest(sign=-1, arl=50.0),
+    "spike": lambda: Outlier(arl=100.0),
+    "spike down": lambda: Outlier(arl=50.0, sign=-1, warmup=15, memory=60, quiet=3),
+    "spike with a ratio": lambda: Outlier(arl=1e6, ratio=4.0),
+    "from best": lambda: Drawdown(sign=-1, arl=50.0),
     "plateau": lambda: Plateau(window=48),
-    "standstill": lambda: Standstill(values=12),
-    "leap": lambda: Leap(sign=-1, min_frac=0.3, arl=50.0),
-    "leap up": lambda: Leap(sign=1, min_effect=0.4, window=4, memory=60, hold=30, confirm=1, arl=200.0),
-    "jump": lambda: Jump(plateau=20, window=5, factor=1.0),
-    "jump down": lambda: Jump(sign=-1, plateau=31, window=4, factor=0.5),
+    "standstill": lambda: Flatline(values=12),
+    "leap": lambda: StepChange(sign=-1, min_frac=0.3, arl=50.0),
+    "leap up": lambda: StepChange(sign=1, min_effect=0.4, window=4, memory=60, hold=30, confirm=1, arl=200.0),
+    "jump": lambda: PlateauExit(plateau=20, window=5, factor=1.0),
+    "jump down": lambda: PlateauExit(sign=-1, plateau=31, window=4, factor=0.5),
 }
 
 
@@ -126,10 +126,10 @@ def test_row_medians_are_those_of_numpy(n) -> None:
 
 
 CHANGES = {
-    "change": lambda: Change(arl=50.0),
-    "change down, carried on": lambda: Change(arl=50.0, sign=-1, lenient=True, min_effect=0.2),
-    "change either way": lambda: Change(arl=50.0, sign=0, min_frac=0.05),
-    "change of evaluations": lambda: Change(arl=50.0, min_reference=10, scales=(2, 4, 8, 16)),
+    "change": lambda: MeanShift(arl=50.0),
+    "change down, carried on": lambda: MeanShift(arl=50.0, sign=-1, lenient=True, min_effect=0.2),
+    "change either way": lambda: MeanShift(arl=50.0, sign=0, min_frac=0.05),
+    "change of evaluations": lambda: MeanShift(arl=50.0, min_reference=10, scales=(2, 4, 8, 16)),
 }
 
 
@@ -147,7 +147,7 @@ def test_a_change_scanned_is_the_stream_and_can_go_on(make, name) -> None:
     for what in ("bound", "fitted"):
         ours, theirs = ([getattr(d, what) for _, d in one] for one in (found, edges))
         assert ours == pytest.approx(theirs, abs=1e-9 * scale, nan_ok=True)
-    assert (whole.num_skipped, whole.num_drawn) == (stream.num_skipped, stream.num_drawn)
+    assert (whole.num_skipped, whole.num_clipped) == (stream.num_skipped, stream.num_clipped)
     assert (whole.now.ready, whole.active, whole.since) == (stream.is_ready, stream.active, stream.since)
     for t, v in enumerate(SERIES["steps"][:200], x.size):
         one, two = whole.update(t, float(v)), stream.update(t, float(v))
@@ -159,7 +159,7 @@ def test_a_long_change_goes_on_where_the_stream_has_let_go() -> None:
     rng = np.random.default_rng(23)
     x = 0.02 * np.cumsum(rng.normal(size=3600)) + rng.normal(size=3600) + 2.0 * (np.arange(3600) > 2500)
     for size in (2407, 2800, 3013):
-        stream, whole = Change(arl=50.0), Change(arl=50.0)
+        stream, whole = MeanShift(arl=50.0), MeanShift(arl=50.0)
         for t, v in enumerate(x[:size]):
             stream.update(t, float(v))
         whole.scan(np.arange(size), x[:size])
@@ -185,16 +185,16 @@ def presence(rng: np.random.Generator) -> tuple[np.ndarray, dict[str, np.ndarray
 @pytest.mark.parametrize("seed", range(5))
 def test_silence_of_a_whole_log_is_that_of_its_steps(seed) -> None:
     steps, arrived = presence(np.random.default_rng(seed))
-    stream, sets = Silence(), {name: set(places.tolist()) for name, places in arrived.items()}
+    stream, sets = MissingColumn(), {name: set(places.tolist()) for name, places in arrived.items()}
     edges = [
         (i, name, decision)
         for i, step in enumerate(steps.tolist())
         for name, decision in stream.update(step, [name for name in sets if i in sets[name]]).items()
     ]
-    assert Silence().scan(steps, arrived) == edges
+    assert MissingColumn().scan(steps, arrived) == edges
     assert sum(d.fired for _, _, d in edges) >= 3
     assert any(d.cleared for _, _, d in edges)
-    assert Silence().scan(steps, {"never": np.zeros(0, np.int64)}) == []
+    assert MissingColumn().scan(steps, {"never": np.zeros(0, np.int64)}) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -230,7 +230,7 @@ def test_a_joint_reading_scanned_is_the_stream(apart) -> None:
     }
     there["few"], columns["few"] = np.arange(5), rng.normal(size=600)
     series = {(name, "all"): (steps[at], columns[name][at]) for name, at in there.items()}
-    stream, whole, seen = Joint(members), Joint(members), []
+    stream, whole, seen = CompositeReading(members), CompositeReading(members), []
     for i, step in enumerate(steps.tolist()):
         value = stream.update(
             {(n, "all"): float(columns[n][i]) for n in columns if i in set(there[n].tolist())}
@@ -241,7 +241,7 @@ def test_a_joint_reading_scanned_is_the_stream(apart) -> None:
     assert values == pytest.approx([value for _, value in seen], rel=1e-12)
     assert list(whole.scale) == list(stream.scale)
     assert np.array(list(whole.scale.values())) == pytest.approx(np.array(list(stream.scale.values())))
-    assert whole.num_drawn == stream.num_drawn
-    assert whole.num_drawn == (10 if not apart else pytest.approx(10, abs=2))
-    assert Joint(members).scan({("a", "all"): series["a", "all"]})[0].size == 0
-    assert Joint(members).scan({})[0].size == 0
+    assert whole.num_clipped == stream.num_clipped
+    assert whole.num_clipped == (10 if not apart else pytest.approx(10, abs=2))
+    assert CompositeReading(members).scan({("a", "all"): series["a", "all"]})[0].size == 0
+    assert CompositeReading(members).scan({})[0].size == 0

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.prediction_limit import SustainedGrowth
-from trimtab.detect.rules.rule import Excuse, Rule, change, excursion
+from trimtab.detect.detectors.prediction_limit import PredictionLimit
+from trimtab.detect.rules.rule import Rule, Suppression, change, excursion
 
 _POST = "docs/architecture.md, Growth; Hidden-variance post, January 2026; richardli.xyz/rl-collapse"
 _CONSTRAIN = (
     "Look at reference support and at the tools' outputs in this window. Constrain the tool's output format, raise the KL "
     "coefficient or truncate weights on post-tool tokens only, and keep the last checkpoint from before `since`."
 )
-_LEARNS = Excuse("aggregate/reward", 1)
-_SLOWLY = Excuse("aggregate/reward", 1, slow=64)
+_LEARNS = Suppression("aggregate/reward", 1)
+_SLOWLY = Suppression("aggregate/reward", 1, slow=64)
 
-TAILS: tuple[Rule, ...] = (
+TAIL_RULES: tuple[Rule, ...] = (
     Rule(
         "post_tool_tail_growth", "tail_ratio/p95", "post_tool", "tail", "post_tool", "log",
-        lambda arl: SustainedGrowth(arl=arl, confirm=3, min_effect=bound("tail_growth")), "critical",
+        lambda arl: PredictionLimit(arl=arl, confirm=3, min_effect=bound("tail_growth")), "critical",
         "p95 of |drift| after a tool result grew relative to text",
         "Tokens written after a tool result come from places the reference hardly supports; ratio-based gradients grow a "
         "heavy tail there, which averages over all tokens can hide.",
@@ -32,7 +32,7 @@ TAILS: tuple[Rule, ...] = (
     ),
     Rule(
         "lagged_drift_growth", "lagged_drift/p95", "post_tool", "tail", "post_tool", "log",
-        lambda arl: SustainedGrowth(arl=arl, confirm=3, min_effect=bound("lagged_growth")), "critical",
+        lambda arl: PredictionLimit(arl=arl, confirm=3, min_effect=bound("lagged_growth")), "critical",
         "the policy changes faster than it did, on fixed probe transcripts, after a tool result",
         "The transcripts are fixed, so this is the policy's own change and not a change of its inputs.",
         "Lower the learning rate, or take fewer updates a batch; compare with staleness and the gradient norm.",
@@ -72,7 +72,7 @@ TAILS: tuple[Rule, ...] = (
         "one trajectory carries more of the gradient's weight than it used to",
         "A step that rests on one trajectory is a step of high variance.",
         "Look at that trajectory in the exemplars; check length normalisation and advantage scaling.",
-        "Batches that shrank on purpose.", "default, not calibrated", excuses=(Excuse("aggregate/reward", 1, settled=True),),
+        "Batches that shrank on purpose.", "default, not calibrated", excuses=(Suppression("aggregate/reward", 1, settled=True),),
     ),
     Rule(
         "distribution_stretch", "drift/p999", "post_tool", "tail", "post_tool", "log", change(1, lenient=True), "info",

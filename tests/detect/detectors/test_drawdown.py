@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trimtab.detect.detectors.drawdown import FromBest
+from trimtab.detect.detectors.drawdown import Drawdown
 
 
 def fired(x, **options):
-    detector = FromBest(**{"sign": -1, "arl": 5000.0, "min_frac": 0.05, **options})
+    detector = Drawdown(**{"sign": -1, "arl": 5000.0, "min_frac": 0.05, **options})
     return [t for t, value in enumerate(x) if detector.update(t, value).fired], detector
 
 
@@ -43,7 +43,7 @@ def test_false_alarms_of_independent_evaluations_are_as_stated():
 def test_the_smallest_distance_is_kept_in_the_values_unit():
     gap = [0.02 * t for t in range(40)]  # a gap that widens slowly from nothing
     small, large = (
-        FromBest(sign=1, min_effect=least, arl=1e3).scan(np.arange(40), np.array(gap)) for least in (0.1, 5.0)
+        Drawdown(sign=1, min_effect=least, arl=1e3).scan(np.arange(40), np.array(gap)) for least in (0.1, 5.0)
     )
     assert [i for i, d in small if d.fired] == [9]
     assert large == []

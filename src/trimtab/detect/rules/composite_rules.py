@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from trimtab.detect.detectors.composite import FAMILIES
-from trimtab.detect.rules.rule import Excuse, Rule, change
+from trimtab.detect.detectors.composite_reading import FAMILIES
+from trimtab.detect.rules.rule import Rule, Suppression, change
 
-_LEARNS = (Excuse("aggregate/reward", 1),)
-_LEARNT = (Excuse("aggregate/reward", 1, settled=True),)
-_SLOWLY = (Excuse("aggregate/reward", 1, slow=64),)
-_WHAT: dict[str, tuple[str, str, str, tuple[Excuse, ...]]] = {
+_LEARNS = (Suppression("aggregate/reward", 1),)
+_LEARNT = (Suppression("aggregate/reward", 1, settled=True),)
+_SLOWLY = (Suppression("aggregate/reward", 1, slow=64),)
+_WHAT: dict[str, tuple[str, str, str, tuple[Suppression, ...]]] = {
     # family: (diagnosis, what moves, what to do first, excuses)
     "post_tool": ("post_tool", "post-tool tail and lagged drift rise together", "Constrain the tools' outputs; see post_tool_tail_growth.", _SLOWLY),
     "support": ("support", "post-tool tail and unsupported tokens rise together", "Constrain the tools' outputs; see support_falling.", _SLOWLY),
@@ -22,16 +22,16 @@ _WHAT: dict[str, tuple[str, str, str, tuple[Excuse, ...]]] = {
     "tools": ("tools", "tools fail or slow down while the reward falls", "Test the tools under load; see tool_failures.", ()),
     "tool_use": ("tools", "tool calls die out", "Check failures and latency; see tool_use_dies.", _SLOWLY),
     "text": ("length", "responses grow longer, are cut, repeat, and are paid for it", "Read the longest outputs; see length_growth.", _LEARNS),
-    "hacking": ("hacking", "reward rises together with its coupling to length", "Read the best-rewarded outputs; see reward_jump.", (Excuse("aggregate/held_out_reward", 1, least=0.5, absent=True),)),
+    "hacking": ("hacking", "reward rises together with its coupling to length", "Read the best-rewarded outputs; see reward_jump.", (Suppression("aggregate/held_out_reward", 1, least=0.5, absent=True),)),
     "template": ("template", "outputs depend less on inputs while rewards grow alike", "See template_collapse.", _LEARNS),
     "entropy": ("entropy", "entropy falls and rewards within groups grow alike", "See entropy_collapse.", _LEARNT),
     "looping": ("repetition", "entropy falls and text repeats", "Read the outputs; see repetition.", _LEARNS),
     "value": ("value", "the value model gets worse on both measures", "Lower its learning rate; check the reward's scale.", ()),
     "preference": ("preference", "margin and chosen likelihood fall together", "See margin_collapse.", ()),
-    "throughput": ("throughput", "throughput falls and steps take longer", "Compare ranks, memory and tool latency.", (Excuse("aggregate/length", 1),)),
+    "throughput": ("throughput", "throughput falls and steps take longer", "Compare ranks, memory and tool latency.", (Suppression("aggregate/length", 1),)),
 }  # fmt: skip
 
-TOGETHER: tuple[Rule, ...] = tuple(
+COMPOSITE_RULES: tuple[Rule, ...] = tuple(
     Rule(
         f"{family}_together", f"joint/{family}", "all", "tail" if family in ("post_tool", "mismatch") else "aggregate",
         diagnosis, "identity", change(1, lenient=True), "warning", what,

@@ -99,14 +99,14 @@ FAMILIES: dict[str, tuple[Member, ...]] = {
 
 
 @dataclass
-class Joint:
+class CompositeReading:
     """The joint value of one family. Members that bring no value in the first 40 do not count; one that misses later makes
-    the step's joint value absent. A member counts for 30 deviations at most; `num_drawn` counts how often one had more."""
+    the step's joint value absent. A member counts for 30 deviations at most; `num_clipped` counts how often one had more."""
 
     members: tuple[Member, ...]
     first: dict[Key, list[float]] = field(default_factory=dict)
     scale: dict[Key, tuple[float, float]] | None = None
-    num_drawn: int = 0
+    num_clipped: int = 0
 
     def update(self, values: Mapping[Key, float]) -> float:
         """The joint value of one step's readings; nan while the scales are being learnt or when a member is missing."""
@@ -122,13 +122,13 @@ class Joint:
             return math.nan
         if len(self.scale) < 2:
             return math.nan
-        deviates = [
+        z_scores = [
             (present.get(key, math.nan) - middle) / spread for key, (middle, spread) in self.scale.items()
         ]
         if not all(math.isfinite(present.get(key, math.nan)) for key in self.scale):
             return math.nan
-        self.num_drawn += sum(abs(one) > _LIMIT for one in deviates)
-        return sum(min(max(one, -_LIMIT), _LIMIT) for one in deviates) / math.sqrt(len(self.scale))
+        self.num_clipped += sum(abs(one) > _LIMIT for one in z_scores)
+        return sum(min(max(one, -_LIMIT), _LIMIT) for one in z_scores) / math.sqrt(len(self.scale))
 
     def scan(self, series: Mapping[Key, tuple[Any, Any]]) -> tuple[Int64, Float64]:
         """`update` over whole series: the steps with a joint value, and the values. For a joint that has seen nothing."""
@@ -153,9 +153,9 @@ class Joint:
         kept = row + 1 + np.flatnonzero(there[[at[key] for key in self.scale], row + 1 :].all(axis=0))
         total = np.zeros(kept.size)
         for key, (middle, spread) in self.scale.items():
-            deviates = (columns[at[key]][kept] - middle) / spread
-            self.num_drawn += int(np.count_nonzero(np.abs(deviates) > _LIMIT))
-            total += np.minimum(np.maximum(deviates, -_LIMIT), _LIMIT)
+            z_scores = (columns[at[key]][kept] - middle) / spread
+            self.num_clipped += int(np.count_nonzero(np.abs(z_scores) > _LIMIT))
+            total += np.minimum(np.maximum(z_scores, -_LIMIT), _LIMIT)
         return steps[kept], total / math.sqrt(len(self.scale))
 
 

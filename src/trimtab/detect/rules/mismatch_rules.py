@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from trimtab.catalog import bound
-from trimtab.detect.rules.rule import Excuse, Rule, beyond, change, excursion
+from trimtab.detect.rules.rule import Rule, Suppression, beyond, change, excursion
 
-_SLOWLY = Excuse("aggregate/reward", 1, slow=64)
+_SLOWLY = Suppression("aggregate/reward", 1, slow=64)
 _ENGINES = (
     "Compare the engines' precision, sampling parameters and attention kernels; correct with sequence-level masking, or "
     "replay routes for a mixture of experts."
@@ -13,7 +13,7 @@ _ENGINES = (
 _SPEED = "richardli.xyz/rl-collapse; facts: vllm-kl rises before the reward falls"
 _VERL = "verl docs, rollout_corr (the number there is for clamped weights; here the weights are raw)"
 
-MISMATCH: tuple[Rule, ...] = (
+MISMATCH_RULES: tuple[Rule, ...] = (
     Rule(
         "mismatch_ess_low", "mismatch/token_ess_frac", "all", "tail", "mismatch", "identity", beyond("ess_frac", -1), "critical",
         "the effective sample size of mismatch weights is under the bound",

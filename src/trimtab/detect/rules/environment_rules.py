@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.drawdown import FromBest
-from trimtab.detect.detectors.prediction_limit import SustainedGrowth
+from trimtab.detect.detectors.drawdown import Drawdown
+from trimtab.detect.detectors.prediction_limit import PredictionLimit
 from trimtab.detect.rules.rule import (
     LONG,
     MEMORY,
-    Excuse,
     Rule,
+    Suppression,
     beyond,
     change,
     excursion,
     share_change,
 )
 
-_LEARNS = Excuse("aggregate/reward", 1)
-_SLOWLY = Excuse("aggregate/reward", 1, slow=64)
+_LEARNS = Suppression("aggregate/reward", 1)
+_SLOWLY = Suppression("aggregate/reward", 1, slow=64)
 _DAPO = "DAPO, arXiv 2503.14476"
 
-ENVIRONMENT: tuple[Rule, ...] = (
+ENVIRONMENT_RULES: tuple[Rule, ...] = (
     Rule(
         "length_growth", "aggregate/length", "all", "aggregate", "length", "identity", change(1, lenient=True, min_frac=bound("length_frac")),
         "warning", "responses grow longer than their own trend", "Length that grows without reward is hacking or rambling.",
@@ -30,7 +30,7 @@ ENVIRONMENT: tuple[Rule, ...] = (
     ),
     Rule(
         "length_doubled", "aggregate/length", "all", "aggregate", "length", "log",
-        lambda arl: SustainedGrowth(arl=arl, confirm=3, min_effect=bound("length_growth")), "info",
+        lambda arl: PredictionLimit(arl=arl, confirm=3, min_effect=bound("length_growth")), "info",
         "responses are twice as long as in the first ten steps, and more",
         "Slow growth has no step at which it breaks a trend. It is reasoning, or padding that is paid for.",
         "Read the longest rewarded outputs; see whether a held-out score grows as well.",
@@ -74,7 +74,7 @@ ENVIRONMENT: tuple[Rule, ...] = (
     ),
     Rule(
         "tool_failures_by_tool", "tools/failure_frac", "tool/*", "aggregate", "tools", "identity",
-        lambda arl: FromBest(arl=min(arl, bound("arl_evaluations")), sign=1, min_effect=bound("tool_failure_change")), "warning", "one tool fails more than it did", "One dying tool hides in the average of all.",
+        lambda arl: Drawdown(arl=min(arl, bound("arl_evaluations")), sign=1, min_effect=bound("tool_failure_change")), "warning", "one tool fails more than it did", "One dying tool hides in the average of all.",
         "Look at its error kinds and its latency.", "A tool called a few times a window: windows of fewer than eight calls are left out.", "verl#2188", weight=2.0,
         least=int(bound("tool_window_calls")),
     ),
@@ -133,7 +133,7 @@ ENVIRONMENT: tuple[Rule, ...] = (
         "step_time_growth", "aggregate/step_s", "all", "aggregate", "throughput", "log", change(1, lenient=True, min_effect=bound("throughput_change")),
         "warning", "steps take longer", "A leak, a slow rank, slow tools or longer responses.",
         "Compare with length, tool latency and ranks.", "Longer responses.", "rlprobe throughput_rot",
-        excuses=(Excuse("aggregate/length", 1),),
+        excuses=(Suppression("aggregate/length", 1),),
     ),
     Rule(
         "straggler", "aggregate/slowest_rank_ratio", "all", "aggregate", "throughput", "identity",

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.drawdown import FromBest
-from trimtab.detect.detectors.flatline import Standstill
+from trimtab.detect.detectors.drawdown import Drawdown
+from trimtab.detect.detectors.flatline import Flatline
 from trimtab.detect.detectors.plateau import Plateau
-from trimtab.detect.detectors.plateau_exit import Jump
-from trimtab.detect.rules.rule import LONG, MEMORY, Excuse, Rule, beyond, change, excursion, leap, rare_change
+from trimtab.detect.detectors.plateau_exit import PlateauExit
+from trimtab.detect.rules.rule import (
+    LONG,
+    MEMORY,
+    Rule,
+    Suppression,
+    beyond,
+    change,
+    excursion,
+    leap,
+    rare_change,
+)
 
-_LEARNS = Excuse("aggregate/reward", 1, settled=True)
+_LEARNS = Suppression("aggregate/reward", 1, settled=True)
 _ROLL = "Check tool failures first, then reward parts; go back to before `since` when the tools are healthy."
 
-REWARD: tuple[Rule, ...] = (
+REWARD_RULES: tuple[Rule, ...] = (
     Rule(
         "reward_collapse", "aggregate/reward", "all", "aggregate", "reward", "identity",
         excursion(-1, bound("reward_half"), memory=MEMORY, confirm=int(bound("confirm_short"))), "critical",
@@ -39,7 +49,7 @@ REWARD: tuple[Rule, ...] = (
     ),
     Rule(
         "held_out_falls", "aggregate/held_out_reward", "all", "aggregate", "gap", "identity",
-        lambda arl: FromBest(arl=min(arl, bound("arl_evaluations")), sign=-1, min_frac=bound("reward_frac")), "warning",
+        lambda arl: Drawdown(arl=min(arl, bound("arl_evaluations")), sign=-1, min_frac=bound("reward_frac")), "warning",
         "the held-out score fell back from its best",
         "Beside a training reward that holds, this is overfitting or hacking.",
         "Compare outputs with those of the best checkpoint; score them with another judge.",
@@ -68,7 +78,7 @@ REWARD: tuple[Rule, ...] = (
         "rldoctor reward_composition", weight=0.5,
     ),
     Rule(
-        "reward_stands_still", "aggregate/reward", "all", "aggregate", "plateau", "identity", lambda _: Standstill(), "warning",
+        "reward_stands_still", "aggregate/reward", "all", "aggregate", "plateau", "identity", lambda _: Flatline(), "warning",
         "the reward has been the same number for a hundred steps", "All is solved, nothing is, or the reward is broken: no batch differs from another.",
         "Read outputs and their rewards; check that the reward can be earned, and lost.", "A reward that is logged rarely and repeated in between.",
         "default, not calibrated", weight=0.5,
@@ -86,7 +96,7 @@ REWARD: tuple[Rule, ...] = (
         "A reward that jumps alone is the usual first sign of an exploited judge.",
         "Read twenty of the best-rewarded outputs; score them with another judge; look at length and format.",
         "A held-out score that rises too makes this information; so does the lack of one to compare with.",
-        "verl#7004, TRL#6350", excuses=(Excuse("aggregate/held_out_reward", 1, least=0.5, absent=True),),
+        "verl#7004, TRL#6350", excuses=(Suppression("aggregate/held_out_reward", 1, least=0.5, absent=True),),
     ),
     Rule(
         "reward_length_coupling", "aggregate/reward_length_corr", "all", "aggregate", "hacking", "identity", change(1), "warning",
@@ -152,7 +162,7 @@ REWARD: tuple[Rule, ...] = (
         weight=0.5,
     ),
     Rule(
-        "late_jump", "aggregate/reward", "all", "aggregate", "jump", "identity", lambda arl: Jump(arl=arl), "info",
+        "late_jump", "aggregate/reward", "all", "aggregate", "jump", "identity", lambda arl: PlateauExit(arl=arl), "info",
         "the reward jumped after a long plateau", "Grokking looks like this, and so does a hack.",
         "Look at held-out score and outputs before celebrating.", "A curriculum that changed.", "default, not calibrated", weight=0.5,
     ),

@@ -1,21 +1,29 @@
 """All rules: which detector on which reading, with which share of the budget, and what a person should do about it.
 
-Every rule's `key` is a row of the catalog, and a test proves that some measure emits it. `rule_sets/` holds them by
+Every rule's `key` is a row of the catalog, and a test proves that some measure emits it. `*_rules.py` hold them by
 family; docs/explanation/detectors.md shows each with a real trace.
 """
 
 from __future__ import annotations
 
-from trimtab.detect.rules.composite import TOGETHER
-from trimtab.detect.rules.environment import ENVIRONMENT
-from trimtab.detect.rules.mismatch import MISMATCH
-from trimtab.detect.rules.policy import POLICY
-from trimtab.detect.rules.preference import PREFERENCE
-from trimtab.detect.rules.reward import REWARD
+from trimtab.detect.rules.composite_rules import COMPOSITE_RULES
+from trimtab.detect.rules.environment_rules import ENVIRONMENT_RULES
+from trimtab.detect.rules.mismatch_rules import MISMATCH_RULES
+from trimtab.detect.rules.policy_rules import POLICY_RULES
+from trimtab.detect.rules.preference_rules import PREFERENCE_RULES
+from trimtab.detect.rules.reward_rules import REWARD_RULES
 from trimtab.detect.rules.rule import Rule, StreamRule
-from trimtab.detect.rules.tails import TAILS
+from trimtab.detect.rules.tail_rules import TAIL_RULES
 
-RULES: tuple[Rule, ...] = (*TAILS, *MISMATCH, *POLICY, *REWARD, *ENVIRONMENT, *PREFERENCE, *TOGETHER)
+RULES: tuple[Rule, ...] = (
+    *TAIL_RULES,
+    *MISMATCH_RULES,
+    *POLICY_RULES,
+    *REWARD_RULES,
+    *ENVIRONMENT_RULES,
+    *PREFERENCE_RULES,
+    *COMPOSITE_RULES,
+)
 """Rules on readings. Their false-alarm budgets add up to the catalog's `budget` (`trimtab.detect.rules.rule.split`)."""
 
 STREAM_RULES: dict[str, StreamRule] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trimtab.detect.alarm_log import Ledger
+from trimtab.detect.alarm_log import AlarmLog
 from trimtab.detect.detectors.base import Decision
-from trimtab.detect.detectors.composite import FAMILIES, Joint
+from trimtab.detect.detectors.composite_reading import FAMILIES, CompositeReading
 from trimtab.detect.pipeline import Pipeline
-from trimtab.detect.rules.registry import RULES
+from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.whole_series import columns_of, joint_series
 from trimtab.types import Reading, Window
 
@@ -17,23 +17,23 @@ RULE = next(rule for rule in RULES if rule.name == "post_tool_tail_growth")
 KL = next(rule for rule in RULES if rule.name == "kl_surge")
 
 
-def fire(ledger, rule):
+def fire(alarm_log, rule):
     reading = Reading(rule.key, 30, Window(30, 30), rule.slice, 12.0, 600, 30)
-    return ledger.edge(rule, reading, Decision(True, True, True, since=9, bound=10.0))[0]
+    return alarm_log.edge(rule, reading, Decision(True, True, True, since=9, bound=10.0))[0]
 
 
 @pytest.mark.parametrize(
     ("heard", "hidden"), [((9, 39), True), ((0, 39), False), ((0, 0), False), (None, True)]
 )
 def test_an_alarm_is_hidden_only_where_a_rule_on_averages_could_have_spoken(heard, hidden):
-    alarm = fire(Ledger(RULES, lambda: heard), RULE)
+    alarm = fire(AlarmLog(RULES, lambda: heard), RULE)
     assert (alarm.hidden, alarm.heard) == (hidden, heard)
 
 
 def test_after_a_rule_on_averages_nothing_is_hidden():
-    ledger = Ledger(RULES, lambda: (9, 39))
-    assert fire(ledger, KL).heard is None
-    assert not fire(ledger, RULE).hidden
+    alarm_log = AlarmLog(RULES, lambda: (9, 39))
+    assert fire(alarm_log, KL).heard is None
+    assert not fire(alarm_log, RULE).hidden
 
 
 def series(**changes):
@@ -57,7 +57,7 @@ def test_a_joint_alarm_of_one_reading_alone_waits():
     assert {a.rule for a in pipeline.alarms if a.severity != "info"} <= {"reward_drop", "reward_break"}
     assert not [a for a in pipeline.alarms if a.rule.endswith("_together")]
     ((at, total),) = joint_series(
-        {"outcome": Joint(FAMILIES["outcome"])}, columns_of(series(reward=0.6))
+        {"outcome": CompositeReading(FAMILIES["outcome"])}, columns_of(series(reward=0.6))
     ).values()
     edges = Pipeline().by_key["joint/outcome"][0].detector(1e6).scan(at, total)
     assert any(decision.fired for _, decision in edges), "the sum alone would alarm"

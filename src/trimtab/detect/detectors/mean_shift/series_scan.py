@@ -1,4 +1,4 @@
-"""`Change` on a whole series: the stream's answers, the whole comparison made only where it could matter.
+"""`MeanShift` on a whole series: the stream's answers, the whole comparison made only where it could matter.
 
 A look can break its bound only if the shift is large even for independent values, where the scatter of both means is least.
 That test needs three of the running sums; what passes it, a few looks in a calm series, is compared as the stream does.
@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.base import Decision, Edges
-from trimtab.detect.detectors.mean_shift.schedule import (
+from trimtab.detect.detectors.base import Decision, Transitions
+from trimtab.detect.detectors.mean_shift.statistic import ARRAYS, MeanDifference, mean_difference
+from trimtab.detect.detectors.mean_shift.window_schedule import (
     LENIENT,
     cumulated,
-    deviates,
     first_look,
     gather,
     stride,
+    z_scores,
 )
-from trimtab.detect.detectors.mean_shift.statistic import ARRAYS, Contrast, contrast
 from trimtab.stats.row_medians import row_medians
 from trimtab.typing import Bool, Float64, Int64
 
 if TYPE_CHECKING:
-    from trimtab.detect.detectors.mean_shift.detector import Change
+    from trimtab.detect.detectors.mean_shift.detector import MeanShift
 
 
 NEWEST = 5
@@ -35,7 +35,7 @@ _ROUNDING = 1e-9  # what the first test gives away, so that rounding loses no lo
 _CHUNK = 128  # looks at first for the end of an alarm; doubled while it goes on
 
 
-def drawn_in(detector: Change, values: Float64, every: int, look: int) -> Float64:
+def drawn_in(detector: MeanShift, values: Float64, every: int, look: int) -> Float64:
     """Every value drawn in to the limits that the up to `look` values before its block of `every` set."""
     starts = np.arange(every, values.size, every)
     if not starts.size:
@@ -69,25 +69,25 @@ def _deviations(rows: Float64) -> tuple[Float64, Float64, Float64]:
     return middle, row_medians(away), away.mean(axis=1)
 
 
-def edges_of(detector: Change, steps: Int64, drawn: Float64) -> Edges:
+def edges_of(detector: MeanShift, steps: Int64, drawn: Float64) -> Transitions:
     """Where alarms start and end: (index among these values, decision). `drawn`: the values, drawn in."""
     return _Scan(detector, steps, drawn).edges()
 
 
 class _Scan:
-    def __init__(self, detector: Change, steps: Int64, drawn: Float64) -> None:
+    def __init__(self, detector: MeanShift, steps: Int64, drawn: Float64) -> None:
         self.of, self.steps, self.base = detector, steps, float(drawn[0])
         self.x = drawn - self.base
         self.sums = cumulated(self.x)
         scales = [n for n in detector.scales if not (detector.lenient and n > LENIENT)]
         self.scales = np.array(scales, np.int64)
         self.firsts = [first_look(n, detector.min_reference) for n in scales]
-        self.z = np.array(deviates(detector.arl, detector.scales, 2 if detector.sign == 0 else 1))
+        self.z = np.array(z_scores(detector.arl, detector.scales, 2 if detector.sign == 0 else 1))
 
-    def edges(self) -> Edges:
+    def edges(self) -> Transitions:
         size, found = self.x.size, self._over()
         ends = np.array(sorted(found), np.int64)
-        edges: Edges = []
+        edges: Transitions = []
         end = 0
         while True:
             place = int(np.searchsorted(ends, end))
@@ -104,16 +104,16 @@ class _Scan:
             edges.append((end - 1, Decision(True, cleared=True, since=since)))
             end += 1
 
-    def _over(self) -> dict[int, tuple[int, Contrast]]:
+    def _over(self) -> dict[int, tuple[int, MeanDifference]]:
         """End of the window -> the scale that breaks its bound there (the strongest), and its comparison."""
-        best: dict[int, tuple[int, Contrast]] = {}
+        best: dict[int, tuple[int, MeanDifference]] = {}
         due, k = self._possible([self._due(k, 0, self.x.size) for k in range(self.scales.size)], 1.0)
         if not due.size:
             return best
         found = self._compare(due, k)
         above, _ = self.of.judge(found, self.z[k], self.base, ARRAYS)
         for i in np.flatnonzero(above).tolist():
-            one = Contrast(
+            one = MeanDifference(
                 *(float(part[i]) for part in (found.score, found.shift, found.scatter, found.level))
             )
             end = int(due[i])
@@ -151,10 +151,10 @@ class _Scan:
         start = max(start - start % step, self.firsts[k] + -self.firsts[k] % step)
         return np.arange(start, stop + 1, step)
 
-    def _compare(self, due: Int64, k: Int64) -> Contrast:
+    def _compare(self, due: Int64, k: Int64) -> MeanDifference:
         of, n = self.of, self.scales[k]
         begins = np.maximum(0, due - n - of.memory)
-        return contrast(gather(self.sums, self.x, due, n, begins), ARRAYS, of.sign, of.lenient)
+        return mean_difference(gather(self.sums, self.x, due, n, begins), ARRAYS, of.sign, of.lenient)
 
     def _possible(self, dues: list[Int64], frac: float) -> tuple[Int64, Int64]:
         """The looks that may break `frac` of their bound, all that do among them, and their scales."""

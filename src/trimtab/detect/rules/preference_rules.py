@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.drawdown import FromBest
+from trimtab.detect.detectors.drawdown import Drawdown
 from trimtab.detect.rules.rule import Rule, change, rare_change
 
 _DPO = "DPO, arXiv 2305.18290"
 
-PREFERENCE: tuple[Rule, ...] = (
+PREFERENCE_RULES: tuple[Rule, ...] = (
     Rule(
         "margin_collapse", "aggregate/margin", "all", "aggregate", "preference", "identity", change(-1), "warning",
         "the margin between chosen and rejected falls", "The policy unlearns the preference.",
@@ -27,7 +27,7 @@ PREFERENCE: tuple[Rule, ...] = (
     ),
     Rule(
         "held_out_loss_turns", "aggregate/held_out_loss", "all", "aggregate", "gap", "identity",
-        lambda arl: FromBest(arl=min(arl, bound("arl_evaluations")), sign=1, min_frac=bound("loss_frac")), "warning",
+        lambda arl: Drawdown(arl=min(arl, bound("arl_evaluations")), sign=1, min_frac=bound("loss_frac")), "warning",
         "the held-out loss rose from its best", "Overfitting: what is learnt no longer carries over.",
         "Go back to the best checkpoint; fewer epochs, more data.", "A held-out set that changed.", "default, not calibrated",
     ),
@@ -38,7 +38,7 @@ PREFERENCE: tuple[Rule, ...] = (
     ),
     Rule(
         "gap_growing", "supervised/gap", "all", "aggregate", "gap", "identity",
-        lambda arl: FromBest(arl=min(arl, bound("arl_evaluations")), sign=1, min_effect=bound("gap_change")), "warning",
+        lambda arl: Drawdown(arl=min(arl, bound("arl_evaluations")), sign=1, min_effect=bound("gap_change")), "warning",
         "the gap between held-out and training loss widened from its least", "Overfitting: what is learnt no longer carries over.",
         "Stop earlier, fewer epochs, more data.", "A held-out set that changed.", "default, not calibrated",
     ),

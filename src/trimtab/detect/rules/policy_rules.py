@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from trimtab.catalog import bound
-from trimtab.detect.detectors.outlier import Spike
+from trimtab.detect.detectors.outlier import Outlier
 from trimtab.detect.detectors.trend_break import TrendBreak
-from trimtab.detect.rules.rule import LONG, MEMORY, Excuse, Rule, beyond, change, excursion, leap
+from trimtab.detect.rules.rule import LONG, MEMORY, Rule, Suppression, beyond, change, excursion, leap
 
-_LEARNS = Excuse("aggregate/reward", 1)
-_LEARNT = Excuse("aggregate/reward", 1, settled=True)
-_RISES = Excuse("aggregate/reward", 1, recent=int(bound("excuse_recent_fast")))
+_LEARNS = Suppression("aggregate/reward", 1)
+_LEARNT = Suppression("aggregate/reward", 1, settled=True)
+_RISES = Suppression("aggregate/reward", 1, recent=int(bound("excuse_recent_fast")))
 _RAGEN = "RAGEN, arXiv 2504.20073"
 
-POLICY: tuple[Rule, ...] = (
+POLICY_RULES: tuple[Rule, ...] = (
     Rule(
         "kl_surge", "aggregate/kl", "all", "aggregate", "kl", "identity", excursion(1, bound("surge"), floor=bound("kl_floor")), "critical",
         "mean KL to the reference grew fourfold within a hundred steps, past 2 nats",
@@ -92,7 +92,7 @@ POLICY: tuple[Rule, ...] = (
         "entropy_collapse", "aggregate/entropy", "all", "aggregate", "entropy", "identity", change(-1, lenient=True, min_frac=bound("entropy_frac")), "warning",
         "mean entropy falls faster than its own trend", "A sudden fall is the start of a collapse to few answers.",
         "Look at entropy by slice, and at the outputs themselves.",
-        "A fall while the reward rises is learning, and only information.", _RAGEN, excuses=(_LEARNS, Excuse("aggregate/reward", 1, slow=64, settled=True)),
+        "A fall while the reward rises is learning, and only information.", _RAGEN, excuses=(_LEARNS, Suppression("aggregate/reward", 1, slow=64, settled=True)),
     ),
     Rule(
         "entropy_break", "aggregate/entropy", "all", "aggregate", "entropy", "log", leap(-1, min_effect=bound("leap_entropy_down")), "warning",
@@ -138,7 +138,7 @@ POLICY: tuple[Rule, ...] = (
     ),
     Rule(
         "grad_norm_spike", "aggregate/grad_norm", "all", "aggregate", "gradient", "identity",
-        lambda arl: Spike(arl=arl, ratio=bound("spike_ratio")), "warning",
+        lambda arl: Outlier(arl=arl, ratio=bound("spike_ratio")), "warning",
         "one step's gradient norm is wilder than anything the run has shown, or twentyfold",
         "One batch can undo many.", "Look at that step's exemplars; clip gradients; skip such steps.",
         "Fewer than forty steps of past.", "verl#747", positive=True,
