@@ -16,6 +16,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"
 BLOCKS = re.compile(r"<!-- (?:begin|generated).*?(?:<!-- end.*?-->|\Z)", re.S)
 """What a script writes: from its first mark to its last, or to the end of the page."""
 MADE = {
+    "make_architecture.py": "architecture.md",
     "make_detectors.py": "reference/rules.md",
     "make_metric_keys.py": "reference/metric-keys.md",
     "make_traces.py": "reference/agent-log-checks.md",

@@ -1,4 +1,4 @@
-"""trimtab keeps long-running RL runs of tool-using language agents alive.
+"""Watch RL runs of tool-using language agents: measure, detect, report, and read logs.
 
     import trimtab
 

@@ -1,0 +1,1 @@
+"""Connect trainers: translate a framework's names to `token_batch` arguments, and nothing else."""

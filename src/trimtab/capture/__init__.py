@@ -1,4 +1,4 @@
-"""Capture: what did each token look like to the sampler, the trainer and the reference, before or after a tool spoke?"""
+"""Validate arrays of a trainer, and give each token its slice."""
 
 from trimtab.capture.batch import token_batch
 from trimtab.capture.concat import join_batches

@@ -1,4 +1,4 @@
-"""THE table: every reading and every bound, with unit, direction and source. Nothing else in trimtab holds a threshold.
+"""The table of every reading and every bound, with unit, direction and source.
 
 A reading's key is `<what>/<statistic>`. `docs/metrics.md` is generated from this package: one file a family of readings,
 `bounds` for the numbers rules compare with.

@@ -1,4 +1,4 @@
-"""The command line. Each command calls one public function; bad input is one line on stderr and exit code 2."""
+"""The command line: each command calls one public function; bad input is one line and exit code 2."""
 
 from __future__ import annotations
 

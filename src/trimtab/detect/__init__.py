@@ -1,0 +1,1 @@
+"""Turn readings into alarms and a verdict: rules, the alarm log, the false-alarm budget."""

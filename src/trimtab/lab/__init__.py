@@ -1,4 +1,4 @@
-"""A small real world for demos, tests and experiments: a SQLite database behind tools, tasks, a 0.45M-parameter agent.
+"""A small world for demos and tests: a SQLite database behind tools, tasks, a 0.45M-parameter agent.
 
     schedule  Ramp: a quantity that moves with the absolute training step
     vocab     characters -> ids, as a transformers tokenizer

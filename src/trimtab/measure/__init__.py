@@ -1,0 +1,1 @@
+"""Turn token batches into mergeable state, and state into readings."""

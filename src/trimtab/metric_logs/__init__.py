@@ -1,4 +1,4 @@
-"""Logs of other trainers: one number a step under their names, read into ours.
+"""Read metrics logs of other trainers: one number a step under their names, mapped to ours.
 
 path -> [find] format -> [text_files, tables_on_disk, binary_files, stores] RawLog -> [keys, nulls] MetricLog
 """

@@ -1,4 +1,4 @@
-"""The composition root: capture -> measure -> detect -> store. No maths here.
+"""The loop API: capture, measure, detect and store, one step after the other.
 
 opening     `open_run`: a folder, new or to be resumed
 run         `Run`: observe, flush, close

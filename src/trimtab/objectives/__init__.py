@@ -1,4 +1,4 @@
-"""Losses that stay valid while mismatch and staleness are small, and the machinery that keeps them small. Pure torch.
+"""RL losses and corrections of off-policy data as pure torch functions.
 
 Tensors (B, T), explicit denominators, counts of everything clipped or dropped. docs/reference/objectives.md has the table of formulas.
 """

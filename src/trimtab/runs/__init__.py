@@ -1,4 +1,4 @@
-"""The run store: what a watched run leaves on disk, and how it is read back."""
+"""The run folder: what a watched run leaves on disk, and how it is read back."""
 
 from trimtab.runs.reader import RunReader
 from trimtab.runs.schema import FORMAT, KINDS, state_block

@@ -1,4 +1,4 @@
-"""Mergeable summaries of streams of numbers: constant memory, exact where it can be, the rest with a stated error.
+"""Mergeable summaries of numbers in constant memory, with their estimators.
 
     LogSketch    log-histogram, sums (to 1e-7) and exact extremes of log-ratios, by slice cell
     LogMoments   ESS and E[w], E[w^2] of log-weights of any magnitude

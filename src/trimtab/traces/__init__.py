@@ -1,0 +1,1 @@
+"""Read agent logs of thirteen formats into episodes, tables and training data."""

@@ -1,0 +1,1 @@
+"""Detectors of change in one series; they know nothing of RL."""

@@ -1,0 +1,1 @@
+"""The built-in rules: a detector on one reading of one slice, with severity, advice and budget weight."""

@@ -1,0 +1,1 @@
+"""Measures of single tokens: tails of log-ratios, KL, ESS, entropy, reference support, clipping."""

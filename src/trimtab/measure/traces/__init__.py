@@ -1,0 +1,1 @@
+"""Readings of agent logs: shares with clustered intervals, contrasts of failed and solved."""

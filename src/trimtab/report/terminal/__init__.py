@@ -1,0 +1,1 @@
+"""The live view of runs and the progress bar in the terminal."""

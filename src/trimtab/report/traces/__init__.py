@@ -1,0 +1,1 @@
+"""Diagnosis, comparison, live follow and HTML page of agent logs."""

@@ -1,0 +1,1 @@
+"""Histograms of fixed size that merge exactly."""

@@ -1,0 +1,1 @@
+"""Mergeable summaries: moments, extremes, counts and sums."""

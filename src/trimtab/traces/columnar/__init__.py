@@ -1,0 +1,1 @@
+"""Read large step logs in shards of lines."""

@@ -1,0 +1,1 @@
+"""Episodes, turns and tool calls: the record that every reader makes."""

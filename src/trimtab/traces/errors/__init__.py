@@ -1,0 +1,1 @@
+"""Decide whether a tool result is an error, of what kind, and whose fault."""

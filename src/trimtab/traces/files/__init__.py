@@ -1,0 +1,1 @@
+"""Find files of logs, decompress them, and read their lines and documents."""

@@ -1,0 +1,1 @@
+"""Turn chat messages of any provider into turns, calls and results."""

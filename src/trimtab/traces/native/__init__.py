@@ -1,0 +1,1 @@
+"""trimtab's own episode format: writer, reader, and the coercion of values."""

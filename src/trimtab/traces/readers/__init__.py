@@ -1,0 +1,1 @@
+"""One reader a log format, from records to episodes."""

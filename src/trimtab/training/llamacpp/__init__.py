@@ -1,4 +1,4 @@
-"""llama.cpp as a second inference engine of a policy: its GGUF export, and a rollout_func that samples from it."""
+"""llama.cpp as a second inference engine: GGUF export, and a rollout function that samples from it."""
 
 from trimtab.training.llamacpp.gguf_export import FORMATS, export_gguf
 from trimtab.training.llamacpp.rollout_engine import LlamaCppEngine

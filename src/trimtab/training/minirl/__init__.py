@@ -1,4 +1,4 @@
-"""MiniRL, PPO-EWMA, corrections and routing replay as a subclass of TRL's GRPOTrainer; docs/reference/objectives.md has the table."""
+"""MiniRL, PPO-EWMA, corrections and routing replay as a subclass of TRL's GRPOTrainer."""
 
 from trimtab.training.minirl.config import MiniRLConfig
 from trimtab.training.minirl.trainer import MiniRLTrainer

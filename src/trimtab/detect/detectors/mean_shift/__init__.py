@@ -1,0 +1,1 @@
+"""Two-window mean-shift detector at several time scales, robust to autocorrelation and outliers."""

@@ -1,0 +1,1 @@
+"""Read OpenTelemetry spans: GenAI conventions, OpenInference, Vercel's AI SDK."""

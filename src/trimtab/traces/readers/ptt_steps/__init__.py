@@ -1,0 +1,1 @@
+"""Read step logs of post-training-toolkit: one event a line."""

@@ -1,0 +1,1 @@
+"""Read trajectories of SWE-agent and mini-swe-agent."""

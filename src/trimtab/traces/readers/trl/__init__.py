@@ -1,0 +1,1 @@
+"""Read TRL's completion logs and conversational data sets."""

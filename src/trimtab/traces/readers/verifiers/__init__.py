@@ -1,0 +1,1 @@
+"""Read results and traces of verifiers."""
