@@ -48,8 +48,6 @@ SHARED_STEMS = (
     "rewards",
     "serialization",
     "tables",
-    "tokens",
-    "tool_schemas",
     "tools",
     "traces",
     "trainer_metrics",
@@ -87,9 +85,6 @@ LONG_SIGNATURES = (
     "report/traces/live_diagnosis.py:follow_traces",
     "report/traces/show.py:show",
     "traces/choose_engine.py:table_of",
-    "traces/export/data_card.py:card_of",
-    "traces/export/export.py:export",
-    "traces/export/rows.py:rows_of",
     "training/lab_grpo.py:lab_trainer",
 )
 """Functions of more than six parameters."""
@@ -166,7 +161,6 @@ UNDOCUMENTED_FACES = (
     "trimtab.stats.unbundle",
     "trimtab.stats.wasserstein1",
     "trimtab.token_batch",
-    "trimtab.traces.export.export",
     "trimtab.training.llamacpp.export_gguf",
 )
 """Public functions without sections in their docstrings."""
@@ -176,7 +170,6 @@ BROAD_HANDLERS = {
     "monitor/isolation.py": (1, "TODO"),
     "report/traces/token_colors.py": (1, "TODO"),
     "traces/convert.py": (1, "TODO"),
-    "traces/export/write.py": (1, "TODO"),
     "traces/files/decompress.py": (1, "TODO"),
     "traces/files/inspect_zip.py": (1, "TODO"),
     "traces/native/coerce.py": (1, "TODO"),

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.traces.make import chat, write_lines
-from trimtab.traces.export.export import export
+from trimtab.traces.export import ExportOptions, export
 from trimtab.traces.read import read_episodes
 from trimtab.traces.table.episode_facts import facts_of
 
@@ -40,7 +40,7 @@ def test_schemas_of_a_file_fill_in_for_names(tmp_path):
     (file := tmp_path / "tools.json").write_text(json.dumps([schema]))
     log = write_lines(tmp_path / "a.jsonl", [{"tools": ["search", "g"], "messages": chat(), "reward": 1}])
     named = {"type": "function", "function": {"name": "g"}}
-    made = export([log], "sft", tmp_path / "out.jsonl", tools=file)
+    made = export([log], "sft", tmp_path / "out.jsonl", ExportOptions(tools=file))
     assert (made.rows[0]["tools"], made.card["warnings"]) == ([schema, named], [])
     made = export([log], "sft", tmp_path / "out.jsonl")
     assert made.rows[0]["tools"][1] == named

@@ -12,8 +12,8 @@ from tests.report.test_trace_diagnosis import run
 from tests.traces.make import chat, write_lines
 from tests.traces.test_messages import TAU
 from trimtab.errors import TraceError
-from trimtab.traces.export import KINDS, export
-from trimtab.traces.export.near_duplicates import without_copies
+from trimtab.traces.export import KINDS, ExportOptions, export
+from trimtab.traces.export.near_duplicates import without_near_duplicates
 from trimtab.traces.read import read_episodes
 
 TOOLS = [
@@ -106,7 +106,9 @@ def test_pairs_spread_over_attempts_and_match_sizes_on_request(tmp_path):
     rows = [attempt(1, i, float(i < 3)) for i in range(6)]
     for i, row in enumerate(rows):
         row["messages"][-1]["content"] += " word" * 40 * (i % 3)
-    made = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", per_task=3, match_length=True)
+    made = export(
+        log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", ExportOptions(per_task=3, match_length=True)
+    )
     assert sorted((r["chosen_episode"], r["rejected_episode"]) for r in made.rows) == [
         ("1/0", "1/3"),
         ("1/1", "1/4"),
@@ -121,7 +123,7 @@ def test_near_duplicates_go(tmp_path):
     made = export(log(tmp_path, rows), "kto", tmp_path / "o.jsonl")
     assert [(row["episode"], row["label"]) for row in made.rows] == [("1/0", True), ("1/1", False)]
     assert made.card["left_out"] == {"near-duplicate of another episode of its task and outcome": 1}
-    assert without_copies([]) == ([], 0)
+    assert without_near_duplicates([]) == ([], 0)
 
 
 def test_a_failure_that_was_a_tools_is_left_out_unless_asked_for(tmp_path):
@@ -133,7 +135,7 @@ def test_a_failure_that_was_a_tools_is_left_out_unless_asked_for(tmp_path):
     made = export(log(tmp_path, rows), "kto", tmp_path / "o.jsonl")
     assert [row["episode"] for row in made.rows] == ["1/0", "1/2"]
     assert made.card["left_out"] == {"episode that failed after a fault of a tool": 1}
-    kept = export(log(tmp_path, rows), "kto", tmp_path / "o.jsonl", keep_tool_faults=True)
+    kept = export(log(tmp_path, rows), "kto", tmp_path / "o.jsonl", ExportOptions(keep_tool_faults=True))
     assert len(kept.rows) == 3
 
 
@@ -170,7 +172,7 @@ def test_graded_rewards_are_ranked_for_pairs_and_need_a_bound_elsewhere(tmp_path
         match=r"no kto row can be made of 2 episodes: 2 x episode of which nothing says whether it is solved",
     ):
         export(paths, "kto", tmp_path / "k.jsonl")
-    assert len(export(paths, "kto", tmp_path / "k.jsonl", solved_at=0.5).rows) == 2
+    assert len(export(paths, "kto", tmp_path / "k.jsonl", ExportOptions(solved_at=0.5)).rows) == 2
 
 
 def test_misuse_is_one_line(tmp_path):
@@ -251,7 +253,7 @@ def test_pairs_on_a_prompt_the_rejected_attempt_never_saw_are_warned_of_and_can_
     assert text.splitlines()[4].startswith(
         "**WARNING: 2 of 4 pairs (50 %) rest on a prompt that the rejected"
     )
-    made = export(paths, "dpo", output, same_prompt=True)
+    made = export(paths, "dpo", output, ExportOptions(same_prompt=True))
     assert [row["task"] for row in made.rows] == ["2", "2"]
     assert made.card["warnings"] == []
     assert made.card["left_out"]["pair of attempts that began with other words (--same-prompt)"] == 2
@@ -262,5 +264,5 @@ def test_pairs_on_a_prompt_the_rejected_attempt_never_saw_are_warned_of_and_can_
 def test_pairs_of_the_same_words_come_first(tmp_path):
     rows = [attempt(1, 0, 1.0), attempt(1, 1, 0.0), attempt(1, 2, 0.0)]
     rows[1]["messages"][0]["content"] += " Please."
-    made = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", per_task=1)
+    made = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", ExportOptions(per_task=1))
     assert [row["rejected_episode"] for row in made.rows] == ["1/2"]

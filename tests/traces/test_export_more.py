@@ -15,8 +15,8 @@ from tests.traces.test_export import attempt, four_by_three, log
 from trimtab import cli
 from trimtab.errors import TraceError
 from trimtab.traces.core.episode import Call, Episode, Turn
-from trimtab.traces.export import export
-from trimtab.traces.export.tokens import tokens_of
+from trimtab.traces.export import ExportOptions, export
+from trimtab.traces.export.token_columns import tokens_of
 from trimtab.traces.native.writer import TraceWriter
 
 
@@ -144,7 +144,7 @@ def test_a_folder_of_datasets_holds_the_rows(tmp_path, kind):
         "folder.card.md",
         "log.jsonl",
     ]
-    with pytest.raises(TraceError, match="is there already"):
+    with pytest.raises(TraceError, match="already exists"):
         export(paths, kind, tmp_path / "folder")
 
 
@@ -182,7 +182,7 @@ def test_schemas_are_given_where_the_log_has_none_and_warned_of_where_nobody_giv
     assert warning.startswith("3 of 4 episodes with calls have no tool schemas")
     file = tmp_path / "tools.json"
     file.write_text(json.dumps([flat]))
-    made = export([log], "sft", out, tools=file)
+    made = export([log], "sft", out, ExportOptions(tools=file))
     assert made.card["warnings"] == []
     assert made.card["rows with tool schemas"] == 2
     assert [row["tools"] for row in made.rows] == [
@@ -191,7 +191,7 @@ def test_schemas_are_given_where_the_log_has_none_and_warned_of_where_nobody_giv
     ]
     anthropic = {"name": "other", "input_schema": {"type": "object"}}
     file.write_text(json.dumps({"tools": [anthropic]}))
-    made = export([log], "steps", out, tools=file)
+    made = export([log], "steps", out, ExportOptions(tools=file))
     assert made.rows[0]["tools"] == [
         {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
     ]
@@ -206,9 +206,9 @@ def test_schemas_are_given_where_the_log_has_none_and_warned_of_where_nobody_giv
     ):
         file.write_text(bad)
         with pytest.raises(TraceError, match=why):
-            export([log], "sft", out, tools=file)
+            export([log], "sft", out, ExportOptions(tools=file))
     with pytest.raises(TraceError, match="cannot be read"):
-        export([log], "sft", out, tools=tmp_path / "none.json")
+        export([log], "sft", out, ExportOptions(tools=tmp_path / "none.json"))
 
 
 @pytest.mark.parametrize("kind", ["sft", "dpo", "kto", "grpo", "steps"])
@@ -281,7 +281,9 @@ def test_rewards_that_are_no_outcome_are_named_so(tmp_path, kind):
         TraceError, match=r"2 x episode of which nothing says whether it is solved: .* give --solved-at"
     ):
         export(paths, kind, tmp_path / "a.jsonl")
-    assert len(export(paths, kind, tmp_path / "a.jsonl", solved_at=1.0).rows) == (1 if kind == "sft" else 2)
+    assert len(export(paths, kind, tmp_path / "a.jsonl", ExportOptions(solved_at=1.0)).rows) == (
+        1 if kind == "sft" else 2
+    )
 
 
 @pytest.mark.parametrize("reward", [None, 0.3])

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from tests.traces.test_export import TOOLS, attempt, log
-from trimtab.traces.export import export
+from trimtab.traces.export import ExportOptions, export
 from trimtab.traces.export import near_duplicates as similar
-from trimtab.traces.export.near_duplicates import NEAR, Near, overlap
+from trimtab.traces.export.near_duplicates import NEAR, NearDuplicateIndex, overlap
 
 SYSTEM = {"role": "system", "content": "You are another agent."}
 IN_NO_PAIR = "episode in no pair: "
@@ -42,9 +42,9 @@ def test_each_cause_is_counted_on_its_own_and_they_add_up_to_the_episodes_left_o
         *same, broken, {**attempt(7, 1, 0.0), "reward": None},
         attempt(8, 0, 1.0), attempt(8, 1, 0.0), attempt(8, 2, 0.0, tools=[*TOOLS, *TOOLS]), attempt(8, 3, 0.0, result="Error: HTTP 503"),
     ]  # fmt: skip
-    card = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", per_task=1).card
+    card = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", ExportOptions(per_task=1)).card
     assert card["left_out"] == {
-        "episode with a call whose arguments are no object: templates cannot write it": 1,
+        "episode with a call whose arguments are not an object: templates cannot write it": 1,
         "episode that failed after a fault of a tool": 1,
         "episode without a reward or success": 1,
         f"{IN_NO_PAIR}no other attempt at its task (without one, at its prompt) is left": 1,
@@ -54,7 +54,7 @@ def test_each_cause_is_counted_on_its_own_and_they_add_up_to_the_episodes_left_o
         f"{IN_NO_PAIR}the attempts of another score are nearly the same": 2,
         f"{IN_NO_PAIR}its task had its pairs (--per-task)": 2,
         "pair of attempts with other tools": 2,
-        "pair of attempts under different system prompts: they are no attempts at one task": 3,
+        "pair of attempts under different system prompts: they are not attempts at one task": 3,
         "pair of attempts that are nearly the same": 1,
         "pair beyond the limit a task": 2,
     }
@@ -65,16 +65,19 @@ def test_each_cause_is_counted_on_its_own_and_they_add_up_to_the_episodes_left_o
 
 def test_a_limit_that_binds_nobody_is_no_cause(tmp_path):
     rows = [attempt(5, i, float(i == 0)) for i in range(4)]
-    assert _causes(export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", per_task=1).card) == {
-        "its task had its pairs (--per-task)": 2
-    }
-    assert _causes(export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", per_task=3).card) == {}
+    assert _causes(
+        export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", ExportOptions(per_task=1)).card
+    ) == {"its task had its pairs (--per-task)": 2}
+    assert (
+        _causes(export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", ExportOptions(per_task=3)).card)
+        == {}
+    )
 
 
 def test_with_same_prompt_those_that_began_otherwise_are_a_cause_of_their_own(tmp_path):
     rows = [attempt(1, i, float(i == 0)) for i in range(3)]
     rows[2]["messages"][0]["content"] += " Please."
-    card = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", same_prompt=True).card
+    card = export(log(tmp_path, rows), "dpo", tmp_path / "o.jsonl", ExportOptions(same_prompt=True)).card
     assert _causes(card) == {"the attempts of another score began with other words (--same-prompt)": 1}
 
 
@@ -91,7 +94,7 @@ def test_near_duplicates_are_those_of_all_pairs(length):
             if rng.random() < 0.5:
                 text.add(rng.randrange(5000))
         texts.append(frozenset(text))
-    near = Near(texts)
+    near = NearDuplicateIndex(texts)
     seen = Counter()
     for i, text in enumerate(texts):
         wanted = [j for j in range(i) if overlap(texts[j], text) >= NEAR]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.traces.make import write_lines
-from trimtab.traces.export.export import export
+from trimtab.traces.export import export
 from trimtab.traces.read import read_episodes
 from trimtab.traces.table.episode_facts import facts_of
 

@@ -17,7 +17,7 @@ from trimtab.errors import TraceError
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.export.prm_steps import step_rows
 from trimtab.traces.export.samples import sample_of
-from trimtab.traces.export.tokens import tokens_of
+from trimtab.traces.export.token_columns import tokens_of
 from trimtab.traces.follow import Follower
 from trimtab.traces.native.format import dump_episode
 from trimtab.traces.read import iter_episodes

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from tests.traces.make import write_lines
-from trimtab.traces.export.tokens import tokens_of
+from trimtab.traces.export.token_columns import tokens_of
 from trimtab.traces.read import read_episodes
 from trimtab.traces.table.stop_reasons import is_limit
 

@@ -64,33 +64,30 @@ def export_logs(
 ) -> None:
     """Write training data in TRL's conversational formats with tool calls, and a data card beside it."""
     from trimtab.report.terminal.progress import reading_bar
-    from trimtab.traces.export import export
-    from trimtab.traces.export.write import card_text
+    from trimtab.traces.export import ExportOptions, export
+    from trimtab.traces.export.data_card import card_text
 
+    options = ExportOptions(
+        format=format,
+        mapping=fields_of(mapping),
+        strict=strict,
+        error_patterns=tuple(error_pattern or ()),
+        tools=tools,
+        solved_at=solved_at,
+        per_task=per_task,
+        match_length=match_length,
+        same_prompt=same_prompt,
+        keep_tool_faults=keep_tool_faults,
+        keep_unscored=keep_unscored,
+    )
     with reading_bar(logs, not as_json) as progress:
-        made = export(
-            logs,
-            to,
-            output,
-            format,
-            fields_of(mapping),
-            solved_at,
-            per_task,
-            match_length,
-            keep_tool_faults,
-            progress,
-            error_pattern or (),
-            same_prompt,
-            tools,
-            strict,
-            keep_unscored,
-        )
+        card = export(logs, to, output, options, progress).card
     if as_json:
-        for warning in made.card["warnings"]:
+        for warning in card["warnings"]:
             print(f"warning: {escape_controls(warning)}", file=sys.stderr)
-    text = card_text(made.card)
+    text = card_text(card)
     print(
-        json.dumps(plain(made.card), allow_nan=False)
+        json.dumps(plain(card), allow_nan=False)
         if as_json
         else f"wrote {output}\n\n{escape_controls(text, lines=True)}"
     )

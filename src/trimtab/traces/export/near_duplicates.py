@@ -1,4 +1,4 @@
-"""Which samples say almost the same? Shares of five-word runs, compared within one task; equal ones everywhere."""
+"""Near-duplicates among samples: the Jaccard overlap of their five-word runs, compared within one task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ Runs = frozenset[int]
 
 
 def shingles(sample: Sample) -> Runs:
-    """Hashes (64 bits, of this process) of the five-word runs of what the agent wrote, case aside; of a shorter text the text itself."""
+    """Return hashes (64 bits, of this process) of the five-word runs of what the agent wrote, case aside.
+
+    A shorter text is one run.
+    """
     own = [m for m in sample.completion if m["role"] == "assistant"]
     return _runs(text for message in own for text in _texts(message))
 
@@ -40,7 +43,7 @@ def _runs(texts: Iterable[str]) -> Runs:
 
 
 def _texts(message: dict[str, Any]) -> Iterator[str]:
-    """The content, and of calls the names and whatever the arguments hold; not the words of the form that all calls have."""
+    """Yield the content, and of calls the names and the keys and values of the arguments."""
     yield message["content"]
     left = [
         part
@@ -58,7 +61,7 @@ def _texts(message: dict[str, Any]) -> Iterator[str]:
 
 
 def overlap(a: Runs, b: Runs) -> float:
-    """Jaccard's index.
+    """Return the Jaccard index of two sets of runs.
 
     >>> overlap(frozenset([1, 2]), frozenset([2, 3])), overlap(frozenset(), frozenset())
     (0.3333333333333333, 1.0)
@@ -66,68 +69,73 @@ def overlap(a: Runs, b: Runs) -> float:
     return len(a & b) / len(a | b) if a or b else 1.0
 
 
-class Near:
-    """Which of the texts added so far overlap with another by NEAR and more, without comparing it with all of them.
+class NearDuplicateIndex:
+    """Index of texts for finding those that overlap with another by NEAR and more, without comparing all.
 
-    Sets that overlap by a share t of their union share at least t of either, hence one of the rarest `n - ceil(t n) + 1` of the n
-    runs of each, in any one order (the prefix filter: Chaudhuri, Ganti and Kaushik, ICDE 2006; Bayardo, Ma and Srikant, WWW 2007). Only
-    texts that share one of those are compared; none is missed.
+    Sets whose overlap is t share at least a fraction t of either. Hence they share one of the rarest `n -
+    ceil(t n) + 1` of the n runs of each, in any one order (the prefix filter: Chaudhuri, Ganti and Kaushik,
+    ICDE 2006; Bayardo, Ma and Srikant, WWW 2007). Only texts that share one of those are compared, and none
+    is missed.
 
     >>> texts = [frozenset(range(20)), frozenset(range(1, 20)), frozenset(range(40, 60))]
-    >>> near = Near(texts)
+    >>> near = NearDuplicateIndex(texts)
     >>> near.add(texts[0]), list(near.to(texts[1])), list(near.to(texts[2]))
     (None, [0], [])
     """
 
     def __init__(self, texts: Iterable[Runs]) -> None:
-        """`texts`: all that will be added or asked about (KeyError for another); how often a run is in them says which are rare."""
+        """Count the runs of `texts`: all that will be added or searched for. Another one raises KeyError."""
         texts = list(texts)
         self._few = len(texts) <= _FEW
         count = Counter() if self._few else Counter(run for text in texts for run in text)
         self._rank = {run: i for i, run in enumerate(sorted(count, key=lambda run: (count[run], run)))}
         self._texts: list[Runs] = []
-        self._places: dict[int, list[int]] = {}  # rank of a run -> the texts among whose rarest it is
+        self._texts_of: dict[int, list[int]] = {}  # rank of a run -> the texts among whose rarest it is
 
     def add(self, text: Runs) -> None:
-        """The next text; its number is how many were added before."""
+        """Add a text. Its number is the count of texts before it."""
         for run in () if self._few else self._rarest(text):
-            self._places.setdefault(run, []).append(len(self._texts))
+            self._texts_of.setdefault(run, []).append(len(self._texts))
         self._texts.append(text)
 
     def to(self, text: Runs) -> Iterator[int]:
-        """Numbers of the texts that overlap with it by NEAR and more."""
-        for place in range(len(self._texts)) if self._few else self._sharing(text):
-            other = self._texts[place]
+        """Yield numbers of the texts that overlap with `text` by NEAR and more."""
+        for i in range(len(self._texts)) if self._few else self._sharing(text):
+            other = self._texts[i]
             fits = min(len(text), len(other)) >= NEAR * max(len(text), len(other))
             if fits and overlap(text, other) >= NEAR:
-                yield place
+                yield i
 
     def _sharing(self, text: Runs) -> list[int]:
-        return sorted({place for run in self._rarest(text) for place in self._places.get(run, ())})
+        return sorted({i for run in self._rarest(text) for i in self._texts_of.get(run, ())})
 
     def _rarest(self, text: Runs) -> list[int]:
-        kept = math.ceil(NEAR * len(text) - 1e-9)  # 0.9 * 70 may be a little more than 63
-        return sorted(map(self._rank.__getitem__, text))[: len(text) - kept + 1]
+        min_shared = math.ceil(NEAR * len(text) - 1e-9)  # 0.9 * 70 may be a little more than 63
+        return sorted(map(self._rank.__getitem__, text))[: len(text) - min_shared + 1]
 
 
-def without_copies(samples: Iterable[Sample]) -> tuple[list[Sample], int]:
-    """The samples without those that nearly repeat an earlier one of the same task and score, the question included; how many were left out."""
+def without_near_duplicates(samples: Iterable[Sample]) -> tuple[list[Sample], int]:
+    """Return the samples without near-duplicates of an earlier one of the same task and score, and their
+    number.
+
+    Near-duplicates have nearly the same question, too.
+    """
     groups: dict[tuple[tuple[str, str], str, float | None], list[tuple[int, Sample]]] = {}
     for number, sample in enumerate(samples):
         groups.setdefault((*sample.key, sample.score), []).append((number, sample))
-    kept: list[tuple[int, Sample]] = []
+    fresh: list[tuple[int, Sample]] = []
     for group in groups.values():
-        kept += group[:1] if len(group) == 1 else _first_of_each(group)
+        fresh += group[:1] if len(group) == 1 else _first_of_each(group)
     num_samples = sum(map(len, groups.values()))
-    return [sample for _, sample in sorted(kept, key=lambda one: one[0])], num_samples - len(kept)
+    return [sample for _, sample in sorted(fresh, key=lambda one: one[0])], num_samples - len(fresh)
 
 
 def _first_of_each(group: list[tuple[int, Sample]]) -> Iterator[tuple[int, Sample]]:
     texts = [shingles(sample) for _, sample in group]
-    asked = [_runs(m["content"] for m in sample.prompt if m["role"] == "user") for _, sample in group]
-    near, kept = Near(texts), list[Runs]()
-    for one, text, question in zip(group, texts, asked, strict=True):
-        if not any(overlap(kept[place], question) >= NEAR for place in near.to(text)):
+    questions = [_runs(m["content"] for m in sample.prompt if m["role"] == "user") for _, sample in group]
+    near, fresh = NearDuplicateIndex(texts), list[Runs]()
+    for one, text, question in zip(group, texts, questions, strict=True):
+        if not any(overlap(fresh[i], question) >= NEAR for i in near.to(text)):
             near.add(text)
-            kept.append(question)
+            fresh.append(question)
             yield one

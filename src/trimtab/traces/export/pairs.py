@@ -6,14 +6,16 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trimtab.traces.export.pair_filters import ALONE, EQUAL, Rivals
+from trimtab.traces.export.export_options import ExportOptions
+from trimtab.traces.export.pair_filters import ALONE, EQUAL, PairFilters
 from trimtab.traces.export.samples import Message, Sample
+
+_PER_TASK = 4
 
 
 @dataclass(frozen=True)
 class Pair:
-    """`same_prompt`: both attempts began with `prompt`, word for word; else it is the chosen one's, and the rejected attempt's own
-    beginning, at the same task, was left out."""
+    """Two attempts at a task. The prompt is the chosen one's; messages that both begin with belong to it."""
 
     chosen: Sample
     rejected: Sample
@@ -21,43 +23,43 @@ class Pair:
     chosen_messages: list[Message]
     rejected_messages: list[Message]
     same_prompt: bool
+    """Both attempts began with `prompt`, word for word.
+
+    Else the beginning of the rejected one is left out.
+    """
 
 
-def pairs_of(
-    samples: Iterable[Sample],
-    per_task: int,
-    match_length: bool,
-    left_out: Counter[str],
-    same_prompt: bool = False,
-) -> list[Pair]:
-    """Up to `per_task` pairs a task (`Sample.attempt_at`), each attempt used as rarely as can be; scores must differ. With
-    `match_length` a chosen one takes the rejected ones closest to it in size first. Attempts under different system prompts are never paired,
-    those that began with other words not with `same_prompt`, and otherwise last. Every episode in no pair is counted once in
-    `left_out`, by what kept it out (`export.rivals`)."""
+def pairs_of(samples: Iterable[Sample], options: ExportOptions, left_out: Counter[str]) -> list[Pair]:
+    """Return up to `per_task` pairs of a task (`Sample.attempt_at`), each attempt used as rarely as possible.
+
+    Scores must differ. With `match_length` a chosen attempt takes the rejected ones closest in size first.
+    Attempts under different system prompts are never paired. Those that began with other words are paired
+    last, with `same_prompt` not at all. Every episode in no pair is counted once in `left_out`, by what
+    prevented it (`PairFilters`).
+    """
     tasks: dict[tuple[str, str], list[Sample]] = {}
     for sample in samples:
         if sample.score is None:
             left_out["episode without a reward or success"] += 1
         else:
             tasks.setdefault(sample.attempt_at, []).append(sample)
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     for attempts in tasks.values():
         if len({one.score for one in attempts}) > 1:
-            found += _task(attempts, per_task, match_length, left_out, same_prompt)
+            pairs += _pairs_of_task(attempts, options, left_out)
         else:
             left_out[EQUAL if len(attempts) > 1 else ALONE] += len(attempts)
-    return found
+    return pairs
 
 
-def _task(
-    attempts: list[Sample], per_task: int, match_length: bool, left_out: Counter[str], same_prompt: bool
-) -> list[Pair]:
-    rivals = Rivals(attempts, same_prompt)
-    possible, causes = rivals.count(left_out)
-    made = [_pair(attempts[i], attempts[j]) for i, j in rivals.chosen(per_task, match_length)]
-    left_out["pair beyond the limit a task"] += possible - len(made)
-    left_out.update(why for why, used in zip(causes, rivals.uses.tolist(), strict=True) if not used)
-    return made
+def _pairs_of_task(attempts: list[Sample], options: ExportOptions, left_out: Counter[str]) -> list[Pair]:
+    filters = PairFilters(attempts, options.same_prompt)
+    num_possible, causes = filters.count(left_out)
+    chosen = filters.chosen(options.per_task or _PER_TASK, options.match_length)
+    pairs = [_pair(attempts[i], attempts[j]) for i, j in chosen]
+    left_out["pair beyond the limit a task"] += num_possible - len(pairs)
+    left_out.update(why for why, used in zip(causes, filters.uses.tolist(), strict=True) if not used)
+    return pairs
 
 
 def _pair(chosen: Sample, rejected: Sample) -> Pair:

@@ -1,6 +1,8 @@
-"""Step-level labels for process reward models: each assistant turn is a step, right unless something says it went wrong.
+"""Step-level labels for process reward models: each assistant turn is a step, right unless the log shows a
+fault.
 
-TRL's stepwise form: `prompt` and `completions` are text, `labels` true or false. The labels are what the log shows, not whether a step helped.
+TRL's stepwise form: `prompt` and `completions` are text, `labels` true or false. The labels are what the log
+shows, not whether a step helped.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ from trimtab.traces.table.first_error import is_void
 def step_rows(
     episodes: Iterable[Episode], left_out: Counter[str]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """A row an episode, and what the card says of the labels. A result stands at the head of the next step, so that no step's text
-    holds what its label was taken from."""
+    """Return a row for each episode, and the balance of labels for the card.
+
+    A result stands at the head of the next step, so that the text of a step does not show its label.
+    """
     rows: list[dict[str, Any]] = []
     why: Counter[str] = Counter()
     trailing = 0
@@ -36,19 +40,19 @@ def step_rows(
         steps, reasons, rest = _steps(episode.turns[start:])
         trailing += rest
         why.update(reasons)
-        rows.append(
-            {
-                "prompt": prompt, "completions": steps, "labels": [reason in _RIGHT for reason in reasons], "reasons": reasons,
-                "tools": episode.tools or None, "task": episode.task if episode.task is not None else episode.group, "episode": episode.id,
-            }
-        )  # fmt: skip
+        task = episode.task if episode.task is not None else episode.group
+        labels = [reason in _RIGHT for reason in reasons]
+        row = {"prompt": prompt, "completions": steps, "labels": labels, "reasons": reasons}
+        rows.append({**row, "tools": episode.tools or None, "task": task, "episode": episode.id})
     right = sum(count for reason, count in why.items() if reason in _RIGHT)
     return rows, {
-        "steps labelled right": right, "steps labelled wrong": sum(why.values()) - right,
+        "steps labelled right": right,
+        "steps labelled wrong": sum(why.values()) - right,
         **{f"steps: {reason}": count for reason, count in why.items()},
         "messages and results after the agent's last turn, left out": trailing,
-        "what a label means": "right: the log shows no failed, unreadable or repeated call and no empty turn in the step; not that it helped",
-    }  # fmt: skip
+        "what a label means": "right: the log shows no failed, unreadable or repeated call and no empty "
+        "turn in the step; not that it helped",
+    }
 
 
 _RIGHT = ("nothing wrong", "failed by the tool's fault")
@@ -61,19 +65,14 @@ def _steps(turns: list[Turn]) -> tuple[list[str], list[str], int]:
     seen: set[tuple[str, str, str | None]] = set()
     for turn in turns:
         if turn.role == "assistant":
-            own = [text for text in (turn.reasoning, turn.content) if text] + [
-                _call(call) for call in turn.calls
-            ]
+            own = [*filter(None, (turn.reasoning, turn.content)), *map(_call, turn.calls)]
             steps.append("\n".join([*before, *own]))
             reasons.append(_reason(turn, seen))
             before = []
         elif turn.content:
             before.append(f"<{turn.role}>\n{turn.content}\n</{turn.role}>")
-        before += [
-            f"<tool_response>\n{call.result}\n</tool_response>"
-            for call in turn.calls
-            if call.result is not None
-        ]
+        results = [call.result for call in turn.calls if call.result is not None]
+        before += [f"<tool_response>\n{result}\n</tool_response>" for result in results]
     return steps, reasons, len(before)
 
 
@@ -86,8 +85,8 @@ def _call(call: Call) -> str:
 
 
 def _reason(turn: Turn, seen: set[tuple[str, str, str | None]]) -> str:
-    """The worst that happened in the step: what the policy did before what a tool did."""
-    found = "an empty turn" if is_void(turn) else "nothing wrong"
+    """Return the worst fault in the step. Faults of the policy come before those of a tool."""
+    reason = "an empty turn" if is_void(turn) else "nothing wrong"
     for call in turn.calls:
         key = (call.name, arguments_text(call), call.result)
         if call.bad_arguments is not None:
@@ -97,6 +96,6 @@ def _reason(turn: Turn, seen: set[tuple[str, str, str | None]]) -> str:
         if key in seen and not call.error:
             return "a call repeated to no avail"
         if call.error:
-            found = "failed by the tool's fault"
+            reason = "failed by the tool's fault"
         seen.add(key)
-    return found
+    return reason

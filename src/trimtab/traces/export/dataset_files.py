@@ -1,4 +1,4 @@
-"""Rows to Parquet, JSONL or a folder of `datasets`, and the data card beside them: counts, filters, balance, hash."""
+"""Writers of rows to Parquet, to JSONL, or to a folder of `datasets`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from typing import Any
 
 from trimtab.errors import TraceError
 
-CHATS = ("messages", "prompt", "completion", "chosen", "rejected", "tools")
-"""Columns of JSON objects: kept as JSON in Parquet, because a table of structs would put every tool's arguments, as nulls, into every
-call."""
+JSON_COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected", "tools")
+"""Columns of JSON objects. Parquet has them as JSON: structs would put every tool's arguments, as nulls, into
+every call."""
 
 _ROWS = 500
-"""Rows of a group in Parquet, and whose JSON is held at once."""
+"""Rows of a group in Parquet, and whose JSON is in memory at once."""
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
-    """Write `.parquet` or `.jsonl`, or without a suffix a new folder for `datasets.load_from_disk`, whole or not at all; the SHA-256 of
-    the file, or of the folder's files by name. TraceError for another name, or without the package it needs."""
+    """Write `.parquet` or `.jsonl`, or without a suffix a new folder for `datasets.load_from_disk`.
+
+    Return the SHA-256 of the file, or of the folder's files by name. The output is written whole or not at
+    all. TraceError for another suffix, or without the package it needs.
+    """
     suffix = path.suffix.lower()
     if not suffix:
         return _folder(rows, path)
@@ -43,18 +46,17 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
         digest = _sha256(temporary)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
-    except BaseException:
+    finally:
         Path(temporary).unlink(missing_ok=True)
-        raise
     return digest
 
 
 def _sha256(path: str | Path) -> str:
-    found = sha256()
+    digest = sha256()
     with open(path, "rb") as file:
         while piece := file.read(1 << 20):
-            found.update(piece)
-    return found.hexdigest()
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def _folder(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
@@ -62,10 +64,11 @@ def _folder(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
         datasets: Any = importlib.import_module("datasets")
     except ImportError as error:
         raise TraceError(
-            f"{path} would be a folder of datasets: pip install datasets, or name the output .parquet or .jsonl"
+            f"{path} would be a folder of datasets: pip install datasets, or name the output .parquet or "
+            ".jsonl"
         ) from error
     if path.exists():
-        raise TraceError(f"{path} is there already; name a new folder")
+        raise TraceError(f"{path} already exists; name a new folder")
     try:
         room = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     except OSError as error:
@@ -75,13 +78,13 @@ def _folder(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
         datasets.disable_progress_bars()
     try:
         _parquet(rows, str(room / "rows.parquet"))
-        made = datasets.Dataset.from_parquet(str(room / "rows.parquet"), cache_dir=str(room / "cache"))
-        made.save_to_disk(str(room / "made"))
+        saved = datasets.Dataset.from_parquet(str(room / "rows.parquet"), cache_dir=str(room / "cache"))
+        saved.save_to_disk(str(room / "saved"))
         digest = sha256()
-        for file in sorted((room / "made").iterdir()):
+        for file in sorted((room / "saved").iterdir()):
             digest.update(file.name.encode() + b"\0" + bytes.fromhex(_sha256(file)))
-        (room / "made").chmod(0o755)
-        os.replace(room / "made", path)
+        (room / "saved").chmod(0o755)
+        os.replace(room / "saved", path)
     finally:
         if bars:
             datasets.enable_progress_bars()
@@ -103,7 +106,9 @@ def _parquet(rows: Sequence[Mapping[str, Any]], path: str) -> None:
         raise TraceError("Parquet needs pyarrow: pip install pyarrow, or name the output .jsonl") from error
     names = list(dict.fromkeys(name for row in rows for name in row))
     chats = {
-        name for name in names if name in CHATS and not all(isinstance(row.get(name), str) for row in rows)
+        name
+        for name in names
+        if name in JSON_COLUMNS and not all(isinstance(row.get(name), str) for row in rows)
     }
     plain = {name: pa.array([row.get(name) for row in rows]) for name in names if name not in chats}
     kinds = [(name, pa.list_(pa.json_()) if name in chats else plain[name].type) for name in names]
@@ -111,13 +116,16 @@ def _parquet(rows: Sequence[Mapping[str, Any]], path: str) -> None:
         for start in range(0, len(rows), _ROWS):
             part = rows[start : start + _ROWS]
             columns = [
-                _chats(pa, [row.get(name) for row in part]) if name in chats else plain[name][start : start + _ROWS] for name in names
-            ]  # fmt: skip
+                _json_array(pa, [row.get(name) for row in part])
+                if name in chats
+                else plain[name][start : start + _ROWS]
+                for name in names
+            ]
             file.write_table(pa.Table.from_arrays(columns, names), row_group_size=_ROWS)
 
 
-def _chats(pa: Any, values: Sequence[Any]) -> Any:
-    """An array of lists of JSON texts."""
+def _json_array(pa: Any, values: Sequence[Any]) -> Any:
+    """Return an array of lists of JSON texts."""
     texts = pa.array(
         [None if v is None else [_json(item) for item in v] for v in values], pa.list_(pa.string())
     )
@@ -128,36 +136,3 @@ def _chats(pa: Any, values: Sequence[Any]) -> Any:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def card_text(card: Mapping[str, Any]) -> str:
-    """The card as Markdown.
-
-    >>> print(card_text({"kind": "sft", "rows": 2, "left_out": {"no reward": 1}}))
-    # Data card
-    <BLANKLINE>
-    - kind: sft
-    - rows: 2
-    - left_out:
-      - no reward: 1
-    <BLANKLINE>
-    """
-    lines = ["# Data card", ""]
-    for text in card.get("warnings", ()):
-        lines += [f"**WARNING: {_line(text)}**", ""]
-    for name, value in card.items():
-        if name == "warnings":
-            continue
-        if isinstance(value, dict):
-            lines.append(f"- {name}:" if value else f"- {name}: nothing")
-            lines += [f"  - {_line(key)}: {_line(item)}" for key, item in value.items()]
-        elif isinstance(value, (list, tuple)):
-            lines.append(f"- {name}: {', '.join(map(_line, value)) or 'none'}")
-        else:
-            lines.append(f"- {name}: {_line(value)}")
-    return "\n".join([*lines, ""])
-
-
-def _line(value: Any) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text.replace("\n", " ")

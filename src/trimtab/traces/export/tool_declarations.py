@@ -1,4 +1,4 @@
-"""The schemas of tools beside the training data: the log's, in the form chat templates take, or given where the log has none."""
+"""Tool schemas of training data: those of the log, in the form of chat templates, or else those of a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Tool = dict[str, Any]
 
 
 def read_tools(path: str | Path) -> list[Tool]:
-    """A JSON list of schemas, or an object whose `tools` is one; see `wrapped`. TraceError for anything else."""
+    """Return the schemas of a JSON file: a list, or an object whose `tools` is one.
+
+    TraceError for anything else.
+    """
     try:
         value = parse_json(Path(path).read_bytes())
     except OSError as error:
@@ -35,7 +38,7 @@ def read_tools(path: str | Path) -> list[Tool]:
 
 
 def wrapped(tool: Tool) -> Tool:
-    """A schema as OpenAI, TRL and chat templates take it. What has no name stays as it is.
+    """Return a schema as OpenAI, TRL and chat templates take it. One without a name stays as it is.
 
     >>> wrapped({"name": "f", "description": "d", "input_schema": {"type": "object"}})
     {'type': 'function', 'function': {'name': 'f', 'description': 'd', 'parameters': {'type': 'object'}}}
@@ -48,39 +51,41 @@ def wrapped(tool: Tool) -> Tool:
     return {"type": "function", "function": inner}
 
 
-def give_tools(episodes: Iterable[Episode], tools: list[Tool] | None) -> int:
-    """Wrap the log's schemas in place, and give `tools` to the episodes that have none; to how many. What is a name only in a log has its
-    schema from there, too."""
-    given = 0
+def fill_tools(episodes: Iterable[Episode], tools: list[Tool] | None) -> int:
+    """Wrap the schemas of episodes in place, and set `tools` where an episode has none. Return their number.
+
+    A tool that is only a name in the log gets its schema from `tools`, too.
+    """
+    num_filled = 0
     named = {tool["function"]["name"]: tool for tool in tools or [] if not _is_name(tool)}
     for episode in episodes:
         if episode.tools:
             own = [wrapped(tool) for tool in episode.tools]
             episode.tools = [named.get(one["function"]["name"], one) if _is_name(one) else one for one in own]
         elif tools is not None and episode.tools is None:
-            episode.tools, given = tools, given + 1
-    return given
+            episode.tools, num_filled = tools, num_filled + 1
+    return num_filled
 
 
 def _is_name(tool: Tool) -> bool:
-    """Is it nothing but a name?"""
+    """Is it only a name?"""
     function = tool.get("function")
     return isinstance(function, dict) and function.keys() == {"name"} and isinstance(function["name"], str)
 
 
-def tool_warnings(episodes: Sequence[Episode], given: int, tools: list[Tool] | None) -> list[str]:
-    """Of calls without a schema: none in the log and none given, or none of that name among the given."""
+def tool_warnings(episodes: Sequence[Episode], num_filled: int, tools: list[Tool] | None) -> list[str]:
+    """Warn of calls without a schema in the log and in the file."""
     calling = [episode for episode in episodes if episode.calls]
     bare = sum(all(_is_name(tool) for tool in episode.tools or ()) for episode in calling)
-    found = []
+    warnings = []
     if bare:
-        found.append(
-            f"{bare} of {len(calling)} episodes with calls have no tool schemas: a chat template will not tell the model of its tools. Give them with "
-            "--tools tools.json"
+        warnings.append(
+            f"{bare} of {len(calling)} episodes with calls have no tool schemas: a chat template will not "
+            "tell the model of its tools. Give them with --tools tools.json"
         )
     known = schemas_by_name(tools or [])
     strange = Counter(c.name for e in calling if e.tools is tools for c in e.calls if c.name not in known)
-    if given and strange:
+    if num_filled and strange:
         names = ", ".join(f"{name} ({count} calls)" for name, count in strange.most_common(5))
-        found.append(f"called, and not in the file of --tools: {names}")
-    return found
+        warnings.append(f"called, and not in the file of --tools: {names}")
+    return warnings
