@@ -24,7 +24,7 @@ from typing import Any
 
 from tests.traces.samples import RECORDS
 from trimtab.errors import TraceError
-from trimtab.measure.state.requirements import Declared
+from trimtab.measure.state.requirements import Requirements
 from trimtab.report.traces.trace_diagnosis import diagnose_table, trace_diagnosis
 from trimtab.report.traces.trace_lines import trace_diagnosis_lines
 from trimtab.traces.core.read_report import ReadReport
@@ -72,7 +72,7 @@ def one_input(data: bytes, path: Path) -> None:
         sample_of(episode, 1.0)
     step_rows(found, Counter())
     if found:
-        judged = diagnose_table(("f",), tabulate(found), report, Declared(), time.perf_counter())
+        judged = diagnose_table(("f",), tabulate(found), report, Requirements(), time.perf_counter())
         trace_diagnosis_lines(trace_diagnosis(judged))
 
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from reproduce.archives import unpacked
 from trimtab.report.run_view import load_view
-from trimtab.runs.serialization import alarm_row
+from trimtab.runs.records import alarm_row
 from trimtab.types import Alarm
 
 __all__ = ["ALARMS", "STORES", "alarms_of", "differences", "recorded_runs"]

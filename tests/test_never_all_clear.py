@@ -15,7 +15,7 @@ from tests.test_run import cli
 from trimtab.errors import RunError
 from trimtab.report.run_view import load_view
 from trimtab.runs import RunReader
-from trimtab.runs.compress import seal
+from trimtab.runs.run_writer import seal
 
 
 def verdict(folder):

@@ -280,7 +280,7 @@ def test_a_flush_that_fails_is_in_the_run_and_the_verdict(tmp_path, monkeypatch)
     folder = write_run(tmp_path / "run", steps=40)
     assert load_view(folder).verdict.word == "healthy"
     run = trimtab.open_run(folder)
-    monkeypatch.setattr("trimtab.monitor.run.reading_rows", lambda *_: 1 / 0)
+    monkeypatch.setattr("trimtab.monitor.detection.reading_rows", lambda *_: 1 / 0)
     run.observe(make_batch(np.random.default_rng(0)))
     run.flush(40)
     view = load_view(folder)

@@ -13,7 +13,7 @@ from reproduce.pilot.drift_aware import add_post_tool_kl, lower_sampler_precisio
 from reproduce.pilot.marks import CONTROLS, scratch_of, state_of, unfinished_file, write_mark
 from reproduce.pilot.slim import slim
 from trimtab.errors import RunError
-from trimtab.runs.compress import seal
+from trimtab.runs.run_writer import seal
 
 __all__ = ["run_one"]
 

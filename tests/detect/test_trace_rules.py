@@ -13,12 +13,12 @@ from tests.traces.test_table import episode
 from trimtab.catalog import READINGS, TRACE_BOUNDS, TRACE_READINGS
 from trimtab.detect.traces.multiple_testing import holm, judge_contrasts
 from trimtab.detect.traces.rules import TRACE_RULES, trace_findings, trace_verdict
-from trimtab.measure.state.requirements import Declared
+from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.traces.contrasts import contrasts
 from trimtab.measure.traces.run_all import trace_readings
 from trimtab.report.traces.compare import compare_tables
 from trimtab.report.traces.trace_lines import contrast_line
-from trimtab.stats.proportion_interval import share_interval
+from trimtab.stats.intervals import share_interval
 from trimtab.stats.student_t import t_tail
 from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.core.read_report import ReadReport
@@ -45,7 +45,9 @@ def _good(i: int, *more: Call, **fields) -> Episode:
 
 def judged(log, report=None, **declared):
     table = tabulate(log)
-    measured = trace_readings(table, report or ReadReport(num_lines=table.num_episodes), Declared(**declared))
+    measured = trace_readings(
+        table, report or ReadReport(num_lines=table.num_episodes), Requirements(**declared)
+    )
     findings = trace_findings(measured)
     return findings, trace_verdict(findings, measured, table.num_episodes)
 

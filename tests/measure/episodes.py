@@ -10,13 +10,13 @@ import numpy as np
 
 import trimtab
 from trimtab.measure.accumulate import observe
-from trimtab.measure.registry import readings_of
-from trimtab.measure.sequences.episodes import Episodes
-from trimtab.measure.sequences.retokenization import difference
+from trimtab.measure.all_measures import readings_of
+from trimtab.measure.sequences.episode_totals import Episodes
+from trimtab.measure.sequences.reencoding import difference
 from trimtab.measure.sequences.tool_health import ToolHealth
-from trimtab.measure.state.requirements import Declared
+from trimtab.measure.state.requirements import Requirements
 from trimtab.runs import RunReader
-from trimtab.runs.serialization import readings_from_row
+from trimtab.runs.records import readings_from_row
 from trimtab.types import Reading, TokenBatch, Window
 
 W = Window(0, 0)
@@ -41,7 +41,7 @@ def episode_batch(
 
 def readings(steps: Iterable[Sequence[TokenBatch]], **declared: Any) -> dict[tuple[str, str], Reading]:
     """(slice, key) -> reading over all steps, each a list of batches, through the states of `all`."""
-    gathered, states = Episodes(Declared(**declared)), {}
+    gathered, states = Episodes(Requirements(**declared)), {}
     for step, batches in enumerate(steps):
         for batch in batches:
             gathered.add(batch, np.ones(batch.num_sequences, bool))
@@ -71,7 +71,7 @@ def episode_keys(rng: np.random.Generator) -> set[str]:
     states = observe(batch)
     gathered.fill(states)
     found = {r.key for r in readings_of("all", W, states["all"])}
-    health = ToolHealth(Declared(required_tools=["search"]))
+    health = ToolHealth(Requirements(required_tools=["search"]))
     for step in range(10):
         found |= {r.key for r in health.close(step, [trimtab.ToolCall("stock", error="Timeout")], 4)}
     return found

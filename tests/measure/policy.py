@@ -9,9 +9,9 @@ import numpy as np
 from trimtab import token_batch
 from trimtab.catalog import READINGS
 from trimtab.measure.accumulate import observe
+from trimtab.measure.all_measures import readings_of
 from trimtab.measure.policy.gradients import gradient_values
 from trimtab.measure.policy.input_dependence import Distinguish
-from trimtab.measure.registry import readings_of
 from trimtab.types import Reading, TokenBatch, Window
 
 W = Window(0, 0)

@@ -15,7 +15,7 @@ from tests.report.page import Page
 from tests.support import write_run
 from trimtab import token_batch
 from trimtab.measure.accumulate import observe
-from trimtab.measure.policy.exemplars import EXEMPLAR_RATIOS, exemplar_row, largest
+from trimtab.measure.policy.exemplar_tokens import EXEMPLAR_RATIOS, exemplar_row, largest
 from trimtab.measure.state.blocks import pack_states, unpack_states
 from trimtab.measure.state.worst_tokens import KEPT, Worst, WorstToken
 from trimtab.report.control_characters import escape_controls
@@ -60,7 +60,7 @@ def by_sorting(batch, ratio: str, name: str) -> list[tuple]:
 @pytest.mark.parametrize("ratio", EXEMPLAR_RATIOS)
 def test_the_worst_tokens_are_those_of_a_full_sort(ratio, name):
     batch = rich_batch(sequences=60)
-    found = observe(batch)[name].parts[f"{ratio}/worst"].tokens
+    found = observe(batch)[name].summaries[f"{ratio}/worst"].tokens
     assert [tuple(token) for token in found] == by_sorting(batch, ratio, name)
 
 
@@ -80,9 +80,9 @@ def test_micro_batches_in_any_order_merge_to_the_whole(ties):
             merged = Worst()
             for i in order:
                 if name in parts[i]:
-                    merged = merged.merge(parts[i][name].parts["mismatch/worst"])
+                    merged = merged.merge(parts[i][name].summaries["mismatch/worst"])
             assert [tuple(token) for token in merged.tokens] == expected
-        assert [tuple(t) for t in observe(whole)[name].parts["mismatch/worst"].tokens] == expected
+        assert [tuple(t) for t in observe(whole)[name].summaries["mismatch/worst"].tokens] == expected
 
 
 def test_merge_laws():
@@ -126,13 +126,13 @@ def test_largest_against_a_sort_with_nan_infinity_and_ties():
 
 def test_sequences_the_reference_did_not_score_are_no_exemplars_of_drift():
     batch = rich_batch(ref_scored=np.arange(24) % 2 == 0)
-    found = observe(batch)["text"].parts["drift/worst"].tokens
+    found = observe(batch)["text"].summaries["drift/worst"].tokens
     assert {token.episode % 2 for token in found} == {0}
 
 
 def test_states_on_disk_do_not_hold_them():
     back = unpack_states(pack_states(observe(rich_batch())))
-    assert not [key for state in back.values() for key in state.parts if key.endswith("/worst")]
+    assert not [key for state in back.values() for key in state.summaries if key.endswith("/worst")]
 
 
 def step_batch(step):

@@ -12,19 +12,19 @@ import pytest
 import trimtab
 from tests.measure.policy import cut, rich_batch, rich_columns, routes, values
 from trimtab import BatchError, token_batch
-from trimtab.catalog import BORDER_TOKENS, MAIN_SLICES, PROB_BANDS
+from trimtab.catalog import BOUNDARY_TOKENS, MAIN_SLICES, PROB_BANDS
 from trimtab.measure.accumulate import observe
+from trimtab.measure.all_measures import not_observed, readings_of
 from trimtab.measure.policy import expert_agreement as routing
 from trimtab.measure.policy import prompt_retrieval as ngrams
 from trimtab.measure.policy.gradients import gradient_values, snr, total_variance
 from trimtab.measure.policy.input_dependence import Distinguish, distinguish
-from trimtab.measure.registry import not_observed, readings_of
 from trimtab.measure.state.blocks import pack_states, unpack_states
 from trimtab.report.run_view import load_view
 from trimtab.types import Window
 
 W = Window(0, 0)
-COARSE = ("all", "text", "post_tool", "turn/2-3", "turn/4-7")
+TURN_ROWS = ("all", "text", "post_tool", "turn/2-3", "turn/4-7")
 
 
 def inside(batch, name: str) -> np.ndarray:
@@ -42,7 +42,7 @@ def order_statistic(x: np.ndarray, q: float) -> float:
 # --- routes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", COARSE)
+@pytest.mark.parametrize("name", TURN_ROWS)
 def test_routing_against_python_sets(name):
     batch = rich_batch()
     found = values(batch, name)
@@ -164,8 +164,8 @@ def test_entropy_before_and_after_each_result_by_hand(name):
         for result in range(2, int(turn.max()) + 1):
             if name != "post_tool" and names[i][result - 2] != name.split("/")[1]:
                 continue
-            before = entropy[own & (turn == result - 1)][-BORDER_TOKENS:]
-            after = entropy[own & (turn == result)][:BORDER_TOKENS]
+            before = entropy[own & (turn == result - 1)][-BOUNDARY_TOKENS:]
+            after = entropy[own & (turn == result)][:BOUNDARY_TOKENS]
             if before.size and after.size:
                 pairs.append((before.mean(), after.mean()))
             else:
@@ -296,7 +296,7 @@ def test_groups_of_different_steps_are_different_prompts(tmp_path):
             run.observe(responses(texts, [0, 0, 1, 1]))
             run.flush(step, {"reward": 1.0})
     ((_, states),) = load_view(tmp_path / "run").stored()
-    hits, chance = (states["all"].parts[f"distinguish_{part}/values"] for part in ("hits", "chance"))
+    hits, chance = (states["all"].summaries[f"distinguish_{part}/values"] for part in ("hits", "chance"))
     assert (hits.mean(), hits.count, chance.mean()) == (1.0, 16, pytest.approx(1 / 15))
 
 
@@ -312,7 +312,10 @@ def test_a_group_split_over_two_micro_batches_is_one_group_to_every_measure(tmp_
                 run.observe(replace(part, reward=np.array([0.0, 1.0, half, 1.0])))
             run.flush(step, {"grad_norm": 1.0})
     ((_, states),) = load_view(tmp_path / "run").stored()
-    chance, groups = states["all"].parts["distinguish_chance/values"], states["all"].parts["reward/groups"]
+    chance, groups = (
+        states["all"].summaries["distinguish_chance/values"],
+        states["all"].summaries["reward/groups"],
+    )
     mates = 7 if span else 3  # of 15 others, that share the prompt
     assert (chance.count, chance.mean()) == (16, pytest.approx(mates / 15))
     totals = groups.totals()

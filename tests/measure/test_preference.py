@@ -9,7 +9,7 @@ import pytest
 
 import trimtab
 from tests.measure.episodes import on_disk
-from trimtab.measure.sequences.preference import derived
+from trimtab.measure.sequences.step_aggregates import derived
 
 
 def run_of(folder, rows):

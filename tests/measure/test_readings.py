@@ -18,9 +18,9 @@ from trimtab.catalog.composite import JOINT
 from trimtab.detect.detectors.composite_reading import FAMILIES
 from trimtab.detect.rules.all_rules import RULES
 from trimtab.measure.accumulate import nonfinite_columns, observe
-from trimtab.measure.policy.probes import Probes
-from trimtab.measure.registry import not_observed, pair_readings, readings_of
-from trimtab.measure.sequences.trainer_metrics import StepAggregates
+from trimtab.measure.all_measures import not_observed, pair_readings, readings_of
+from trimtab.measure.policy.lagged_drift import Probes
+from trimtab.measure.sequences.step_aggregates import StepAggregates
 from trimtab.measure.state.blocks import pack_states, unpack_states
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.windows import WindowSet
@@ -66,7 +66,7 @@ def test_every_key_is_in_the_catalog_and_every_rule_reads_an_emitted_key(rng):
     emitted |= {r.key for _ in range(2) for r in readings_of("all", W, observe(full)["all"], shift)}
     states = observe(batch)
     emitted |= {r.key for r in pair_readings(W, states)}
-    probes = Probes()
+    probes = Probes(observe)
     probes.update(0, batch)
     emitted |= {r.key for r in probes.update(5, batch)}
     aggregates = StepAggregates()
@@ -299,7 +299,7 @@ def test_states_of_before_bundles_are_still_read(rng):
         state.scored_tokens,
         state.scored_trajectories,
     )
-    stored = {k: p for k, p in state.parts.items() if not k.endswith(("/upper", "/lower", "/worst"))}
+    stored = {k: p for k, p in state.summaries.items() if not k.endswith(("/upper", "/lower", "/worst"))}
     notes = "\x1e".join(f"{k}\x1f{v}" for k, v in state.notes.items())
     chunks = [b"told: why\x1f7", notes.encode()]
     for key, part in stored.items():
@@ -307,10 +307,10 @@ def test_states_of_before_bundles_are_still_read(rng):
     head = struct.pack("<qqqqqdd", *counts, state.top_mass, state.sum_mass)
     old = SliceState.from_bytes(head + b"".join(struct.pack("<I", len(c)) + c for c in chunks))
     new = SliceState.from_bytes(state.to_bytes())
-    assert old.parts == new.parts == stored
-    assert replace(old, excluded={}, parts={}) == replace(new, excluded={}, parts={})
+    assert old.summaries == new.summaries == stored
+    assert replace(old, excluded={}, summaries={}) == replace(new, excluded={}, summaries={})
     assert old.excluded == {"told: why": 7}
-    assert set(SliceState.from_bytes(state.to_bytes(), ["drift/sketch"]).parts) == {"drift/sketch"}
+    assert set(SliceState.from_bytes(state.to_bytes(), ["drift/sketch"]).summaries) == {"drift/sketch"}
 
 
 def test_windows_wait_for_tokens_and_trajectories(rng):
@@ -333,7 +333,7 @@ def test_a_trajectory_trained_on_twice_is_one(rng):
 
 def test_probes_measure_the_policy_and_not_its_inputs(rng):
     batch = make_batch(rng, sequences=16)
-    probes = Probes()
+    probes = Probes(observe)
     assert probes.update(0, batch) == []
     from dataclasses import replace
 

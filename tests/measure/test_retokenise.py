@@ -7,7 +7,7 @@ import pytest
 
 import trimtab
 from tests.measure.episodes import episode_batch, on_disk
-from trimtab.measure.sequences.retokenization import difference
+from trimtab.measure.sequences.reencoding import difference
 
 
 @pytest.mark.parametrize(

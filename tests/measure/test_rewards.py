@@ -107,14 +107,14 @@ def test_what_is_not_there_is_nan_and_counted(rng):
 
 def test_a_trajectory_trained_on_twice_counts_once(rng):
     batch = episode_batch(rng, episode_id=np.arange(32))
-    from trimtab.measure.sequences.episodes import Episodes
+    from trimtab.measure.sequences.episode_totals import Episodes
 
     gathered = Episodes()
     gathered.add(batch, np.arange(32) < 8)
     gathered.add(batch, np.zeros(32, bool))
     gathered.close(0)
     gathered.fill({})
-    assert gathered.held.parts["reward/edges"].count == 8
+    assert gathered.held.summaries["reward/edges"].count == 8
 
 
 def sums(rng, step):
@@ -144,8 +144,8 @@ def test_group_sums_obey_the_merge_laws(rng):
     before = a.copy()
     merged(a, b)
     assert a == before == merged(a) == GroupSums.from_bytes(a.to_bytes())
-    state = SliceState(parts={"reward/groups": merged(a, c)})
-    assert unpack_states(pack_states({"all": state}))["all"].parts == state.parts
+    state = SliceState(summaries={"reward/groups": merged(a, c)})
+    assert unpack_states(pack_states({"all": state}))["all"].summaries == state.summaries
     with pytest.raises(SummaryError):
         SliceState.from_bytes(state.to_bytes()[:-3])
 

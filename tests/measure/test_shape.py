@@ -11,7 +11,7 @@ from tests.measure.test_readings import W, columns, values
 from trimtab import BatchError, token_batch
 from trimtab.capture import join_batches
 from trimtab.measure.accumulate import observe
-from trimtab.measure.registry import readings_of
+from trimtab.measure.all_measures import readings_of
 from trimtab.measure.state.blocks import pack_states, unpack_states
 from trimtab.measure.tokens.window_shift import WindowShift
 
@@ -80,8 +80,8 @@ def test_states_without_the_new_parts_still_read(rng):
     """A state written before `rises` existed gives the same values, without intervals."""
     states = observe(token_batch(**columns(rng)))
     old = unpack_states(pack_states(states))
-    for key in [key for key in old["all"].parts if key.endswith("/rises")]:
-        del old["all"].parts[key]
+    for key in [key for key in old["all"].summaries if key.endswith("/rises")]:
+        del old["all"].summaries[key]
     before = {r.key: r for r in readings_of("all", W, states["all"])}
     for reading in readings_of("all", W, unpack_states(pack_states(old))["all"]):
         if reading.key in ("mismatch/chi2", "mismatch/hill_w"):

@@ -10,7 +10,7 @@ from scipy import stats as scipy_stats
 
 from tests.support import make_batch, write_run
 from trimtab.measure.accumulate import observe
-from trimtab.measure.registry import readings_of
+from trimtab.measure.all_measures import readings_of
 from trimtab.measure.tokens.window_shift import WindowShift
 from trimtab.report.run_view import load_view
 from trimtab.runs import RunReader

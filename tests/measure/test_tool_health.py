@@ -13,7 +13,7 @@ from tests.measure.episodes import on_disk
 from tests.support import make_batch
 from trimtab import RunError, ToolCall
 from trimtab.measure.sequences.tool_health import MAX_SHOWN, MAX_TOOLS, MAX_VALUES, ToolHealth
-from trimtab.measure.state.requirements import Declared
+from trimtab.measure.state.requirements import Requirements
 from trimtab.report.run_view import load_view
 
 DECLARED = {
@@ -99,7 +99,7 @@ def test_what_is_required_and_not_used_is_named(rng, tmp_path):
 
 
 def test_rare_and_abandoned_tools():
-    health = ToolHealth(Declared(required_tools=["search", "docs"]))
+    health = ToolHealth(Requirements(required_tools=["search", "docs"]))
     last = []
     for step in range(40):
         calls = [ToolCall("stock")] * 300
@@ -113,7 +113,7 @@ def test_rare_and_abandoned_tools():
 
 def test_a_name_nobody_declared_is_not_abandoned_before_it_was_in_use():
     """A slip of the policy's, called once, is no tool it gave up."""
-    health, last = ToolHealth(Declared(required_tools=["docs"])), []
+    health, last = ToolHealth(Requirements(required_tools=["docs"])), []
     for step in range(30):
         calls = [ToolCall("search")] + ([ToolCall("serach")] if step == 3 else [])
         last = health.close(step, calls, 1) or last
@@ -122,7 +122,7 @@ def test_a_name_nobody_declared_is_not_abandoned_before_it_was_in_use():
 
 
 def test_tables_are_bounded(rng):
-    health = ToolHealth(Declared(key_arguments={"read_file": "path"}))
+    health = ToolHealth(Requirements(key_arguments={"read_file": "path"}))
     for step in range(10):
         calls = [ToolCall(f"made_up_{step}_{i}", error=f"E{i}: x") for i in range(50)]
         calls += [ToolCall("read_file", {"path": f"{step}_{i}"}) for i in range(100)]

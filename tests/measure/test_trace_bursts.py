@@ -14,7 +14,7 @@ from trimtab.measure.traces.concurrency import high_load, running_at_once
 from trimtab.measure.traces.failure_bursts import bursts
 from trimtab.measure.traces.ordering import in_order
 from trimtab.measure.traces.permutation_test import permutation_p, worst_window
-from trimtab.stats.dot import dot
+from trimtab.stats.array_kernels import dot
 from trimtab.traces.core.episode import Call, Episode
 from trimtab.traces.table.build import tabulate
 

@@ -8,7 +8,7 @@ import pytest
 from tests.measure.test_traces import readings
 from tests.traces.test_table import episode
 from trimtab.detect.traces.rules import trace_findings
-from trimtab.measure.state.requirements import Declared
+from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.traces.run_all import trace_readings
 from trimtab.traces.core.episode import Call
 from trimtab.traces.core.read_report import ReadReport
@@ -83,7 +83,7 @@ def test_files_are_judged_alike(until, text):
         episode(Call(name="read", arguments={"path": n}, result="x"), id=str(i)) for i, n in enumerate(names)
     ]
     table = tabulate(log, RequiredFiles(["a.md"], {"read": "path"}))
-    declared = Declared(required_files=("a.md",), key_arguments={"read": "path"})
+    declared = Requirements(required_files=("a.md",), key_arguments={"read": "path"})
     found = {m.reading.key: m for m in trace_readings(table, ReadReport(), declared)}
     assert text in found["traces/neglected"].text
     assert found["traces/neglected"].reading.value == bool(text)

@@ -11,14 +11,13 @@ import scipy.stats
 from tests.traces.test_table import episode
 from trimtab.catalog import READINGS, TRACE_READINGS
 from trimtab.detect.traces.rules import trace_findings
-from trimtab.measure.state.requirements import Declared
+from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.traces.builder import Maker
 from trimtab.measure.traces.contrasts import contrasts, difference, within_difference
 from trimtab.measure.traces.outcomes import outcomes
 from trimtab.measure.traces.run_all import trace_readings
 from trimtab.measure.traces.tools import tool_readings
-from trimtab.stats.proportion_interval import effective_trials, share_interval
-from trimtab.stats.quantile_interval import quantile_places
+from trimtab.stats.intervals import effective_trials, quantile_places, share_interval
 from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.table.build import tabulate
@@ -26,7 +25,7 @@ from trimtab.traces.table.types import Evidence
 
 
 def readings(episodes, **declared):
-    found = trace_readings(tabulate(episodes), ReadReport(), Declared(**declared))
+    found = trace_readings(tabulate(episodes), ReadReport(), Requirements(**declared))
     return {(m.reading.key, m.reading.slice): m for m in found}
 
 

@@ -38,7 +38,7 @@ from tests.support import make_batch
 from trimtab.errors import RunError
 from trimtab.measure.state.blocks import unpack_states
 from trimtab.report.run_view import load_view
-from trimtab.runs.compress import seal
+from trimtab.runs.run_writer import seal
 
 STEPS = 40
 ROOT = Path(__file__).parents[2] / "reproduce" / "bank"

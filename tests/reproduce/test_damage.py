@@ -23,7 +23,7 @@ from reproduce import tail_emergence
 from tests.reproduce.test_bank import STEPS, write
 from tests.support import running
 from trimtab.errors import RunError
-from trimtab.runs.compress import seal
+from trimtab.runs.run_writer import seal
 
 READINGS = "readings.r0.s0.jsonl.gz"
 

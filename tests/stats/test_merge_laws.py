@@ -13,14 +13,14 @@ import pytest
 from tests.stats.distributions import MAKERS, Float32, stream
 from trimtab.errors import SummaryError
 from trimtab.stats import (
+    CategoryCounts,
     ClusterTail,
     Counts,
-    EdgeCounts,
+    ExtremeCounts,
     LogMoments,
     LogSketch,
     Moments,
     Summary,
-    Tally,
     TopK,
 )
 
@@ -40,17 +40,17 @@ CLASSES: dict[str, tuple[Callable[[], Summary], Feed, Summary]] = {
     ),
     "LogMoments": (LogMoments, lambda s, x, part: s.update(x[part]), Moments()),
     "Moments": (Moments, lambda s, x, part: s.update(x[part]), LogMoments()),
-    "EdgeCounts": (EdgeCounts, lambda s, x, part: s.update(x[part]), Moments()),
+    "ExtremeCounts": (ExtremeCounts, lambda s, x, part: s.update(x[part]), Moments()),
     "TopK": (lambda: TopK(k=50), lambda s, x, part: s.update(x[part]), TopK(k=51)),
     "TopK of 5 rows": (
         lambda: TopK(rows=5, k=50),
         lambda s, x, part: s.update(x[part], _rows(x)[part]),
         TopK(rows=6, k=50),
     ),
-    "Tally of 5 rows": (
-        lambda: Tally(rows=5, kinds=3),
+    "CategoryCounts of 5 rows": (
+        lambda: CategoryCounts(5, 3),
         lambda s, x, part: s.update((np.arange(x.size) % 3)[part], _rows(x)[part]),
-        Tally(rows=5, kinds=4),
+        CategoryCounts(5, 4),
     ),
     "Counts": (
         lambda: Counts(5, 2),

@@ -10,14 +10,14 @@ from trimtab.catalog.composite import JOINT
 from trimtab.catalog.definitions import Bound, Definition
 from trimtab.catalog.distributions import LAG_BUCKETS, SHAPE
 from trimtab.catalog.episodes import EPISODES
-from trimtab.catalog.policy import BORDER_TOKENS, POLICY, PROB_BANDS
+from trimtab.catalog.policy import BOUNDARY_TOKENS, POLICY, PROB_BANDS
 from trimtab.catalog.thresholds import BOUNDS
 from trimtab.catalog.tokens import TAUS, TOKENS
 from trimtab.catalog.traces import TRACE_BOUNDS, TRACE_READINGS
 from trimtab.catalog.trainer_metrics import METRIC_NAMES, METRICS
 
 __all__ = [
-    "BORDER_TOKENS",
+    "BOUNDARY_TOKENS",
     "BOUNDS",
     "LAG_BUCKETS",
     "MAIN_SLICES",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trimtab.catalog.definitions import UNCALIBRATED, Definition
 
-BORDER_TOKENS = 8
+BOUNDARY_TOKENS = 8
 """Tokens before a call ends and after its result whose entropies are compared (default, not calibrated)."""
 
 PROB_BANDS = {"le_1e-3": (0.0, 1e-3), "1e-3_2e-2": (1e-3, 2e-2), "2e-2_1e-1": (2e-2, 1e-1)}
@@ -24,8 +24,8 @@ POLICY: dict[str, Definition] = {
     "routing/mismatch_p95_same": Definition("p95 of |log(pi_old / mu)| of tokens routed the same in every layer", "nats", "up is bad", _R3),
     "entropy/p05": Definition("5th percentile of the next-token entropy; in all, text and post_tool", "nats", "neither", UNCALIBRATED),
     "entropy/p95": Definition("95th percentile of the next-token entropy; in all, text and post_tool", "nats", "neither", UNCALIBRATED),
-    "entropy/before_call": Definition(f"mean entropy of the last {BORDER_TOKENS} tokens before a call ends", "nats", "neither", _ARPO),
-    "entropy/after_tool": Definition(f"mean entropy of the first {BORDER_TOKENS} tokens after a tool result", "nats", "neither", _ARPO),
+    "entropy/before_call": Definition(f"mean entropy of the last {BOUNDARY_TOKENS} tokens before a call ends", "nats", "neither", _ARPO),
+    "entropy/after_tool": Definition(f"mean entropy of the first {BOUNDARY_TOKENS} tokens after a tool result", "nats", "neither", _ARPO),
     "entropy/after_tool_jump": Definition("entropy after a tool result less that before its call, mean over the calls that have both", "nats", "neither", _ARPO),
     "mismatch/p95_prob_le_1e-3": Definition("p95 of |log(pi_old / mu)| of tokens with mu at most 1e-3; in all, text and post_tool", "nats", "up is bad", _SPEED),
     "mismatch/p95_prob_1e-3_2e-2": Definition("p95 of |log(pi_old / mu)| of tokens with mu in (1e-3, 2e-2]; in all, text and post_tool", "nats", "up is bad", _SPEED),

@@ -31,8 +31,8 @@ EngineName = Annotated[str, typer.Option(help="auto, records, or columns (DuckDB
 
 
 def declared_of(require: list[str], key_arguments: list[str], solved_at: float | None) -> Any:
-    """What must be used, and from which reward on an episode is solved (`Declared`). TraceError for what names nothing."""
-    from trimtab.measure.state.requirements import Declared
+    """What must be used, and from which reward on an episode is solved (`Requirements`). TraceError for what names nothing."""
+    from trimtab.measure.state.requirements import Requirements
 
     files = tuple(name.removeprefix("file:") for name in require if name.startswith("file:"))
     keys = dict(text.partition("=")[::2] for text in key_arguments)
@@ -43,7 +43,7 @@ def declared_of(require: list[str], key_arguments: list[str], solved_at: float |
             f"--require file:{files[0]} needs --key-argument TOOL=ARGUMENT, as read_file=path: nothing names a file otherwise"
         )
     tools = tuple(name for name in require if not name.startswith("file:"))
-    return Declared(required_tools=tools, key_arguments=keys, required_files=files, solved_at=solved_at)
+    return Requirements(required_tools=tools, key_arguments=keys, required_files=files, solved_at=solved_at)
 
 
 def fields_of(texts: list[str] | None) -> dict[str, str]:

@@ -1,10 +1,11 @@
-"""One pass over a batch: TokenBatch -> the state of every slice.
+"""Turn a batch into the state of every slice, in one pass.
 
 B sequences, N tokens with gradient, C occupied cells. Token sums are made per cell; slices add cells up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TypeVar
@@ -13,10 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.capture.slices import Cells, cells_of
-from trimtab.measure.extra_states import fill
+from trimtab.measure.policy.exemplar_tokens import add_worst_tokens
+from trimtab.measure.policy.expert_agreement import add_expert_agreement
+from trimtab.measure.policy.prompt_retrieval import add_prompt_hits
+from trimtab.measure.policy.token_entropy import add_entropy
 from trimtab.measure.state.log_ratios import RATIOS, Ratio, log_ratio, why_not
 from trimtab.measure.state.slice_state import SliceState
+from trimtab.measure.state.token_view import TokenView
 from trimtab.measure.tokens.clip import add_clip
+from trimtab.measure.tokens.low_probability import add_rare_tokens
 from trimtab.measure.tokens.policy_lag import add_lag
 from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, TopK
 from trimtab.types import TokenBatch
@@ -34,6 +40,15 @@ _COLUMNS = (
     "advantages",
     "entropy",
 )
+EXTRA_STATES: tuple[Callable[[TokenView, Mapping[str, SliceState]], None], ...] = (
+    add_entropy,
+    add_worst_tokens,
+    add_prompt_hits,
+    add_rare_tokens,
+    add_expert_agreement,
+)
+"""Functions that add states beyond the log-ratios' own. To add one: a function, a line here."""
+
 S = TypeVar("S", LogMoments, LogSketch, Moments)
 
 
@@ -92,7 +107,10 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
     _add_mass(run, weights, states)
     by_cells = {cells.slices[name]: state for name, state in states.items()}
     shared = {name: by_cells[rows] for name, rows in names.items()}  # slices of the same cells share one
-    return fill(batch, cells.sequence, found, shared)
+    view = TokenView(batch, cells.sequence, found)
+    for add_states in EXTRA_STATES:
+        add_states(view, shared)
+    return shared
 
 
 def nonfinite_columns(batch: TokenBatch) -> dict[str, int]:
@@ -160,20 +178,22 @@ def _add_ratio(
     for name, cells in run.cells.slices.items():
         state, chosen = states[name], list(cells)
         here = counts[:, chosen].sum(axis=1) > 0
-        state.parts[f"{ratio.name}/sketch"] = sketch.select(chosen)
-        state.parts[f"{ratio.name}/clusters"] = clusters.select(
+        state.summaries[f"{ratio.name}/sketch"] = sketch.select(chosen)
+        state.summaries[f"{ratio.name}/clusters"] = clusters.select(
             [signs * row + sign for row in chosen for sign in range(signs)]
         )
         if "khat" in ratio.valid:
-            state.parts[f"{ratio.name}/upper"] = upper.select(chosen)
-            state.parts[f"{ratio.name}/lower"] = lower.select(chosen)
-            state.parts[f"{ratio.name}/rises"] = clusters.select([2 * row + 1 for row in chosen])
+            state.summaries[f"{ratio.name}/upper"] = upper.select(chosen)
+            state.summaries[f"{ratio.name}/lower"] = lower.select(chosen)
+            state.summaries[f"{ratio.name}/rises"] = clusters.select([2 * row + 1 for row in chosen])
         if "sequence_ess" in ratio.valid:
-            state.parts[f"{ratio.name}/sequence"] = _filled(LogMoments(), sums[:, chosen].sum(axis=1)[here])
+            state.summaries[f"{ratio.name}/sequence"] = _filled(
+                LogMoments(), sums[:, chosen].sum(axis=1)[here]
+            )
         if gaps is not None:
             product = np.exp(sums[:, chosen].sum(axis=1)[here])
             gap = np.abs(product - 1.0 - gaps[:, chosen].sum(axis=1)[here])
-            state.parts[f"{ratio.name}/gap"] = _filled(LogSketch(highest_exponent=MASS_EXPONENT), gap)
+            state.summaries[f"{ratio.name}/gap"] = _filled(LogSketch(highest_exponent=MASS_EXPONENT), gap)
         if keep is not None:
             state.excluded[f"{ratio.name}: sequence not sampled for the reference"] = (
                 state.n_tokens - state.scored_tokens
@@ -206,18 +226,18 @@ def _add_plain(run: _Pass, states: dict[str, SliceState]) -> None:
     if batch.entropy is not None:
         per_cell = Moments.by_row(batch.entropy[mask], run.cells.index, run.cells.num_cells)
         for name, cells in slices.items():
-            states[name].parts["entropy/values"] = reduce(Moments.merge, [per_cell[c] for c in cells])
+            states[name].summaries["entropy/values"] = reduce(Moments.merge, [per_cell[c] for c in cells])
     if batch.ref_logprobs is not None:
         scored = _scored(run, RATIOS["drift"])
         keep = slice(None) if scored is None else scored
         sketch = LogSketch(rows=run.cells.num_cells)
         sketch.update(batch.ref_logprobs[mask][keep], run.cells.index[keep])
         for name, cells in slices.items():
-            states[name].parts["ref_logprob/sketch"] = sketch.select(list(cells))
+            states[name].summaries["ref_logprob/sketch"] = sketch.select(list(cells))
     every = next(state for name, state in states.items() if len(slices[name]) == run.cells.num_cells)
-    every.parts["alpha/values"] = _filled(Moments(), (batch.phase[mask] > 0).astype(np.float64))
+    every.summaries["alpha/values"] = _filled(Moments(), (batch.phase[mask] > 0).astype(np.float64))
     if batch.reward is not None:
-        every.parts["reward/values"] = _filled(Moments(), batch.reward)
+        every.summaries["reward/values"] = _filled(Moments(), batch.reward)
 
 
 def _add_mass(run: _Pass, log_weights: Float32 | None, states: dict[str, SliceState]) -> None:
@@ -234,7 +254,7 @@ def _add_mass(run: _Pass, log_weights: Float32 | None, states: dict[str, SliceSt
     sketch.update(mass, run.cells.index)
     for name, cells in run.cells.slices.items():
         state, per_sequence = states[name], table[:, list(cells)].sum(axis=1)
-        state.parts["weight/mass"] = sketch.select(list(cells))
+        state.summaries["weight/mass"] = sketch.select(list(cells))
         state.top_mass, state.sum_mass = float(per_sequence.max(initial=0.0)), float(per_sequence.sum())
         state.notes["weight"] = (
             "w = 1: on policy, no ratio observed" if log_weights is None else "w = pi_theta / behaviour"

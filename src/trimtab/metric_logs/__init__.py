@@ -7,6 +7,6 @@ from trimtab.metric_logs.detect_format import FORMATS
 from trimtab.metric_logs.frameworks.base import Framework
 from trimtab.metric_logs.frameworks.match import FRAMEWORKS, aliases
 from trimtab.metric_logs.log import REPLACED, MetricLog
-from trimtab.metric_logs.read import read_metric_log
+from trimtab.metric_logs.read_log import read_metric_log
 
 __all__ = ["FORMATS", "FRAMEWORKS", "REPLACED", "Framework", "MetricLog", "aliases", "read_metric_log"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from trimtab.errors import MetricLogError
-from trimtab.metric_logs.formats.text import as_utf8
+from trimtab.metric_logs.formats.text_formats import as_utf8
 
 FORMATS = (
     "jsonl", "json", "csv", "parquet", "rlprobe", "trainer_state", "tensorboard", "wandb", "trackio", "mlflow",

@@ -1,11 +1,11 @@
 """The loop API: capture, measure, detect and store, one step after the other.
 
-opening     `open_run`: a folder, new or to be resumed
-run         `Run`: observe, flush, close
-isolation   the one catch-all of house rule 9
-intake      what arrived in the open step
-measuring   from what arrived to states, windows and readings
-resume      the detectors' memory of what the folder holds
+factory             `open_run`: a folder, new or to be resumed
+run                 `Run`: observe, flush, close
+isolation           failures of the monitor itself are recorded and do not end training
+step_buffer         what arrived in the open step
+batch_measurement   from what arrived to states, windows and readings
+detection           from readings to alarms; the detectors' baseline after a resume
 """
 
 from trimtab.monitor.factory import open_run

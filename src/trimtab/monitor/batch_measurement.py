@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from trimtab.capture import join_batches
 from trimtab.measure.accumulate import observe
-from trimtab.measure.registry import not_observed, pair_readings, readings_of
-from trimtab.measure.sequences.episodes import Episodes
-from trimtab.measure.sequences.trainer_metrics import StepAggregates
+from trimtab.measure.all_measures import not_observed, pair_readings, readings_of
+from trimtab.measure.sequences.episode_totals import Episodes
+from trimtab.measure.sequences.step_aggregates import StepAggregates
 from trimtab.measure.state.blocks import StateBlocks
 from trimtab.measure.state.slice_state import Accumulator, SliceState
 from trimtab.measure.state.windows import Closed, WindowSet

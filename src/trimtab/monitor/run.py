@@ -1,11 +1,11 @@
-"""Run: one rank's recording of a run, step by step. What each part does is in its own file; here they meet."""
+"""Run: one rank's recording of a run, step by step."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from types import TracebackType
 from typing import Any
@@ -16,23 +16,23 @@ from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.rules.rule import Rule
 from trimtab.errors import RunError
-from trimtab.measure.policy.exemplars import EXEMPLAR_SLICES, exemplar_row
+from trimtab.measure.accumulate import observe
+from trimtab.measure.policy.exemplar_tokens import EXEMPLAR_SLICES, exemplar_row
 from trimtab.measure.policy.gradients import gradient_values
 from trimtab.measure.policy.input_dependence import Distinguish
-from trimtab.measure.policy.probes import Probes
+from trimtab.measure.policy.lagged_drift import Probes
 from trimtab.measure.sequences.aggregates import TRAINER_KEYS, as_numbers, may_be_missing
-from trimtab.measure.sequences.episodes import Episodes
-from trimtab.measure.sequences.retokenization import difference
+from trimtab.measure.sequences.episode_totals import Episodes
+from trimtab.measure.sequences.reencoding import difference
 from trimtab.measure.sequences.tool_health import ToolHealth
-from trimtab.measure.state.requirements import Declared
-from trimtab.measure.state.step_readings import step_readings
+from trimtab.measure.state.requirements import Requirements
+from trimtab.measure.state.values import step_readings
 from trimtab.measure.state.windows import Closed, WindowSet
 from trimtab.monitor.batch_measurement import Measuring
+from trimtab.monitor.detection import Detection
 from trimtab.monitor.isolation import Isolation
-from trimtab.monitor.resume import restore
 from trimtab.monitor.step_buffer import Intake
 from trimtab.runs import RunWriter
-from trimtab.runs.serialization import alarm_row, reading_rows
 from trimtab.traces.core.tool_call import ToolCall
 from trimtab.types import Alarm, Reading, TokenBatch
 
@@ -51,41 +51,42 @@ _UNFED = {
 }
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of `open_run` that hold for the whole run; that function documents them."""
+
+    strict: bool = False
+    state_every: int = 5
+    token_text: Callable[[int], str] | None = None
+    requirements: Requirements = field(default_factory=Requirements)
+    rules: tuple[Rule, ...] = ()
+
+
 class Run:
     """One rank's view of a run. `observe` as often as there are batches, then `flush` closes the step.
 
     Use as a context manager, or call `close`. `alarms` holds what fired so far in this process.
     """
 
-    def __init__(
-        self,
-        writer: RunWriter,
-        windows: WindowSet,
-        *,
-        strict: bool,
-        state_every: int,
-        token_text: Callable[[int], str] | None = None,
-        declared: Declared | None = None,
-        rules: tuple[Rule, ...] = (),
-    ) -> None:
-        self.rules = rules
-        self.strict, self.state_every = strict, state_every
-        self.token_text = None if token_text is None else lru_cache(_MAX_TEXTS)(token_text)
-        self.declared = declared or Declared()
-        self._isolation = Isolation(strict, self._write_error)
+    def __init__(self, writer: RunWriter, windows: WindowSet, options: RunOptions) -> None:
+        self.options, self.rules, self.strict = options, options.rules, options.strict
+        text = options.token_text
+        self.token_text = None if text is None else lru_cache(_MAX_TEXTS)(text)
+        self._isolation = Isolation(options.strict, self._write_error)
         self._start(writer, windows)
 
     def _start(self, writer: RunWriter, windows: WindowSet) -> None:
         """Begin a session of the run with nothing seen yet."""
         self.writer, self.windows = writer, windows
         self.pipeline = Pipeline((*RULES, *self.rules))
-        self.probes, self.distinguish = Probes(), Distinguish()
-        self.episodes, self.tools = Episodes(self.declared), ToolHealth(self.declared)
+        self._detection = Detection(writer, self.pipeline)
+        self.probes, self.distinguish = Probes(observe), Distinguish()
+        self.episodes, self.tools = Episodes(self.options.requirements), ToolHealth(self.options.requirements)
         self.latest: dict[str, float] = {}
         self.last_step: int | None = None
-        self._intake = Intake(self.declared.groups_span_steps)
+        self._intake = Intake(self.options.requirements.groups_span_steps)
         self._measuring = Measuring(
-            windows, self.episodes, self.state_every, self._write_states, self._write_exemplars
+            windows, self.episodes, self.options.state_every, self._write_states, self._write_exemplars
         )
         self._fed: set[str] = set()
         self._new_step()
@@ -107,8 +108,10 @@ class Run:
         return self._isolation.num_failures
 
     def isolated(self, where: str, cost: str = "watch") -> AbstractContextManager[None]:
-        """The one catch-all, for adapters' own code too: book the block's time under `cost` and any failure, let training go
-        on; see `trimtab.monitor.isolation`."""
+        """Return a context that records a failure of its block and lets training go on.
+
+        The block's time is added to `cost`. Adapters wrap their own code in it too (`trimtab.monitor.isolation`).
+        """
         return self._isolation.block(where, cost)
 
     def charge(self, name: str, seconds: float) -> None:
@@ -220,7 +223,7 @@ class Run:
     ) -> list[Alarm]:
         self.writer.require_open()
         if self.last_step is None:
-            restore(self.writer, step, self.pipeline, self.tools)
+            self._detection.restore(step, self.tools)
         elif step <= self.last_step:
             raise RunError(f"flush(step={step}) after step {self.last_step}: steps must increase")
         self.last_step = step
@@ -254,18 +257,8 @@ class Run:
         return absent
 
     def _judge(self, step: int, readings: list[Reading], known: list[Alarm] | None = None) -> list[Alarm]:
-        """Detect on readings; write them and what changed since the alarms `known`. Returns the alarms that fired."""
-        known = list(self.pipeline.alarms) if known is None else known
-        self.pipeline.on_readings(readings)
-        fired = self.pipeline.alarms[len(known) :]
+        fired = self._detection.judge(step, readings, known)
         self.latest["trimtab/num_alarms"] = float(len(self.pipeline.alarms))
-        self.writer.write("readings", reading_rows(readings))
-        changes = [
-            alarm_row(new, "reopened" if new.cleared is None else "cleared", step)
-            for old, new in zip(known, self.pipeline.alarms, strict=False)
-            if old != new
-        ]
-        self.writer.write("alarms", [*changes, *(alarm_row(alarm, "fired", step) for alarm in fired)])
         return fired
 
     def _step_row(

@@ -11,7 +11,7 @@ import numpy as np
 from trimtab.capture import slice_counts, token_batch
 from trimtab.capture.segments import MAX_NAMES
 from trimtab.measure.accumulate import nonfinite_columns
-from trimtab.measure.sequences.trainer_metrics import observed_columns
+from trimtab.measure.sequences.step_aggregates import observed_columns
 from trimtab.types import TokenBatch
 from trimtab.typing import Bool
 

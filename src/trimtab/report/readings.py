@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from trimtab.measure.state.step_readings import recorded
-from trimtab.runs.serialization import readings_from_row
+from trimtab.measure.state.values import recorded
+from trimtab.runs.records import readings_from_row
 from trimtab.types import Reading
 
 Row = dict[str, Any]

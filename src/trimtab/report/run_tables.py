@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trimtab.capture.segments import MAX_NAMES
-from trimtab.measure.policy.exemplars import EXEMPLAR_RATIOS, EXEMPLAR_SLICES
+from trimtab.measure.policy.exemplar_tokens import EXEMPLAR_RATIOS, EXEMPLAR_SLICES
 from trimtab.measure.state.worst_tokens import Worst, WorstToken
 
 _RARE = 0.01

@@ -22,18 +22,18 @@ from trimtab.detect.rules.rule import Rule, split
 from trimtab.detect.user_rules.load import header_config, python_weights, rules_of_header
 from trimtab.detect.verdict import Evidence, Verdict, judge
 from trimtab.errors import RuleError, RunError
-from trimtab.measure.registry import pair_readings, readings_of
+from trimtab.measure.all_measures import pair_readings, readings_of
+from trimtab.measure.sequences.step_aggregates import StepAggregates
 from trimtab.measure.sequences.tool_health import ToolHealth, replay_tools
-from trimtab.measure.sequences.trainer_metrics import StepAggregates
 from trimtab.measure.state.blocks import unpack_states
-from trimtab.measure.state.requirements import Declared
+from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.state.slice_state import SliceState
-from trimtab.measure.state.step_readings import recorded
+from trimtab.measure.state.values import recorded
 from trimtab.measure.state.windows import WindowSet
 from trimtab.measure.tokens.window_shift import WindowShift
 from trimtab.report.readings import ReadingRows
 from trimtab.runs import RunReader
-from trimtab.runs.serialization import alarm_from_row, reading_rows, readings_from_row
+from trimtab.runs.records import alarm_from_row, reading_rows, readings_from_row
 from trimtab.types import Alarm, Reading, Window
 
 Row = dict[str, Any]
@@ -155,7 +155,7 @@ class RunView:
             r for row in self.reader.rows("readings", self.reader.ranks[0]) for r in readings_from_row(row)
         ]
         found += [reading for reading in lagged if recorded(reading.key)]
-        tools = ToolHealth(Declared.from_config(self.reader.header.get("config", {})))
+        tools = ToolHealth(Requirements.from_config(self.reader.header.get("config", {})))
         found += [r for r in replay_tools(tools, self.steps, self.tools) if r.key not in aggregates.logged]
         return sorted((replace(reading, state=None) for reading in found), key=lambda reading: reading.step)
 

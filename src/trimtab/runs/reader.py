@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.errors import RunError
+from trimtab.runs.run_writer import read_header
 from trimtab.runs.schema import KINDS, REQUIRED, SEALED, parse_name
-from trimtab.runs.writer import read_header
 
 Row = dict[str, Any]
 

@@ -3,8 +3,8 @@
     LogSketch    log-histogram, sums (to 1e-7) and exact extremes of log-ratios, by slice cell
     LogMoments   ESS and E[w], E[w^2] of log-weights of any magnitude
     Moments      mean, variance, extremes of plain values
-    Tally        counts of exclusive kinds, exact
-    EdgeCounts   share of values at the extremes
+    CategoryCounts        counts of exclusive kinds, exact
+    ExtremeCounts   share of values at the extremes
     TopK         the k largest values, exact
     Counts       a small table of whole numbers
     pareto_khat  tail shape of importance weights, from those
@@ -16,25 +16,23 @@
 All obey the merge laws (`summary.py`). Only numpy below.
 """
 
-from trimtab.stats.hill import HillFit, hill
 from trimtab.stats.pareto_khat import ParetoFit, khat_bound, pareto_khat, pareto_tail_size
 from trimtab.stats.summaries.base import Summary
 from trimtab.stats.summaries.bulk_serialization import bundle, unbundle
 from trimtab.stats.summaries.cluster_tail import ClusterTail, ratio_interval
-from trimtab.stats.summaries.counts import Counts
-from trimtab.stats.summaries.edges import EdgeCounts
-from trimtab.stats.summaries.log_moments import LogMoments
+from trimtab.stats.summaries.counts import CategoryCounts, Counts, ExtremeCounts
 from trimtab.stats.summaries.log_sketch import LogSketch
-from trimtab.stats.summaries.moments import Moments
-from trimtab.stats.summaries.tally import Tally
+from trimtab.stats.summaries.moments import LogMoments, Moments
 from trimtab.stats.summaries.top_k import TopK
 from trimtab.stats.tail_bootstrap import TailReplicates, mean_exp_factor, tail_replicates
+from trimtab.stats.tail_index import HillFit, hill
 from trimtab.stats.two_sample import design_effect, ks_critical, ks_distance, wasserstein1
 
 __all__ = [
+    "CategoryCounts",
     "ClusterTail",
     "Counts",
-    "EdgeCounts",
+    "ExtremeCounts",
     "HillFit",
     "LogMoments",
     "LogSketch",
@@ -42,7 +40,6 @@ __all__ = [
     "ParetoFit",
     "Summary",
     "TailReplicates",
-    "Tally",
     "TopK",
     "bundle",
     "design_effect",

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.stats.hill import hill_sweep
 from trimtab.stats.histograms import bootstrap
 from trimtab.stats.pareto_khat import LEAST_DRAWS, UNDERFLOW, gpd_shapes, pareto_tail_size
 from trimtab.stats.summaries.cluster_tail import GRID, ClusterTail
 from trimtab.stats.summaries.log_sketch import LogSketch
+from trimtab.stats.tail_index import hill_sweep
 from trimtab.typing import Float64, Int64
 
 

@@ -20,7 +20,7 @@ from trimtab.detect.detectors.step_change import StepChange
 from trimtab.detect.detectors.threshold import Threshold
 from trimtab.detect.detectors.trend_break import TrendBreak
 from trimtab.detect.stream_checks import MissingColumn, Nonfinite
-from trimtab.stats.row_medians import row_medians
+from trimtab.stats.array_kernels import row_medians
 
 SCANNERS = {
     "threshold": lambda: Threshold(limit=1.0, confirm=3),

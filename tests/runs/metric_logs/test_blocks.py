@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
+from trimtab.metric_logs import log as columns
 from trimtab.metric_logs import read_metric_log
-from trimtab.metric_logs import series as columns
-from trimtab.metric_logs.formats import text as text_files
+from trimtab.metric_logs.formats import text_formats as text_files
 from trimtab.metric_logs.formats.column_blocks import blocks_of, column_of, rows_of
 
 LINES = {

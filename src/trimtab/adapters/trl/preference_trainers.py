@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import trl
 
-from trimtab.measure.sequences.preference import CHANCE_KEY
+from trimtab.measure.sequences.step_aggregates import CHANCE_KEY
 from trimtab.monitor import Run
 
 _NO_REFERENCE = "no reference forward was seen (precomputed reference log-probabilities are sums, not tokens)"

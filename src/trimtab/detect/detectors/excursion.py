@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Hysteresis, Scanner, Transitions
-from trimtab.stats.row_medians import row_medians
+from trimtab.stats.array_kernels import row_medians
 from trimtab.typing import Float64, Int64
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Scanner, Transitions
-from trimtab.stats.row_medians import row_medians
+from trimtab.stats.array_kernels import row_medians
 from trimtab.typing import Float64, Int64
 
 _MOVE = 10  # values between moves of the edge

@@ -13,7 +13,7 @@ import numpy as np
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Hysteresis, Scanner, Transitions
-from trimtab.stats.row_medians import row_medians
+from trimtab.stats.array_kernels import row_medians
 from trimtab.stats.student_t import t_quantile
 from trimtab.typing import Float64, Int64
 

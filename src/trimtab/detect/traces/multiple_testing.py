@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from trimtab.catalog import bound
 from trimtab.measure.traces.contrasts import ROUNDING, Contrast
-from trimtab.stats.proportion_interval import share_interval
+from trimtab.stats.intervals import share_interval
 from trimtab.stats.student_t import t_quantile, t_tail
 
 _MOST = 100  # degrees of freedom; with more the interval is up to 3 % too wide, never too narrow

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from trimtab.capture.expert_routes import EXPERT_COLUMNS
 from trimtab.measure.state.slice_state import SliceState
-from trimtab.measure.state.turn_rows import COARSE, Own
-from trimtab.measure.state.types import Value
+from trimtab.measure.state.token_view import TURN_ROWS, TokenView
+from trimtab.measure.state.values import Value
 from trimtab.stats import Counts, Moments
 
 MAX_TOKENS = 8_192
@@ -37,22 +37,22 @@ def overlap(one: npt.NDArray[np.int16], two: npt.NDArray[np.int16]) -> npt.NDArr
     return shared
 
 
-def fill_routing(own: Own, states: Mapping[str, SliceState]) -> None:
+def add_expert_agreement(view: TokenView, states: Mapping[str, SliceState]) -> None:
     """Counts by layer, the share of re-routed tokens, and mismatch of those and of the others."""
-    one, two = (getattr(own.batch, name) for name in EXPERT_COLUMNS)
+    one, two = (getattr(view.batch, name) for name in EXPERT_COLUMNS)
     if one is None or two is None:
         if "all" in states:
             name = EXPERT_COLUMNS[0] if one is None else EXPERT_COLUMNS[1]
-            states["all"].notes["not routing"] = f"no {name}: {own.batch.absent.get(name, 'not given')}"
+            states["all"].notes["not routing"] = f"no {name}: {view.batch.absent.get(name, 'not given')}"
         return
-    pick = np.arange(0, own.at.size, max(1, -(-own.at.size // MAX_TOKENS)))
-    a, b = one[own.at[pick]], two[own.at[pick]]
+    pick = np.arange(0, view.at.size, max(1, -(-view.at.size // MAX_TOKENS)))
+    a, b = one[view.at[pick]], two[view.at[pick]]
     recorded = (a[:, 0, 0] >= 0) & (b[:, 0, 0] >= 0)
     a, b, kept = a[recorded], b[recorded], pick[recorded]
     shared, width = overlap(a, b), a.shape[2]
-    rows, same = own.rows[kept], shared == width
+    rows, same = view.rows[kept], shared == width
     changed = ~same.all(axis=1)
-    for name, chosen in COARSE.items():
+    for name, chosen in TURN_ROWS.items():
         if name not in states:
             continue
         state, here = states[name], np.isin(rows, chosen)
@@ -61,20 +61,20 @@ def fill_routing(own: Own, states: Mapping[str, SliceState]) -> None:
         table[:, _SLOTS] *= width
         table[:, _SHARED], table[:, _SAME] = shared[here].sum(axis=0), same[here].sum(axis=0)
         counts.add(table)
-        state.parts["routing/layers"], state.parts["routing_changed/values"] = counts, Moments()
-        state.parts["routing_changed/values"].update(changed[here].astype(np.float64))
-        sampled = int(np.isin(own.rows[pick], chosen).sum())
-        state.excluded["routing: token not sampled"] = int(np.isin(own.rows, chosen).sum()) - sampled
+        state.summaries["routing/layers"], state.summaries["routing_changed/values"] = counts, Moments()
+        state.summaries["routing_changed/values"].update(changed[here].astype(np.float64))
+        sampled = int(np.isin(view.rows[pick], chosen).sum())
+        state.excluded["routing: token not sampled"] = int(np.isin(view.rows, chosen).sum()) - sampled
         state.excluded["routing: token without a recorded route"] = sampled - count
-    mismatch = own.ratios.get("mismatch")
+    mismatch = view.ratios.get("mismatch")
     if mismatch is not None:
         for part, which in (("changed", changed), ("same", ~changed)):
-            own.sketch(f"routing_{part}/sketch", mismatch[kept[which]], rows[which], states)
+            view.sketch(f"routing_{part}/sketch", mismatch[kept[which]], rows[which], states)
 
 
 def routing(state: SliceState) -> Iterator[Value]:
     """`routing/*`: shares in [0, 1]; p95 of |mismatch| in nats of re-routed tokens and of the others."""
-    layers, changed = state.parts.get("routing/layers"), state.parts.get("routing_changed/values")
+    layers, changed = state.summaries.get("routing/layers"), state.summaries.get("routing_changed/values")
     if layers is None or changed is None:
         return
     table, n = layers.table, changed.count
@@ -89,7 +89,7 @@ def routing(state: SliceState) -> Iterator[Value]:
     )
     yield Value("routing/any_layer_changed_frac", changed.mean(), n, reason=empty)
     for part, without in (("changed", "no token was re-routed"), ("same", "every token was re-routed")):
-        sketch = state.parts.get(f"routing_{part}/sketch")
+        sketch = state.summaries.get(f"routing_{part}/sketch")
         key = f"routing/mismatch_p95_{part}"
         if sketch is None:
             yield Value(key, math.nan, 0, reason=state.notes.get("not mismatch", "mismatch was not observed"))

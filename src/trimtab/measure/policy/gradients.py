@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trimtab.errors import BatchError
-from trimtab.measure.state.types import Value
+from trimtab.measure.state.values import Value
 from trimtab.typing import Float64
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trimtab.errors import BatchError
-from trimtab.measure.state.types import Value
+from trimtab.measure.state.values import Value
 
 EMA_DECAY = 0.9
 """Weight of the past in the running standard deviation (RAGEN-2's own)."""

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.measure.state.slice_state import SliceState
-from trimtab.measure.state.turn_rows import Own
-from trimtab.measure.state.types import Value
+from trimtab.measure.state.token_view import TokenView
+from trimtab.measure.state.values import Value
 from trimtab.stats import Moments
 from trimtab.typing import Float64, Int64
 
@@ -52,9 +52,9 @@ def retrieval(profiles: npt.NDArray[np.float32], group: Int64) -> tuple[Float64,
     return hits[asked], (mates / max(1, group.size - 1))[asked]
 
 
-def fill_ngrams(own: Own, states: Mapping[str, SliceState]) -> None:
+def add_prompt_hits(view: TokenView, states: Mapping[str, SliceState]) -> None:
     """Hits and chance of the batch's responses, in `all`; a note says why there are none."""
-    batch, state = own.batch, states.get("all")
+    batch, state = view.batch, states.get("all")
     if state is None:
         return
     if batch.token_ids is None or batch.group is None:
@@ -62,7 +62,7 @@ def fill_ngrams(own: Own, states: Mapping[str, SliceState]) -> None:
         state.notes[_NOTE] = f"no {name}: {batch.absent.get(name, 'not given')}"
         return
     kept = _chosen(batch.episode_id, batch.group)
-    profiles = _profiles(own, kept, batch.token_ids)
+    profiles = _profiles(view, kept, batch.token_ids)
     usable = np.asarray(profiles.any(axis=1), dtype=bool)
     group = batch.group[kept][usable]
     hits, chance = retrieval(profiles[usable], group)
@@ -70,18 +70,18 @@ def fill_ngrams(own: Own, states: Mapping[str, SliceState]) -> None:
         state.notes[_NOTE] = "fewer than two groups of responses with two tokens came in one batch"
         hits, chance = hits[:0], chance[:0]
     else:
-        state.parts["distinguish_hits/values"], state.parts["distinguish_chance/values"] = (
+        state.summaries["distinguish_hits/values"], state.summaries["distinguish_chance/values"] = (
             Moments(),
             Moments(),
         )
-        state.parts["distinguish_hits/values"].update(hits)
-        state.parts["distinguish_chance/values"].update(chance)
+        state.summaries["distinguish_hits/values"].update(hits)
+        state.summaries["distinguish_chance/values"].update(chance)
     state.excluded["distinguish: response not compared"] = batch.num_sequences - hits.size
 
 
 def ngrams(state: SliceState) -> Iterator[Value]:
     """`distinguish/ngram_retrieval_accuracy`, a share over responses, with its chance level in the reason."""
-    hits, chance = (state.parts.get(f"distinguish_{part}/values") for part in ("hits", "chance"))
+    hits, chance = (state.summaries.get(f"distinguish_{part}/values") for part in ("hits", "chance"))
     if hits is not None and chance is not None:
         reason = f"chance {chance.mean():.3f}" if hits.count else "every response is alone in its group"
         yield Value("distinguish/ngram_retrieval_accuracy", hits.mean(), hits.count, reason=reason)
@@ -101,12 +101,12 @@ def _chosen(episode: Int64, group: Int64) -> Int64:
     return np.asarray(first[np.lexsort((start[inverse], rank // 2))][:MAX_SEQUENCES])
 
 
-def _profiles(own: Own, kept: Int64, token_ids: Int64) -> npt.NDArray[np.float32]:
+def _profiles(view: TokenView, kept: Int64, token_ids: Int64) -> npt.NDArray[np.float32]:
     """Counts (len(kept), BUCKETS) of hashed pairs of adjacent gradient tokens."""
-    row = np.full(own.batch.num_sequences, -1)
+    row = np.full(view.batch.num_sequences, -1)
     row[kept] = np.arange(kept.size)
-    mine = np.flatnonzero(row[own.sequence] >= 0)
-    place, at = row[own.sequence[mine]], own.at[mine]
+    mine = np.flatnonzero(row[view.sequence] >= 0)
+    place, at = row[view.sequence[mine]], view.at[mine]
     left = np.flatnonzero((place[:-1] == place[1:]) & (np.diff(at) == 1))
     one, two = (token_ids[at[end]].astype(np.uint64) for end in (left, left + 1))
     mixed = (one * np.uint64(0x9E3779B97F4A7C15)) ^ (two * np.uint64(0xC2B2AE3D27D4EB4F))

@@ -10,7 +10,7 @@ import numpy as np
 
 from trimtab.catalog import METRIC_NAMES
 from trimtab.measure.state.slice_state import SliceState
-from trimtab.measure.state.types import Value
+from trimtab.measure.state.values import Value
 from trimtab.metric_logs import aliases
 
 AGGREGATES = ("reward", "kl", "entropy", "grad_norm", "loss", "length")
@@ -22,16 +22,16 @@ TRAINER_KEYS: Mapping[str, tuple[str, ...]] = aliases()
 
 def aggregates(state: SliceState) -> Iterator[Value]:
     """Reward, entropy, KL to the reference (k3) and length over the slice `all`, and alpha, its post-tool share."""
-    after_tool = state.parts.get("alpha/values")
+    after_tool = state.summaries.get("alpha/values")
     if after_tool is not None:
         yield Value("alpha/frac", after_tool.mean(), after_tool.count)
-    reward = state.parts.get("reward/values")
+    reward = state.summaries.get("reward/values")
     if reward is not None:
         yield Value("aggregate/reward", reward.mean(), reward.count)
-    values = state.parts.get("entropy/values")
+    values = state.summaries.get("entropy/values")
     if values is not None:
         yield Value("aggregate/entropy", values.mean(), values.count)
-    drift = state.parts.get("drift/sketch")
+    drift = state.summaries.get("drift/sketch")
     if drift is not None and drift.count:
         log_mean = drift.log_mean_exp(-1)
         yield Value(

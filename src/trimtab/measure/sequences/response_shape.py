@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.measure.state.per_sequence import own_counts, sequence_sums
 from trimtab.measure.state.slice_state import SliceState
-from trimtab.measure.state.types import Value
+from trimtab.measure.state.token_view import own_counts, sequence_sums
+from trimtab.measure.state.values import Value
 from trimtab.stats import LogSketch, Moments
 from trimtab.types import TokenBatch
 from trimtab.typing import Bool, Float64, Int64
@@ -35,7 +35,7 @@ MAX_LOOKED_AT = 16_384
 """Own tokens, of the steps that are measured together, whose repetition is counted (default, not calibrated: about a millisecond)."""
 
 
-def text_parts(
+def text_summaries(
     batch: TokenBatch, fresh: Bool, looked_at: int = 0
 ) -> tuple[dict[str, Any], dict[str, int], int]:
     """Sums over the fresh sequences of a batch, what was left out, and the tokens looked at for repetition so far."""
@@ -73,17 +73,17 @@ def text_parts(
 def text_shape(state: SliceState) -> Iterator[Value]:
     """`aggregate/length_max`, `length/p95`, and the means a sequence: `truncated_frac`, `repetition_frac`, `empty_frac`,
     `no_call_frac`, `num_turns`; `void_turn_frac` is a share of turns."""
-    lengths = state.parts.get("length/lengths")
+    lengths = state.summaries.get("length/lengths")
     if lengths is not None:
         yield Value("aggregate/length_max", lengths.max, lengths.count)
         yield Value("length/p95", lengths.quantile(0.95), lengths.count)
     for what, name in _MEANS.items():
-        part = state.parts.get(f"{what}/values")
+        part = state.summaries.get(f"{what}/values")
         if part is not None:
             yield Value(
                 f"aggregate/{name}", part.mean(), part.count, reason="" if part.count else "no such sequence"
             )
-    turns, void = state.parts.get("turns/values"), state.parts.get("void/values")
+    turns, void = state.summaries.get("turns/values"), state.summaries.get("void/values")
     if turns is not None and void is not None and turns.count == void.count:
         total = round(turns.mean() * turns.count) if turns.count else 0
         share = void.mean() * void.count / total if total else math.nan

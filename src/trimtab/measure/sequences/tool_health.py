@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.catalog import bound
+from trimtab.measure.sequences.step_aggregates import STEP_WINDOW
 from trimtab.measure.sequences.tool_use import ToolUse, UseCount, named
-from trimtab.measure.sequences.trainer_metrics import STEP_WINDOW
-from trimtab.measure.state.requirements import Declared
+from trimtab.measure.state.requirements import Requirements
 from trimtab.traces.core.tool_call import ToolCall
 from trimtab.types import Reading, Status, Window
 
@@ -31,7 +31,7 @@ MAX_SHOWN = 32
 class ToolHealth:
     """`add` each call, `close` each step; a window's readings come with its last step."""
 
-    declared: Declared = field(default_factory=Declared)
+    requirements: Requirements = field(default_factory=Requirements)
     tools: dict[str, ToolUse] = field(default_factory=dict)
     values: dict[tuple[str, str], dict[str, UseCount]] = field(default_factory=dict)
     files: dict[str, UseCount] = field(default_factory=dict)
@@ -41,8 +41,8 @@ class ToolHealth:
     episodes: int = 0
 
     def __post_init__(self) -> None:
-        self.tools |= {name: ToolUse() for name in self.declared.required_tools}
-        self.files |= {posixpath.normpath(name): UseCount() for name in self.declared.required_files}
+        self.tools |= {name: ToolUse() for name in self.requirements.required_tools}
+        self.files |= {posixpath.normpath(name): UseCount() for name in self.requirements.required_files}
 
     def close(self, step: int, calls: Iterable[ToolCall], episodes: int) -> list[Reading]:
         """Take a step's calls and its number of new trajectories; the readings of the window that ends with it, if one does."""
@@ -63,7 +63,7 @@ class ToolHealth:
             return {}
         total = sum(use.calls for use in self.tools.values())
         found: dict[str, str] = {}
-        uses: dict[str, UseCount] = {name: self.tools[name] for name in self.declared.required_tools}
+        uses: dict[str, UseCount] = {name: self.tools[name] for name in self.requirements.required_tools}
         for name, use in {**uses, **self.files}.items():
             if use.last_step < 0:
                 found[name] = "never called"
@@ -78,7 +78,7 @@ class ToolHealth:
         if name not in self.tools:
             self.tools[name] = ToolUse()
         self.tools[name].take(call, step)
-        argument = self.declared.key_arguments.get(call.name)
+        argument = self.requirements.key_arguments.get(call.name)
         if argument is None or argument not in call.arguments:
             return
         value = str(call.arguments[argument])[:256]
@@ -101,14 +101,14 @@ class ToolHealth:
         for name, use in self.tools.items():
             for key, value, n in use.values(total, self.episodes):
                 yield reading(key, f"tool/{name}", value, n)
-            if name in self.declared.required_tools or use.total >= bound("tool_known_calls"):
+            if name in self.requirements.required_tools or use.total >= bound("tool_known_calls"):
                 yield reading("tools/steps_since_call", f"tool/{name}", self._since(use, step), use.calls)
             for kind, count in use.failures.items():
                 yield reading("tools/failures", f"tool/{name}/error={kind}", count, use.calls)
         for where, seen in self._shown():
             yield reading("tools/calls", where, float(seen.calls), seen.calls)
             yield reading("tools/steps_since_call", where, self._since(seen, step), seen.calls)
-        if self.declared.required_tools or self.files:
+        if self.requirements.required_tools or self.files:
             found = self.neglected(step)
             text = "; ".join(f"{name}: {why}" for name, why in found.items())
             yield reading("tools/neglected", "all", len(found), total, text)

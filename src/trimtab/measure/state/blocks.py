@@ -57,9 +57,9 @@ def pack_states(states: Mapping[str, SliceState]) -> str:
 
 
 def unpack_states(
-    text: str, slices: Collection[str] | None = None, parts: Collection[str] | None = None
+    text: str, slices: Collection[str] | None = None, wanted: Collection[str] | None = None
 ) -> dict[str, SliceState]:
-    """Inverse of `pack_states`, or only those slices and parts of it; SummaryError when the text is damaged."""
+    """Inverse of `pack_states`, or only those slices and summaries of it; SummaryError when the text is damaged."""
     try:
         body = zlib.decompress(base64.b64decode(text, validate=True))
     except (zlib.error, binascii.Error, ValueError) as error:
@@ -73,6 +73,6 @@ def unpack_states(
         start = offset + head
         name = body[start : start + label].decode()
         if slices is None or name in slices:
-            states[name] = SliceState.from_bytes(body[start + label : start + label + size], parts)
+            states[name] = SliceState.from_bytes(body[start + label : start + label + size], wanted)
         offset = start + label + size
     return states

@@ -10,7 +10,7 @@ from trimtab.errors import RunError
 
 
 @dataclass(frozen=True)
-class Declared:
+class Requirements:
     """Declarations of `open_run`; all of them optional.
 
     `required_tools`: tools the policy should use. `key_arguments`: tool -> the argument whose values are counted.
@@ -18,7 +18,7 @@ class Declared:
     least this reward solved its task. `groups_span_steps`: a `group` number means the same prompt in every step of a
     window (TRL); otherwise numbers may start over at each step. Raises RunError for a required file that no key argument could show.
 
-    >>> Declared(required_tools=["search"]).config()
+    >>> Requirements(required_tools=["search"]).config()
     {'required_tools': ['search']}
     """
 
@@ -42,6 +42,6 @@ class Declared:
         return {name: value for name, value in asdict(self).items() if value}
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Declared:
+    def from_config(cls, config: Mapping[str, Any]) -> Requirements:
         """Inverse of `config`, of a header that may hold anything else."""
         return cls(**{name: config[name] for name in cls.__dataclass_fields__ if name in config})

@@ -1,6 +1,6 @@
 """What one slice has seen, as mergeable sums: the state every reading is derived from.
 
-A `SliceState` is a fixed list of named parts, each of which obeys the merge laws, so merging, bytes and equality are
+A `SliceState` is a fixed list of named summaries, each of which obeys the merge laws, so merging, bytes and equality are
 one line each. B sequences, N tokens with gradient, C cells.
 """
 
@@ -12,11 +12,20 @@ from typing import Any
 
 from trimtab.catalog import LAG_BUCKETS
 from trimtab.measure.state.reward_groups import GroupSums
-from trimtab.measure.state.serialization import read_state, write_state
+from trimtab.measure.state.state_bytes import read_state, write_state
 from trimtab.measure.state.worst_tokens import Worst
-from trimtab.stats import ClusterTail, Counts, EdgeCounts, LogMoments, LogSketch, Moments, Tally, TopK
+from trimtab.stats import (
+    CategoryCounts,
+    ClusterTail,
+    Counts,
+    ExtremeCounts,
+    LogMoments,
+    LogSketch,
+    Moments,
+    TopK,
+)
 
-PARTS: dict[str, type[Any]] = {
+SUMMARY_CLASSES: dict[str, type[Any]] = {
     "sketch": LogSketch,  # token log-ratios x: histogram, sums of x, e^x, e^2x, e^-x
     "clusters": ClusterTail,  # |x| by trajectory, for intervals
     "rises": ClusterTail,  # the same of x > 0 alone, where w and 1/w have tails of their own
@@ -27,21 +36,21 @@ PARTS: dict[str, type[Any]] = {
     "values": Moments,  # a plain per-token or per-sequence quantity
     "lengths": LogSketch,  # gradient tokens a sequence
     "groups": GroupSums,  # rewards by group
-    "edges": EdgeCounts,  # rewards at the extremes
+    "edges": ExtremeCounts,  # rewards at the extremes
     "mass": LogSketch,  # |A w| a token
-    "clip": Tally,  # side of the clip range by sign of the advantage
+    "clip": CategoryCounts,  # side of the clip range by sign of the advantage
     **dict.fromkeys(LAG_BUCKETS, LogSketch),  # x of the tokens of one age
     "layers": Counts,  # agreement of routes by layer
     "worst": Worst,  # the worst tokens; rows of their own on disk
 }
-"""Part name -> class. A state's key is `<what>/<part>`, e.g. `drift/sketch`."""
+"""Last component of a key -> class. A state's key is `<what>/<name>`, e.g. `drift/sketch`."""
 
 NOT_STORED = frozenset({"upper", "lower", "worst"})
 
 
 @dataclass
 class SliceState:
-    """Parts by key, token and trajectory counts, what was excluded, and which sequences dominate.
+    """Summaries by key, token and trajectory counts, what was excluded, and which sequences dominate.
 
     `scored_*` count what the reference scored, where it scores a sample: windows close on what their readings rest on.
     `top_mass` is the largest |A w| mass of one trajectory and `sum_mass` the total, so their share merges exactly.
@@ -54,7 +63,7 @@ class SliceState:
     scored_trajectories: int = 0
     top_mass: float = 0.0
     sum_mass: float = 0.0
-    parts: dict[str, Any] = field(default_factory=dict)
+    summaries: dict[str, Any] = field(default_factory=dict)
     excluded: dict[str, int] = field(default_factory=dict)
     notes: dict[str, str] = field(
         default_factory=dict
@@ -68,16 +77,16 @@ class SliceState:
 
     def copy(self) -> SliceState:
         """A state that shares nothing with this one."""
-        parts = {key: part.copy() for key, part in self.parts.items()}
-        return replace(self, parts=parts, excluded=dict(self.excluded), notes=dict(self.notes))
+        summaries = {key: summary.copy() for key, summary in self.summaries.items()}
+        return replace(self, summaries=summaries, excluded=dict(self.excluded), notes=dict(self.notes))
 
     def absorb(self, other: SliceState) -> None:
         """`merge` in place, for a state that nobody else holds; the other is not changed."""
-        for key, part in other.parts.items():
-            if key in self.parts:
-                self.parts[key].absorb(part)
+        for key, part in other.summaries.items():
+            if key in self.summaries:
+                self.summaries[key].absorb(part)
             else:
-                self.parts[key] = part.copy()
+                self.summaries[key] = part.copy()
         self.n_tokens += other.n_tokens
         self.n_trajectories += other.n_trajectories
         self.n_sequences += other.n_sequences
@@ -90,7 +99,7 @@ class SliceState:
         self.notes = _join_notes(self.notes, other.notes)
 
     def to_bytes(self) -> bytes:
-        """Compact bytes without the exact top-k parts, which live in memory only."""
+        """Compact bytes without the exact top-k summaries, which live in memory only."""
         counts = (
             self.n_tokens,
             self.n_trajectories,
@@ -98,15 +107,17 @@ class SliceState:
             self.scored_tokens,
             self.scored_trajectories,
         )
-        stored = {k: part for k, part in sorted(self.parts.items()) if k.rsplit("/", 1)[1] not in NOT_STORED}
+        stored = {
+            k: part for k, part in sorted(self.summaries.items()) if k.rsplit("/", 1)[1] not in NOT_STORED
+        }
         return write_state((*counts, self.top_mass, self.sum_mass), self.excluded, self.notes, stored)
 
     @classmethod
-    def from_bytes(cls, data: bytes, parts: Collection[str] | None = None) -> SliceState:
-        """Inverse of `to_bytes`, with all parts or the given ones alone; SummaryError when the bytes are not a slice state."""
-        head, excluded, notes, found = read_state(data, PARTS, parts)
+    def from_bytes(cls, data: bytes, wanted: Collection[str] | None = None) -> SliceState:
+        """Inverse of `to_bytes`, with all summaries or the given ones alone; SummaryError when the bytes are not a slice state."""
+        head, excluded, notes, found = read_state(data, SUMMARY_CLASSES, wanted)
         state = cls(*head)
-        state.excluded, state.notes, state.parts = excluded, notes, found
+        state.excluded, state.notes, state.summaries = excluded, notes, found
         return state
 
 

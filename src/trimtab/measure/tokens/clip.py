@@ -15,8 +15,8 @@ import numpy.typing as npt
 from trimtab.capture.slices import Cells
 from trimtab.catalog import bound
 from trimtab.measure.state.slice_state import SliceState
-from trimtab.measure.state.types import Value
-from trimtab.stats import Tally
+from trimtab.measure.state.values import Value
+from trimtab.stats import CategoryCounts
 from trimtab.types import TokenBatch
 from trimtab.typing import Float32
 
@@ -37,10 +37,10 @@ def add_clip(batch: TokenBatch, cells: Cells, log_ratios: Float32, states: Mappi
     code, finite = side * np.int8(4), np.isfinite(log_ratios)
     if batch.advantages is not None:
         code += _sign(batch.advantages[batch.loss_mask])
-    tally = Tally(cells.num_cells, 12)
+    tally = CategoryCounts(cells.num_cells, 12)
     tally.update(code[finite], cells.index[finite])
     for name, rows in cells.slices.items():
-        states[name].parts["staleness/clip"] = tally.select(list(rows))
+        states[name].summaries["staleness/clip"] = tally.select(list(rows))
 
 
 def clip(state: SliceState) -> Iterator[Value]:
@@ -49,7 +49,7 @@ def clip(state: SliceState) -> Iterator[Value]:
     `clip_active_high_frac`, `clip_active_low_frac`: share of the tokens with an advantage whose gradient the clip
     removes; nan with a reason where no advantage was seen. Stored states of older versions give the first two at 0.2.
     """
-    sketch, tally = state.parts.get("staleness/sketch"), state.parts.get("staleness/clip")
+    sketch, tally = state.summaries.get("staleness/sketch"), state.summaries.get("staleness/clip")
     if sketch is not None and tally is None:
         n, epsilon = sketch.count, bound("clip")
         yield Value("staleness/clip_high_frac", 1.0 - sketch.share_below(math.log1p(epsilon)), n)

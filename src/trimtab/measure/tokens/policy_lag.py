@@ -14,7 +14,7 @@ import numpy as np
 from trimtab.capture.slices import Cells
 from trimtab.catalog import LAG_BUCKETS
 from trimtab.measure.state.slice_state import SliceState
-from trimtab.measure.state.types import Value
+from trimtab.measure.state.values import Value
 from trimtab.stats import LogSketch
 from trimtab.types import TokenBatch
 from trimtab.typing import Float32
@@ -48,13 +48,13 @@ def add_lag(
         sketch.update(log_ratios[name][keep], 4 * index + np.searchsorted(_EDGES, lags, side="right"))
     for label, rows in cells.slices.items():
         state = states[label]
-        state.parts["policy_lag/sketch"] = ages.select(list(rows))
+        state.summaries["policy_lag/sketch"] = ages.select(list(rows))
         if ahead[list(rows)].any():
             state.excluded[_AHEAD] = int(ahead[list(rows)].sum())
         for at, bucket in enumerate(LAG_BUCKETS):
             part = sketch.select([4 * row + at for row in rows])
             if part.count:
-                state.parts[f"{name}/{bucket}"] = part
+                state.summaries[f"{name}/{bucket}"] = part
 
 
 def lag(state: SliceState) -> Iterator[Value]:
@@ -63,7 +63,7 @@ def lag(state: SliceState) -> Iterator[Value]:
     The p95 of |log-ratio| of the tokens of that age, within 3 % in size; a bucket without tokens has no reading. Without
     versions the first two are nan with the reason; states of older versions give nothing.
     """
-    ages, reason = state.parts.get("policy_lag/sketch"), state.notes.get("not policy_lag", "")
+    ages, reason = state.summaries.get("policy_lag/sketch"), state.notes.get("not policy_lag", "")
     if ages is not None:
         reason = "" if ages.count else "every version is ahead of the current one"
         yield Value("policy_lag/mean", ages.mean(), ages.count, reason=reason)
@@ -73,7 +73,7 @@ def lag(state: SliceState) -> Iterator[Value]:
         yield Value("policy_lag/max", math.nan, 0, reason=reason)
     for name in ("staleness", "total"):
         for bucket in LAG_BUCKETS:
-            sketch = state.parts.get(f"{name}/{bucket}")
+            sketch = state.summaries.get(f"{name}/{bucket}")
             if sketch is not None:
                 yield Value(f"{name}/{bucket}_p95", sketch.abs_quantile(0.95), sketch.count)
 

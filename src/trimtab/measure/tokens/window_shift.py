@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.measure.state.slice_state import SliceState
-from trimtab.measure.state.types import Value
+from trimtab.measure.state.values import Value
 from trimtab.stats import ClusterTail, LogSketch, design_effect, ks_critical, ks_distance, wasserstein1
 
 RATIOS_COMPARED = ("mismatch", "staleness", "total", "drift")
@@ -53,10 +53,10 @@ class WindowShift:
         window and, with `_first`, the first; and `stretch`, p99/p50 over that of the first window.
         """
         for ratio in RATIOS_COMPARED:
-            sketch = state.parts.get(f"{ratio}/sketch")
+            sketch = state.summaries.get(f"{ratio}/sketch")
             if sketch is None or not sketch.count:
                 continue
-            now, n = _past(sketch, state.parts[f"{ratio}/clusters"]), sketch.count
+            now, n = _past(sketch, state.summaries[f"{ratio}/clusters"]), sketch.count
             yield Value(f"{ratio}/n_eff", now.n_eff, n)
             first = self.first.setdefault((name, ratio), now)
             if first is not now:

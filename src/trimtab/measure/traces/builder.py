@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.stats.dot import dot
-from trimtab.stats.proportion_interval import effective_trials, share_interval
+from trimtab.stats.array_kernels import dot
+from trimtab.stats.intervals import effective_trials, share_interval
 from trimtab.traces.table.types import Evidence, TraceTable
 from trimtab.types import Reading, Window
 from trimtab.typing import Array

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.catalog import bound
-from trimtab.stats.dot import dot
+from trimtab.stats.array_kernels import dot
 from trimtab.traces.table.types import TraceTable
 from trimtab.typing import Bool, Float64, Int64
 

@@ -26,7 +26,7 @@ from trimtab.measure.traces.permutation_test import (
     worst_window,
 )
 from trimtab.measure.traces.trend import is_trend
-from trimtab.stats.dot import dot
+from trimtab.stats.array_kernels import dot
 from trimtab.traces.core.plural import counted
 from trimtab.traces.table.types import Evidence, TraceTable
 from trimtab.typing import Float64, Int64

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.catalog import bound
-from trimtab.measure.state.requirements import Declared
+from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.traces.builder import Maker, Measured
 from trimtab.measure.traces.ordering import in_order, version_ranks
 from trimtab.measure.traces.permutation_test import permutation_p
@@ -29,7 +29,7 @@ _MOST_EPISODES = 20_000  # the last ones
 _LEAST_USED = 5
 
 
-def neglected(maker: Maker, declared: Declared) -> Iterator[Measured]:
+def neglected(maker: Maker, declared: Requirements) -> Iterator[Measured]:
     """How many of the required tools and files are neglected, and why each is."""
     table, n = maker.table, maker.table.num_episodes
     asked = len(declared.required_tools) + len(table.files)

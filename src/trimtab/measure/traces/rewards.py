@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from trimtab.catalog import bound
-from trimtab.measure.state.requirements import Declared
+from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.traces.builder import Maker, Measured
 from trimtab.traces.table.types import Evidence
 from trimtab.typing import Array
 
 
-def reward_readings(maker: Maker, declared: Declared) -> Iterator[Measured]:
+def reward_readings(maker: Maker, declared: Requirements) -> Iterator[Measured]:
     """Shares of episodes solved and in disagreement, rewards that are no number, their deviation, and groups of equal ones."""
     table = maker.table
     solved, source = table.solved(declared.solved_at)

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trimtab.measure.state.requirements import Declared
+from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.traces.builder import Maker, Measured
 from trimtab.measure.traces.failure_bursts import bursts
 from trimtab.measure.traces.language import first_wrongs, word_readings
 from trimtab.measure.traces.required_tools import neglected
 from trimtab.measure.traces.rewards import reward_readings
 from trimtab.measure.traces.tools import tool_readings
-from trimtab.stats.proportion_interval import share_interval
+from trimtab.stats.intervals import share_interval
 from trimtab.traces.core.plural import counted
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.table.types import Evidence, TraceTable
@@ -32,7 +32,7 @@ _PER_CALL = {
 }
 
 
-def trace_readings(table: TraceTable, report: ReadReport, declared: Declared) -> list[Measured]:
+def trace_readings(table: TraceTable, report: ReadReport, declared: Requirements) -> list[Measured]:
     """Every reading of the table; what the logs cannot tell has the status `not observed` and says why."""
     maker = Maker(table)
     return [

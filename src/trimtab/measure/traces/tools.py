@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.measure.traces.builder import Maker, Measured, independent
-from trimtab.stats.proportion_interval import effective_trials, share_interval
+from trimtab.stats.intervals import effective_trials, share_interval
 from trimtab.traces.core.plural import counted
 from trimtab.traces.table.types import ToolRow
 

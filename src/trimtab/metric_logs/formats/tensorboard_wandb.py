@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.metric_logs.formats.protobuf import fields, leveldb_records, signed, tf_records
-from trimtab.metric_logs.formats.text import strict_json
+from trimtab.metric_logs.formats.text_formats import strict_json
 from trimtab.metric_logs.formats.types import RawLog, by_step
 
 _DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8"}

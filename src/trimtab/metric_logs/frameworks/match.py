@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from trimtab.catalog import METRIC_NAMES
 from trimtab.errors import MetricLogError
 from trimtab.metric_logs.frameworks.base import Framework
-from trimtab.metric_logs.frameworks.others import (
+from trimtab.metric_logs.frameworks.other_keys import (
     NEMO_RL,
     OPENRLHF,
     PRIME_RL,
@@ -18,8 +18,8 @@ from trimtab.metric_logs.frameworks.others import (
     SLIME,
     TINKER,
 )
-from trimtab.metric_logs.frameworks.trl import TRL
-from trimtab.metric_logs.frameworks.verl import VERL
+from trimtab.metric_logs.frameworks.trl_keys import TRL
+from trimtab.metric_logs.frameworks.verl_keys import VERL
 
 OURS = Framework(
     "ours",

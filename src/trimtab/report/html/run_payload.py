@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trimtab._version import __version__
-from trimtab.measure.registry import readings_of
+from trimtab.measure.all_measures import readings_of
 from trimtab.measure.sequences.aggregates import AGGREGATES
 from trimtab.measure.state.slice_state import Accumulator, SliceState
 from trimtab.report.alarms import alarm_payload
@@ -158,7 +158,7 @@ def _cdfs(view: RunView, slices: Sequence[str]) -> list[Json]:
             for name, state in states.items():
                 merged.add(name, state)
         for name in slices:
-            sketch = merged.states[name].parts.get("drift/sketch") if name in merged.states else None
+            sketch = merged.states[name].summaries.get("drift/sketch") if name in merged.states else None
             if sketch is None or not sketch.count:
                 continue
             x, y = sketch.abs_cdf()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from trimtab.measure.state.requirements import Declared
+from trimtab.measure.state.requirements import Requirements
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.traces.trace_diagnosis import TraceDiagnosis, diagnose_table, trace_diagnosis
 from trimtab.report.traces.trace_lines import trace_diagnosis_lines
@@ -42,14 +42,14 @@ def follow_traces(
     format: str | None = None,
     mapping: Mapping[str, str] | None = None,
     strict: bool = False,
-    declared: Declared | None = None,
+    declared: Requirements | None = None,
     every: float = 2.0,
     sleep: Callable[[float], None] = time.sleep,
     error_patterns: Iterable[str] = (),
 ) -> Iterator[Followed]:
     """The states of a growing log, without end; `every` in seconds. TraceError as `traces.follow.Follower`."""
     declared, report = (
-        declared or Declared(),
+        declared or Requirements(),
         ReadReport(strict=strict, error_patterns=compile_patterns(error_patterns)),
     )
     follower = Follower(

@@ -14,7 +14,7 @@ from trimtab.detect.traces.multiple_testing import JudgedContrast, judge_contras
 from trimtab.detect.traces.rules import Finding, trace_findings, trace_verdict
 from trimtab.detect.verdict import Verdict
 from trimtab.errors import TraceError
-from trimtab.measure.state.requirements import Declared
+from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.traces.builder import Measured
 from trimtab.measure.traces.contrasts import contrasts
 from trimtab.measure.traces.early_late import Drift, drifts
@@ -53,7 +53,7 @@ def diagnose_traces(
     format: str | None = None,
     mapping: Mapping[str, str] | None = None,
     strict: bool = False,
-    declared: Declared | None = None,
+    declared: Requirements | None = None,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
     error_patterns: Iterable[str] = (),
@@ -65,14 +65,14 @@ def diagnose_traces(
         ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns)),
         tuple(map(str, paths)),
     )
-    declared = declared or Declared()
+    declared = declared or Requirements()
     files = RequiredFiles(declared.required_files, declared.key_arguments)
     table = table_of(names, report, format, mapping, engine, files, ray)
     return diagnose_table(names, table, report, declared, start)
 
 
 def diagnose_table(
-    paths: tuple[str, ...], table: TraceTable, report: ReadReport, declared: Declared, start: float
+    paths: tuple[str, ...], table: TraceTable, report: ReadReport, declared: Requirements, start: float
 ) -> TraceDiagnosis:
     """Judge a table that some engine has made; `start` by `time.perf_counter`."""
     if not table.num_episodes:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from trimtab.errors import SummaryError
 from trimtab.stats.summaries import serialization as codec
+from trimtab.stats.summaries.input_checks import need_one_row
 
 S = TypeVar("S", bound="Summary")
 
@@ -97,3 +98,35 @@ class Summary(ABC):
                 f"cannot merge two {type(self).__name__} of different parameters: "
                 f"{self._parameters()} and {other._parameters()}"
             )
+
+
+class RowSummary(Summary):
+    """A summary that counts its finite values and the others by row; one row answers queries."""
+
+    rows: int = 1
+    _count: npt.NDArray[np.int64]  # (R,)
+    _non_finite: npt.NDArray[np.int64]  # (R, 3) nan, +inf, -inf
+
+    @property
+    def count(self) -> int:
+        """Number of finite values seen."""
+        return self._of_one_row(self._count)
+
+    @property
+    def num_nan(self) -> int:
+        """Number of NaN values."""
+        return self._of_one_row(self._non_finite[:, 0])
+
+    @property
+    def num_posinf(self) -> int:
+        """Number of values that were +inf."""
+        return self._of_one_row(self._non_finite[:, 1])
+
+    @property
+    def num_neginf(self) -> int:
+        """Number of values that were -inf."""
+        return self._of_one_row(self._non_finite[:, 2])
+
+    def _of_one_row(self, numbers: npt.NDArray[np.int64]) -> int:
+        need_one_row(self.rows)
+        return int(numbers[0])

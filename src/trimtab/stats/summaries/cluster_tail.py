@@ -11,7 +11,7 @@ import numpy.typing as npt
 from trimtab.errors import SummaryError
 from trimtab.stats.histograms import bootstrap
 from trimtab.stats.histograms.log_buckets import LogGrid
-from trimtab.stats.summaries import validation as inputs
+from trimtab.stats.summaries import input_checks as inputs
 from trimtab.stats.summaries.base import Summary
 
 CHUNK = 131_072

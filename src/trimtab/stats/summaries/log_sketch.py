@@ -14,7 +14,7 @@ import numpy.typing as npt
 from trimtab.stats.histograms import chunk_kernel as one_pass
 from trimtab.stats.histograms import exponential_sums as exp_sums
 from trimtab.stats.histograms.log_buckets import LogGrid
-from trimtab.stats.summaries import validation as inputs
+from trimtab.stats.summaries import input_checks as inputs
 from trimtab.stats.summaries.log_sketch_queries import LogQueries
 from trimtab.typing import Array, Float32
 

@@ -10,12 +10,12 @@ from trimtab.errors import SummaryError
 from trimtab.stats.histograms import exponential_sums as exp_sums
 from trimtab.stats.histograms import quantiles as ax
 from trimtab.stats.histograms.log_buckets import LogGrid
-from trimtab.stats.summaries import validation as inputs
-from trimtab.stats.summaries.base import Summary
+from trimtab.stats.summaries import input_checks as inputs
+from trimtab.stats.summaries.base import RowSummary
 from trimtab.typing import Float64, Int64
 
 
-class LogQueries(Summary):
+class LogQueries(RowSummary):
     """The questions; the state and how it grows are in `LogSketch`. SummaryError unless there is one row.
 
     What a question needs of the histogram is made once and kept in `_known` until the state grows.
@@ -36,21 +36,6 @@ class LogQueries(Summary):
         """How many finite values?"""
         known = self._known.get("size")
         return known.total if known is not None else int(self._one()._counts.sum())
-
-    @property
-    def num_nan(self) -> int:
-        """How many values were nan?"""
-        return int(self._one()._non_finite[0, 0])
-
-    @property
-    def num_posinf(self) -> int:
-        """How many values were +inf?"""
-        return int(self._one()._non_finite[0, 1])
-
-    @property
-    def num_neginf(self) -> int:
-        """How many values were -inf?"""
-        return int(self._one()._non_finite[0, 2])
 
     @property
     def max(self) -> float:

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.stats.summaries import validation as inputs
-from trimtab.stats.summaries.base import Summary
+from trimtab.stats.summaries import input_checks as inputs
+from trimtab.stats.summaries.base import RowSummary
 
 CHUNK = 131_072
 
 
-class TopK(Summary):
+class TopK(RowSummary):
     """Which are the k largest values of each row, for a tail fit? Exact, unlike a histogram's tail.
 
     float32 values, their unit is kept. nan, +inf and -inf are counted apart and left out. Rows are disjoint cells;
@@ -79,30 +79,6 @@ class TopK(Summary):
         """The min(k, count) largest values, descending. SummaryError unless there is one row."""
         inputs.need_one_row(self.rows)
         return np.asarray(self._kept[0, self._kept[0] > -np.inf][::-1])
-
-    @property
-    def count(self) -> int:
-        """How many finite values were seen (not kept)?"""
-        inputs.need_one_row(self.rows)
-        return int(self._count[0])
-
-    @property
-    def num_nan(self) -> int:
-        """How many values were nan?"""
-        inputs.need_one_row(self.rows)
-        return int(self._non_finite[0, 0])
-
-    @property
-    def num_posinf(self) -> int:
-        """How many values were +inf?"""
-        inputs.need_one_row(self.rows)
-        return int(self._non_finite[0, 1])
-
-    @property
-    def num_neginf(self) -> int:
-        """How many values were -inf?"""
-        inputs.need_one_row(self.rows)
-        return int(self._non_finite[0, 2])
 
     def _parameters(self) -> tuple[int, ...]:
         return (self.rows, self.k)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.stats.quantile_interval import quantile_places
+from trimtab.stats.intervals import quantile_places
 from trimtab.traces.table.types import ToolRow
 
 

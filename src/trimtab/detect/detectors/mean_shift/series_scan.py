@@ -21,7 +21,7 @@ from trimtab.detect.detectors.mean_shift.window_schedule import (
     stride,
     z_scores,
 )
-from trimtab.stats.row_medians import row_medians
+from trimtab.stats.array_kernels import row_medians
 from trimtab.typing import Bool, Float64, Int64
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.measure.sequences.response_shape import text_parts
-from trimtab.measure.sequences.retokenization import Difference
-from trimtab.measure.sequences.rewards import RewardRows
-from trimtab.measure.state.requirements import Declared
+from trimtab.measure.sequences.reencoding import Difference
+from trimtab.measure.sequences.response_shape import text_summaries
+from trimtab.measure.sequences.reward_statistics import RewardRows
+from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.types import TokenBatch
 from trimtab.typing import Bool, Int64
@@ -25,7 +25,7 @@ from trimtab.typing import Bool, Int64
 class Episodes:
     """`add` each batch, `close` each step, `fill` the states that are measured; what found no state waits for the next."""
 
-    declared: Declared = field(default_factory=Declared)
+    requirements: Requirements = field(default_factory=Requirements)
     held: SliceState = field(default_factory=SliceState)
     open: list[tuple[TokenBatch, Bool]] = field(default_factory=list)
     closed: list[tuple[TokenBatch, Bool, Int64]] = field(default_factory=list)
@@ -37,11 +37,11 @@ class Episodes:
 
     def retokenised(self, difference: Difference) -> None:
         """Take one sequence that was encoded again."""
-        self._absorb(difference.parts(), {})
+        self._absorb(difference.summaries(), {})
 
     def close(self, step: int) -> None:
         """The step is over: what came since the last one is of it."""
-        number = 0 if self.declared.groups_span_steps else step
+        number = 0 if self.requirements.groups_span_steps else step
         self.closed += [(b, fresh, np.full(b.num_sequences, number)) for b, fresh in self.open]
         self.open = []
 
@@ -53,7 +53,7 @@ class Episodes:
             return
         states["all"] = replace(
             every,
-            parts={**every.parts, **self.held.parts},
+            summaries={**every.summaries, **self.held.summaries},
             excluded={**every.excluded, **self.held.excluded},
         )
         self.held = SliceState()
@@ -64,16 +64,16 @@ class Episodes:
         looked_at = 0
         for _, alike in groupby(closed, key=lambda item: _kind(item[0])):
             batch, fresh, step = _joined(list(alike))
-            parts, excluded, looked_at = text_parts(batch, fresh, looked_at)
-            self._absorb(parts, excluded)
+            summaries, excluded, looked_at = text_summaries(batch, fresh, looked_at)
+            self._absorb(summaries, excluded)
             if batch.reward is not None:
                 rows.append(RewardRows.of(batch, fresh, step))
         if rows:
-            self._absorb(*RewardRows.joined(rows).parts(self.declared.solved_at))
+            self._absorb(*RewardRows.joined(rows).summaries(self.requirements.solved_at))
 
-    def _absorb(self, parts: Mapping[str, Any], excluded: Mapping[str, int]) -> None:
+    def _absorb(self, summaries: Mapping[str, Any], excluded: Mapping[str, int]) -> None:
         counts = {reason: count for reason, count in excluded.items() if count}
-        self.held.absorb(SliceState(parts=dict(parts), excluded=counts))
+        self.held.absorb(SliceState(summaries=dict(summaries), excluded=counts))
 
 
 def _kind(batch: TokenBatch) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.measure.state.slice_state import SliceState
-from trimtab.measure.state.types import Value
+from trimtab.measure.state.values import Value
 from trimtab.stats import Moments
 
 
@@ -23,8 +23,8 @@ class Difference:
     num_after: int
     differs: bool
 
-    def parts(self) -> dict[str, Moments]:
-        """As sums that merge."""
+    def summaries(self) -> dict[str, Moments]:
+        """Return the sums that merge, by key of a slice state."""
         sequences, tokens = Moments(), Moments()
         sequences.update([float(self.differs)])
         tokens.update((np.arange(self.num_tokens) >= self.num_tokens - self.num_after).astype(np.float64))
@@ -47,7 +47,7 @@ def difference(sampled: Sequence[int], reencoded: Sequence[int]) -> Difference:
 def retokenise(state: SliceState) -> Iterator[Value]:
     """`retokenise/sequence_frac` of the sequences that were encoded again, `retokenise/token_frac` of their tokens."""
     for what in ("sequence", "token"):
-        part = state.parts.get(f"retokenise_{what}/values")
+        part = state.summaries.get(f"retokenise_{what}/values")
         if part is not None:
             yield Value(
                 f"retokenise/{what}_frac", part.mean(), part.count, reason="" if part.count else "no token"

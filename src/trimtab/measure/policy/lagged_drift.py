@@ -5,25 +5,30 @@ The same tokens are scored again at a cadence; log pi_t - log pi_(t-K) is free o
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from trimtab.errors import BatchError
-from trimtab.measure.accumulate import observe
 from trimtab.measure.state.slice_state import SliceState
-from trimtab.measure.tokens.tails import tails
+from trimtab.measure.state.values import Value
+from trimtab.measure.tokens.log_ratio_tails import tails
 from trimtab.types import Reading, TokenBatch, Window
 from trimtab.typing import Float32
 
 
 @dataclass
 class Probes:
-    """Holds the last scoring of the probes; `update` compares the next one with it."""
+    """Holds the last scoring of the probes; `update` compares the next one with it.
 
+    `observe` gives the state of each slice of a batch (`trimtab.measure.accumulate.observe`).
+    """
+
+    observe: Callable[[TokenBatch], Mapping[str, SliceState]]
     last_step: int = -1
     last: Float32 | None = None
 
     def update(self, step: int, batch: TokenBatch) -> list[Reading]:
-        """Readings `lagged_drift/*` of each slice over the window (last scoring, now); none at the first scoring.
+        """Return the readings `lagged_drift/*` of each slice since the last scoring; none at the first scoring.
 
         Raises BatchError when the number of tokens differs from the last time: then they are not the same transcripts.
         """
@@ -38,43 +43,18 @@ class Probes:
         if earlier is None:
             return []
         pair = replace(
-            batch,
-            prox_logprobs=earlier,
-            ref_logprobs=None,
-            old_logprobs=None,
-            rollout_logprobs=None,
-            entropy=None,
-        )
-        reference = f"the policy at step {since}"
+            batch, prox_logprobs=earlier, ref_logprobs=None, old_logprobs=None, rollout_logprobs=None, entropy=None
+        )  # fmt: skip
+        window, reference = Window(since + 1, step), f"the policy at step {since}"
         return [
-            _reading(
-                value.key, value.value, value.low, value.high, name, Window(since + 1, step), state, reference
-            )
-            for name, state in observe(pair).items()
+            _reading(value, name, window, state, reference)
+            for name, state in self.observe(pair).items()
             for value in tails(state)
         ]
 
 
-def _reading(
-    key: str,
-    value: float,
-    low: float,
-    high: float,
-    name: str,
-    window: Window,
-    state: SliceState,
-    reference: str,
-) -> Reading:
+def _reading(value: Value, name: str, window: Window, state: SliceState, reference: str) -> Reading:
     return Reading(
-        key,
-        window.last,
-        window,
-        name,
-        value,
-        state.n_tokens,
-        state.n_trajectories,
-        low,
-        high,
-        reference,
-        state=state,
-    )
+        value.key, window.last, window, name, value.value, state.n_tokens, state.n_trajectories, value.low,
+        value.high, reference, state=state,
+    )  # fmt: skip

@@ -1,8 +1,8 @@
-"""Bytes of a slice state: its counts and notes, its summaries as one bundle, then parts that have bytes of their own.
+"""Bytes of a slice state: its counts and notes, its summaries as one bundle, then states that have bytes of their own.
 
-    magic (8) | counts (5 int64, 2 float64) | excluded | notes | bundle | name, bytes of each other part
+    magic (8) | counts (5 int64, 2 float64) | excluded | notes | bundle | name, bytes of each other summary
 
-Every text and blob is preceded by its length. Bytes of before version 2 had no magic and framed every part on its own; they
+Every text and blob is preceded by its length. Bytes of before version 2 had no magic and framed every summary on its own; they
 are still read.
 """
 
@@ -23,21 +23,21 @@ Head = tuple[Any, ...]
 
 
 def write_state(
-    head: Head, excluded: Mapping[str, int], notes: Mapping[str, str], parts: Mapping[str, Any]
+    head: Head, excluded: Mapping[str, int], notes: Mapping[str, str], summaries: Mapping[str, Any]
 ) -> bytes:
-    """Bytes of a state's counts, what was excluded, notes and parts."""
-    summaries = {key: part for key, part in parts.items() if isinstance(part, Summary)}
-    chunks = [_dump(excluded).encode(), _dump(notes).encode(), bundle(summaries)]
-    for key, part in parts.items():
-        if key not in summaries:
-            chunks += [key.encode(), part.to_bytes()]
+    """Bytes of a state's counts, what was excluded, notes and summaries."""
+    bundled = {key: summary for key, summary in summaries.items() if isinstance(summary, Summary)}
+    chunks = [_dump(excluded).encode(), _dump(notes).encode(), bundle(bundled)]
+    for key, summary in summaries.items():
+        if key not in bundled:
+            chunks += [key.encode(), summary.to_bytes()]
     return MAGIC + _HEAD.pack(*head) + b"".join(_SIZE.pack(len(chunk)) + chunk for chunk in chunks)
 
 
 def read_state(
     data: bytes, classes: Mapping[str, type[Any]], wanted: Collection[str] | None = None
 ) -> tuple[Head, dict[str, int], dict[str, str], dict[str, Any]]:
-    """Inverse of `write_state`, with all parts or the `wanted` ones; `classes` gives the class of `<what>/<class>`.
+    """Inverse of `write_state`, with all summaries or the `wanted` ones; `classes` gives the class of `<what>/<class>`.
 
     SummaryError when the bytes are not a slice state.
     """
@@ -45,14 +45,14 @@ def read_state(
     try:
         head = _HEAD.unpack_from(data, start)
         excluded, notes, *chunks = _chunks(data, start + _HEAD.size)
-        parts: dict[str, Any] = {}
+        summaries: dict[str, Any] = {}
         if start:
-            parts = unbundle(chunks.pop(0), lambda name: classes.get(name.rsplit("/", 1)[-1]), wanted)
+            summaries = unbundle(chunks.pop(0), lambda name: classes.get(name.rsplit("/", 1)[-1]), wanted)
         for key, blob in zip(chunks[::2], chunks[1::2], strict=True):
             name = key.decode()
             if wanted is None or name in wanted:
-                parts[name] = classes[name.rsplit("/", 1)[1]].from_bytes(blob)
-        return head, {k: int(v) for k, v in _load(excluded).items()}, _load(notes), parts
+                summaries[name] = classes[name.rsplit("/", 1)[1]].from_bytes(blob)
+        return head, {k: int(v) for k, v in _load(excluded).items()}, _load(notes), summaries
     except (struct.error, IndexError, KeyError, ValueError, UnicodeDecodeError) as error:
         raise SummaryError(f"not the bytes of a slice state: {error}") from error
 

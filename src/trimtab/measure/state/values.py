@@ -1,11 +1,31 @@
-"""Readings that are made at one step from something a caller computed, not from the tokens of a window."""
+"""What a measure returns: a number with its key, before slice, window and step are written on it.
+
+Readings that are made at one step from something a caller computed, not from the tokens of a window.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
-from trimtab.measure.state.types import Value
+from trimtab.measure.state.slice_state import SliceState
 from trimtab.types import Reading, Window
+
+
+class Value(NamedTuple):
+    """`n` is the number of tokens (or sequences, for sequence quantities) the value rests on."""
+
+    key: str
+    value: float
+    n: int
+    low: float = float("nan")
+    high: float = float("nan")
+    reason: str = ""
+
+
+Measure = Callable[[SliceState], Iterator[Value]]
+"""A measure reads one slice's state and yields what can be computed from it; nothing where the summaries it needs are absent."""
+
 
 _RECORDED = (
     "lagged_drift/",

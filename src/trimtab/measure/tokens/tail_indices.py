@@ -1,6 +1,11 @@
 """Tail indices of w and of 1/w, Pareto k-hat and Hill: is the mean of these weights an estimate at all?
 
 Both directions, because the toxic one in tool-use runs is w near 0, which the usual k-hat cannot see.
+
+Tail index of |log-ratio|: does the most surprising token come from a tail that has a variance, a mean?
+
+Two fits of the same tail, because neither is right for every tail: Hill's needs a power law, the generalised Pareto
+also fits light ones (shape 0 is exponential, below 0 bounded). Valid for every ratio: nothing is reweighted.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ import numpy as np
 
 from trimtab.measure.state.log_ratios import RATIOS
 from trimtab.measure.state.slice_state import SliceState
-from trimtab.measure.state.types import Value
+from trimtab.measure.state.values import Value
 from trimtab.stats import hill, khat_bound, pareto_khat, pareto_tail_size, tail_replicates
 from trimtab.typing import Float64
 
@@ -24,7 +29,7 @@ def khat(state: SliceState) -> Iterator[Value]:
     about 29,000 tokens, and not after a reload from disk), else from the histogram's tail, whose bias is smaller than that of
     a tail cut at 512 (tests/stats/test_pareto.py: worst 0.02 against 0.24 at 100,000 values)."""
     for name in _observed(state):
-        n = state.parts[f"{name}/sketch"].count
+        n = state.summaries[f"{name}/sketch"].count
         for side, key, _ in _SIDES:
             fit = pareto_khat(_tail(state, name, side), n)
             yield Value(f"{name}/{key}", fit.khat, n, reason=fit.reason)
@@ -37,10 +42,10 @@ def tail_indices(state: SliceState) -> Iterator[Value]:
     Intervals by trajectory, from the histogram at a fixed cutoff; nan for states written before they held `rises`.
     """
     for name in _observed(state):
-        sketch = state.parts[f"{name}/sketch"]
-        n, rises, drawn = sketch.count, state.parts.get(f"{name}/rises"), None
+        sketch = state.summaries[f"{name}/sketch"]
+        n, rises, drawn = sketch.count, state.summaries.get(f"{name}/rises"), None
         if rises is not None and n:
-            drawn = tail_replicates(sketch, state.parts[f"{name}/clusters"], rises)
+            drawn = tail_replicates(sketch, state.summaries[f"{name}/clusters"], rises)
         for side, key, hill_key in _SIDES:
             values = _tail(state, name, side)
             fit, index, margin, factor = pareto_khat(values, n), hill(values, n), math.nan, math.nan
@@ -55,14 +60,40 @@ def tail_indices(state: SliceState) -> Iterator[Value]:
 
 
 def _observed(state: SliceState) -> list[str]:
-    return [name for name, of in RATIOS.items() if "khat" in of.valid and f"{name}/sketch" in state.parts]
+    return [name for name, of in RATIOS.items() if "khat" in of.valid and f"{name}/sketch" in state.summaries]
 
 
 def _tail(state: SliceState, name: str, side: str) -> Float64:
     """log w ("upper") or -log w ("lower") of the tail, descending."""
-    sketch, top = state.parts[f"{name}/sketch"], state.parts.get(f"{name}/{side}")
+    sketch, top = state.summaries[f"{name}/sketch"], state.summaries.get(f"{name}/{side}")
     size = pareto_tail_size(sketch.count)
     if top is not None and size < top.k:
         return np.asarray(top.values(), dtype=np.float64)
     values: Float64 = sketch.tail_values(side, size + 1)
     return values if side == "upper" else -values
+
+
+def log_ratio_tail_indices(state: SliceState) -> Iterator[Value]:
+    """`<ratio>/hill` and `<ratio>/gpd_shape` of |log-ratio| for every ratio of a batch, from the histogram's tail; for the
+    slices `MAIN_SLICES` alone.
+
+    Hill: median over m from M/4 to M, M = min(0.2 n, 3 sqrt n); GPD: the M largest over the next one, Zhang & Stephens
+    with ten pseudo-draws at 0.5. Intervals by trajectory. nan with a reason under 25 tokens, for equal values, for zeros.
+    """
+    for name, ratio in RATIOS.items():
+        sketch = state.summaries.get(f"{name}/sketch")
+        if sketch is None or ratio.sampler == "fixed":  # probes are few
+            continue
+        n = sketch.count
+        with np.errstate(divide="ignore"):
+            logs = np.log(sketch.tail_values("size", pareto_tail_size(n) + 1))
+        index, shape = hill(logs, n), pareto_khat(logs, n)
+        factor = margin = math.nan
+        if n and not (math.isnan(index.hill) and math.isnan(shape.khat)):
+            drawn = tail_replicates(sketch, state.summaries[f"{name}/clusters"])
+            with np.errstate(divide="ignore"):
+                factor = drawn.hill_factor(np.log(drawn.values))
+            margin = drawn.gpd_margin(drawn.values)
+        yield Value(f"{name}/hill", index.hill, n, index.hill / factor, index.hill * factor, index.reason)
+        reason = shape.reason.replace("equal weights", "equal values").replace("draws", "values")
+        yield Value(f"{name}/gpd_shape", shape.khat, n, shape.khat - margin, shape.khat + margin, reason)

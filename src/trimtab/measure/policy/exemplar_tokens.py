@@ -11,7 +11,7 @@ import numpy.typing as npt
 from trimtab.capture.segments import OTHER
 from trimtab.measure.state.log_ratios import RATIOS
 from trimtab.measure.state.slice_state import SliceState
-from trimtab.measure.state.turn_rows import Own
+from trimtab.measure.state.token_view import TokenView
 from trimtab.measure.state.worst_tokens import KEPT, Worst, WorstToken
 from trimtab.types import TokenBatch, Window
 from trimtab.typing import Float32
@@ -46,25 +46,27 @@ def largest(values: Float32, k: int) -> npt.NDArray[np.int64]:
     return found
 
 
-def fill_exemplars(own: Own, states: Mapping[str, SliceState]) -> None:
+def add_worst_tokens(view: TokenView, states: Mapping[str, SliceState]) -> None:
     """The worst tokens of this batch by |drift|, |mismatch| and |total|; a ratio that is not observed has none."""
-    batch, start = own.batch, np.cumsum(own.batch.lengths) - own.batch.lengths
+    batch, start = view.batch, np.cumsum(view.batch.lengths) - view.batch.lengths
     seen = int(np.unique(batch.episode_id, return_counts=True)[1].max(initial=1))
-    places = {"text": np.flatnonzero(own.rows == 0), "post_tool": np.flatnonzero(own.rows)}
+    places = {"text": np.flatnonzero(view.rows == 0), "post_tool": np.flatnonzero(view.rows)}
     for ratio in EXEMPLAR_RATIOS:
-        values = own.ratios.get(ratio)
+        values = view.ratios.get(ratio)
         if values is None:
             continue
         size = np.abs(values)
         if RATIOS[ratio].denominator == "ref_logprobs" and batch.ref_scored is not None:
-            size[~batch.ref_scored[own.sequence]] = 0.0
+            size[~batch.ref_scored[view.sequence]] = 0.0
         for name, chosen in places.items():
             if name in states:
                 found = chosen[largest(size[chosen], KEPT * seen)]
-                order = np.lexsort((own.at[found], batch.episode_id[own.sequence[found]], -size[found]))
+                order = np.lexsort((view.at[found], batch.episode_id[view.sequence[found]], -size[found]))
                 worst = Worst()
-                worst.update(_token(own, ratio, size, j, start) for j in found[order[: KEPT * seen]].tolist())
-                states[name].parts[f"{ratio}/worst"] = worst
+                worst.update(
+                    _token(view, ratio, size, j, start) for j in found[order[: KEPT * seen]].tolist()
+                )
+                states[name].summaries[f"{ratio}/worst"] = worst
 
 
 def exemplar_row(
@@ -74,14 +76,14 @@ def exemplar_row(
     tokens = {
         ratio: [[*token, _text(token.token, token_text)] for token in worst.tokens[:WRITTEN]]
         for ratio in EXEMPLAR_RATIOS
-        if (worst := state.parts.get(f"{ratio}/worst")) is not None and worst.tokens
+        if (worst := state.summaries.get(f"{ratio}/worst")) is not None and worst.tokens
     }
     head = {"step": window.last, "first": window.first, "last": window.last, "slice": name}
     return [{**head, "tokens": tokens}] if tokens else []
 
 
-def _token(own: Own, ratio: str, size: Float32, j: int, start: npt.NDArray[np.int64]) -> WorstToken:
-    batch, at, sequence = own.batch, int(own.at[j]), int(own.sequence[j])
+def _token(view: TokenView, ratio: str, size: Float32, j: int, start: npt.NDArray[np.int64]) -> WorstToken:
+    batch, at, sequence = view.batch, int(view.at[j]), int(view.sequence[j])
     numerator, denominator = (
         getattr(batch, column)[at] for column in (RATIOS[ratio].numerator, RATIOS[ratio].denominator)
     )

@@ -7,31 +7,23 @@ import math
 from collections.abc import Mapping
 
 from trimtab.catalog import MAIN_SLICES
-from trimtab.measure.extra_states import NOTED
 from trimtab.measure.policy.expert_agreement import routing
 from trimtab.measure.policy.prompt_retrieval import ngrams
-from trimtab.measure.policy.tool_boundary_entropy import borders
+from trimtab.measure.policy.token_entropy import borders, entropy
 from trimtab.measure.sequences.aggregates import aggregates
+from trimtab.measure.sequences.reencoding import retokenise
 from trimtab.measure.sequences.response_shape import text_shape
-from trimtab.measure.sequences.retokenization import retokenise
-from trimtab.measure.sequences.rewards import reward_parts, rewards
+from trimtab.measure.sequences.reward_statistics import reward_parts, rewards
 from trimtab.measure.state.log_ratios import RATIOS
 from trimtab.measure.state.slice_state import SliceState
-from trimtab.measure.state.types import Measure, Value
-from trimtab.measure.tokens.chi2 import chi2, chi2_interval
+from trimtab.measure.state.values import Measure, Value
 from trimtab.measure.tokens.clip import clip
-from trimtab.measure.tokens.concentration import concentration
-from trimtab.measure.tokens.entropy import entropy
-from trimtab.measure.tokens.ess import ess
-from trimtab.measure.tokens.first_order import first_order
-from trimtab.measure.tokens.hill import hill
-from trimtab.measure.tokens.khat import khat, tail_indices
-from trimtab.measure.tokens.kl import kl
+from trimtab.measure.tokens.divergences import chi2, chi2_interval, first_order, kl
+from trimtab.measure.tokens.ess import concentration, ess
+from trimtab.measure.tokens.log_ratio_tails import tail_ratio, tails
+from trimtab.measure.tokens.low_probability import rare, support
 from trimtab.measure.tokens.policy_lag import lag
-from trimtab.measure.tokens.rare_tokens import rare
-from trimtab.measure.tokens.reference_support import support
-from trimtab.measure.tokens.tail_ratio import tail_ratio
-from trimtab.measure.tokens.tails import tails
+from trimtab.measure.tokens.tail_indices import khat, log_ratio_tail_indices, tail_indices
 from trimtab.measure.tokens.window_shift import WindowShift
 from trimtab.types import Reading, Window
 
@@ -53,11 +45,15 @@ MEASURES: dict[str, Measure] = {
     "ngrams": ngrams,
 }
 
-IN_DETAIL: dict[str, Measure] = {"khat": tail_indices, "chi2": chi2_interval, "hill": hill}
+IN_DETAIL: dict[str, Measure] = {"khat": tail_indices, "chi2": chi2_interval, "hill": log_ratio_tail_indices}
 """Measures of the slices `MAIN_SLICES` in place of those of the same name, or beside them: they resample trajectories."""
 
 OF_ALL: tuple[Measure, ...] = (aggregates, rewards, text_shape, retokenise)
 """Measures of the slice `all` alone, most of them over whole sequences."""
+
+
+NOTED = {"entropy": "entropy/sketch", "routing": "routing/layers", "distinguish": "distinguish_hits/values"}
+"""What has a note `not <name>` when it was not observed -> the state it has when it was."""
 
 
 def readings_of(
@@ -92,7 +88,7 @@ def not_observed(states: Mapping[str, SliceState]) -> dict[str, str]:
     reasons: dict[str, str] = {}
     for state in states.values():
         for what, part in {**{ratio: f"{ratio}/sketch" for ratio in RATIOS}, **NOTED}.items():
-            if part not in state.parts and f"not {what}" in state.notes:
+            if part not in state.summaries and f"not {what}" in state.notes:
                 reasons[what] = state.notes[f"not {what}"]
     return reasons
 
@@ -100,7 +96,7 @@ def not_observed(states: Mapping[str, SliceState]) -> dict[str, str]:
 def _labels(family: str, state: SliceState) -> tuple[dict[str, int], str]:
     """What was excluded from the readings `<family>/*`, and what they refer to."""
     excluded = {k: v for k, v in state.excluded.items() if k.startswith(f"{family}:") and v}
-    sketch = state.parts.get(f"{family}/sketch")
+    sketch = state.summaries.get(f"{family}/sketch")
     if sketch is not None:
         counts = {"nan": sketch.num_nan, "+inf": sketch.num_posinf, "-inf": sketch.num_neginf}
         excluded |= {k: v for k, v in counts.items() if v}

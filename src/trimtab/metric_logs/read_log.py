@@ -12,7 +12,7 @@ import msgspec
 
 from trimtab.errors import MetricLogError
 from trimtab.metric_logs.detect_format import FORMATS, file_format, folder_log
-from trimtab.metric_logs.formats.text import as_utf8, read_csv, read_json, read_jsonl
+from trimtab.metric_logs.formats.text_formats import as_utf8, read_csv, read_json, read_jsonl
 from trimtab.metric_logs.formats.types import RawLog
 from trimtab.metric_logs.frameworks.match import framework_named
 from trimtab.metric_logs.log import MetricLog, build_log
@@ -61,7 +61,7 @@ def _read(where: Path, run: str | None, format: str | None) -> RawLog:
     if format is not None and kind and kind != format:
         raise MetricLogError(f"{where} holds a log of format {kind}, not {format}; give the file itself")
     if kind == "rlprobe":
-        from trimtab.metric_logs.formats.parquet import read_rlprobe
+        from trimtab.metric_logs.formats.table_files import read_rlprobe
 
         raw = read_rlprobe(files[0])
     elif kind == "tensorboard":
@@ -69,7 +69,7 @@ def _read(where: Path, run: str | None, format: str | None) -> RawLog:
 
         raw = read_tensorboard(files)
     elif kind == "mlflow":
-        from trimtab.metric_logs.formats.sqlite import read_mlflow_folder
+        from trimtab.metric_logs.formats.table_files import read_mlflow_folder
 
         raw = read_mlflow_folder(files[0])
     else:
@@ -105,14 +105,14 @@ def _read_file(path: Path, run: str | None, format: str | None) -> RawLog:
 def _read_binary(path: Path, run: str | None, kind: str) -> RawLog:
     """Each format brings its reader when it is met."""
     if kind in ("parquet", "rlprobe"):
-        from trimtab.metric_logs.formats.parquet import read_parquet
+        from trimtab.metric_logs.formats.table_files import read_parquet
 
         return read_parquet(path)
     if kind in ("tensorboard", "wandb"):
         from trimtab.metric_logs.formats.tensorboard_wandb import read_tensorboard, read_wandb
 
         return read_tensorboard([path]) if kind == "tensorboard" else read_wandb(path)
-    from trimtab.metric_logs.formats.sqlite import read_sqlite
+    from trimtab.metric_logs.formats.table_files import read_sqlite
 
     return read_sqlite(path, run)
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.measure.state.per_sequence import own_counts, own_means
 from trimtab.measure.state.reward_groups import GroupSums, step_groups
 from trimtab.measure.state.slice_state import SliceState
-from trimtab.measure.state.types import Value
-from trimtab.stats import EdgeCounts, Moments
+from trimtab.measure.state.token_view import own_counts, own_means
+from trimtab.measure.state.values import Value
+from trimtab.stats import ExtremeCounts, Moments
 from trimtab.types import TokenBatch
 from trimtab.typing import Bool, Float64, Int64
 
@@ -69,11 +69,11 @@ class RewardRows:
             },
         )
 
-    def parts(self, solved_at: float | None) -> tuple[dict[str, Any], dict[str, int]]:
+    def summaries(self, solved_at: float | None) -> tuple[dict[str, Any], dict[str, int]]:
         """Sums of the rows, and what was left out."""
         fine = np.isfinite(self.reward)
         excluded = {"aggregate: reward not finite": int((~fine).sum())}
-        found: dict[str, Any] = {"reward/edges": _sums(EdgeCounts(), self.reward)}
+        found: dict[str, Any] = {"reward/edges": _sums(ExtremeCounts(), self.reward)}
         pair = fine & (self.length > 0)
         reward, length = self.reward[pair], self.length[pair].astype(np.float64)
         for name, values in (("reward", reward), ("length", length), ("product", reward * length)):
@@ -106,15 +106,15 @@ class RewardRows:
 def rewards(state: SliceState) -> Iterator[Value]:
     """`aggregate/reward_max`, `_min`, `extreme_reward_frac`, `reward_length_corr`, `correct_logp`, and of groups of two
     or more `reward_std`, `zero_std_frac`; `solved_all_frac`, `solved_none_frac` where `solved_at` was declared."""
-    reward = state.parts.get("reward/values")
+    reward = state.summaries.get("reward/values")
     if reward is not None:
         yield Value("aggregate/reward_max", reward.max, reward.count)
         yield Value("aggregate/reward_min", reward.min, reward.count)
-    edges = state.parts.get("reward/edges")
+    edges = state.summaries.get("reward/edges")
     if edges is not None:
-        yield Value("aggregate/extreme_reward_frac", edges.share(), edges.count)
+        yield Value("aggregate/extreme_reward_frac", edges.fraction(), edges.count)
         yield _correlation(state)
-    logp = state.parts.get("correct_logp/values")
+    logp = state.summaries.get("correct_logp/values")
     if logp is not None:
         reason = "" if logp.count else "no response counted as correct"
         yield Value("aggregate/correct_logp", logp.mean(), logp.count, reason=reason)
@@ -123,7 +123,7 @@ def rewards(state: SliceState) -> Iterator[Value]:
 
 def reward_parts(state: SliceState) -> Iterator[tuple[str, Value]]:
     """Slice `reward/<part>` and its `reward_part/mean`, of the sequences that have the part; a part alone is the reward itself."""
-    parts = {key: part for key, part in state.parts.items() if key.startswith(_PART)}
+    parts = {key: part for key, part in state.summaries.items() if key.startswith(_PART)}
     for key, part in parts.items() if len(parts) > 1 else ():
         name = key[len(_PART) :].rsplit("/", 1)[0]
         reason = "" if part.count else "no sequence had this part"
@@ -132,7 +132,7 @@ def reward_parts(state: SliceState) -> Iterator[tuple[str, Value]]:
 
 def _groups(state: SliceState) -> Iterator[Value]:
     for label in ("reward", "solved"):
-        sums = state.parts.get(f"{label}/groups")
+        sums = state.summaries.get(f"{label}/groups")
         if sums is None:
             continue
         totals = sums.totals()
@@ -150,7 +150,9 @@ def _groups(state: SliceState) -> Iterator[Value]:
 
 
 def _correlation(state: SliceState) -> Value:
-    reward, length, product = (state.parts[f"pair_{name}/values"] for name in ("reward", "length", "product"))
+    reward, length, product = (
+        state.summaries[f"pair_{name}/values"] for name in ("reward", "length", "product")
+    )
     scale = math.sqrt(reward.variance() * length.variance()) if reward.count else 0.0
     flat = reward.count and (reward.max == reward.min or length.max == length.min)
     if not scale or flat:

@@ -1,0 +1,57 @@
+"""Detection of one session: readings to alarms and their rows, and the detectors' memory after a resume."""
+
+from __future__ import annotations
+
+import logging
+
+from trimtab.detect.pipeline import Pipeline
+from trimtab.measure.sequences.tool_health import ToolHealth, replay_tools
+from trimtab.runs import RunReader, RunWriter
+from trimtab.runs.records import alarm_row, reading_rows, readings_from_row
+from trimtab.types import Alarm, Reading
+
+log = logging.getLogger("trimtab")
+
+
+class Detection:
+    """Feeds the detectors and writes what changed. After a resume they have the baseline they had before."""
+
+    def __init__(self, writer: RunWriter, pipeline: Pipeline) -> None:
+        self.writer, self.pipeline = writer, pipeline
+
+    def judge(self, step: int, readings: list[Reading], known: list[Alarm] | None = None) -> list[Alarm]:
+        """Detect on `readings`, write them and what changed since the alarms `known`; return the alarms that fired."""
+        known = list(self.pipeline.alarms) if known is None else known
+        self.pipeline.on_readings(readings)
+        fired = self.pipeline.alarms[len(known) :]
+        self.writer.write("readings", reading_rows(readings))
+        changes = [
+            alarm_row(new, "reopened" if new.cleared is None else "cleared", step)
+            for old, new in zip(known, self.pipeline.alarms, strict=False)
+            if old != new
+        ]
+        self.writer.write("alarms", [*changes, *(alarm_row(alarm, "fired", step) for alarm in fired)])
+        return fired
+
+    def restore(self, step: int, tools: ToolHealth) -> None:
+        """Feed the detectors and `tools` what this rank wrote of the steps before `step`.
+
+        Logs a warning when it wrote later ones too.
+        """
+        reader, rank = RunReader(self.writer.folder, complete=True), self.writer.rank
+        if reader.last_step(rank) is None:
+            return
+        closed: dict[int, list[Reading]] = {}
+        for row in reader.rows("readings", rank):
+            closed.setdefault(int(row["step"]), []).extend(readings_from_row(row))
+        over = [int(row["step"]) for row in reader.rows("steps", rank) if row["step"] >= step]
+        if over:
+            log.warning(
+                "trimtab: %s holds steps up to %d and now starts again at %d; steps %d to %d stay on disk but no view shows "
+                "them. Give a new folder if this is another run.", self.writer.folder, over[-1], step, over[0], over[-1],
+            )  # fmt: skip
+        before = [row for row in reader.rows("steps", rank) if row["step"] < step]
+        replay_tools(tools, before, reader.rows("tools", rank))
+        for row in before:
+            self.pipeline.on_step(row["step"], row["nonfinite"], row["columns"])
+            self.pipeline.on_readings(closed.get(row["step"], []))
