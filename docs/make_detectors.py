@@ -114,8 +114,8 @@ def _entry(rule: Rule, trace: dict[str, Any]) -> str:
         members = (f"{'up' if m.sign > 0 else 'down'} `{m.key[0]}`" for m in FAMILIES[rule.key.split("/")[1]])
         parts.append(f"Members: {', '.join(members)}.")
     parts += [f"*First:* {_stop(rule.advice)}", f"*Do not trust it:* {_stop(rule.not_when)}"]
-    if rule.excuses:
-        parts.append(f"*Excused while* {'; or while '.join(map(excuse_words, rule.excuses))}.")
+    if rule.suppressions:
+        parts.append(f"*Excused while* {'; or while '.join(map(excuse_words, rule.suppressions))}.")
     parts += [f"*Source:* {rule.reference}.", f"*Trace:* {trace_words(trace, WITHOUT.get(rule.name, ''))}."]
     return " ".join(parts)
 
@@ -175,14 +175,14 @@ def detector(rule: Rule) -> str:
 def excuse_words(excuse: Suppression) -> str:
     """What the other reading must do."""
     words = f"`{excuse.key}` {'rises' if excuse.sign > 0 else 'falls'} with it"
-    if excuse.least != bound("excuse"):
-        words += f" (by {excuse.least:g} deviates)"
+    if excuse.min_score != bound("suppression"):
+        words += f" (by {excuse.min_score:g} standard deviations)"
     if excuse.settled:
         words += ", or stands at its best after a rise"
     if excuse.absent:
         words += ", or there is too little of it to compare with"
-    if excuse.slow:
-        words += f" (only evidence of {excuse.slow} steps or more)"
+    if excuse.min_steps:
+        words += f" (only evidence of {excuse.min_steps} steps or more)"
     return words
 
 

@@ -16,7 +16,7 @@ from trimtab.cli import main
 from trimtab.detect.detectors.threshold import Threshold
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rules.all_rules import RULES
-from trimtab.detect.rules.rule import Rule, beyond, split
+from trimtab.detect.rules.rule import Rule, split, threshold
 from trimtab.detect.user_rules.detector_options import DETECTORS
 from trimtab.detect.user_rules.load import header_config, load_rules, resolve, rules_of_header
 from trimtab.errors import RuleError
@@ -54,7 +54,7 @@ def one(**changes: str | None) -> str:
 
 
 def test_the_documented_example_loads_and_holds_what_it_says(tmp_path) -> None:
-    page = (ROOT / "docs" / "user-rules.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "user-rules.md").read_text(encoding="utf-8")
     example = re.search(r"```yaml\n(.*?)```", page, re.S)
     assert example
     kl, tools, entropy = load_rules(file_of(tmp_path, example[1]))
@@ -64,7 +64,7 @@ def test_the_documented_example_loads_and_holds_what_it_says(tmp_path) -> None:
     assert (made.limit, made.sign, made.confirm, made.arl) == (2.0, 1, 5, 1e4)
     assert tools.covers("tool/search")
     assert (entropy.transform, entropy.weight, entropy.detector(1e4).sign) == ("log", 2.0, -1)
-    assert [(e.key, e.sign) for e in entropy.excuses] == [("aggregate/reward", 1)]
+    assert [(e.key, e.sign) for e in entropy.suppressions] == [("aggregate/reward", 1)]
     for name, kind in DETECTORS.items():
         row = next(line for line in page.splitlines() if line.startswith("|") and f"`{name}`" in line)
         assert all(f"`{option}`" in row for option in kind.options), name
@@ -169,8 +169,8 @@ def test_a_missing_file_and_a_wrong_object_are_refused(tmp_path) -> None:
 
 def python_rule(name: str = "lr_python") -> Rule:
     return Rule(
-        name, "aggregate/learning_rate", "all", "aggregate", "user", "identity",
-        lambda arl: Threshold(limit=1e-3, confirm=3, arl=arl), "warning", "said in Python", "why", "do", "", "me",
+        name, "aggregate/learning_rate", family="user", detector=lambda arl: Threshold(limit=1e-3, confirm=3, arl=arl),
+        what="said in Python", why="why", advice="do", reference="me",
     )  # fmt: skip
 
 
@@ -279,4 +279,4 @@ def test_a_resume_with_other_rules_says_so(tmp_path, caplog) -> None:
     folder = write(tmp_path / "run", ())
     trimtab.open_run(folder, rules=[python_rule()]).close()
     assert "other rules" in caplog.text
-    assert beyond("kl_floor", 1)(1e4)
+    assert threshold("kl_floor", 1)(1e4)

@@ -133,11 +133,11 @@ BOUNDS: dict[str, Bound] = {
         "of a growth rule on windows with bootstrapped intervals: their scatter cannot be underestimated, so a tenth of the "
         "usual caution does", UNCALIBRATED,
     ),
-    "excuse": Bound(
+    "suppression": Bound(
         2.0, "normal deviates", "another reading counts as moving along above it; one in forty by chance", UNCALIBRATED
     ),
-    "excuse_recent": Bound(32.0, "values", "the fewest of the other reading's last values that are held against the 64 before them", UNCALIBRATED),
-    "excuse_recent_fast": Bound(16.0, "values", "the same for alarms that come within a few steps", UNCALIBRATED),
+    "suppression_recent": Bound(32.0, "values", "the fewest of the other reading's last values that are held against the 64 before them", UNCALIBRATED),
+    "suppression_recent_fast": Bound(16.0, "values", "the same for alarms that come within a few steps", UNCALIBRATED),
     "settled_near": Bound(0.95, "share of the best mean of ten values", "a reading this near to its best still stands there", UNCALIBRATED),
     "settled_rise": Bound(1.2, "times the first mean of ten values", "a reading that rose less has learnt nothing that could explain an alarm", UNCALIBRATED),
     "rounding": Bound(1e-6, "share of the level", "what single precision may make of a constant is no movement", "IEEE 754: 2^-23 is 1.2e-7"),

@@ -40,7 +40,7 @@ class AlarmLog:
         asked = [
             place
             for rule in rules
-            for place in (*((e.key, e.slice) for e in rule.excuses), *(m.key for m in rule.members))
+            for place in (*((e.key, e.slice) for e in rule.suppressions), *(m.key for m in rule.members))
         ]
         self.histories = {place: History() for place in asked}
         self.excused: dict[Place, _Excused] = {}
@@ -87,14 +87,14 @@ class AlarmLog:
 
     def _excuse(self, rule: Rule, since: int, step: int) -> str:
         """The reading that moves along and explains the alarm, in words; empty when none does."""
-        for excuse in rule.excuses:
-            if step - since + 1 < excuse.slow:
+        for excuse in rule.suppressions:
+            if step - since + 1 < excuse.min_steps:
                 continue
             history = self.histories[(excuse.key, excuse.slice)]
             if excuse.settled and history.settled(step):
                 return f"{excuse.key} has risen and stands at its best"
             deviate = history.moved(since, step, excuse.recent)
-            if excuse.sign * deviate > excuse.least:
+            if excuse.sign * deviate > excuse.min_score:
                 return f"{excuse.key} {'rose' if excuse.sign > 0 else 'fell'} with it"
             if excuse.absent and math.isnan(deviate):
                 return f"there is too little of {excuse.key} to compare with"

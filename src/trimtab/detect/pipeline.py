@@ -98,7 +98,7 @@ class Pipeline:
             for rule in self.by_key.get(reading.key, ()):
                 if not rule.covers(reading.slice):
                     continue
-                if 0 < reading.n_tokens < rule.least:
+                if 0 < reading.n_tokens < rule.min_count:
                     self._too_few[rule.name] += 1
                 else:
                     pairs.append((rule, reading))

@@ -14,7 +14,7 @@ from trimtab.detect.detectors.mean_shift.statistic import FLOATS, Sums, mean_dif
 
 _KEEP = 1_000
 _LONGEST, _BEFORE, _BLOCK = 64, 64, 10
-_RECENT = int(bound("excuse_recent"))
+_RECENT = int(bound("suppression_recent"))
 
 
 @dataclass

@@ -70,7 +70,7 @@ def events_of(rule: Rule, order: int, name: str, series: Columns, edges: Transit
 
     for n, (i, decision) in enumerate(edges):
         found.append(event(i, decision))
-        if (rule.excuses or rule.members) and decision.fired:
+        if (rule.suppressions or rule.members) and decision.fired:
             end = edges[n + 1][0] if n + 1 < len(edges) else steps.size
             while (i := int(np.searchsorted(steps, steps[i] + RECHECK))) < end:
                 found.append(event(i, None))

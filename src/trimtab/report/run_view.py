@@ -186,7 +186,7 @@ class RunView:
     def _replay(self) -> None:
         rules = self.pipeline.rules
         wanted = {(rule.key, rule.slice) for rule in rules}
-        wanted |= {(excuse.key, excuse.slice) for rule in rules for excuse in rule.excuses}
+        wanted |= {(other.key, other.slice) for rule in rules for other in rule.suppressions}
         names = {row["slice"] for row in self.readings.rows}
         wanted |= {(r.key, name) for r in rules if r.slice.endswith("*") for name in names if r.covers(name)}
         by_step = self.readings.by_step(wanted)

@@ -1,7 +1,7 @@
-"""All rules: which detector on which reading, with which share of the budget, and what a person should do about it.
+"""All rules: which detector judges which reading, with which part of the budget, and the text of the alarm.
 
-Every rule's `key` is a row of the catalog, and a test proves that some measure emits it. `*_rules.py` hold them by
-family; docs/explanation/detectors.md shows each with a real trace.
+Every rule's `key` is a row of the catalog, and a test proves that some measure emits it.
+The files `*_rules.py` hold them by family; docs/explanation/detectors.md shows each with a real trace.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ RULES: tuple[Rule, ...] = (
     *PREFERENCE_RULES,
     *COMPOSITE_RULES,
 )
-"""Rules on readings. Their false-alarm budgets add up to the catalog's `budget` (`trimtab.detect.rules.rule.split`)."""
+"""Rules on readings. Their false-alarm budgets add up to the catalog's `budget` (`split`)."""
 
 STREAM_RULES: dict[str, StreamRule] = {
     "nonfinite": StreamRule(
         "nonfinite", "critical", "NaN or infinity in {column}",
         "A value that should alarm must not be dropped: training on it destroys the weights silently.",
-        "Stop or roll back to before `since`; look for division by zero, log of zero, overflow of a ratio, a broken engine.",
-        "house rule 2; verl#747, verl#721",
+        "Stop or roll back to before `since`; look for a division by zero, a log of zero, an overflow.",
+        "CONTRIBUTING.md, rule 2; verl#747, verl#721",
     ),
     "column_silent": StreamRule(
         "column_silent", "critical", "{column} stopped arriving",
         "A verdict that rests on a column that is no longer there would be a guess.",
-        "Check the adapter's cost and error lines below; until it is back, this run is not being watched there.",
-        "house rule 9",
+        "Check the adapter's cost and error lines below; until it is back, nothing is watched there.",
+        "CONTRIBUTING.md, rule 9",
     ),
 }  # fmt: skip

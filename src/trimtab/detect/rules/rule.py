@@ -1,90 +1,101 @@
-"""What a rule is: a detector on a reading of a slice, with a share of the budget and the words a person needs."""
+"""Types of rules, and the factories of the detectors that rules use."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.catalog import bound
+from trimtab.catalog.definitions import UNCALIBRATED
 from trimtab.detect.detectors.base import Detector
 from trimtab.detect.detectors.composite_reading import Member
+from trimtab.detect.detectors.drawdown import Drawdown
 from trimtab.detect.detectors.excursion import Excursion
 from trimtab.detect.detectors.mean_shift.detector import MeanShift
+from trimtab.detect.detectors.prediction_limit import PredictionLimit
 from trimtab.detect.detectors.step_change import StepChange
 from trimtab.detect.detectors.threshold import Threshold
 from trimtab.types import Severity
+from trimtab.typing import Float64
 
-LONG = int(bound("confirm_long"))
-MEMORY = int(bound("long_memory"))
 
+def count(name: str) -> int:
+    """Return the catalog's bound `name` as a whole number."""
+    return int(bound(name))
+
+
+LONG, MEMORY = count("confirm_long"), count("long_memory")
 Make = Callable[[float], Detector]
 """A detector for a false-alarm budget, in values between false alarms."""
 
 
 @dataclass(frozen=True)
 class Suppression:
-    """An alarm is information only while this other reading moves too: `sign` +1 up, -1 down, since the alarm's evidence began.
+    """Condition under which an alarm is information only: another reading moves since its evidence began."""
 
-    `settled`: it also holds while that reading stands at its best after a rise. `slow`: only evidence that took at least so many steps is excused. `least` is the movement in normal deviates that counts; `absent` says whether an alarm is excused where the reading is not there.
-    `recent`: the fewest of its last values that are compared with those before them; for fast alarms fewer.
-    """
-
-    key: str
-    sign: int
-    slice: str = "all"
-    least: float = field(default_factory=lambda: bound("excuse"))
+    key: str  # Reading that explains the alarm.
+    sign: int  # Direction in which it must move: +1 up, -1 down.
+    slice: str = "all"  # Slice of that reading.
+    # Smallest movement that counts, as a z-score.
+    min_score: float = field(default_factory=lambda: bound("suppression"))
+    # True: the alarm is information as well where there is too little of that reading to compare.
     absent: bool = False
-    slow: int = 0
-    settled: bool = False
-    recent: int = int(bound("excuse_recent"))
+    min_steps: int = 0  # Evidence of fewer steps is never suppressed.
+    settled: bool = False  # True: the condition holds too while that reading stands at its best after a rise.
+    # Fewest of its last values that are compared with those before them; for fast alarms fewer.
+    recent: int = int(bound("suppression_recent"))
+
+
+LEARNS = Suppression("aggregate/reward", 1)
+"""The reward rises."""
+LEARNT = Suppression("aggregate/reward", 1, settled=True)
+"""The reward rises, or has risen and stands at its best."""
+SLOWLY = Suppression("aggregate/reward", 1, min_steps=64)
+"""The reward rises, and the evidence took 64 steps or more."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A detector on one reading of one slice; a slice ending in "*" means every slice that begins so, each with its own detector.
+    """A detector on one reading of one slice, and the text of its alarms."""
 
-    `transform` is applied before the detector sees the value, a log after adding `floor`: more than 0 for a reading that may be 0. `kind` "tail" rules may be hidden; "aggregate" rules are the ones
-    that would have told a dashboard's reader. `family` is the diagnosis it speaks for, `also` those it may as well be. `weight` is its share of the run's
-    false-alarm budget. A reading known to rest on fewer than `least` tokens or calls is left out, and
-    with `positive` one of 0 or less. `members`: the readings a joint one adds up; while fewer than two moved its alarm waits. `what` one line, `why` it matters, `advice` what to do first, `unless` in words when not to
-    trust it.
-    """
-
-    name: str
-    key: str
-    slice: str
-    kind: Literal["tail", "aggregate"]
-    family: str
-    transform: Literal["log", "identity"]
-    detector: Make
-    severity: Severity
-    what: str
-    why: str
-    advice: str
-    not_when: str
-    reference: str
-    excuses: tuple[Suppression, ...] = ()
-    weight: float = 1.0
-    also: tuple[str, ...] = ()
-    floor: float = 0.0
-    least: int = 0
-    positive: bool = False
+    name: str  # Name in alarms and on disk.
+    key: str  # Reading it judges, a row of the catalog.
+    _: KW_ONLY
+    # Slice it judges. One that ends in "*" means every slice that begins so, each with its own detector.
+    slice: str = "all"
+    # "tail": averages may hide what its alarms say. "aggregate": a dashboard of averages shows the same.
+    kind: Literal["tail", "aggregate"] = "aggregate"
+    family: str  # Diagnosis it supports.
+    transform: Literal["log", "identity"] = "identity"  # Applied to the reading before the detector sees it.
+    detector: Make  # Factory of its detector.
+    severity: Severity = "warning"
+    what: str  # What the alarm says, one line.
+    why: str  # Why it matters.
+    advice: str  # What to do first.
+    not_when: str = ""  # Situations in which this alarm is expected and harmless.
+    reference: str = UNCALIBRATED  # Source of the rule or of its bound.
+    suppressions: tuple[Suppression, ...] = ()  # Conditions under which its alarms are information only.
+    weight: float = 1.0  # Part of the false-alarm budget, relative to the other rules.
+    also: tuple[str, ...] = ()  # Further diagnoses it supports.
+    floor: float = 0.0  # Added before a logarithm; more than 0 for a reading that may be 0.
+    min_count: int = 0  # Readings known to rest on fewer tokens or calls are left out.
+    positive: bool = False  # True: readings of 0 or less are left out.
+    # Readings that a composite one adds up. Its alarm waits until two of them have moved.
     members: tuple[Member, ...] = ()
 
     def value(self, raw: float) -> float:
-        """The value the detector sees; a log of zero or less is nan, which detectors count and skip."""
+        """Return the value the detector sees; nan, which detectors skip, for the log of zero or less."""
         if self.transform == "identity":
             return math.nan if self.positive and raw <= 0 else raw
         raised = raw + self.floor
         return math.log(raised) if raised > 0 else math.nan
 
-    def values(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """`value` for a whole series."""
+    def values(self, raw: Float64) -> Float64:
+        """Return `value` for a whole series."""
         if self.transform == "identity":
             return np.where(raw > 0, raw, math.nan) if self.positive else raw
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -92,11 +103,11 @@ class Rule:
             return np.where(raised > 0, np.log(raised), math.nan)
 
     def raw(self, value: float) -> float:
-        """The reading's own unit back from the detector's."""
+        """Return the reading's own unit for a value of the detector."""
         return math.exp(min(value, 700.0)) - self.floor if self.transform == "log" else value
 
     def covers(self, name: str) -> bool:
-        """Does the rule speak about slice `name`? "tool/*" is every tool, not every value of their arguments."""
+        """Does the rule judge slice `name`? "tool/*" is every tool, not every value of their arguments."""
         if self.slice == "tool/*" and "=" in name:
             return False
         return name == self.slice or (self.slice.endswith("*") and name.startswith(self.slice[:-1]))
@@ -104,7 +115,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class StreamRule:
-    """A rule on the step stream itself (non-finite values, silence): same words, no reading."""
+    """A rule on the step stream itself (non-finite values, missing columns): the same texts, no reading."""
 
     name: str
     severity: Severity
@@ -115,9 +126,9 @@ class StreamRule:
 
 
 def split(rules: tuple[Rule, ...], total: float) -> dict[str, float]:
-    """Rule -> values between its false alarms, so that all rules together alarm falsely once in `total` steps.
+    """Return rule -> values between its false alarms, for one false alarm of all rules in `total` steps.
 
-    A rule on many slices shares its part among 17 (16 named ones and `other`).
+    A rule on many slices divides its part among 17 (16 named ones and `other`).
 
     >>> from trimtab.detect.rules.all_rules import RULES
     >>> budgets = split(RULES, 10_000.0)
@@ -131,45 +142,42 @@ def split(rules: tuple[Rule, ...], total: float) -> dict[str, float]:
     }
 
 
-def change(sign: int, *, lenient: bool = False, min_effect: float = 0.0, min_frac: float = 0.0) -> Make:
-    """A `MeanShift` of a series with a value a step."""
-    return lambda arl: MeanShift(
-        arl=arl, sign=sign, lenient=lenient, min_effect=min_effect, min_frac=min_frac
-    )
+def mean_shift(sign: int, **options: Any) -> Make:
+    """Return a factory of `MeanShift` for a series with a value a step."""
+    return lambda arl: MeanShift(arl=arl, sign=sign, **options)
 
 
-def share_change(sign: int) -> Make:
-    """A `MeanShift` of the log of a share that may be 0, its `floor` added."""
-    return change(sign, min_effect=bound("share_change"))
+def fraction_shift(sign: int) -> Make:
+    """Return a factory of `MeanShift` for the log of a fraction that may be 0, its `floor` added."""
+    return mean_shift(sign, min_effect=bound("share_change"))
 
 
-def rare_change(sign: int, *, min_effect: float = 0.0, min_frac: float = 0.0) -> Make:
-    """A `MeanShift` of a series with few values, like evaluations."""
-    return lambda arl: MeanShift(
-        arl=arl, sign=sign, min_effect=min_effect, min_frac=min_frac, min_reference=10, scales=(2, 4, 8, 16)
-    )
+def sparse_mean_shift(sign: int, **options: Any) -> Make:
+    """Return a factory of `MeanShift` for a series with few values, like evaluations."""
+    return mean_shift(sign, min_reference=10, scales=(2, 4, 8, 16), **options)
 
 
-def excursion(
-    sign: int,
-    factor: float,
-    *,
-    floor: float = -math.inf,
-    memory: int = int(bound("memory")),
-    confirm: int = 3,
-    warmup: int = 0,
-) -> Make:
-    """An `Excursion`."""
-    return lambda arl: Excursion(
-        sign=sign, factor=factor, floor=floor, memory=memory, arl=arl, confirm=confirm, warmup=warmup
-    )
+def excursion(sign: int, factor: float, **options: Any) -> Make:
+    """Return a factory of `Excursion`."""
+    options = {"memory": count("memory"), **options}
+    return lambda arl: Excursion(sign=sign, factor=factor, arl=arl, **options)
 
 
-def leap(sign: int, *, min_effect: float = 0.0, min_frac: float = 0.0, longest: float = math.inf) -> Make:
-    """A `StepChange`; at most `longest` values between false alarms are asked of it."""
-    return lambda arl: StepChange(sign=sign, min_effect=min_effect, min_frac=min_frac, arl=min(arl, longest))
+def step_change(sign: int, *, max_arl: float = math.inf, **options: Any) -> Make:
+    """Return a factory of `StepChange` with at most `max_arl` values between false alarms."""
+    return lambda arl: StepChange(sign=sign, arl=min(arl, max_arl), **options)
 
 
-def beyond(name: str, sign: int, confirm: int = int(bound("confirm_short"))) -> Make:
-    """A `Threshold` at the catalog's bound `name`."""
+def threshold(name: str, sign: int, *, confirm: int = count("confirm_short")) -> Make:
+    """Return a factory of `Threshold` at the catalog's bound `name`."""
     return lambda arl: Threshold(limit=bound(name), sign=sign, confirm=confirm, arl=arl)
+
+
+def drawdown(sign: int, **options: Any) -> Make:
+    """Return a factory of `Drawdown` for evaluations, which are few."""
+    return lambda arl: Drawdown(arl=min(arl, bound("arl_evaluations")), sign=sign, **options)
+
+
+def growth(min_effect: float) -> Make:
+    """Return a factory of `PredictionLimit` upwards, three values in a row."""
+    return lambda arl: PredictionLimit(arl=arl, confirm=3, min_effect=min_effect)

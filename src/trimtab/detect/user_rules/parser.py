@@ -94,7 +94,7 @@ def _rule(item: At, reference: str) -> FileRule:
         severity=choice(item, "severity", _SEVERITIES, "warning"),  # type: ignore[arg-type]
         what=words["what"] or name, why=words["why"] or f"A rule of the user's own on {key}.",
         advice=words["advice"] or "The rule says nothing about what to do: look at this reading around `since`.", not_when="",
-        reference=plain["reference"], excuses=_excuses(item), weight=1.0 if weight is None else float(weight.value),
+        reference=plain["reference"], suppressions=_excuses(item), weight=1.0 if weight is None else float(weight.value),
         floor=0.0 if floor is None else float(floor.value), plain=plain,
     )  # fmt: skip
 
