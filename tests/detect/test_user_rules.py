@@ -194,7 +194,7 @@ def test_a_rule_of_a_file_fires_live_and_every_view_shows_its_words(tmp_path) ->
     assert shown["what"].startswith("the learning rate is far too high: 0.01")
     assert shown["reference"] == "user rule, rules.yaml"
     said = diagnosis(view)
-    assert (said["left_out"], said["drawn_in"]) == ({}, {})
+    assert (said["left_out"], said["num_clipped"]) == ({}, {})
     run = build_payload([view])["runs"][0]
     assert ["user rules", "lr_high"] in run["facts"]
     assert any(a["rule"] == "lr_high" and "far too high" in a["what"] for a in run["alarms"])
@@ -230,7 +230,7 @@ def test_diagnose_takes_rules_for_logs_and_for_run_folders(tmp_path, monkeypatch
     for source in (log, *folders):  # a run without tokens is judged step by step, as a log is
         code, out, _ = cli(monkeypatch, capsys, source, "--rules", path)
         assert code == 1
-        assert out.count("lr_high in all, fired at step 42") == 1
+        assert out.count("step 42 lr_high:") == 1
         assert "the learning rate is far too high" in out
     path.write_text(GOOD.replace("1e-3", "1e-5"))
     code, _, err = cli(monkeypatch, capsys, tmp_path / "same", "--rules", path)

@@ -46,11 +46,15 @@ def run(capsys, monkeypatch, *arguments):
 
 
 def test_a_calm_log_is_healthy_and_its_tails_are_said_to_be_unseen(tmp_path, capsys, monkeypatch):
-    code, out, _ = run(capsys, monkeypatch, write(tmp_path / "m.jsonl"))
+    path = write(tmp_path / "m.jsonl")
+    code, out, _ = run(capsys, monkeypatch, path)
     assert code == 0
     assert "HEALTHY" in out
     assert "the tails were not observed" in out
     assert "framework trl" in out
+    assert "rules cannot fire without the tokens' log-probabilities" in out
+    code, out, _ = run(capsys, monkeypatch, path, "--verbose")
+    assert code == 0
     assert "length <- completions/mean_length" in out
     assert "unmapped zorp" in out
     (line,) = [line for line in out.splitlines() if "not run  needs the tokens' log-probabilities" in line]
@@ -166,15 +170,15 @@ def test_the_series_of_a_log_keep_gaps_and_what_is_no_number(tmp_path):
     assert log.rows[9][1]["held_out_reward"] == 0.5
 
 
-def test_wild_values_that_were_drawn_in_are_counted(tmp_path, capsys, monkeypatch):
+def test_outliers_that_were_clipped_are_counted(tmp_path, capsys, monkeypatch):
     path = write(
         tmp_path / "m.jsonl",
         reward=lambda step: 0.5 + 0.01 * math.sin(step) + (9.0 if step in (60, 90) else 0.0),
     )
     _, out, _ = run(capsys, monkeypatch, path, "--json")
-    assert json.loads(out)["drawn_in"]["reward_drop"] == 2
-    _, out, _ = run(capsys, monkeypatch, path)
-    assert "reward_drop 2" in next(line for line in out.splitlines() if line.startswith("  drawn in"))
+    assert json.loads(out)["num_clipped"]["reward_drop"] == 2
+    _, out, _ = run(capsys, monkeypatch, path, "--verbose")
+    assert "reward_drop 2" in next(line for line in out.splitlines() if line.startswith("  clipped outliers"))
 
 
 def test_values_a_rule_does_not_take_are_counted(tmp_path, capsys, monkeypatch):
@@ -187,10 +191,10 @@ def test_values_a_rule_does_not_take_are_counted(tmp_path, capsys, monkeypatch):
     left = json.loads(out)["left_out"]
     assert (left["kl_break"], left["kl_high"]) == (4, 1)
     assert set(left) <= {"kl_break", "kl_surge", "kl_step", "kl_jump", "kl_leap", "kl_climb", "kl_high"}
-    _, out, _ = run(capsys, monkeypatch, path)
+    _, out, _ = run(capsys, monkeypatch, path, "--verbose")
     line = next(line for line in out.splitlines() if line.startswith("  left out values"))
     assert "kl_break 4" in line
-    _, out, _ = run(capsys, monkeypatch, write(tmp_path / "calm.jsonl"))
+    _, out, _ = run(capsys, monkeypatch, write(tmp_path / "calm.jsonl"), "--verbose")
     assert "left out values" not in out
 
 
@@ -333,7 +337,7 @@ def test_gaps_of_a_csv_are_no_nan_and_one_that_lasts_is_a_silence(tmp_path, caps
         failed = f"{0.1 + 0.01 * random.normal():.4f}" if random.random() < 0.7 else ""
         lines.append(f"{step},{reward},{kl},{entropy},{norm},{failed}")
     (tmp_path / "gaps.csv").write_text("\n".join(lines))
-    code, out, _ = run(capsys, monkeypatch, tmp_path / "gaps.csv")
+    code, out, _ = run(capsys, monkeypatch, tmp_path / "gaps.csv", "--verbose")
     empty = sum(line.endswith(",") for line in lines)
     assert (code, "HEALTHY" in out) == (0, True)
     assert f"note     {empty} empty cells in 1 column (tool_failure_frac) read as not logged" in out
@@ -377,11 +381,11 @@ def test_what_is_mapped_and_read_by_no_rule_is_said_so(tmp_path, capsys, monkeyp
     (tmp_path / "r.yaml").write_text(
         "rules:\n  - {name: mm, metric: mismatch_max, detector: change, with: {direction: up}}\n"
     )
-    _, out, _ = run(capsys, monkeypatch, path)
-    told = "no rule  reads, but for NaN and silence: "
-    (line,) = [line for line in out.splitlines() if told in line]
+    _, out, _ = run(capsys, monkeypatch, path, "--verbose")
+    label = "no rule  reads (but for NaN and missing values) "
+    (line,) = [line for line in out.splitlines() if label in line]
     names = ["loss <- loss", "mismatch_max <- sampling/sampling_logp_difference/max"]
-    assert sorted(line.split(told)[1].split(", ")) == names
+    assert sorted(line.split(label)[1].split(", ")) == names
     (line,) = [line for line in out.splitlines() if line.startswith("  mapped ")]
     assert "kl <- kl" in line
     assert "loss" not in line
@@ -389,7 +393,7 @@ def test_what_is_mapped_and_read_by_no_rule_is_said_so(tmp_path, capsys, monkeyp
     assert (found["unwatched"], found["mapped"]["loss"]) == (["loss"], "loss")
     both = write(tmp_path / "b.jsonl", **calm, eval_loss=lambda step: 1.1)
     assert json.loads(run(capsys, monkeypatch, both, "--json")[1])["unwatched"] == ["mismatch_max"]
-    _, out, _ = run(capsys, monkeypatch, write(tmp_path / "c.jsonl"))
+    _, out, _ = run(capsys, monkeypatch, write(tmp_path / "c.jsonl"), "--verbose")
     assert "no rule " not in out
 
 
@@ -420,7 +424,7 @@ def test_one_metric_off_two_keys_is_refused_and_a_framework_is_known_in_any_case
     code, out, err = run(capsys, monkeypatch, path, "--map", "reward=kl", "--map", "reward=entropy")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "--map reward is given twice, for kl and for entropy" in err
-    code, out, _ = run(capsys, monkeypatch, path, "--framework", "TRL")
+    code, out, _ = run(capsys, monkeypatch, path, "--framework", "TRL", "--verbose")
     assert (code, "framework trl: as asked for" in out) == (0, True)
     code, _, err = run(capsys, monkeypatch, path, "--framework", "TRLL")
     assert (code, "unknown framework 'TRLL'; one of trl, verl" in err) == (2, True)
@@ -431,14 +435,19 @@ def test_rows_that_later_ones_replaced_are_told_under_the_headline(tmp_path, cap
     lines = write(tmp_path / "m.jsonl").read_text().splitlines()
     again = [json.dumps(json.loads(line) | {"reward": 0.51}) for line in lines[80:]]
     (tmp_path / "m.jsonl").write_text("\n".join([*lines, "no json", *again]) + "\n")
-    _, out, _ = run(capsys, monkeypatch, tmp_path / "m.jsonl")
-    told = out.splitlines()
-    assert [line.split(":")[0] for line in told[4:7]] == [
+    screen = run(capsys, monkeypatch, tmp_path / "m.jsonl")[1]
+    assert (
+        "left out 1 rows out of order, sorted, 40 values overwritten by a later row of the same step"
+        in screen
+    )
+    _, out, _ = run(capsys, monkeypatch, tmp_path / "m.jsonl", "--verbose")
+    lines = out.splitlines()
+    assert [line.split(":")[0] for line in lines[4:7]] == [
         "  left out 1 rows out of order, sorted",
         "  left out 40 values overwritten by a later row of the same step",
         "",
     ]
-    assert told.index("  left out 1 malformed lines") > told.index("") > 5
+    assert lines.index("  left out 1 malformed lines") > lines.index("") > 5
     assert out.count("overwritten") == 1
-    _, out, _ = run(capsys, monkeypatch, write(tmp_path / "n.jsonl"))
+    _, out, _ = run(capsys, monkeypatch, write(tmp_path / "n.jsonl"), "--verbose")
     assert out.splitlines()[4] == ""

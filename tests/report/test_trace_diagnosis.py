@@ -83,7 +83,7 @@ def test_differences_that_are_not_printed_are_counted(tmp_path):
     path = write_lines(tmp_path / "m.jsonl", rows)
     real = sum(row["real"] for row in json.loads(run("diagnose", path, "--json")[1])["separates"])
     assert real > 8
-    _, _, text = run("diagnose", path)[1].partition("what separates")
+    _, _, text = run("diagnose", path, "--verbose")[1].partition("what separates")
     text, _, _ = text.partition("what changed")
     assert text.count("% of failed") + text.count(" in failed") == 8
     assert f"    and {real - 8} more (--json has all)" in text
@@ -103,8 +103,10 @@ def test_a_log_with_a_dying_tool(tmp_path):
     path.write_text(json.dumps(rows))
     code, text = run("diagnose", path)
     assert code == 1
-    assert "ALARMS" in text
+    assert text.startswith("ALARMS in 40 episodes: ")
     assert "[critical] tool_faults" in text
+    code, text = run("diagnose", path, "--verbose")
+    assert code == 1
     assert "26 of 40 calls, in 40 episodes: 26 x HTTP 503 (26 by the tool)" in text
     code, text = run("diagnose", path, "--json")
     found = json.loads(text)
@@ -259,7 +261,7 @@ def test_what_changed_is_shown_in_words_and_on_the_page(tmp_path):
     ]  # fmt: skip
     path = write_lines(tmp_path / "m.jsonl", rows)
     page = tmp_path / "o.html"
-    _, text = run("diagnose", path, "--html", page)
+    _, text = run("diagnose", path, "--html", page, "--verbose")
     line = next(line for line in text.splitlines() if "is solved" in line)
     assert "is solved: 25 % of the second half, 100 % of the first half; -75 points" in line
     found = json.loads(run("diagnose", path, "--json")[1])
@@ -275,6 +277,6 @@ def test_what_changed_is_shown_in_words_and_on_the_page(tmp_path):
 def test_one_of_a_thing_is_one(tmp_path):
     rows = [row for i in range(3) for row in steps(f"e{i}", reward=1.0)]
     path = write_lines(tmp_path / "log.jsonl", rows[:-1])
-    assert "note     1 episode without an episode_end" in run("diagnose", path)[1]
+    assert "note     1 episode without an episode_end" in run("diagnose", path, "--verbose")[1]
     both = write_lines(tmp_path / "both.jsonl", [row for row in rows if row["type"] != "episode_end"])
-    assert "note     3 episodes without an episode_end" in run("diagnose", both)[1]
+    assert "note     3 episodes without an episode_end" in run("diagnose", both, "--verbose")[1]

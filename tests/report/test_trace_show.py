@@ -49,7 +49,7 @@ def test_an_error_that_is_the_result_is_printed_once(tmp_path):
 
 def test_an_example_without_an_episode_begins_with_what_it_is(tmp_path):
     rows = [{"id": str(i), "messages": chat()} for i in range(30)]
-    text = run("diagnose", write_lines(tmp_path / "log.jsonl", rows), "--require", "foo")[1]
+    text = run("diagnose", write_lines(tmp_path / "log.jsonl", rows), "--require", "foo", "--verbose")[1]
     assert "e.g.   foo: never called" in text
 
 

@@ -146,6 +146,6 @@ def test_the_largest_ratios_are_on_the_page_and_among_the_sizes(tmp_path):
     episodes = shown_episodes(diagnose_traces([path]))
     assert [e["worst"] for e in episodes[:3]] == [9.0, 1.5, 1.5]
     assert episodes[0]["source"].endswith(":1235")
-    _, text = run("diagnose", path)
+    _, text = run("diagnose", path, "--verbose")
     row = next(line for line in text.splitlines() if line.startswith("  largest |log-ratio|"))
     assert row.split()[2:4] == ["1,500", "0.755"]

@@ -70,6 +70,9 @@ def diagnose(
         Path | None, typer.Option(help="YAML file of rules to judge by as well (docs/how-to/user-rules.md).")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Everything, not only one screen.")
+    ] = False,
 ) -> None:
     """Verdict, alarms and what was not observed, of a run folder or of another trainer's metrics log (docs/how-to/metric-logs.md).
 
@@ -81,16 +84,21 @@ def diagnose(
 
         extra = load_rules(rules)
     if (path / "run.json").is_file() and framework is None and format is None and not mapping:
-        from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines
+        from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines, diagnosis_screen
         from trimtab.report.run_view import load_view
 
         found = diagnosis(load_view(path, extra))
-        lines = diagnosis_lines
+        lines = diagnosis_lines if verbose else diagnosis_screen
     else:
-        from trimtab.report.metric_log_diagnosis import diagnose_log, log_diagnosis, log_diagnosis_lines
+        from trimtab.report.metric_log_diagnosis import (
+            diagnose_log,
+            log_diagnosis,
+            log_diagnosis_lines,
+            log_diagnosis_screen,
+        )
 
         found = log_diagnosis(diagnose_log(path, framework, format, pairs(mapping or ()), extra))
-        lines = log_diagnosis_lines
+        lines = log_diagnosis_lines if verbose else log_diagnosis_screen
     print(json.dumps(plain(found), allow_nan=False) if as_json else "\n".join(lines(found)))
     raise typer.Exit(found["exit_code"])
 
@@ -118,7 +126,7 @@ def report(
 @app.command()
 def watch(
     runs: RunFolders,
-    interval: Annotated[float, typer.Option(help="Seconds between looks.", min=0.1)] = 2.0,
+    interval: Annotated[float, typer.Option(help="Seconds between two updates.", min=0.1)] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print the view once and leave.")] = False,
 ) -> None:
     """Follow one or more runs live in the terminal; Ctrl-C leaves."""
@@ -149,16 +157,18 @@ def version() -> None:
 
 
 def _plainly(arguments: list[str]) -> None:
-    """`diagnose PATH [--json]`, the usual call, leaves here: building typer's parsers takes longer than to read most logs."""
+    """`diagnose PATH [--json or --verbose]`, the usual call, leaves here: building typer's parsers takes longer than to read most logs."""
     if (
         len(arguments) < 2
         or arguments[0] != "diagnose"
         or arguments[1][:1] in ("", "-")
-        or arguments[2:] not in ([], ["--json"])
+        or arguments[2:] not in ([], ["--json"], ["--verbose"])
     ):
         return
     try:
-        diagnose(Path(arguments[1]), as_json=len(arguments) == 3)
+        diagnose(
+            Path(arguments[1]), as_json=arguments[2:] == ["--json"], verbose=arguments[2:] == ["--verbose"]
+        )
     except typer.Exit as left:
         sys.exit(left.exit_code)
 

@@ -63,9 +63,12 @@ def diagnose_logs(
     follow: Annotated[
         bool, typer.Option("--follow", help="Diagnose one growing file again as it grows; Ctrl-C ends it.")
     ] = False,
-    every: Annotated[float, typer.Option(help="Seconds between two looks (--follow).", min=0.05)] = 2.0,
+    every: Annotated[float, typer.Option(help="Seconds between two readings (--follow).", min=0.05)] = 2.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object instead of text; a line each time with --follow.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Everything, not only one screen.")
     ] = False,
 ) -> None:
     """Which tools fail, which episodes loop, what separates failed from solved: a verdict with its evidence.
@@ -76,6 +79,7 @@ def diagnose_logs(
     from trimtab.report.traces.token_colors import decoder
     from trimtab.report.traces.trace_diagnosis import diagnose_traces, trace_diagnosis
     from trimtab.report.traces.trace_lines import trace_diagnosis_lines
+    from trimtab.report.traces.trace_screen import trace_screen
 
     declared = declared_of(require or [], key_argument or [], solved_at)
     if tokenizer is not None and html is None:
@@ -94,7 +98,8 @@ def diagnose_logs(
     found = trace_diagnosis(judged)
     if html is not None:
         _write_page(judged, html, format, fields_of(mapping), decode)
-    print(json.dumps(plain(found), allow_nan=False) if as_json else "\n".join(trace_diagnosis_lines(found)))
+    lines = trace_diagnosis_lines if verbose else trace_screen
+    print(json.dumps(plain(found), allow_nan=False) if as_json else "\n".join(lines(found)))
     raise typer.Exit(found["exit_code"])
 
 

@@ -1,4 +1,4 @@
-"""One alarm as JSON types and as lines for a terminal: shared by the page, a run's diagnosis and a log's."""
+"""Alarms as JSON types, as counts and as lines for a terminal, for the page and every diagnosis."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import Any
 from trimtab.detect.rules.all_rules import RULES, STREAM_RULES
 from trimtab.detect.rules.rule import Rule
 from trimtab.detect.verdict import averages_words
+from trimtab.traces.core.plural import counted
 from trimtab.types import Alarm
 
 
 def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, Any]:
-    """One alarm in words: what happened, since when, where, why it matters, what to do, on whose word."""
-    texts = {rule.name: rule.what for rule in (*RULES, *user_rules)} | {
-        rule.name: rule.what for rule in STREAM_RULES.values()
-    }
-    what = texts.get(alarm.rule, alarm.rule).replace("{column}", alarm.slice)
+    """Return one alarm as JSON types: what happened, since when, in which slice, why it matters, what to do, the source."""
+    what = rule_summary(alarm, user_rules)
     if alarm.readings:
         reading = alarm.readings[0]
         what += _numbers(alarm)
@@ -32,8 +30,36 @@ def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, An
     }  # fmt: skip
 
 
+def rule_summary(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> str:
+    """Return the rule's one line on what happened; its name for a rule that is not known here."""
+    texts = {rule.name: rule.what for rule in (*RULES, *user_rules)}
+    texts |= {rule.name: rule.what for rule in STREAM_RULES.values()}
+    return texts.get(alarm.rule, alarm.rule).replace("{column}", alarm.slice)
+
+
+def alarm_counts(alarms: Iterable[Mapping[str, Any]]) -> str:
+    """Return how many alarms and notes there are, in words.
+
+    >>> alarm_counts([{"severity": "critical", "cleared": 9}, {"severity": "warning"}, {"severity": "info"}])
+    '2 alarms (1 critical, 1 cleared), 1 note'
+    """
+    severities = [(alarm["severity"], alarm.get("cleared")) for alarm in alarms]
+    serious = [(severity, cleared) for severity, cleared in severities if severity != "info"]
+    num_critical = sum(severity == "critical" for severity, _ in serious)
+    num_cleared = sum(cleared is not None for _, cleared in serious)
+    parts = [f"{n} {what}" for n, what in ((num_critical, "critical"), (num_cleared, "cleared")) if n]
+    text = counted(len(serious), "alarm") + (f" ({', '.join(parts)})" if parts else "")
+    num_notes = len(severities) - len(serious)
+    return text + (f", {counted(num_notes, 'note')}" if num_notes else "")
+
+
+def severity_word(severity: str) -> str:
+    """Return the word shown for a severity: what is `info` in stored rows is a note."""
+    return "note" if severity == "info" else severity
+
+
 def _numbers(alarm: Alarm) -> str:
-    """The value that alarmed and its bound, where the rule has one; of values that are no numbers only how many, where they are several."""
+    """The value that alarmed and its bound, where there is one; of NaN and infinities their count, if several."""
     value = alarm.readings[0].value
     if alarm.rule == "nonfinite":
         return f": {value:.0f} values" if value > 1 else ""
@@ -41,35 +67,35 @@ def _numbers(alarm: Alarm) -> str:
 
 
 def alarms_lines(alarms: list[dict[str, Any]]) -> list[str]:
-    """The alarms (`alarm_payload`) for a person, an empty line before each; not yet made safe to print."""
+    """Return the alarms (`alarm_payload`) in full, an empty line before each; control characters are not escaped yet."""
     lines = [line for alarm in alarms for line in _lines(alarm)]
     if any(alarm["cleared"] is not None for alarm in alarms):
         lines += ["", "  cleared: back within its bound, or by then the level was the run's own"]
     return lines
 
 
-def taken_lines(found: Mapping[str, Any]) -> list[str]:
-    """What the rules did not take as it was, of a diagnosis with `drawn_in` and `left_out`."""
-    said = (
-        ("drawn_in", "drawn in wild values, to four deviations"),
+def input_lines(diagnosis: Mapping[str, Any]) -> list[str]:
+    """Return how many values the rules clipped or left out, of a diagnosis with `num_clipped` and `left_out`."""
+    kinds = (
+        ("num_clipped", "clipped outliers, to four robust standard deviations"),
         (
             "left_out",
-            "left out values that are no number, not positive where they must be, or rest on too little",
+            "left out values that are not finite, not positive where they must be, or rest on too few tokens",
         ),
     )
     return [
-        f"  {what}: {', '.join(f'{rule} {count}' for rule, count in found[name].items())}"
-        for name, what in said
-        if found[name]
+        f"  {what}: {', '.join(f'{rule} {count}' for rule, count in diagnosis[name].items())}"
+        for name, what in kinds
+        if diagnosis[name]
     ]
 
 
 def _lines(alarm: dict[str, Any]) -> list[str]:
     state = f"cleared at step {alarm['cleared']}" if alarm["cleared"] is not None else "active"
-    hidden = [f"    note   {alarm['averages']}"] if alarm["hidden"] else []
+    hidden = [f"    also   {alarm['averages']}"] if alarm["hidden"] else []
     return [
         "",
-        f"  [{alarm['severity']}] {alarm['rule']} in {alarm['slice']}, fired at step {alarm['step']}, since {alarm['since']}, {state}",
+        f"  [{severity_word(alarm['severity'])}] {alarm['rule']} in {alarm['slice']}, fired at step {alarm['step']}, since {alarm['since']}, {state}",
         f"    what   {alarm['what']}",
         f"    why    {alarm['why']}",
         f"    do     {alarm['advice']}",

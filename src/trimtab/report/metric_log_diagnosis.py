@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,26 +17,31 @@ from trimtab.detect.rules.rule import Rule
 from trimtab.detect.verdict import Evidence, Verdict, judge
 from trimtab.measure.sequences.metric_log import presence_of_log, reading_of, series_of_log
 from trimtab.metric_logs import REPLACED, MetricLog, read_metric_log
-from trimtab.report.alarms import alarm_payload, alarms_lines, taken_lines
+from trimtab.report.alarms import alarm_counts, alarm_payload, alarms_lines, input_lines
 from trimtab.report.control_characters import escape_controls
+from trimtab.report.headline import run_headline
+from trimtab.report.screen import Screen, alarm_items, note_line, source_line
+from trimtab.traces.core.plural import counted
 from trimtab.types import Alarm
+
+_CORE = ("reward", "kl", "entropy", "grad_norm")
+"""Metrics that a verdict on a metrics log needs first."""
+_NO_METRIC = re.compile(r"the log has no `(\w+)` \(")
 
 
 @dataclass(frozen=True)
 class LogDiagnosis:
-    """`not_run`: rule -> the input it lacks, in words. `judged`: rules whose baseline the log completed.
-    `drawn_in`: rule -> how many wild values its detector drew in to four deviations before it judged.
-    `left_out`: rule -> how many values it did not take (`Pipeline.left_out`). `unwatched`: mapped metrics that no rule reads."""
+    """What the rules say of a metrics log."""
 
     log: MetricLog
     verdict: Verdict
     alarms: list[Alarm]
-    judged: tuple[str, ...]
-    pending: dict[str, int]
-    not_run: dict[str, str]
-    drawn_in: dict[str, int]
-    left_out: dict[str, int]
-    unwatched: tuple[str, ...] = ()
+    judged: tuple[str, ...]  # rules whose baseline the log completed
+    pending: dict[str, int]  # rule -> values of its baseline so far
+    not_run: dict[str, str]  # rule -> the input it lacks, in words
+    num_clipped: dict[str, int]  # rule -> outliers its detector clipped to four robust standard deviations
+    left_out: dict[str, int]  # rule -> values it did not take (`Pipeline.left_out`)
+    unwatched: tuple[str, ...] = ()  # mapped metrics that no rule reads
     user_rules: tuple[Rule, ...] = ()
 
 
@@ -45,7 +52,7 @@ def diagnose_log(
     mapping: Mapping[str, str] | None = None,
     rules: Sequence[Rule] = (),
 ) -> LogDiagnosis:
-    """What do the rules, and `rules` besides, say of a log of averages? Raises MetricLogError when it cannot be read."""
+    """Judge a log of averages by the built-in rules and by `rules`. Raises MetricLogError when it cannot be read."""
     log = read_metric_log(path, framework, format, mapping)
     pipeline = Pipeline((*RULES, *rules))
     seen = presence_of_log(log)
@@ -84,9 +91,9 @@ def _readings(pipeline: Pipeline) -> tuple[str, ...]:
 def _unwatched(log: MetricLog, pipeline: Pipeline) -> tuple[str, ...]:
     """Mapped metrics that no rule reads; of the loss, its gap to the held-out loss is one that does."""
     read = {rule.key for rule in pipeline.rules}
-    found = [name for name in log.mapped if reading_of(name)[0] not in read]
+    unread = [name for name in log.mapped if reading_of(name)[0] not in read]
     gap = "supervised/gap" in read and "held_out_loss" in log.columns
-    return tuple(name for name in found if not (gap and name == "loss"))
+    return tuple(name for name in unread if not (gap and name == "loss"))
 
 
 def _lacks(key: str) -> str:
@@ -117,6 +124,7 @@ def log_diagnosis(found: LogDiagnosis) -> dict[str, Any]:
         "framework_why": log.why,
         "verdict": found.verdict.word,
         "reason": found.verdict.reason,
+        "headline": run_headline(found.verdict, found.alarms, steps, found.user_rules),
         "exit_code": found.verdict.exit_code,
         "first_step": steps[0] if steps else None,
         "last_step": steps[-1] if steps else None,
@@ -130,7 +138,7 @@ def log_diagnosis(found: LogDiagnosis) -> dict[str, Any]:
         "pending": found.pending,
         "not_run": found.not_run,
         "excluded": log.excluded,
-        "drawn_in": found.drawn_in,
+        "num_clipped": found.num_clipped,
         "left_out": found.left_out,
         "notes": list(log.notes),
     }
@@ -153,22 +161,66 @@ def _mapped_lines(mapped: Mapping[str, str], unwatched: Sequence[str]) -> list[s
     """What was read as what, and apart from it what no rule reads."""
     read = {ours: theirs for ours, theirs in mapped.items() if ours not in unwatched}
     unread = {ours: mapped[ours] for ours in unwatched}
-    said = (("mapped  ", read), ("no rule  reads, but for NaN and silence:", unread))
+    kinds = (("mapped  ", read), ("no rule  reads (but for NaN and missing values)", unread))
     return [
         f"  {what} {', '.join(f'{ours} <- {theirs}' for ours, theirs in keys.items())}"
-        for what, keys in said
+        for what, keys in kinds
         if keys
     ]
 
 
+def log_diagnosis_screen(found: dict[str, Any]) -> list[str]:
+    """Return `log_diagnosis` on one screen (`screen.Screen`)."""
+    replaced = [f"{count} {reason}" for reason, count in found["excluded"].items() if reason in REPLACED]
+    core = [name for name in _CORE if name not in found["mapped"]]
+    return Screen(
+        headline=found["headline"],
+        facts=[
+            source_line(f"{_where(found)}, framework {found['framework']}", found["log"]),
+            *([f"left out {', '.join(replaced)} (a resume, or two writers)"] if replaced else []),
+        ],
+        counts=alarm_counts(found["alarms"]),
+        alarms=alarm_items(found["alarms"]),
+        notes=note_line(found["alarms"]),
+        unseen=_unseen(found["not_run"]),
+        next_command=("trimtab", "diagnose", found["log"])
+        + (("--map", f"{core[0]}=KEY") if core and found["exit_code"] == 2 else ("--verbose",)),
+    ).lines()
+
+
+def _where(found: dict[str, Any]) -> str:
+    if not found["num_steps"]:
+        return "no step"
+    return f"steps {found['first_step']} to {found['last_step']}, {counted(found['num_steps'], 'row')}"
+
+
+def _unseen(not_run: Mapping[str, str]) -> list[str]:
+    """One line a kind of missing input, with the number of rules that cannot fire without it."""
+    metrics = Counter(match[1] for why in not_run.values() if (match := _NO_METRIC.match(why)))
+    names = sorted(metrics, key=lambda name: (name not in _CORE, -metrics[name]))
+    shown = ", ".join(f"`{name}`" for name in names[:4])
+    num_tokens = sum("log-probabilities" in why for why in not_run.values())
+    num_tools = sum("tool calls" in why for why in not_run.values())
+    num_others = len(not_run) - sum(metrics.values()) - num_tokens - num_tools
+    missing = (
+        (num_tokens, "the tokens' log-probabilities: watch the run itself (trimtab.open_run)"),
+        (num_tools, "the tool calls: watch the run itself"),
+        (
+            sum(metrics.values()),
+            f"{shown}{f' and {len(names) - 4} more' if len(names) > 4 else ''} (--map NAME=KEY)",
+        ),
+        (num_others, "pairs of these metrics, or parts of the reward"),
+    )
+    return [f"{counted(count, 'rule')} cannot fire without {what}" for count, what in missing if count]
+
+
 def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
-    """The same for a person: plain text, safe to print whatever the log holds."""
-    where = f"steps {found['first_step']} to {found['last_step']}" if found["num_steps"] else "no step"
+    """Return `log_diagnosis` in full: plain text, safe to print whatever the log holds."""
     replaced = {reason: count for reason, count in found["excluded"].items() if reason in REPLACED}
     lines = [
-        f"{found['log']}: {found['verdict'].upper()}",
-        f"  {found['reason']}",
-        f"  {where}, {found['num_steps']} rows, format {found['format']}, framework {found['framework_why']}",
+        found["headline"],
+        f"  {found['log']}: {found['reason']}",
+        f"  {_where(found)}, format {found['format']}, framework {found['framework_why']}",
         f"  tails {found['tails']}",
         *(
             f"{line}: a resume, a step counter that began anew, or two writers"
@@ -190,6 +242,6 @@ def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
             f"  unmapped {', '.join(found['unmapped'][:12])}{f' and {rest} more' if rest > 0 else ''}"
         )
     lines += _left_out_lines({r: count for r, count in found["excluded"].items() if r not in replaced})
-    lines += taken_lines(found)
+    lines += input_lines(found)
     lines += [f"  note     {note}" for note in found["notes"]]
     return [escape_controls(line) for line in lines]

@@ -1,4 +1,4 @@
-"""The diagnosis of a run: verdict, alarms, what was not observed; as JSON types and as lines for a terminal."""
+"""The diagnosis of a run: verdict, alarms, what was not observed; as JSON types, on one screen and in full."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import math
 import time
 from typing import Any
 
-from trimtab.report.alarms import alarm_payload, alarms_lines, taken_lines
+from trimtab.measure.state.log_ratios import SAME_POLICY
+from trimtab.report.alarms import alarm_counts, alarm_payload, alarms_lines, input_lines
 from trimtab.report.control_characters import escape_controls
+from trimtab.report.headline import run_headline
 from trimtab.report.run_tables import exemplar_table, tools_table
 from trimtab.report.run_view import RunView
+from trimtab.report.screen import Screen, alarm_items, note_line, source_line
+from trimtab.traces.core.plural import counted
 
 _LATEST = (
     "drift/p95",
@@ -21,13 +25,30 @@ _LATEST = (
 )
 
 
+_COSTS = {
+    "drift": "growth of the policy-reference gap, above all after tool results,",
+    "mismatch": "a gap between the sampler's (vLLM) and the trainer's log-probabilities",
+    "total": "a gap between the sampler's policy and the one being trained",
+    "staleness": "a policy that moves too far on one batch",
+    "reward": "a reward that falls",
+    "entropy": "entropy lost in one slice",
+    "gradient": "a gradient held by few tokens or by one slice",
+    "lagged_drift": "slow change on fixed probe texts",
+    "distinguish": "answers that no longer depend on the prompt",
+    "cross_scores": "answers that fit any prompt",
+    "routing": "experts (MoE) chosen otherwise by sampler and trainer",
+}
+"""What is not observed -> what then would go unseen; the most important first."""
+
+
 def diagnosis(view: RunView) -> dict[str, Any]:
-    """Verdict with its exit code, alarms, latest readings by slice, what was not observed or not judged yet, failures."""
+    """Return the verdict, alarms, latest readings by slice, what was not observed and failures as JSON types."""
     steps = view.steps
     return {
         "run": str(view.folder),
         "verdict": view.verdict.word,
         "reason": view.verdict.reason,
+        "headline": run_headline(view.verdict, view.alarms, [row["step"] for row in steps], view.user_rules),
         "exit_code": view.verdict.exit_code,
         "first_step": steps[0]["step"] if steps else None,
         "last_step": steps[-1]["step"] if steps else None,
@@ -37,7 +58,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "alarms": [alarm_payload(alarm, view.user_rules) for alarm in view.alarms],
         "judged": list(view.evidence.judged),
         "not_run": view.rules_without_input,
-        "drawn_in": view.pipeline.drawn_in(),
+        "num_clipped": view.pipeline.drawn_in(),
         "left_out": view.pipeline.left_out(),
         "not_observed": view.not_observed,
         "min_tokens": view.min_tokens,
@@ -79,16 +100,72 @@ def _slice(view: RunView, name: str) -> dict[str, Any]:
     }
 
 
-def diagnosis_lines(found: dict[str, Any]) -> list[str]:
-    """The same for a person: plain text, safe to print whatever the run holds."""
-    where = (
-        f"steps {found['first_step']} to {found['last_step']}" if found["num_steps"] else "no step flushed"
+def diagnosis_screen(found: dict[str, Any]) -> list[str]:
+    """Return `diagnosis` on one screen (`screen.Screen`)."""
+    alarmed = found["exit_code"] == 1
+    path = found["run"]
+    command = ("report", path, "-o", "report.html") if alarmed else ("diagnose", path, "--verbose")
+    failures = f"MONITOR FAILED {found['num_failures']} times, last: {found['last_failure']}"
+    return Screen(
+        headline=found["headline"],
+        facts=[
+            source_line(_where(found), path),
+            *([failures] if found["num_failures"] else []),
+            *(["; ".join(damage)] if (damage := _damage(found)) else []),
+        ],
+        counts=alarm_counts(found["alarms"]),
+        alarms=alarm_items(found["alarms"]),
+        notes=note_line(found["alarms"]),
+        unseen=_unseen(found),
+        next_command=("trimtab", *command),
+    ).lines()
+
+
+def _damage(found: dict[str, Any]) -> list[str]:
+    """Return what of the folder could not be read, or is not shown."""
+    counts = (
+        (found["num_torn"], "torn last lines"),
+        (found["num_malformed"], "malformed lines skipped"),
+        (found["num_superseded"], "steps started over by a later session, not shown"),
     )
+    return [f"{what}: {count}" for count, what in counts if count]
+
+
+def _where(found: dict[str, Any]) -> str:
+    if not found["num_steps"]:
+        return "no step flushed"
+    return (
+        f"steps {found['first_step']} to {found['last_step']}, {counted(found['ranks'], 'rank')}, "
+        f"{counted(found['sessions'], 'session')}, last written {_age(found['written_s_ago'])} ago"
+    )
+
+
+def _unseen(found: dict[str, Any]) -> list[str]:
+    """One line for each thing that was not observed, with what would go unseen; the most important first."""
+    missing = found["not_observed"]
+    same = [what for what, why in missing.items() if SAME_POLICY in why]
     lines = [
-        f"{found['run']}: {found['verdict'].upper()}",
-        f"  {found['reason']}",
-        f"  {where}, {found['ranks']} rank(s), {found['sessions']} session(s)"
-        + (f", last written {_age(found['written_s_ago'])} ago" if found["num_steps"] else ""),
+        f"{what}: {cost} would go unseen"
+        for what, cost in _COSTS.items()
+        if what in missing and what not in same
+    ]
+    lines += [f"{what}: {why}" for what, why in missing.items() if what not in _COSTS and what not in same]
+    lines += [f"rule {rule} cannot fire: {why}" for rule, why in found["not_run"].items()]
+    small = [row["slice"] for row in found["slices"] if row["status"] != "judged"]
+    if small:
+        needs = f"{found['min_tokens']} tokens from {found['min_trajectories']} trajectories in one window"
+        lines.append(f"{counted(len(small), 'slice')} too small to judge: {', '.join(small)} (needs {needs})")
+    if same:
+        lines.append(f"{', '.join(same)}: nothing is lost, the two policies compared are the same here")
+    return lines
+
+
+def diagnosis_lines(found: dict[str, Any]) -> list[str]:
+    """Return `diagnosis` in full: plain text, safe to print whatever the run holds."""
+    lines = [
+        found["headline"],
+        f"  {found['run']}: {found['reason']}",
+        f"  {_where(found)}",
     ]
     lines += alarms_lines(found["alarms"])
     lines += ["", "  slice                  tokens  trajectories  p95 |drift|  p99 |drift| (95 % interval)"]
@@ -96,16 +173,10 @@ def diagnosis_lines(found: dict[str, Any]) -> list[str]:
     lines += [f"  not observed: {what}: {why}" for what, why in sorted(found["not_observed"].items())]
     lines.append(f"  judged   {', '.join(found['judged']) or 'no rule'}")
     lines += [f"  not run  {rule}: {why}" for rule, why in found["not_run"].items()]
-    lines += taken_lines(found)
+    lines += input_lines(found)
     if found["num_failures"]:
         lines.append(f"  MONITOR FAILURES: {found['num_failures']}, last: {found['last_failure']}")
-    for count, what in (
-        (found["num_torn"], "torn last lines"),
-        (found["num_malformed"], "malformed lines skipped"),
-        (found["num_superseded"], "steps started over by a later session, not shown"),
-    ):
-        if count:
-            lines.append(f"  {what}: {count}")
+    lines += [f"  {line}" for line in _damage(found)]
     return [escape_controls(line) for line in lines]
 
 

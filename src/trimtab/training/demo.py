@@ -20,7 +20,7 @@ from rich.console import Console
 from trimtab.errors import TrimtabError
 from trimtab.report.html.run_page import write_html
 from trimtab.report.html.run_payload import build_payload
-from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines
+from trimtab.report.run_diagnosis import diagnosis, diagnosis_screen
 from trimtab.report.run_view import RunView, load_view
 from trimtab.report.terminal.snapshot import live_state
 from trimtab.report.terminal.view import follow, render
@@ -67,7 +67,7 @@ def run_demo(out: Path, steps: int, seed: int, console: Console) -> Path:
     views = [load_view(folder / arm) for arm in ARMS]
     for view in views:
         console.print(
-            "\n".join(diagnosis_lines(diagnosis(view))), markup=False, highlight=False, soft_wrap=True
+            "\n".join(diagnosis_screen(diagnosis(view))), markup=False, highlight=False, soft_wrap=True
         )
         console.print()
     report = folder / "report.html"

@@ -58,6 +58,10 @@ RATIOS: dict[str, Ratio] = {
 """Name -> ratio. `lagged_drift` compares two scorings of fixed probes; the earlier one travels as `prox_logprobs`."""
 
 
+SAME_POLICY = "are the same policy here"
+"""Reason why a log-ratio is zero by construction: nothing is lost."""
+
+
 def why_not(batch: TokenBatch, ratio: Ratio) -> str:
     """Why a batch cannot give this ratio, in words; empty when it can."""
     if (
@@ -65,9 +69,9 @@ def why_not(batch: TokenBatch, ratio: Ratio) -> str:
         and frozenset(("logprobs", "old_logprobs")) in batch.same
         and batch.rollout_logprobs is not None
     ):
-        return "logprobs and old_logprobs are the same policy here: total equals mismatch"
+        return f"logprobs and old_logprobs {SAME_POLICY}: total equals mismatch"
     if frozenset((ratio.numerator, ratio.denominator)) in batch.same:
-        return f"{ratio.numerator} and {ratio.denominator} are the same policy here: identically zero"
+        return f"{ratio.numerator} and {ratio.denominator} {SAME_POLICY}: identically zero"
     for column in (ratio.numerator, ratio.denominator):
         if getattr(batch, column) is None:
             return f"no {column}: {batch.absent.get(column, 'not given')}"

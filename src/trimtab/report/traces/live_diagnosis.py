@@ -9,7 +9,7 @@ from pathlib import Path
 from trimtab.measure.state.requirements import Requirements
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.traces.trace_diagnosis import TraceDiagnosis, diagnose_table, trace_diagnosis
-from trimtab.report.traces.trace_lines import trace_diagnosis_lines
+from trimtab.report.traces.trace_screen import trace_screen
 from trimtab.traces.core.plural import counted
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.errors.patterns import compile_patterns
@@ -34,7 +34,7 @@ class Followed:
         )
         reason = "no rule fired" if verdict.word == "healthy" else verdict.reason
         line = escape_controls(f"{clock} {verdict.word.upper()}: {count}; {reason}")
-        return [line, *trace_diagnosis_lines(trace_diagnosis(self.found)), ""] if self.changed else [line]
+        return [line, *trace_screen(trace_diagnosis(self.found)), ""] if self.changed else [line]
 
 
 def follow_traces(

@@ -22,6 +22,7 @@ from trimtab.measure.traces.outcomes import Outcome, outcomes
 from trimtab.measure.traces.pass_at_k import pass_k
 from trimtab.measure.traces.run_all import trace_readings
 from trimtab.measure.traces.sizes import sizes
+from trimtab.report.headline import trace_headline
 from trimtab.traces.choose_engine import table_of
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.errors.patterns import compile_patterns
@@ -113,12 +114,14 @@ def _drift(table: TraceTable, solved: Any) -> list[tuple[Drift, list[JudgedContr
 def trace_diagnosis(found: TraceDiagnosis) -> dict[str, Any]:
     """The diagnosis as JSON types; NaN and infinity are the caller's to make strict."""
     table, report = found.table, found.report
+    findings = [_finding(finding) for finding in found.findings]
     return {
         "logs": list(found.paths),
         "formats": report.formats,
         "engine": table.engine,
         "verdict": found.verdict.word,
         "reason": found.verdict.reason,
+        "headline": trace_headline(found.verdict, findings, table.num_episodes),
         "exit_code": found.verdict.exit_code,
         "num_episodes": table.num_episodes,
         "num_calls": table.total("calls"),
@@ -130,7 +133,7 @@ def trace_diagnosis(found: TraceDiagnosis) -> dict[str, Any]:
         "notes": dict(report.notes),
         "solved_by": found.solved_by,
         "pass_k": [asdict(row) for row in pass_k(table, found.solved)],
-        "findings": [_finding(finding) for finding in found.findings],
+        "findings": findings,
         "readings": [_reading(one) for one in found.measured],
         "tools": _tools(table),
         "sizes": [asdict(row) for row in sizes(table)],

@@ -30,8 +30,8 @@ def trace_diagnosis_lines(found: dict[str, Any]) -> list[str]:
     tasks = f" of {counted(found['num_tasks'], 'task')}" if found["num_tasks"] else ""
     formats = ", ".join(dict.fromkeys(found["formats"].values()))
     lines = [
-        f"{', '.join(found['logs'])}: {found['verdict'].upper()}",
-        f"  {found['reason']}",
+        found["headline"],
+        f"  {', '.join(found['logs'])}: {found['reason']}",
         f"  {counted(found['num_episodes'], 'episode')}{tasks}, {counted(found['num_calls'], 'call')}, format {formats}, "
         f"{counted(found['num_lines'], 'line')} in {found['seconds']:.1f} s",
     ]

@@ -1,0 +1,83 @@
+"""The sentence that a diagnosis opens with: what broke, since when, in which slice, and the last good step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trimtab.detect.rules.rule import Rule
+from trimtab.detect.verdict import Verdict, agreeing
+from trimtab.report.alarms import rule_summary
+from trimtab.traces.core.plural import counted
+from trimtab.types import Alarm
+
+_MAX_OTHERS = 3  # rules named behind the first one
+
+
+def run_headline(
+    verdict: Verdict, alarms: Sequence[Alarm], steps: Sequence[int], user_rules: Sequence[Rule] = ()
+) -> str:
+    """Return the sentence of a run or of a metrics log.
+
+    The alarms that made the run unhealthy lead; else the first open alarm, critical ones first. `steps`: steps seen,
+    in ascending order.
+    """
+    serious = [alarm for alarm in alarms if alarm.severity != "info"]
+    word = verdict.word.upper()
+    if not serious:
+        until = f" up to step {steps[-1]}" if verdict.word == "healthy" and steps else ""
+        return f"{word}{until}: {verdict.reason.rstrip('.')}."
+    group = agreeing(serious) or [min(serious, key=_order)]
+    first, onset = min(group, key=_order), min(alarm.since for alarm in group)
+    ends = [alarm.cleared for alarm in group if alarm.cleared is not None]
+    when = f"from step {onset} to {max(ends)}" if len(ends) == len(group) else f"since step {onset}"
+    reading = f"{first.readings[0].key}, " if first.readings else ""
+    others = _others([alarm.rule for alarm in group if alarm.rule != first.rule])
+    known = [alarm for alarm in serious if alarm.step <= max(one.step for one in group)]
+    good = last_good_step(onset, known, steps)
+    last = "No earlier step was good" if good is None else f"Last good step: {good}"
+    what = rule_summary(first, user_rules)
+    return f"{word} {when}: {what} ({reading}slice {first.slice}){others}. {last}."
+
+
+def _order(alarm: Alarm) -> tuple[bool, bool, int]:
+    return alarm.cleared is not None, alarm.severity != "critical", alarm.step
+
+
+def last_good_step(onset: int, alarms: Sequence[Alarm], steps: Sequence[int]) -> int | None:
+    """Return the last of `steps` before `onset` at which no alarm stood; None where there is none."""
+    step = onset - 1
+    while standing := [
+        a.since for a in alarms if a.since <= step and (a.cleared is None or step < a.cleared)
+    ]:
+        step = min(standing) - 1
+    return max((seen for seen in steps if seen <= step), default=None)
+
+
+def trace_headline(verdict: Verdict, findings: Sequence[Mapping[str, Any]], num_episodes: int) -> str:
+    """Return the sentence of agent logs: what is wrong, in which slice, how often, and an example."""
+    word = verdict.word.upper()
+    serious = [finding for finding in findings if finding["severity"] != "info"]
+    if not serious:
+        return f"{word}: {verdict.reason.rstrip('.')}."
+    first = serious[0]
+    seen = first["numbers"].partition(":")[0]
+    others = _others([f["rule"] for f in serious if f["rule"] != first["rule"]])
+    example = next((place for place in first["evidence"] if place["episode"]), None)
+    where = f" First example: episode {example['episode']}" if example else ""
+    step = f", step {example['step']}" if example and example["step"] >= 0 else ""
+    return (
+        f"{word} in {counted(num_episodes, 'episode')}: {first['what']} ({first['key']}, slice {first['slice']}; {seen})"
+        f"{others}.{where}{step}{'.' if where else ''}"
+    )
+
+
+def _others(rules: Sequence[str]) -> str:
+    """The other rules, the first few by name.
+
+    >>> _others(["kl_high", "kl_high"]), _others([]), _others(list("abcde"))
+    (', with kl_high', '', ', with a, b, c and 2 more')
+    """
+    names = list(dict.fromkeys(rules))
+    more = f" and {len(names) - _MAX_OTHERS} more" if len(names) > _MAX_OTHERS else ""
+    return f", with {', '.join(names[:_MAX_OTHERS])}{more}" if names else ""

@@ -1,0 +1,153 @@
+"""A diagnosis on one screen: the sentence, the alarms, what was not observed and what that costs, the next command."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trimtab.report.control_characters import escape_controls
+
+MAX_LINES = 25
+WIDTH = 110
+_MAX_HEADLINE, _MAX_FACTS, _MAX_UNSEEN = 3, 3, 6  # lines
+
+
+@dataclass(frozen=True)
+class Item:
+    """One alarm of a screen; `advice` gets a line of its own where there is room."""
+
+    text: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class Screen:
+    """The parts of a diagnosis in the order they are printed."""
+
+    headline: str
+    facts: Sequence[str]  # what was read, and failures of the monitor
+    counts: str  # of alarms and notes
+    alarms: Sequence[Item]  # by severity, then step
+    notes: str  # the notes in one line; empty without any
+    unseen: Sequence[str]  # what was not observed and what that costs
+    next_command: Sequence[str]
+
+    def lines(self) -> list[str]:
+        """Return at most `MAX_LINES` lines of at most `WIDTH` columns, safe to print."""
+        head = _wrap(self.headline, _MAX_HEADLINE)
+        head += [cut(f"  {fact}") for fact in self.facts[:_MAX_FACTS]]
+        tail = ["", *_command(self.next_command)]
+        if self.unseen:
+            tail = ["", "not observed (--verbose says why):", *_some(self.unseen, _MAX_UNSEEN, "more"), *tail]
+        if self.notes:
+            tail = [cut(self.notes), *tail]
+        body: list[str] = []
+        if self.alarms:
+            room = MAX_LINES - len(head) - len(tail) - 2
+            body = ["", cut(f"{self.counts}:"), *self._alarms(room)]
+        elif self.notes:
+            body = [""]
+        return [*head, *body, *tail]
+
+    def _alarms(self, room: int) -> list[str]:
+        """One line an alarm; advice for as many as there is room for, from the top."""
+        if len(self.alarms) > room:
+            return _some([alarm.text for alarm in self.alarms], room, "more alarms")
+        lines = []
+        spare = room - len(self.alarms)
+        for i, alarm in enumerate(self.alarms):
+            lines.append(cut(f"  {alarm.text}"))
+            if i < spare:
+                lines.append(cut(f"      do: {alarm.advice}"))
+        return lines
+
+
+def alarm_items(alarms: Sequence[Mapping[str, Any]]) -> list[Item]:
+    """Return the alarms (`alarm_payload`) by severity, then step; of one rule in one slice only the latest, counted."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for alarm in sorted(alarms, key=lambda a: (a["severity"] != "critical", a["step"])):
+        if alarm["severity"] != "info":
+            groups.setdefault((alarm["rule"], alarm["slice"]), []).append(alarm)
+    items = []
+    for group in groups.values():
+        last = max(group, key=lambda alarm: alarm["step"])
+        times = f" ({len(group)} times, last at {last['step']})" if len(group) > 1 else ""
+        state = "" if last["cleared"] is None else f", cleared at {last['cleared']}"
+        where = "" if last["slice"] == "all" else f" in {last['slice']}"
+        head = f"[{group[0]['severity']}] step {group[0]['step']}{times} {last['rule']}{where}{state}"
+        items.append(Item(f"{head}: {last['what']}", last["advice"]))
+    return items
+
+
+def note_line(alarms: Sequence[Mapping[str, Any]]) -> str:
+    """Return the notes in one line; empty without any."""
+    notes = [alarm for alarm in alarms if alarm["severity"] == "info"]
+    names = dict.fromkeys(f"{note['rule']} at step {note['step']}" for note in notes)
+    return f"{len(notes)} note{'s' * (len(notes) != 1)}: {', '.join(names)}" if notes else ""
+
+
+def source_line(facts: str, path: str) -> str:
+    """Return what was read and from where; of a long path the end.
+
+    >>> source_line("2 rows", "runs/" + "x" * 200 + "/log.jsonl")[-20:]
+    'xxxxxxxxxx/log.jsonl'
+    """
+    path, room = escape_controls(path), max(20, WIDTH - 5 - len(facts))
+    return f"{facts}: {path if _columns(path) <= room else '...' + path[3 - room :]}"
+
+
+def _command(words: Sequence[str]) -> list[str]:
+    """The command on one line, or continued on a second; LONG_NAME stands for arguments that fit on neither."""
+    line = f"next: {shlex.join(words)}"
+    if _columns(escape_controls(line)) <= WIDTH:
+        return [cut(line)]
+    longest = words.index(max(words, key=len))
+    head, rest = shlex.join(words[:longest]), shlex.join(words[longest:])
+    if _columns(escape_controls(rest)) <= WIDTH - 6:
+        return [cut(f"next: {head} \\"), cut(f"      {rest}")]
+    short = [word if len(word) <= WIDTH // 2 else "LONG_NAME" for word in words]
+    return [cut(f"next: {shlex.join(short)}")]
+
+
+def cut(text: str, width: int = WIDTH) -> str:
+    """Return one line of at most `width` columns, control characters shown, cut at a word where it is longer.
+
+    >>> cut("one two three", 9), cut("ok"), cut("界界界界", 7)
+    ('one...', 'ok', '界界...')
+    """
+    text = escape_controls(text).rstrip()
+    if _columns(text) <= width:
+        return text
+    while _columns(text) > width - 3:
+        text = text[: len(text) - max(1, (_columns(text) - width + 3) // 2)]
+    head, _, last = text.rpartition(" ")
+    return f"{head.rstrip() if len(last) < 24 and head.strip() else text}..."
+
+
+def _columns(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _wrap(text: str, max_lines: int) -> list[str]:
+    text = escape_controls(text)
+    width = WIDTH if _columns(text) == len(text) else WIDTH // 2
+    lines = textwrap.wrap(text, width, break_on_hyphens=False)
+    if len(lines) > max_lines:
+        lines = [*lines[: max_lines - 1], cut(" ".join(lines[max_lines - 1 :]), width)]
+    return lines
+
+
+def _some(texts: Sequence[str], room: int, what: str) -> list[str]:
+    """The first texts that fit into `room` lines, and how many more there are."""
+    if len(texts) <= room:
+        return [cut(f"  {text}") for text in texts]
+    return [
+        *(cut(f"  {text}") for text in texts[: room - 1]),
+        f"  and {len(texts) - room + 1} {what}: --verbose",
+    ]

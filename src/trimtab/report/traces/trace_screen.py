@@ -1,0 +1,60 @@
+"""The diagnosis of agent logs on one screen: the sentence, the alarms, what was not observed, the next command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trimtab.detect.traces.rules import TRACE_RULES
+from trimtab.report.alarms import alarm_counts
+from trimtab.report.screen import Item, Screen, source_line
+from trimtab.traces.core.plural import counted, noted
+
+
+def trace_screen(found: dict[str, Any]) -> list[str]:
+    """Return `trace_diagnosis` on one screen (`screen.Screen`)."""
+    tasks = f" of {counted(found['num_tasks'], 'task')}" if found["num_tasks"] else ""
+    formats = ", ".join(dict.fromkeys(found["formats"].values()))
+    read = f"{counted(found['num_episodes'], 'episode')}{tasks}, {counted(found['num_calls'], 'call')}, format {formats}"
+    bad = [f"{counted(found['num_malformed'], 'malformed line')} skipped"] if found["num_malformed"] else []
+    notes = "; ".join(noted(count, note) for note, count in found["notes"].items())
+    return Screen(
+        headline=found["headline"],
+        facts=[source_line(read, ", ".join(found["logs"])), *bad],
+        counts=alarm_counts(found["findings"]),
+        alarms=[Item(_text(finding), finding["advice"]) for finding in found["findings"]],
+        notes=f"{counted(len(found['notes']), 'note')}: {notes}" if notes else "",
+        unseen=_unseen(found["readings"]),
+        next_command=("trimtab", "traces", *_next(found)),
+    ).lines()
+
+
+def _text(finding: dict[str, Any]) -> str:
+    where = "" if finding["slice"] == "all" else f" in {finding['slice']}"
+    return f"[{finding['severity']}] {finding['rule']}{where}: {finding['what']}: {finding['numbers']}"
+
+
+def _unseen(readings: list[dict[str, Any]]) -> list[str]:
+    """One line a reason, with the rules that cannot fire for it; readings that no rule needs come last."""
+    missing: dict[str, list[str]] = {}
+    for row in readings:
+        if row["status"] != "ok":
+            missing.setdefault(row["reason"], []).append(row["key"])
+    lines, others = [], []
+    for why, keys in missing.items():
+        if rules := [rule.name for rule in TRACE_RULES if rule.key in keys]:
+            lines.append(f"{', '.join(dict.fromkeys(rules))} cannot fire: {why}")
+        else:
+            names = (key.partition("/")[2].removesuffix("_frac").replace("_", " ") for key in keys)
+            others.append(f"{', '.join(dict.fromkeys(names))}: {why}")
+    return lines + others
+
+
+def _next(found: dict[str, Any]) -> tuple[str, ...]:
+    """Show the first episode that an alarm names; else the whole diagnosis."""
+    logs = found["logs"]
+    named = [
+        place["episode"] for finding in found["findings"] for place in finding["evidence"] if place["episode"]
+    ]
+    if named and "-" not in logs:
+        return ("show", *logs, "--episode", named[0])
+    return ("diagnose", *logs, "--verbose")
