@@ -93,12 +93,12 @@ BAD = {
     "missing option": (one(**{"with": "{direction: up}"}), 5, "with.limit", "is missing"),
     "missing direction": (one(**{"with": "{limit: 2}"}), 5, "with.direction", "is missing"),
     "direction": (one(**{"with": "{direction: either, limit: 2}"}), 5, "with.direction", "known: up, down"),
-    "text for a number": (one(**{"with": "{direction: up, limit: two}"}), 5, "with.limit", "is no number"),
+    "text for a number": (one(**{"with": "{direction: up, limit: two}"}), 5, "with.limit", "a finite number"),
     "infinite": (one(**{"with": "{direction: up, limit: .inf}"}), 5, "with.limit", "finite"),
-    "truth for a number": (one(**{"with": "{direction: up, limit: true}"}), 5, "with.limit", "is no number"),
+    "truth for a number": (one(**{"with": "{direction: up, limit: true}"}), 5, "with.limit", "a finite number"),
     "half a count": (one(**{"with": "{direction: up, limit: 2, confirm: 1.5}"}), 5, "with.confirm", "whole"),
-    "out of range": (one(**{"with": "{direction: up, limit: 2, confirm: 0}"}), 5, "with.confirm", "out of range"),
-    "number for truth": (one(detector="change", **{"with": "{direction: up, lenient: 1}"}), 5, "with.lenient", "truth"),
+    "out of range": (one(**{"with": "{direction: up, limit: 2, confirm: 0}"}), 5, "with.confirm", "a whole number >= 1"),
+    "number for truth": (one(detector="change", **{"with": "{direction: up, lenient: 1}"}), 5, "with.lenient", "true or false"),
     "leap": (one(detector="leap", **{"with": "{direction: up}"}), 5, "with.min_effect", "above 0"),
     "factor": (one(detector="excursion", **{"with": "{direction: up, factor: 0.5}"}), 5, "with.factor", "more than 1"),
     "never judges": (one(detector="spike", **{"with": "{direction: up, memory: 20}"}), 5, "with.memory", "never judge"),
@@ -109,10 +109,10 @@ BAD = {
     "returns beyond, down": (one(**{"with": "{direction: down, limit: 2, back: 1}"}), 5, "with.back", "1 lies below the limit (2)"),
     "more than it keeps": (one(detector="change", **{"with": "{direction: up, min_reference: 500}"}), 5, "with.min_reference", "more than the memory (256)"),
     "severity": (one(severity="bad"), 6, "severity", "known: info"),
-    "weight": (one(weight="0"), 6, "weight", "over 0"),
+    "weight": (one(weight="0"), 6, "weight", "> 0"),
     "transform": (one(transform="log"), 6, "transform", "use identity"),
     "floor without a log": (one(floor="0.1"), 6, "floor", "with `transform: log`"),
-    "floor below 0": (one(detector="change", transform="log", floor="-1", **{"with": "{direction: up}"}), 7, "floor", "at least 0"),
+    "floor below 0": (one(detector="change", transform="log", floor="-1", **{"with": "{direction: up}"}), 7, "floor", ">= 0"),
     "slice of an aggregate": (one(slice="post_tool"), 6, "slice", "use all"),
     "unknown slice": (one(slice="posttool"), 6, "slice", "no slice"),
     "where a reading never is": (one(metric="tail_ratio/p95"), 2, "slice", "post_tool only"),
@@ -121,7 +121,7 @@ BAD = {
     "excuse's field": (one(excused_by="[{metric: reward}]"), 6, "excused_by.direction", "is missing"),
     "given twice": (one() + one().removeprefix("rules:\n"), 6, "name", "first in line 2"),
     "key twice": (one() + "    metric: kl\n", 6, "metric", "first in line 3"),
-    "no list": ("rules: 5\n", 1, "rules", "no list"),
+    "no list": ("rules: 5\n", 1, "rules", "a list"),
     "another top field": ("rule:\n  - a\n", 1, "rule", "did you mean rules"),
     "empty": ("# nothing\n", 1, "rules", "empty"),
     "broken yaml": ("rules:\n  - name: [a\n    metric: kl\n", 3, "yaml", "check"),
@@ -161,7 +161,7 @@ def test_limits_at_which_a_reading_can_be_on_either_side_are_taken(tmp_path) -> 
 def test_a_missing_file_and_a_wrong_object_are_refused(tmp_path) -> None:
     with pytest.raises(RuleError, match="cannot be read"):
         load_rules(tmp_path / "none.yaml")
-    with pytest.raises(RuleError, match="is no Rule"):
+    with pytest.raises(RuleError, match="is not a Rule"):
         resolve([{"name": "x"}])
     with pytest.raises(RuleError, match="taken"):
         resolve([RULES[0]])

@@ -1,11 +1,13 @@
-"""What a user's rule may ask of each detector: the options' names, types and ranges. One table, read by `user_rules`."""
+"""Detectors that a user's rule may name, and the types and ranges of their options."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from trimtab.detect.detectors.base import Detector
 from trimtab.detect.detectors.cusum import Cusum, PageHinkley
@@ -20,145 +22,124 @@ from trimtab.detect.detectors.step_change import StepChange
 from trimtab.detect.detectors.threshold import Threshold
 from trimtab.detect.detectors.trend_break import TrendBreak
 
-
-@dataclass(frozen=True)
-class Option:
-    """A detector's option: `kind` int, float or bool, in `low` to `high`, both allowed."""
-
-    kind: type
-    low: float = -math.inf
-    high: float = math.inf
-    required: bool = False
-
-    def wrong(self, value: Any) -> str:
-        """What is wrong with a value and what to give; empty when nothing is."""
-        if self.kind is bool:
-            return "" if isinstance(value, bool) else f"{value!r:.40} is no truth value; give true or false"
-        word = "a whole number" if self.kind is int else "a finite number"
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            return f"{value!r:.40} is no number; give {word}{self._range()}"
-        if not abs(value) < 1e300 or (self.kind is int and value != int(value)):
-            return f"{value!r:.40} is not {word}; give {word}{self._range()}"
-        return (
-            ""
-            if self.low <= value <= self.high
-            else f"{value!r:.40} is out of range; give {word}{self._range()}"
-        )
-
-    def _range(self) -> str:
-        if math.isinf(self.low):
-            return ""
-        return f", {self.low:g} or more" if math.isinf(self.high) else f", {self.low:g} to {self.high:g}"
+Options = dict[str, Any]
+Problem = tuple[str, str] | None
+"""An option that does not fit the others, and what is wrong; None where all fit."""
+SIGNS = {"up": 1, "down": -1, "either": 0}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A detector by its name in a rule file. `either`: it can watch both directions. `log`: it takes logarithms too.
-
-    `check` says what is wrong with options that do not fit together: (option, text), or None.
-    """
+    """A detector by its name in a rule file."""
 
     make: Callable[..., Detector]
-    options: dict[str, Option]
-    either: bool = False
-    log: bool = True
-    check: Callable[[dict[str, Any]], tuple[str, str] | None] = lambda _: None
+    options: Options  # name -> type
+    required: tuple[str, ...] = ()
+    either: bool = False  # True: it can watch both directions
+    log: bool = True  # False: it works on the reading's own scale only
+    check: Callable[[Options], Problem] = lambda _: None  # of the options, with `sign`
 
-
-def _excursion(given: dict[str, Any]) -> tuple[str, str] | None:
-    """Above its best it is a factor over one, below it one under."""
-    up = given["sign"] > 0
-    if up and given["factor"] <= 1.0:
-        return (
-            "factor",
-            f"{given['factor']!r} with direction up never leaves the best level; give more than 1",
+    @property
+    def struct(self) -> type[msgspec.Struct]:
+        """The options, with `direction`, as a type to convert to."""
+        directions = Literal["up", "down", "either"] if self.either else Literal["up", "down"]
+        fields = [(n, t) if n in self.required else (n, t, None) for n, t in self.options.items()]
+        return msgspec.defstruct(
+            "Options", [("direction", directions), *fields], kw_only=True, forbid_unknown_fields=True
         )
-    if not up and given["factor"] >= 1.0:
-        return "factor", f"{given['factor']!r} with direction down always holds; give less than 1, as 0.5"
-    if not up and "floor" in given:
+
+
+def _excursion(options: Options) -> Problem:
+    """Above its best it is a factor over one, below it one under."""
+    up, factor = options["sign"] > 0, options["factor"]
+    if up and factor <= 1.0:
+        return "factor", f"{factor:g} with direction up never leaves the best level; give more than 1"
+    if not up and factor >= 1.0:
+        return "factor", f"{factor:g} with direction down always fires; give less than 1, as 0.5"
+    if not up and "floor" in options:
         return "floor", "means something with direction up only; remove it"
-    if given.get("memory", 100) < given.get("window", 5):
+    if options.get("memory", Excursion.memory) < options.get("window", Excursion.window):
         return "memory", "is less than window; give a multiple of it"
     return None
 
 
-def _leap(given: dict[str, Any]) -> tuple[str, str] | None:
-    """A leap has a least size."""
-    if given.get("min_effect", 0.0) > 0.0 or given.get("min_frac", 0.0) > 0.0:
+def _step_change(options: Options) -> Problem:
+    """It needs a smallest size."""
+    if options.get("min_effect", 0.0) > 0.0 or options.get("min_frac", 0.0) > 0.0:
         return None
-    return (
-        "min_effect",
-        "is not given, nor is min_frac: every movement would be a leap; give one of them, above 0",
-    )
+    return "min_effect", "is missing, and so is min_frac: any movement would fire; give one of them, above 0"
 
 
-def _threshold(given: dict[str, Any]) -> tuple[str, str] | None:
+def _threshold(options: Options) -> Problem:
     """The level to return to is the limit, or on its calm side."""
-    side = "above" if given["sign"] > 0 else "below"
-    if given["sign"] * (given.get("back", given["limit"]) - given["limit"]) <= 0:
+    sign, limit = options["sign"], options["limit"]
+    back = options.get("back", limit)
+    if sign * (back - limit) <= 0:
         return None
-    level, limit = given["back"], given["limit"]
-    return "back", f"{level:g} lies {side} the limit ({limit:g}), where the alarm still holds; leave it out or give a level on the other side"  # fmt: skip
+    side = "above" if sign > 0 else "below"
+    text = f"{back:g} lies {side} the limit ({limit:g}), where the alarm still stands"
+    return "back", f"{text}; leave it out or give a level on the other side"
 
 
-def _change(given: dict[str, Any]) -> tuple[str, str] | None:
-    """What is waited for must be kept."""
-    least, memory = given.get("min_reference", 0), given.get("memory", MeanShift.memory)
-    if least <= memory:
+def _mean_shift(options: Options) -> Problem:
+    """It must keep as many values as it waits for."""
+    reference, memory = options.get("min_reference", 0), options.get("memory", MeanShift.memory)
+    if reference <= memory:
         return None
-    return "min_reference", f"{least} is more than the memory ({memory}), so it waits for values it does not keep; give {memory} or less, or a longer memory"  # fmt: skip
+    text = f"{reference} is more than the memory ({memory}), so it waits for values it does not keep"
+    return "min_reference", f"{text}; give {memory} or less, or a longer memory"
 
 
-def _warmed(warmup: int, memory: int) -> Callable[[dict[str, Any]], tuple[str, str] | None]:
-    """A detector that keeps fewer values than it waits for would never judge."""
+def _warmed(detector: type[EProcess | Outlier]) -> Callable[[Options], Problem]:
+    """Return a check that the detector keeps as many values as it waits for."""
 
-    def check(given: dict[str, Any]) -> tuple[str, str] | None:
-        least = given.get("warmup", warmup)
-        if given.get("memory", memory) >= least:
+    def check(options: Options) -> Problem:
+        warmup = options.get("warmup", detector.warmup)
+        if options.get("memory", detector.memory) >= warmup:
             return None
-        return "memory", f"is less than warmup ({least}), so it would never judge; give {least} or more"
+        return "memory", f"is less than warmup ({warmup}), so it would never judge; give {warmup} or more"
 
     return check
 
 
-_EFFECT = Option(float, 0.0)
-_FRAC = Option(float, 0.0, 1e6)
-_COUNT = Option(int, 1, 10_000)
-_BASELINE = Option(int, 4, 10_000)
-_CUSUM = {"shift": Option(float, 0.1, 10.0), "baseline": Option(int, 10, 10_000)}
+def _int(low: int, high: int = 10_000) -> Any:
+    return Annotated[int, Meta(ge=low, le=high)]
+
+
+def _float(low: float = -1e300, high: float = 1e300) -> Any:
+    return Annotated[float, Meta(ge=low, le=high)]
+
+
+_SIZE, _FRAC, _COUNT, _BASELINE = _float(0.0), _float(0.0, 1e6), _int(1), _int(4)
+_CUSUM = {"shift": _float(0.1, 10.0), "baseline": _int(10)}
+_GROWTH = {"baseline": _BASELINE, "confirm": _COUNT, "min_effect": _SIZE}
 
 DETECTORS: dict[str, Kind] = {
     "change": Kind(
         MeanShift,
-        {"lenient": Option(bool), "min_sd": _EFFECT, "min_effect": _EFFECT, "min_frac": _FRAC,
-         "memory": Option(int, 16, 900), "min_reference": Option(int, 10, 900)},
-        either=True, check=_change,
+        {"lenient": bool, "min_sd": _SIZE, "min_effect": _SIZE, "min_frac": _FRAC, "memory": _int(16, 900),
+         "min_reference": _int(10, 900)},
+        either=True, check=_mean_shift,
     ),
     "excursion": Kind(
-        Excursion,
-        {"factor": Option(float, 1e-9, 1e9, required=True), "window": Option(int, 1, 1_000),
-         "memory": _COUNT, "floor": Option(float)},
-        log=False, check=_excursion,
+        Excursion, {"factor": _float(1e-9, 1e9), "window": _int(1, 1_000), "memory": _COUNT, "floor": _float()},
+        ("factor",), log=False, check=_excursion,
     ),
-    "threshold": Kind(Threshold, {"limit": Option(float, required=True), "confirm": _COUNT, "back": Option(float)}, log=False, check=_threshold),
-    "growth": Kind(PredictionLimit, {"baseline": _BASELINE, "confirm": _COUNT, "min_effect": _EFFECT}),
+    "threshold": Kind(
+        Threshold, {"limit": _float(), "confirm": _COUNT, "back": _float()}, ("limit",), log=False, check=_threshold,
+    ),
+    "growth": Kind(PredictionLimit, _GROWTH),
     "leap": Kind(
         StepChange,
-        {"window": Option(int, 2, 500), "min_effect": Option(float, 0.0), "min_frac": _FRAC, "memory": _COUNT, "confirm": _COUNT},
-        check=_leap,
+        {"window": _int(2, 500), "min_effect": _SIZE, "min_frac": _FRAC, "memory": _COUNT, "confirm": _COUNT},
+        check=_step_change,
     ),
-    "trend": Kind(MannKendall, {"window": Option(int, 8, 500), "min_effect": _EFFECT}, either=True),
-    "trend_break": Kind(
-        TrendBreak, {"baseline": _BASELINE, "confirm": _COUNT, "min_effect": _EFFECT, "min_frac": _FRAC}, either=True
-    ),
+    "trend": Kind(MannKendall, {"window": _int(8, 500), "min_effect": _SIZE}, either=True),
+    "trend_break": Kind(TrendBreak, _GROWTH | {"min_frac": _FRAC}, either=True),
     "cusum": Kind(Cusum, _CUSUM),
     "page_hinkley": Kind(PageHinkley, _CUSUM),
-    "e_process": Kind(EProcess, {"warmup": Option(int, 5, 10_000), "memory": _COUNT}, check=_warmed(20, 1_000)),
-    "spike": Kind(
-        Outlier, {"warmup": Option(int, 10, 10_000), "memory": _COUNT, "quiet": _COUNT}, check=_warmed(40, 200)
-    ),
-    "jump": Kind(
-        PlateauExit, {"plateau": Option(int, 4, 10_000), "window": Option(int, 2, 1_000), "factor": Option(float, 0.1, 1e6)}
-    ),
+    "e_process": Kind(EProcess, {"warmup": _int(5), "memory": _COUNT}, check=_warmed(EProcess)),
+    "spike": Kind(Outlier, {"warmup": _int(10), "memory": _COUNT, "quiet": _COUNT}, check=_warmed(Outlier)),
+    "jump": Kind(PlateauExit, {"plateau": _int(4), "window": _int(2, 1_000), "factor": _float(0.1, 1e6)}),
 }  # fmt: skip
 """Name in a rule file -> detector."""
