@@ -147,7 +147,7 @@ def test_a_number_a_slice_reaches_its_tokens():
         per_token(cells, {"serach": 1.0}, default=5.0)
     with pytest.raises(ObjectiveError, match="overlaps"):
         per_token({"a": post, "b": post}, {"a": 1.0, "b": 2.0}, default=0.0)
-    with pytest.raises(ObjectiveError, match="2 names were given"):
+    with pytest.raises(ObjectiveError, match="cells hold 2 to 2; names: 2"):
         Cells(torch.tensor([[2]]), ("a", "b"))
     with pytest.raises(ObjectiveError, match="integers"):
         Cells(torch.tensor([[0.0]]), ("a",))

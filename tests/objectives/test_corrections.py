@@ -9,7 +9,8 @@ import torch
 
 from tests.objectives.batches import make, tokens_of
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.corrections import combine, icepop, mis, ratio_at, self_normalise, tis, weight_sums
+from trimtab.objectives.combined_corrections import combine, self_normalise, weight_sums
+from trimtab.objectives.corrections import icepop, mis, ratio_at, tis
 from trimtab.objectives.kl_penalties import kl_penalty, kl_terms
 from trimtab.objectives.policy_gradient import reinforce
 from trimtab.objectives.token_filters import k3_rejection, off_policy_rejection, reject_nonfinite, veto

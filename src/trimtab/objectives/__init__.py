@@ -1,20 +1,13 @@
 """RL losses and corrections of off-policy data as pure torch functions.
 
-Tensors (B, T), explicit denominators, counts of everything clipped or dropped. docs/reference/objectives.md has the table of formulas.
+Tensors (B, T), explicit denominators, counts of everything clipped or dropped. docs/reference/objectives.md
+has the table of formulas.
 """
 
 from trimtab.objectives.advantages import group_advantages
 from trimtab.objectives.batch_size_invariance import BatchRules, batch_size_rules
-from trimtab.objectives.corrections import (
-    Correction,
-    combine,
-    icepop,
-    mis,
-    ratio_at,
-    self_normalise,
-    tis,
-    weight_sums,
-)
+from trimtab.objectives.combined_corrections import combine, self_normalise, weight_sums
+from trimtab.objectives.corrections import Correction, icepop, mis, ratio_at, tis
 from trimtab.objectives.decoupled import decoupled_kl, decoupled_ppo
 from trimtab.objectives.entropy_control import (
     EntropyTarget,

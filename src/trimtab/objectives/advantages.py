@@ -1,6 +1,7 @@
 """Rewards of a group to advantages: mean-centred, divided by the standard deviation or not, or leave-one-out.
 
-The mistake it prevents: "group-normalised" read as "divided by std". MiniRL's formula and Dr. GRPO only centre.
+The mistake it prevents: "group-normalised" read as "divided by std". MiniRL's formula and Dr. GRPO only
+centre.
 """
 
 from __future__ import annotations
@@ -8,29 +9,42 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from trimtab.errors import ObjectiveError
 from trimtab.objectives.tensor_checks import need_shape
 
 
 def group_advantages(
-    rewards: torch.Tensor,
-    group: torch.Tensor,
+    rewards: Tensor,
+    group: Tensor,
     *,
     baseline: Literal["mean", "leave_one_out"] = "mean",
     std: bool = False,
     eps: float = 1e-4,
-) -> torch.Tensor:
-    """Advantage of each response (B,) against its group's others; same unit as the reward unless `std`.
+) -> Tensor:
+    """Return the advantage of each response against its group.
 
-    `group` (B,) integers, any order, any sizes; rows of one group must all be on this rank. `mean`: R - mean(R) (MiniRL, arXiv 2512.01374
-    eq. 7; Dr. GRPO 2503.20783). `std`: further divided by (unbiased std + eps) (GRPO 2402.03300; eps as TRL's).
-    `leave_one_out`: R - mean of the others, which is mean-centred times n/(n-1) (RLOO 2402.14740).
-    NaN or inf in one reward makes its whole group NaN. Raises ObjectiveError for a group of one with `std` or
-    `leave_one_out`: both are undefined there.
+    Args:
+        rewards: Rewards (B,), floats. NaN or inf in one makes its whole group NaN.
+        group: Group of each response (B,), integers in any order; rows of a group must all be on this rank.
+        baseline: "mean": R - mean(R). "leave_one_out": R - mean of the others, which is n/(n-1) times that.
+        std: Divide by (unbiased std + eps) of the group.
+        eps: Added to the standard deviation, in units of the reward; TRL's.
 
-    >>> group_advantages(torch.tensor([1.0, 0.0, 5.0, 5.0]), torch.tensor([7, 7, 3, 3])).tolist()
-    [0.5, -0.5, 0.0, 0.0]
+    Returns:
+        Advantages (B,), detached, in units of the reward unless `std`.
+
+    Raises:
+        ObjectiveError: A shape or type is wrong, or a group of one with `std` or `leave_one_out`.
+
+    Example:
+        >>> group_advantages(torch.tensor([1.0, 0.0, 5.0, 5.0]), torch.tensor([7, 7, 3, 3])).tolist()
+        [0.5, -0.5, 0.0, 0.0]
+
+    Reference:
+        Mean: MiniRL, arXiv 2512.01374 eq. 7, and Dr. GRPO, 2503.20783. Std: GRPO, 2402.03300. RLOO:
+        2402.14740.
     """
     if rewards.dim() != 1 or not rewards.is_floating_point():
         raise ObjectiveError(f"rewards must be floats (B,), got {rewards.dtype} {tuple(rewards.shape)}")
@@ -53,6 +67,6 @@ def group_advantages(
     return advantages
 
 
-def _group_sum(values: torch.Tensor, row: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
+def _group_sum(values: Tensor, row: Tensor, size: Tensor) -> Tensor:
     sums = torch.zeros(size.numel(), dtype=values.dtype, device=values.device).index_add_(0, row, values)
     return sums[row]

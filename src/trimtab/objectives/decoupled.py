@@ -1,20 +1,23 @@
-"""Decoupled PPO: the policy that sampled and the policy that anchors the step are two (Hilton et al., arXiv 2110.00641).
+"""Decoupled PPO: the policy that sampled and the policy that anchors the step are two (arXiv 2110.00641).
 
-Policies: pi_behav sampled the tokens (mu) and only corrects; pi_prox bounds the step: a snapshot, or the weight average of
-`ewma` (PPO-EWMA). The mistake it prevents: "decoupled" losses whose correction is off by default, so that nothing is decoupled.
+pi_behav (mu) sampled the tokens and only corrects. pi_prox bounds the step: a snapshot, or the weight average
+of PPO-EWMA. The mistake it prevents: "decoupled" losses whose correction is off by default, so that nothing
+is decoupled.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from trimtab.objectives.kl_penalties import Estimator, kl_terms
 from trimtab.objectives.ppo import ppo_clip
-from trimtab.objectives.reduction import Loss, finish
+from trimtab.objectives.reduction import Loss, Reduction, finish
 from trimtab.objectives.tensor_checks import (
-    Knob,
+    Number,
     as_mask,
     keep_nan,
     log_ratio,
@@ -26,12 +29,12 @@ from trimtab.objectives.token_slices import Slices
 
 
 def lifted_behaviour(
-    logprobs: torch.Tensor, rollout_logprobs: torch.Tensor, loss_mask: torch.Tensor, cap: float | None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """log pi_behav raised so that pi_theta/pi_behav <= cap, detached, and the mask (B, T) of the raised tokens.
+    logprobs: Tensor, rollout_logprobs: Tensor, loss_mask: Tensor, cap: float | None
+) -> tuple[Tensor, Tensor]:
+    """Return log pi_behav, raised so that pi_theta/pi_behav <= cap, and the mask (B, T) of raised tokens.
 
-    Lifting the denominator bounds the weight and keeps the gradient of log pi_theta, where clamping the ratio would remove it
-    (openai/ppo-ewma 625dac7, `imp_samp_max`).
+    To lift the denominator bounds the weight and keeps the gradient of log pi_theta; a clamp of the ratio
+    would remove it (openai/ppo-ewma 625dac7, `imp_samp_max`).
     """
     mask = as_mask(loss_mask)
     now, behaviour = masked(logprobs.detach(), mask), masked(rollout_logprobs.detach(), mask)
@@ -42,79 +45,111 @@ def lifted_behaviour(
 
 
 def decoupled_ppo(
-    logprobs: torch.Tensor,
-    prox_logprobs: torch.Tensor,
-    rollout_logprobs: torch.Tensor,
-    advantages: torch.Tensor,
-    loss_mask: torch.Tensor,
+    logprobs: Tensor,
+    prox_logprobs: Tensor,
+    rollout_logprobs: Tensor,
+    advantages: Tensor,
+    loss_mask: Tensor,
     *,
-    denominator: Knob,
-    lengths: torch.Tensor | None = None,
-    eps_low: Knob = 0.2,
-    eps_high: Knob = 0.2,
+    denominator: Number,
+    lengths: Tensor | None = None,
+    eps_low: Number = 0.2,
+    eps_high: Number = 0.2,
     cap: float | None = 100.0,
-    keep: torch.Tensor | None = None,
+    keep: Tensor | None = None,
     slices: Slices | None = None,
 ) -> Loss:
-    """-sum (pi_prox/pi_behav) min(q A, clip(q, 1 - eps_low, 1 + eps_high) A) / denominator, q = pi_theta/pi_prox.
+    """Return decoupled PPO's clipped loss, anchored at pi_prox and corrected for pi_behav.
 
-    arXiv 2110.00641 section 3, the clipped form. `cap` bounds pi_theta/pi_behav as the authors' code does (100; None:
-    unbounded; mark `capped`). With prox = rollout it is PPO; with eps = inf the importance-weighted policy gradient.
+    The loss is -sum (pi_prox/pi_behav) min(q A, clip(q, 1 - eps_low, 1 + eps_high) A) / denominator.
 
-    >>> one = torch.ones(1, 1)
-    >>> loss = decoupled_ppo(-one, -2 * one, -3 * one, one[0], one, denominator=1)  # e min(e, 1.2)
-    >>> round(loss.value.item(), 4)
-    -3.2619
+    q = pi_theta/pi_prox. With prox = rollout it is PPO; with eps = inf the importance-weighted policy
+    gradient.
+
+    Args:
+        logprobs: log pi_theta (B, T), nats, with gradient.
+        prox_logprobs: log pi_prox (B, T), nats, of the policy that anchors the clip.
+        rollout_logprobs: log pi_behav (B, T), nats, of the policy that sampled.
+        advantages: A, (B,) or (B, T); positive is better.
+        loss_mask: Tokens of the loss (B, T), boolean or 0 and 1.
+        denominator: Divisor of the sum, see `aggregate`.
+        lengths: Tokens of each row (B,), for means of rows.
+        eps_low, eps_high: q is clipped to 1 - eps_low .. 1 + eps_high.
+        cap: Bound on pi_theta/pi_behav, a ratio, as in the authors' code; None: no bound.
+        keep: Tokens (B, T) that a filter of `corrections` leaves.
+        slices: Slices to count by.
+
+    Returns:
+        The loss, with the marks of `ppo_clip` and `capped`.
+
+    Example:
+        >>> one = torch.ones(1, 1)
+        >>> loss = decoupled_ppo(-one, -2 * one, -3 * one, one[0], one, denominator=1)  # e min(e, 1.2)
+        >>> round(loss.value.item(), 4)
+        -3.2619
+
+    Reference:
+        Hilton et al. 2021, arXiv 2110.00641 section 3, the clipped form.
     """
     mask = as_mask(loss_mask)
     behaviour, capped = lifted_behaviour(logprobs, rollout_logprobs, mask, cap)
     weights = torch.exp(log_ratio(prox_logprobs.detach(), behaviour, mask))
-    return ppo_clip(
-        logprobs,
-        prox_logprobs,
-        advantages,
-        mask,
-        denominator=denominator,
-        lengths=lengths,
-        eps_low=eps_low,
-        eps_high=eps_high,
-        weights=weights,
-        keep=keep,
-        marks={"capped": capped},
-        slices=slices,
-    )
+    marks = {"capped": capped}
+    rest: dict[str, Any] = {
+        "denominator": denominator,
+        "eps_low": eps_low,
+        "eps_high": eps_high,
+        "keep": keep,
+    }
+    rest |= {"lengths": lengths, "weights": weights, "marks": marks, "slices": slices}
+    return ppo_clip(logprobs, prox_logprobs, advantages, mask, **rest)
 
 
 def decoupled_kl(
-    logprobs: torch.Tensor,
-    prox_logprobs: torch.Tensor,
-    rollout_logprobs: torch.Tensor,
-    advantages: torch.Tensor,
-    loss_mask: torch.Tensor,
+    logprobs: Tensor,
+    prox_logprobs: Tensor,
+    rollout_logprobs: Tensor,
+    advantages: Tensor,
+    loss_mask: Tensor,
     *,
-    beta: Knob,
-    denominator: Knob,
-    lengths: torch.Tensor | None = None,
+    beta: Number,
+    denominator: Number,
+    lengths: Tensor | None = None,
     estimator: Estimator = "k2",
     cap: float | None = 100.0,
-    keep: torch.Tensor | None = None,
+    keep: Tensor | None = None,
     slices: Slices | None = None,
 ) -> Loss:
-    """-sum [(pi_theta/pi_behav) A - beta KL(pi_prox || pi_theta)] / denominator: the KL-penalty form (2110.00641 section 3).
+    """Return decoupled PPO's loss with a KL penalty in place of the clip.
 
-    `estimator`: k2 = log(q)^2 / 2 as the authors' code; k3 is unbiased for tokens of pi_prox. `beta` may be (B, T), one
-    a slice. Halving the centre of mass of the average acts like halving beta (section 5).
+    The loss is -sum [(pi_theta/pi_behav) A - beta KL(pi_prox || pi_theta)] / denominator.
+
+    To halve the centre of mass of the average acts like halving beta (section 5).
+
+    Args:
+        logprobs, prox_logprobs, rollout_logprobs, advantages, loss_mask: As in `decoupled_ppo`.
+        beta: Coefficient, nats to loss; a number or (B, T).
+        denominator: Divisor of the sum, see `aggregate`.
+        lengths: Tokens of each row (B,), for means of rows.
+        estimator: "k2", log(q)^2 / 2 as in the authors' code, "k3" (unbiased for tokens of pi_prox) or "k1".
+        cap: Bound on pi_theta/pi_behav, a ratio; None: no bound.
+        keep: Tokens (B, T) that a filter of `corrections` leaves.
+        slices: Slices to count by.
+
+    Returns:
+        The loss, with the mark `capped`.
+
+    Example:
+        >>> one = torch.ones(1, 1)
+        >>> decoupled_kl(-one, -2 * one, -one, one[0], one, beta=0.5, denominator=1).value  # -(1 - 0.5 x 1/2)
+        tensor(-0.7500)
+
+    Reference:
+        Hilton et al. 2021, arXiv 2110.00641 section 3, the KL-penalty form.
     """
     mask = as_mask(loss_mask)
     behaviour, capped = lifted_behaviour(logprobs, rollout_logprobs, mask, cap)
     surrogate = torch.exp(log_ratio(logprobs, behaviour, mask)) * per_token_advantages(advantages, mask)
     penalty = beta * kl_terms(prox_logprobs.detach(), logprobs, mask, estimator=estimator)
-    return finish(
-        penalty - surrogate,
-        mask,
-        denominator=denominator,
-        lengths=lengths,
-        keep=keep,
-        marks={"capped": capped},
-        slices=slices,
-    )
+    by = Reduction(denominator, lengths, keep=keep, marks={"capped": capped}, slices=slices)
+    return finish(penalty - surrogate, mask, by)

@@ -1,6 +1,7 @@
 """Hold the policy's entropy without touching the clip range: choose the data, or add a bonus with a target.
 
-The mistake it prevents: raising eps_high to cure a falling entropy, which loosens the trust region of every token.
+The mistake it prevents: raising eps_high to cure a falling entropy, which loosens the trust region of every
+token.
 """
 
 from __future__ import annotations
@@ -9,43 +10,85 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.corrections import Correction, correction
-from trimtab.objectives.reduction import Loss, finish
-from trimtab.objectives.tensor_checks import Knob, as_mask, keep_nan, masked, need_shape, per_token_advantages
+from trimtab.objectives.corrections import Correction, LossTokens, drop_marked
+from trimtab.objectives.reduction import Loss, Reduction, finish
+from trimtab.objectives.tensor_checks import Number, as_mask, masked, need_shape, per_token_advantages
 from trimtab.objectives.token_slices import Slices
 
 
 def select_high_entropy(
-    entropy: torch.Tensor, loss_mask: torch.Tensor, *, fraction: float, slices: Slices | None = None
+    entropy: Tensor, loss_mask: Tensor, *, fraction: float, slices: Slices | None = None
 ) -> Correction:
-    """Keep the `fraction` of loss tokens with the highest entropy (mark `low_entropy`; arXiv 2506.01939 keeps 0.2).
+    """Keep the `fraction` of loss tokens with the highest entropy.
 
-    The threshold is a quantile of these tokens: pass the whole batch, not a micro-batch. Ties at it are all kept. A NaN
-    entropy is kept with weight NaN.
+    The threshold is a quantile of these tokens: pass the whole batch, not a micro-batch. Ties at it all stay.
+    A NaN entropy stays, with weight NaN.
+
+    Args:
+        entropy: Entropy of the policy at each token (B, T), nats.
+        loss_mask: Tokens of the loss (B, T), boolean or 0 and 1.
+        fraction: Fraction of the loss tokens to keep, in [0, 1]; the paper keeps 0.2.
+        slices: Slices to count by.
+
+    Returns:
+        A pure filter, with the mark `low_entropy`.
+
+    Raises:
+        ObjectiveError: A shape is wrong, or `fraction` is outside [0, 1].
+
+    Example:
+        >>> entropy = torch.tensor([[0.1, 2.0, 0.5, 1.0]])
+        >>> select_high_entropy(entropy, torch.ones(1, 4), fraction=0.5).keep.tolist()
+        [[False, True, False, True]]
+
+    Reference:
+        Wang et al. 2025, "Beyond the 80/20 rule", arXiv 2506.01939.
     """
     mask = as_mask(loss_mask)
     values = need_shape("entropy", entropy, tuple(mask.shape)).detach()
     own = values[mask]
-    hit = mask & (values < _largest(own, math.ceil(_share(fraction) * own.numel())))
-    weights = keep_nan(torch.ones_like(values), values)
-    return correction(weights, mask & ~hit, values, mask, {"low_entropy": hit}, slices, weighs=False)
+    mark = mask & (values < _largest(own, math.ceil(_valid(fraction) * own.numel())))
+    return drop_marked("low_entropy", mark, values, LossTokens(values, mask, slices))
 
 
 def select_by_covariance(
-    logprobs: torch.Tensor,
-    advantages: torch.Tensor,
-    loss_mask: torch.Tensor,
+    logprobs: Tensor,
+    advantages: Tensor,
+    loss_mask: Tensor,
     *,
     fraction: float,
     slices: Slices | None = None,
 ) -> Correction:
-    """Drop the `fraction` of loss tokens that lower the entropy most (mark `covariance`).
+    """Drop the `fraction` of loss tokens that lower the entropy most.
 
-    A step changes entropy by about -lr Cov(log pi, A); a token's part is (log pi - mean)(A - mean) over the loss
-    tokens, and the largest parts push it down (arXiv 2505.22617 section 4: the ranking of its KL-Cov, and the dropping, without
-    the randomness, of its Clip-Cov; fractions of 2e-4 to 2e-3 there). Pass the whole batch.
+    A step changes entropy by about -lr Cov(log pi, A). A token's part is (log pi - mean)(A - mean) over the
+    loss tokens; the largest parts push the entropy down. Pass the whole batch.
+
+    Args:
+        logprobs: log pi (B, T), nats.
+        advantages: A, (B,) or (B, T).
+        loss_mask: Tokens of the loss (B, T), boolean or 0 and 1.
+        fraction: Fraction of the loss tokens to drop, in [0, 1]; the paper drops 2e-4 to 2e-3.
+        slices: Slices to count by.
+
+    Returns:
+        A pure filter, with the mark `covariance`.
+
+    Raises:
+        ObjectiveError: A shape is wrong, or `fraction` is outside [0, 1].
+
+    Example:
+        >>> logs = torch.tensor([[-0.1, -3.0], [-0.2, -0.3]])
+        >>> advantages = torch.tensor([1.0, -1.0])
+        >>> select_by_covariance(logs, advantages, torch.ones(2, 2), fraction=0.25).keep.tolist()
+        [[False, True], [True, True]]
+
+    Reference:
+        Cui et al. 2025, arXiv 2505.22617 section 4: the ranking of KL-Cov, and the dropping of Clip-Cov
+        without its randomness.
     """
     mask = as_mask(loss_mask)
     logs = masked(need_shape("logprobs", logprobs, tuple(mask.shape)).detach(), mask)
@@ -53,37 +96,68 @@ def select_by_covariance(
     count = mask.sum().clamp(min=1)
     part = (logs - logs.sum() / count) * (advantage - advantage.sum() / count)
     own = part[mask]
-    hit = mask & (part >= _largest(own, math.floor(_share(fraction) * own.numel())))
-    weights = keep_nan(torch.ones_like(part), part)
-    return correction(weights, mask & ~hit, part, mask, {"covariance": hit}, slices, weighs=False)
+    mark = mask & (part >= _largest(own, math.floor(_valid(fraction) * own.numel())))
+    return drop_marked("covariance", mark, part, LossTokens(part, mask, slices))
 
 
 def entropy_bonus(
-    entropy: torch.Tensor,
-    loss_mask: torch.Tensor,
+    entropy: Tensor,
+    loss_mask: Tensor,
     *,
-    coefficient: Knob,
-    denominator: Knob,
-    lengths: torch.Tensor | None = None,
+    coefficient: Number,
+    denominator: Number,
+    lengths: Tensor | None = None,
     slices: Slices | None = None,
 ) -> Loss:
-    """-sum coefficient H / denominator, to add to a policy loss with the same denominator; H (B, T) in nats, with gradient."""
+    """Return -sum coefficient H / denominator, to add to a policy loss with the same denominator.
+
+    Args:
+        entropy: H (B, T), nats, with gradient.
+        loss_mask: Tokens of the loss (B, T), boolean or 0 and 1.
+        coefficient: Loss per nat, a number or (B, T).
+        denominator: Divisor of the sum, see `aggregate`.
+        lengths: Tokens of each row (B,), for means of rows.
+        slices: Slices to count by.
+
+    Returns:
+        The bonus as a loss, 0 or less.
+
+    Example:
+        >>> entropy_bonus(torch.tensor([[0.5, 1.5]]), torch.ones(1, 2), coefficient=0.01, denominator=2).value
+        tensor(-0.0100)
+
+    Reference:
+        Mnih et al. 2016, A3C, arXiv 1602.01783, section 4.
+    """
     mask = as_mask(loss_mask)
     bonus = masked(need_shape("entropy", entropy, tuple(mask.shape)), mask) * coefficient
-    return finish(-bonus, mask, denominator=denominator, lengths=lengths, slices=slices)
+    return finish(-bonus, mask, Reduction(denominator, lengths, slices=slices))
 
 
 class EntropyTarget:
-    """Coefficient of the bonus that brings the mean entropy (nats a token) to a target from below.
+    """Controller of the bonus coefficient that brings the mean entropy (nats a token) to a target from below.
 
-    After each step `update(entropy)`: the coefficient grows by `rate` while the entropy is under `target`, falls by
-    `rate` while above, within [0, highest]; `coefficient` is 0 while the entropy is above the target, so a healthy
-    policy gets no bonus (the adaptive control of Skywork-OR1, arXiv 2505.22312). `target` may be declared a slice: one controller each.
-    A NaN entropy changes nothing and is counted in `skipped`.
+    After each step call `update(entropy)`. The coefficient grows by `rate` while the entropy is under
+    `target` and falls by `rate` while above, within [0, highest]. `coefficient` is 0 while the entropy is
+    above the target: a healthy policy gets no bonus. Use one controller a slice. A NaN entropy changes
+    nothing and is counted in `skipped`.
 
-    >>> control = EntropyTarget(target=0.5, rate=0.01, highest=0.02)
-    >>> [round(control.update(h), 2) for h in (0.6, 0.4, 0.4, 0.4, 0.6, 0.4)]
-    [0.0, 0.01, 0.02, 0.02, 0.0, 0.02]
+    Args:
+        target: Entropy to hold, nats a token, 0 or more.
+        rate: Change of the coefficient a step, above 0.
+        highest: Largest coefficient, loss per nat.
+        start: First coefficient.
+
+    Raises:
+        ObjectiveError: A setting is out of range.
+
+    Example:
+        >>> control = EntropyTarget(target=0.5, rate=0.01, highest=0.02)
+        >>> [round(control.update(h), 2) for h in (0.6, 0.4, 0.4, 0.4, 0.6, 0.4)]
+        [0.0, 0.01, 0.02, 0.02, 0.0, 0.02]
+
+    Reference:
+        He et al. 2025, Skywork-OR1, arXiv 2505.22312, adaptive entropy control.
     """
 
     def __init__(self, *, target: float, rate: float, highest: float, start: float = 0.0) -> None:
@@ -99,7 +173,7 @@ class EntropyTarget:
         return self._level if self._below else 0.0
 
     def update(self, entropy: float) -> float:
-        """Take the mean entropy of a step over all ranks; returns the coefficient of the next one."""
+        """Take the mean entropy of a step over all ranks; return the coefficient of the next one."""
         if math.isnan(entropy):
             self.skipped += 1
             return self.coefficient
@@ -111,22 +185,19 @@ class EntropyTarget:
         return {"level": self._level, "below": self._below, "skipped": self.skipped}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._level, self._below, self.skipped = (
-            float(state["level"]),
-            bool(state["below"]),
-            int(state["skipped"]),
-        )
+        self._level, self._below = float(state["level"]), bool(state["below"])
+        self.skipped = int(state["skipped"])
 
 
-def _largest(values: torch.Tensor, number: int) -> torch.Tensor:
-    """The `number`-th largest of the values (n,) that are numbers; +inf for number 0, -inf where there are fewer."""
+def _largest(values: Tensor, number: int) -> Tensor:
+    """Return the `number`-th largest of the values (n,) without NaN; +inf for 0, -inf if there are fewer."""
     known = values[~torch.isnan(values)]
     if number <= 0 or number > known.numel():
         return values.new_tensor(math.inf if number <= 0 else -math.inf)
     return known.topk(number).values[-1]
 
 
-def _share(fraction: float) -> float:
+def _valid(fraction: float) -> float:
     if not 0 <= fraction <= 1:
         raise ObjectiveError(f"fraction must lie in [0, 1], got {fraction}")
     return fraction

@@ -1,16 +1,20 @@
-"""Losses whose gradient is coefficient x grad log pi_theta with a detached coefficient: REINFORCE, MiniRL, CISPO.
+"""Losses with the gradient coefficient x grad log pi_theta, the coefficient detached.
 
 Policies: mu sampled the tokens, pi_old is the trainer's engine at the same weights, pi_theta the policy now.
+All losses are to be minimised.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch import Tensor
 
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.reduction import Loss, finish, sequence_lengths
+from trimtab.objectives.reduction import Loss, Reduction, finish, sequence_lengths
 from trimtab.objectives.tensor_checks import (
-    Knob,
+    Number,
     as_mask,
     at_most,
     keep_nan,
@@ -24,72 +28,100 @@ from trimtab.objectives.token_slices import Slices
 
 
 def reinforce(
-    logprobs: torch.Tensor,
-    advantages: torch.Tensor,
-    loss_mask: torch.Tensor,
+    logprobs: Tensor,
+    advantages: Tensor,
+    loss_mask: Tensor,
     *,
-    denominator: Knob,
-    lengths: torch.Tensor | None = None,
-    weights: torch.Tensor | None = None,
-    keep: torch.Tensor | None = None,
-    marks: dict[str, torch.Tensor] | None = None,
+    denominator: Number,
+    lengths: Tensor | None = None,
+    weights: Tensor | None = None,
+    keep: Tensor | None = None,
+    marks: dict[str, Tensor] | None = None,
     slices: Slices | None = None,
 ) -> Loss:
-    """-sum sg[weights] A log pi_theta / denominator: the policy gradient theorem with a weight from outside.
+    """Return the policy gradient loss: -sum sg[weights] A log pi_theta / denominator.
 
-    All (B, T) but `advantages`, also (B,). `weights` and `keep` come from `corrections` (None: weight 1, all kept);
-    `marks` are counted along. Williams 1992, Mach. Learn. 8; with token weights arXiv 2512.01374 eq. 4.
+    Args:
+        logprobs: log pi_theta (B, T), nats, with gradient.
+        advantages: A, (B,) or (B, T); positive is better.
+        loss_mask: Tokens of the loss (B, T), boolean or 0 and 1.
+        denominator: Divisor of the sum, see `aggregate`.
+        lengths: Tokens of each row (B,), for means of rows.
+        weights: Factors (B, T) of `corrections`, detached; None is 1.
+        keep: Tokens (B, T) that a filter of `corrections` leaves; None is all.
+        marks: Boolean (B, T) to count along.
+        slices: Slices to count by.
 
-    >>> loss = reinforce(torch.tensor([[-2.0]]), torch.tensor([3.0]), torch.tensor([[1]]), denominator=1)
-    >>> loss.value
-    tensor(6.)
+    Returns:
+        The loss.
+
+    Example:
+        >>> loss = reinforce(torch.tensor([[-2.0]]), torch.tensor([3.0]), torch.tensor([[1]]), denominator=1)
+        >>> loss.value
+        tensor(6.)
+
+    Reference:
+        Williams 1992, Machine Learning 8; with token weights arXiv 2512.01374 eq. 4.
     """
     mask = as_mask(loss_mask)
     score = masked(need_shape("logprobs", logprobs, tuple(mask.shape)), mask)
-    return finish(
-        -per_token_advantages(advantages, mask) * score,
-        mask,
-        denominator=denominator,
-        lengths=lengths,
-        weights=weights,
-        keep=keep,
-        marks=marks,
-        slices=slices,
-    )
+    by = Reduction(denominator, lengths, weights, keep, marks, slices)
+    return finish(-per_token_advantages(advantages, mask) * score, mask, by)
 
 
 def minirl(
-    logprobs: torch.Tensor,
-    old_logprobs: torch.Tensor,
-    rollout_logprobs: torch.Tensor | None,
-    advantages: torch.Tensor,
-    loss_mask: torch.Tensor,
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    rollout_logprobs: Tensor | None,
+    advantages: Tensor,
+    loss_mask: Tensor,
     *,
-    denominator: Knob,
-    eps_low: Knob = 0.2,
-    eps_high: Knob = 0.27,
-    cap: Knob | None = 5.0,
+    denominator: Number,
+    eps_low: Number = 0.2,
+    eps_high: Number = 0.27,
+    cap: Number | None = 5.0,
     importance: bool = True,
     clip: bool = True,
     length_norm: bool = False,
-    keep: torch.Tensor | None = None,
+    keep: Tensor | None = None,
     slices: Slices | None = None,
 ) -> Loss:
-    """MiniRL: -sum_t M_t sg[min(w_t, cap)] A log pi_theta(y_t) / denominator (arXiv 2512.01374 eq. 7, section 4).
+    """Return MiniRL's loss: -sum_t M_t sg[min(w_t, cap)] A log pi_theta(y_t) / denominator.
 
-    w_t = pi_theta/mu, the **total** weight, is what `cap` truncates; the mask M_t looks at **staleness** pi_theta/pi_old: it is 0
-    where A > 0 and staleness > 1 + eps_high, or A < 0 and staleness < 1 - eps_low. Give mean-centred advantages
-    (`group_advantages`), without std, and `denominator` = responses of the whole step: a sum over tokens.
+    w_t = pi_theta/mu is the total weight. The mask M_t is decided on staleness pi_theta/pi_old: it is 0 where
+    A > 0 and staleness > 1 + eps_high, or A < 0 and staleness < 1 - eps_low. A NaN in the loss mask gives a
+    NaN loss.
 
-    Ablations: `importance=False` drops the weight (then `rollout_logprobs` may be None); `clip=False` sets M = 1;
-    `length_norm` divides each row by its tokens. `keep` (B, T) drops tokens a filter of `corrections` rejected; they stay
-    in the lengths. Marks: `clipped_high`, `clipped_low` (gradient removed), `truncated` (w_t > cap). A NaN
-    log-probability of the loss gives a NaN loss. Raises ObjectiveError on unequal shapes and when mu is missing.
+    Args:
+        logprobs: log pi_theta (B, T), nats, with gradient.
+        old_logprobs: log pi_old (B, T), nats.
+        rollout_logprobs: log mu (B, T), nats; may be None with `importance=False`.
+        advantages: A, (B,) or (B, T), mean-centred without std (`group_advantages`).
+        loss_mask: Tokens of the loss (B, T), boolean or 0 and 1.
+        denominator: Responses of the whole step: the loss is a sum over tokens.
+        eps_low: Bound of staleness below 1.
+        eps_high: Bound of staleness above 1.
+        cap: Largest weight, a ratio; None: no bound.
+        importance: False: weight 1 (ablation).
+        clip: False: M = 1 (ablation).
+        length_norm: Divide each row by its tokens (ablation).
+        keep: Tokens (B, T) that a filter of `corrections` leaves; the others stay in the lengths.
+        slices: Slices to count by.
 
-    >>> one = torch.ones(1, 1)
-    >>> loss = minirl(-2 * one, -2 * one, -3 * one, torch.tensor([1.0]), one.bool(), denominator=1)
-    >>> round(loss.value.item(), 4)  # weight e, log-probability -2
-    5.4366
+    Returns:
+        The loss. Marks: `clipped_high`, `clipped_low` (gradient removed), `truncated` (w_t > cap).
+
+    Raises:
+        ObjectiveError: A shape is wrong, or mu is missing.
+
+    Example:
+        >>> one = torch.ones(1, 1)
+        >>> loss = minirl(-2 * one, -2 * one, -3 * one, torch.tensor([1.0]), one.bool(), denominator=1)
+        >>> round(loss.value.item(), 4)  # weight e, log-probability -2
+        5.4366
+
+    Reference:
+        Zheng et al. 2025, arXiv 2512.01374 eq. 7 and section 4.
     """
     mask = as_mask(loss_mask)
     now = logprobs.detach()
@@ -108,40 +140,51 @@ def minirl(
         low = (advantage < 0) & (ratio < 1 - eps_low)
         marks["clipped_high"], marks["clipped_low"] = high, low
         weight = keep_nan(torch.where(high | low, torch.zeros_like(weight), weight), ratio)
-    return reinforce(
-        logprobs,
-        advantages,
-        mask,
-        denominator=denominator,
-        lengths=sequence_lengths(mask) if length_norm else None,
-        weights=weight,
-        keep=keep,
-        marks=marks,
-        slices=slices,
-    )
+    lengths = sequence_lengths(mask) if length_norm else None
+    by: dict[str, Any] = {"denominator": denominator, "lengths": lengths, "weights": weight}
+    return reinforce(logprobs, advantages, mask, keep=keep, marks=marks, slices=slices, **by)
 
 
 def cispo(
-    logprobs: torch.Tensor,
-    old_logprobs: torch.Tensor,
-    advantages: torch.Tensor,
-    loss_mask: torch.Tensor,
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    loss_mask: Tensor,
     *,
-    denominator: Knob,
-    high: Knob,
-    low: Knob | None = None,
-    weights: torch.Tensor | None = None,
-    keep: torch.Tensor | None = None,
+    denominator: Number,
+    high: Number,
+    low: Number | None = None,
+    weights: Tensor | None = None,
+    keep: Tensor | None = None,
     slices: Slices | None = None,
 ) -> Loss:
-    """CISPO: REINFORCE with the weight sg[clip(pi_theta/pi_old, low, high)]; no token loses its gradient.
+    """Return CISPO's loss: REINFORCE with the weight sg[clip(pi_theta/pi_old, low, high)].
 
-    `high` and `low` bound the ratio itself (1 + epsilon of arXiv 2506.13585 eq. 4; TRL calls its bound epsilon_high but
-    compares the ratio with it). The paper bounds above only. `denominator`: loss tokens of the whole step.
+    No token loses its gradient. The paper bounds above only.
 
-    >>> one = torch.ones(1, 1)
-    >>> cispo(-one, -3 * one, one[0], one, denominator=1, high=2.0).value  # ratio e^2 bounded to 2
-    tensor(2.)
+    Args:
+        logprobs: log pi_theta (B, T), nats, with gradient.
+        old_logprobs: log pi_old (B, T), nats.
+        advantages: A, (B,) or (B, T); positive is better.
+        loss_mask: Tokens of the loss (B, T), boolean or 0 and 1.
+        denominator: Loss tokens of the whole step.
+        high: Largest ratio itself, 1 + epsilon of the paper. TRL names its bound epsilon_high, but compares
+            the ratio with it.
+        low: Smallest ratio; None: no bound.
+        weights: Factors (B, T) of `corrections`, detached.
+        keep: Tokens (B, T) that a filter of `corrections` leaves.
+        slices: Slices to count by.
+
+    Returns:
+        The loss. Marks: `clipped_high`, `clipped_low` where `low` is set.
+
+    Example:
+        >>> one = torch.ones(1, 1)
+        >>> cispo(-one, -3 * one, one[0], one, denominator=1, high=2.0).value  # ratio e^2 bounded to 2
+        tensor(2.)
+
+    Reference:
+        MiniMax-M1 2025, arXiv 2506.13585 eq. 4.
     """
     mask = as_mask(loss_mask)
     ratio = torch.exp(log_ratio(logprobs.detach(), old_logprobs.detach(), mask))
@@ -152,13 +195,5 @@ def cispo(
         bounded = -at_most(-bounded, -low)
     if weights is not None:
         bounded = bounded * masked(need_shape("weights", weights, tuple(mask.shape)), mask)
-    return reinforce(
-        logprobs,
-        advantages,
-        mask,
-        denominator=denominator,
-        weights=bounded,
-        keep=keep,
-        marks=marks,
-        slices=slices,
-    )
+    by: dict[str, Any] = {"denominator": denominator, "weights": bounded, "keep": keep}
+    return reinforce(logprobs, advantages, mask, marks=marks, slices=slices, **by)

@@ -1,49 +1,73 @@
-"""PPO's clipped surrogate once, and the losses that differ from it in one argument: GRPO, Dr. GRPO, DAPO, GSPO.
+"""PPO's clipped surrogate, and the losses that differ from it in one argument: GRPO, DAPO, GSPO.
 
-Staleness is pi_theta/pi_old, pi_old the policy the clip is centred on.
+Staleness is pi_theta/pi_old, pi_old the policy the clip is centred on. All losses are to be minimised.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from trimtab.errors import ObjectiveError
-from trimtab.objectives.reduction import Loss, finish, sequence_lengths
-from trimtab.objectives.tensor_checks import Knob, as_mask, keep_nan, log_ratio, per_token_advantages
+from trimtab.objectives.reduction import Loss, Reduction, finish, sequence_lengths
+from trimtab.objectives.tensor_checks import Number, as_mask, keep_nan, log_ratio, per_token_advantages
 from trimtab.objectives.token_slices import Slices
 
 
 def ppo_clip(
-    logprobs: torch.Tensor,
-    old_logprobs: torch.Tensor,
-    advantages: torch.Tensor,
-    loss_mask: torch.Tensor,
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    loss_mask: Tensor,
     *,
-    denominator: Knob,
-    lengths: torch.Tensor | None = None,
-    eps_low: Knob = 0.2,
-    eps_high: Knob = 0.2,
-    dual: Knob | None = None,
+    denominator: Number,
+    lengths: Tensor | None = None,
+    eps_low: Number = 0.2,
+    eps_high: Number = 0.2,
+    dual: Number | None = None,
     level: Literal["token", "sequence"] = "token",
-    weights: torch.Tensor | None = None,
-    keep: torch.Tensor | None = None,
-    marks: dict[str, torch.Tensor] | None = None,
+    weights: Tensor | None = None,
+    keep: Tensor | None = None,
+    marks: dict[str, Tensor] | None = None,
     slices: Slices | None = None,
 ) -> Loss:
-    """-sum weights min(r A, clip(r, 1 - eps_low, 1 + eps_high) A) / denominator (arXiv 1707.06347 eq. 7).
+    """Return PPO's loss: -sum weights min(r A, clip(r, 1 - eps_low, 1 + eps_high) A) / denominator.
 
-    `eps_high` above `eps_low` is clip-higher (2503.14476 section 3.1). `dual` c > 1: where A < 0 the objective is at
-    least c A (dual clip, 1912.09729 eq. 5; TRL's `delta`). `level="sequence"`: r is GSPO's ratio of the row (see `gspo`).
-    All (B, T) but `advantages`, also (B,); the bounds may be (B, T), one a slice. `weights` are detached.
-    Marks: `clipped_high`, `clipped_low`, `dual`: the gradient of the token is removed there; `marks` are counted along.
-    NaN in, NaN out.
+    NaN in the loss mask gives a NaN loss.
 
-    >>> one = torch.ones(1, 1)
-    >>> loss = ppo_clip(-one, -2 * one, torch.tensor([1.0]), one, denominator=1)  # r = e is above 1.2
-    >>> round(loss.value.item(), 4), int(loss.counts["clipped_high"]["all"])
-    (-1.2, 1)
+    Args:
+        logprobs: log pi_theta (B, T), nats, with gradient.
+        old_logprobs: log pi_old (B, T), nats, of the policy the clip is centred on; detached.
+        advantages: A, (B,) or (B, T); positive is better.
+        loss_mask: Tokens of the loss (B, T), boolean or 0 and 1.
+        denominator: Divisor of the sum, see `aggregate`.
+        lengths: Tokens of each row (B,), for means of rows.
+        eps_low: The ratio is clipped below 1 - eps_low; a number or (B, T).
+        eps_high: The ratio is clipped above 1 + eps_high; larger than eps_low it is clip-higher.
+        dual: c > 1, the dual clip: the objective is at least c A where A < 0 (TRL's `delta`).
+        level: Whose ratio r is: each token's, or with "sequence" GSPO's ratio of the row.
+        weights: Factors (B, T), detached.
+        keep: Tokens (B, T) that a filter of `corrections` leaves.
+        marks: Further boolean (B, T) to count.
+        slices: Slices to count by.
+
+    Returns:
+        The loss. Marks `clipped_high`, `clipped_low`, `dual`: the gradient of the token is removed there.
+
+    Raises:
+        ObjectiveError: A shape is wrong, `dual` is not above 1, or `level` is unknown.
+
+    Example:
+        >>> one = torch.ones(1, 1)
+        >>> loss = ppo_clip(-one, -2 * one, torch.tensor([1.0]), one, denominator=1)  # r = e is above 1.2
+        >>> round(loss.value.item(), 4), int(loss.counts["clipped_high"]["all"])
+        (-1.2, 1)
+
+    Reference:
+        Schulman et al. 2017, arXiv 1707.06347 eq. 7. Clip-higher: 2503.14476 section 3.1. Dual clip:
+        1912.09729 eq. 5.
     """
     mask = as_mask(loss_mask)
     advantage = per_token_advantages(advantages, mask)
@@ -61,105 +85,169 @@ def ppo_clip(
     if dual is not None:
         per_token = torch.where(clips["dual"], -_bound(dual, r) * advantage, per_token)
     return finish(
-        per_token,
-        mask,
-        denominator=denominator,
-        lengths=lengths,
-        weights=weights,
-        keep=keep,
-        marks={**clips, **(marks or {})},
-        slices=slices,
+        per_token, mask, Reduction(denominator, lengths, weights, keep, {**clips, **(marks or {})}, slices)
     )
 
 
 def grpo(
-    logprobs: torch.Tensor,
-    old_logprobs: torch.Tensor,
-    advantages: torch.Tensor,
-    loss_mask: torch.Tensor,
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    loss_mask: Tensor,
     *,
-    num_responses: Knob,
-    eps_low: Knob = 0.2,
-    eps_high: Knob = 0.2,
-    weights: torch.Tensor | None = None,
-    keep: torch.Tensor | None = None,
+    num_responses: Number,
+    eps_low: Number = 0.2,
+    eps_high: Number = 0.2,
+    weights: Tensor | None = None,
+    keep: Tensor | None = None,
     slices: Slices | None = None,
 ) -> Loss:
-    """GRPO: PPO clip, each row's mean, then the mean over responses of the step (arXiv 2402.03300 eq. 3)."""
+    """Return the loss of GRPO: PPO's clip, each row's mean, then the mean over responses of the step.
+
+    Args:
+        logprobs, old_logprobs, advantages, loss_mask, weights, keep, slices: As in `ppo_clip`.
+        num_responses: Responses of the whole step, or this rank's part of them (`local_denominator`).
+        eps_low, eps_high: The ratio is clipped to 1 - eps_low .. 1 + eps_high.
+
+    Returns:
+        The loss, with the marks of `ppo_clip`.
+
+    Example:
+        >>> logs = torch.log(torch.tensor([[1.1, 1.5], [1.0, 1.0]]))
+        >>> mask = torch.tensor([[1, 1], [1, 0]])
+        >>> grpo(logs, 0 * logs, torch.tensor([1.0, -1.0]), mask, num_responses=2).value
+        tensor(-0.0750)
+
+    Reference:
+        Shao et al. 2024, DeepSeekMath, arXiv 2402.03300 eq. 3.
+    """
+    policies, rest = (logprobs, old_logprobs, advantages), _rest(eps_low, eps_high, weights, keep, slices)
     return ppo_clip(
-        logprobs, old_logprobs, advantages, loss_mask, denominator=num_responses, lengths=sequence_lengths(loss_mask),
-        eps_low=eps_low, eps_high=eps_high, weights=weights, keep=keep, slices=slices,
-    )  # fmt: skip
+        *policies, loss_mask, denominator=num_responses, lengths=sequence_lengths(loss_mask), **rest
+    )
 
 
 def dr_grpo(
-    logprobs: torch.Tensor,
-    old_logprobs: torch.Tensor,
-    advantages: torch.Tensor,
-    loss_mask: torch.Tensor,
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    loss_mask: Tensor,
     *,
-    num_responses: Knob,
+    num_responses: Number,
     max_length: int,
-    eps_low: Knob = 0.2,
-    eps_high: Knob = 0.2,
-    weights: torch.Tensor | None = None,
-    keep: torch.Tensor | None = None,
+    eps_low: Number = 0.2,
+    eps_high: Number = 0.2,
+    weights: Tensor | None = None,
+    keep: Tensor | None = None,
     slices: Slices | None = None,
 ) -> Loss:
-    """Dr. GRPO: PPO clip, token sum over a constant, responses x `max_length` (arXiv 2503.20783); centred advantages."""
-    return ppo_clip(
-        logprobs, old_logprobs, advantages, loss_mask, denominator=num_responses * max_length,
-        eps_low=eps_low, eps_high=eps_high, weights=weights, keep=keep, slices=slices,
-    )  # fmt: skip
+    """Return the loss of Dr. GRPO: PPO's clip, the token sum over a constant, responses x `max_length`.
+
+    Args:
+        logprobs, old_logprobs, loss_mask, weights, keep, slices: As in `ppo_clip`.
+        advantages: Centred, not divided by the standard deviation, (B,) or (B, T).
+        num_responses: Responses of the whole step, or this rank's part of them (`local_denominator`).
+        max_length: Tokens a response may have.
+        eps_low, eps_high: The ratio is clipped to 1 - eps_low .. 1 + eps_high.
+
+    Returns:
+        The loss, with the marks of `ppo_clip`.
+
+    Example:
+        >>> logs, mask = torch.zeros(2, 2), torch.tensor([[1, 1], [1, 0]])
+        >>> dr_grpo(logs, logs, torch.tensor([1.0, -0.5]), mask, num_responses=2, max_length=5).value
+        tensor(-0.1500)
+
+    Reference:
+        Liu et al. 2025, arXiv 2503.20783, section 3.2.
+    """
+    policies, rest = (logprobs, old_logprobs, advantages), _rest(eps_low, eps_high, weights, keep, slices)
+    return ppo_clip(*policies, loss_mask, denominator=num_responses * max_length, **rest)
 
 
 def dapo(
-    logprobs: torch.Tensor,
-    old_logprobs: torch.Tensor,
-    advantages: torch.Tensor,
-    loss_mask: torch.Tensor,
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    loss_mask: Tensor,
     *,
-    num_tokens: Knob,
-    eps_low: Knob = 0.2,
-    eps_high: Knob = 0.28,
-    weights: torch.Tensor | None = None,
-    keep: torch.Tensor | None = None,
+    num_tokens: Number,
+    eps_low: Number = 0.2,
+    eps_high: Number = 0.28,
+    weights: Tensor | None = None,
+    keep: Tensor | None = None,
     slices: Slices | None = None,
 ) -> Loss:
-    """DAPO: clip-higher and a mean over all loss tokens of the step, `num_tokens` (arXiv 2503.14476 eq. 8, section 4.1)."""
-    return ppo_clip(
-        logprobs, old_logprobs, advantages, loss_mask, denominator=num_tokens,
-        eps_low=eps_low, eps_high=eps_high, weights=weights, keep=keep, slices=slices,
-    )  # fmt: skip
+    """Return the loss of DAPO: clip-higher, and a mean over all loss tokens of the step.
+
+    Args:
+        logprobs, old_logprobs, advantages, loss_mask, weights, keep, slices: As in `ppo_clip`.
+        num_tokens: Loss tokens of the whole step, or this rank's part of them (`local_denominator`).
+        eps_low, eps_high: The ratio is clipped to 1 - eps_low .. 1 + eps_high.
+
+    Returns:
+        The loss, with the marks of `ppo_clip`.
+
+    Example:
+        >>> one = torch.ones(1, 1)
+        >>> dapo(one, 0 * one, one[0], one, num_tokens=4).value  # the ratio e is clipped to 1.28
+        tensor(-0.3200)
+
+    Reference:
+        Yu et al. 2025, arXiv 2503.14476 eq. 8 and section 4.1.
+    """
+    policies, rest = (logprobs, old_logprobs, advantages), _rest(eps_low, eps_high, weights, keep, slices)
+    return ppo_clip(*policies, loss_mask, denominator=num_tokens, **rest)
 
 
 def gspo(
-    logprobs: torch.Tensor,
-    old_logprobs: torch.Tensor,
-    advantages: torch.Tensor,
-    loss_mask: torch.Tensor,
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    loss_mask: Tensor,
     *,
-    num_responses: Knob,
-    eps_low: Knob = 3e-4,
-    eps_high: Knob = 4e-4,
-    weights: torch.Tensor | None = None,
-    keep: torch.Tensor | None = None,
+    num_responses: Number,
+    eps_low: Number = 3e-4,
+    eps_high: Number = 4e-4,
+    weights: Tensor | None = None,
+    keep: Tensor | None = None,
     slices: Slices | None = None,
 ) -> Loss:
-    """GSPO: the ratio is the row's, exp(mean_t log pi_theta/pi_old); each response counts once (arXiv 2507.18071 eq. 5-7).
+    """Return the loss of GSPO: PPO's clip of the row's ratio, exp(mean_t log pi_theta/pi_old).
 
-    Written in the token form (eq. 13-14): equal value and gradient for one advantage a row, and defined for (B, T). The
-    clip range is that of a length-normalised ratio, three orders of magnitude below PPO's (section 5.1).
+    Written in the token form (eq. 13-14): equal value and gradient for one advantage a row, and defined for
+    (B, T). The clip range is that of a length-normalised ratio, three orders of magnitude below PPO's
+    (section 5.1).
+
+    Args:
+        logprobs, old_logprobs, advantages, loss_mask, weights, keep, slices: As in `ppo_clip`.
+        num_responses: Responses of the whole step, or this rank's part of them (`local_denominator`).
+        eps_low, eps_high: The row's ratio is clipped to 1 - eps_low .. 1 + eps_high.
+
+    Returns:
+        The loss, with the marks of `ppo_clip`.
+
+    Example:
+        >>> one = torch.ones(1, 1)
+        >>> loss = gspo(0.1 * one, 0 * one, one[0], one, num_responses=1)  # e^0.1 is clipped to 1.0004
+        >>> round(loss.value.item(), 4)
+        -1.0004
+
+    Reference:
+        Zheng et al. 2025, arXiv 2507.18071 eq. 5-7.
     """
-    return ppo_clip(
-        logprobs, old_logprobs, advantages, loss_mask, denominator=num_responses, lengths=sequence_lengths(loss_mask),
-        eps_low=eps_low, eps_high=eps_high, level="sequence", weights=weights, keep=keep, slices=slices,
-    )  # fmt: skip
+    policies, rest = (logprobs, old_logprobs, advantages), _rest(eps_low, eps_high, weights, keep, slices)
+    rest |= {"level": "sequence", "lengths": sequence_lengths(loss_mask)}
+    return ppo_clip(*policies, loss_mask, denominator=num_responses, **rest)
 
 
-def _log_ratio(
-    logprobs: torch.Tensor, old_logprobs: torch.Tensor, mask: torch.Tensor, level: str
-) -> torch.Tensor:
+def _rest(
+    eps_low: Number, eps_high: Number, weights: Tensor | None, keep: Tensor | None, slices: Slices | None
+) -> dict[str, Any]:
+    return {"eps_low": eps_low, "eps_high": eps_high, "weights": weights, "keep": keep, "slices": slices}
+
+
+def _log_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor, level: str) -> Tensor:
     token = log_ratio(logprobs, old_logprobs.detach(), mask)
     if level == "token":
         return token
@@ -169,12 +257,12 @@ def _log_ratio(
     return torch.where(mask, token - token.detach() + mean, torch.zeros_like(token))
 
 
-def _above_one(name: str, value: Knob, like: torch.Tensor) -> torch.Tensor:
+def _above_one(name: str, value: Number, like: Tensor) -> Tensor:
     bound = _bound(value, like)
     if not bool((bound > 1).all()):
         raise ObjectiveError(f"{name} must be above 1, got {value}: 1 would freeze on-policy tokens")
     return bound
 
 
-def _bound(value: Knob, like: torch.Tensor) -> torch.Tensor:
+def _bound(value: Number, like: Tensor) -> Tensor:
     return torch.as_tensor(value, dtype=like.dtype, device=like.device)

@@ -1,29 +1,31 @@
-"""Shapes first: what every loss of this box checks before it computes, and what a masked token is.
+"""Checks of shapes and masks that every loss makes before it computes.
 
-Legend of the box: B sequences, T tokens of a row, G rows of a group, C cells, L layers, E experts, K experts a token.
-Log-probabilities are in nats. A token outside the mask may hold anything, NaN included: it is replaced before any
-arithmetic, so neither value nor gradient sees it. A NaN or an infinity inside the mask reaches the loss.
+Legend of the package: B sequences, T tokens of a row, G rows of a group, C cells, L layers, E experts, K
+experts a token. Log-probabilities are in nats. A token outside the mask may hold anything, NaN included: it
+is replaced before any arithmetic, so neither value nor gradient sees it. A NaN or an infinity inside the mask
+reaches the loss.
 """
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from trimtab.errors import ObjectiveError
 
-Knob = float | torch.Tensor
+Number = float | Tensor
 """A bound or a coefficient: one number, or a tensor that broadcasts to (B, T), e.g. one value a slice."""
 
 
-def need_shape(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """The tensor, or ObjectiveError naming it when its shape is another."""
+def need_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return the tensor; raise ObjectiveError with its name when its shape is another."""
     if tuple(tensor.shape) != tuple(shape):
         raise ObjectiveError(f"{name} has shape {tuple(tensor.shape)}, expected {tuple(shape)}")
     return tensor
 
 
-def as_mask(loss_mask: torch.Tensor) -> torch.Tensor:
-    """Boolean (B, T). Whole numbers 0 and 1 are taken, fractions are refused: a weight is not a mask.
+def as_mask(loss_mask: Tensor) -> Tensor:
+    """Return the mask as boolean (B, T). Fractions are refused: a weight is not a mask.
 
     >>> as_mask(torch.tensor([[1, 0]])).tolist()
     [[True, False]]
@@ -38,17 +40,18 @@ def as_mask(loss_mask: torch.Tensor) -> torch.Tensor:
     return mask
 
 
-def masked(values: torch.Tensor, mask: torch.Tensor, fill: float = 0.0) -> torch.Tensor:
-    """`values` inside the mask, `fill` outside, whatever stood there."""
+def masked(values: Tensor, mask: Tensor, fill: float = 0.0) -> Tensor:
+    """Return `values` inside the mask, `fill` outside, whatever stood there."""
     return torch.where(mask, values, torch.full_like(values, fill))
 
 
-def log_ratio(numerator: torch.Tensor, denominator: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """log(numerator/denominator) (B, T), nats, raw inside the mask and 0 outside; nothing is clamped.
+def log_ratio(numerator: Tensor, denominator: Tensor, mask: Tensor) -> Tensor:
+    """Return log(numerator/denominator) (B, T), nats, raw inside the mask and 0 outside; nothing is clamped.
 
     Masked before any exp: exp of a padded NaN would give a NaN gradient even under a later mask.
 
-    >>> log_ratio(torch.tensor([[-1.0, float("nan")]]), torch.tensor([[-3.0, 0.0]]), torch.tensor([[True, False]]))
+    >>> one, two = torch.tensor([[-1.0, float("nan")]]), torch.tensor([[-3.0, 0.0]])
+    >>> log_ratio(one, two, torch.tensor([[True, False]]))
     tensor([[2., 0.]])
     """
     shape = tuple(mask.shape)
@@ -57,8 +60,8 @@ def log_ratio(numerator: torch.Tensor, denominator: torch.Tensor, mask: torch.Te
     return masked(numerator - denominator, mask)
 
 
-def per_token_advantages(advantages: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Advantages (B,), (B, 1) or (B, T) as (B, T), detached: an advantage is a number, not a path of the gradient."""
+def per_token_advantages(advantages: Tensor, mask: Tensor) -> Tensor:
+    """Return advantages (B,), (B, 1) or (B, T) as (B, T), detached."""
     rows, tokens = mask.shape
     shape = tuple(advantages.shape)
     if shape == (rows,):
@@ -68,19 +71,19 @@ def per_token_advantages(advantages: torch.Tensor, mask: torch.Tensor) -> torch.
     return masked(advantages.detach().expand(rows, tokens), mask)
 
 
-def positive(name: str, value: Knob) -> Knob:
-    """The value, or ObjectiveError when some of it is not above zero (NaN included)."""
-    good = bool((value > 0).all()) if isinstance(value, torch.Tensor) else value > 0
+def positive(name: str, value: Number) -> Number:
+    """Return the value; raise ObjectiveError when some of it is not above zero (NaN included)."""
+    good = bool((value > 0).all()) if isinstance(value, Tensor) else value > 0
     if not good:
         raise ObjectiveError(f"{name} must be above 0, got {value}")
     return value
 
 
-def at_most(values: torch.Tensor, cap: Knob) -> torch.Tensor:
-    """min(values, cap) in the dtype of the values; NaN stays NaN, an infinity becomes the cap."""
+def at_most(values: Tensor, cap: Number) -> Tensor:
+    """Return min(values, cap) in the dtype of the values; NaN stays NaN, an infinity becomes the cap."""
     return torch.minimum(values, torch.as_tensor(cap, dtype=values.dtype, device=values.device))
 
 
-def keep_nan(values: torch.Tensor, evidence: torch.Tensor) -> torch.Tensor:
-    """`values`, NaN where the evidence they were decided on is NaN: a comparison with NaN must not pass as "no"."""
+def keep_nan(values: Tensor, evidence: Tensor) -> Tensor:
+    """Return `values`, NaN where the evidence of the decision is NaN: a comparison with NaN is not a "no"."""
     return torch.where(torch.isnan(evidence), evidence.to(values.dtype), values)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from trimtab.errors import ObjectiveError
 from trimtab.objectives.tensor_checks import need_shape
@@ -16,13 +17,16 @@ from trimtab.objectives.tensor_checks import need_shape
 
 @dataclass(frozen=True)
 class Cells:
-    """Disjoint cells: `index` (B, T) integers in [0, C), `names` of the C cells; tokens outside the loss get any of them.
+    """Disjoint slices of tokens.
 
-    Raises ObjectiveError when `index` is not (B, T) integers or holds a cell without a name.
+    Raises:
+        ObjectiveError: `index` is not (B, T) integers, or holds a cell without a name.
     """
 
-    index: torch.Tensor
+    index: Tensor
+    """Cell of each token, integers (B, T) in [0, C); tokens outside the loss get any of them."""
     names: tuple[str, ...]
+    """Names of the C cells."""
 
     def __post_init__(self) -> None:
         if self.index.dim() != 2 or self.index.is_floating_point() or self.index.dtype == torch.bool:
@@ -31,29 +35,37 @@ class Cells:
             )
         if self.index.numel() and not 0 <= int(self.index.min()) <= int(self.index.max()) < len(self.names):
             raise ObjectiveError(
-                f"cells hold {int(self.index.min())} to {int(self.index.max())}, but {len(self.names)} names were given"
+                f"cells hold {int(self.index.min())} to {int(self.index.max())}; names: {len(self.names)}"
             )
 
 
-Slices = Cells | Mapping[str, torch.Tensor]
+Slices = Cells | Mapping[str, Tensor]
 """Cells, or name -> boolean mask (B, T); the masks may overlap where they only count."""
 
-Counts = dict[str, dict[str, torch.Tensor]]
-"""What was done -> slice -> number of tokens (0-d int64, still on the device); slice `all` is always there."""
+Counts = dict[str, dict[str, Tensor]]
+"""What was done -> slice -> number of tokens (0-d int64, still on the device); slice `all` is always there.
+"""
 
 
-def count_marks(
-    marks: Mapping[str, torch.Tensor], loss_mask: torch.Tensor, slices: Slices | None = None
-) -> Counts:
-    """How many tokens of the loss carry each mark, in `all` and in each slice.
+def count_marks(marks: Mapping[str, Tensor], loss_mask: Tensor, slices: Slices | None = None) -> Counts:
+    """Return the number of loss tokens that carry each mark, in `all` and in each slice.
 
-    `marks`: name -> boolean (B, T). Every count is a sum, so counts of micro-batches and ranks add.
+    Every count is a sum, so counts of micro-batches and ranks add.
 
-    >>> mask = torch.tensor([[True, True, False]])
-    >>> cells = Cells(torch.tensor([[0, 1, 1]]), ("text", "post_tool"))
-    >>> counts = count_marks({"clipped": torch.tensor([[False, True, True]])}, mask, cells)
-    >>> {name: int(n) for name, n in counts["clipped"].items()}
-    {'all': 1, 'text': 0, 'post_tool': 1}
+    Args:
+        marks: Name -> boolean (B, T).
+        loss_mask: Tokens of the loss, boolean (B, T).
+        slices: Cells, or name -> boolean (B, T).
+
+    Returns:
+        Mark -> slice -> tokens, 0-d int64 on the device.
+
+    Example:
+        >>> mask = torch.tensor([[True, True, False]])
+        >>> cells = Cells(torch.tensor([[0, 1, 1]]), ("text", "post_tool"))
+        >>> counts = count_marks({"clipped": torch.tensor([[False, True, True]])}, mask, cells)
+        >>> {name: int(n) for name, n in counts["clipped"].items()}
+        {'all': 1, 'text': 0, 'post_tool': 1}
     """
     shape = tuple(loss_mask.shape)
     counts: Counts = {}
@@ -72,7 +84,19 @@ def count_marks(
 
 
 def merge_counts(*several: Counts) -> Counts:
-    """Sums of counts of different micro-batches; a mark or slice absent from one counts as zero there."""
+    """Return the sums of counts of different micro-batches.
+
+    Args:
+        *several: Counts of `count_marks`; a mark or slice that one lacks counts as zero there.
+
+    Returns:
+        Mark -> slice -> tokens.
+
+    Example:
+        >>> one, two = {"clipped": {"all": torch.tensor(1)}}, {"clipped": {"all": torch.tensor(2)}}
+        >>> merge_counts(one, two)
+        {'clipped': {'all': tensor(3)}}
+    """
     total: Counts = {}
     for counts in several:
         for mark, by_slice in counts.items():
@@ -82,16 +106,26 @@ def merge_counts(*several: Counts) -> Counts:
     return total
 
 
-def per_token(slices: Slices, table: Mapping[str, float], default: float) -> torch.Tensor:
-    """A number for each token (B, T), float32, from a number for each slice: the handle of slice-aware control.
+def per_token(slices: Slices, table: Mapping[str, float], default: float) -> Tensor:
+    """Return a number for each token from a number for each slice.
 
-    Give the result as the cap, clip range, KL coefficient or bound of any function of this box. Tokens of slices
-    which the table does not name get `default`. Raises ObjectiveError for a name that is no slice, and for masks that
-    overlap with different numbers (which of two would win is the caller's to say).
+    Give the result as the cap, clip range, KL coefficient or bound of any function of this package.
 
-    >>> cells = Cells(torch.tensor([[0, 1]]), ("text", "post_tool"))
-    >>> per_token(cells, {"post_tool": 2.0}, default=5.0)
-    tensor([[5., 2.]])
+    Args:
+        slices: Cells, or name -> boolean (B, T).
+        table: Slice -> number.
+        default: Number of tokens whose slice is not in the table.
+
+    Returns:
+        Numbers (B, T), float32.
+
+    Raises:
+        ObjectiveError: The table names an unknown slice, or masks overlap with different numbers.
+
+    Example:
+        >>> cells = Cells(torch.tensor([[0, 1]]), ("text", "post_tool"))
+        >>> per_token(cells, {"post_tool": 2.0}, default=5.0)
+        tensor([[5., 2.]])
     """
     known = slices.names if isinstance(slices, Cells) else tuple(slices)
     unknown = sorted(set(table) - set(known))
@@ -104,8 +138,8 @@ def per_token(slices: Slices, table: Mapping[str, float], default: float) -> tor
         return row[slices.index.long()]
     if not slices:
         raise ObjectiveError("no slice was given")
-    out: torch.Tensor | None = None
-    taken: torch.Tensor | None = None
+    out: Tensor | None = None
+    taken: Tensor | None = None
     for name, member in _masks(slices, tuple(next(iter(slices.values())).shape)):
         if out is None or taken is None:
             out = torch.full(member.shape, float(default), device=member.device)
@@ -121,7 +155,7 @@ def per_token(slices: Slices, table: Mapping[str, float], default: float) -> tor
     return out
 
 
-def _masks(slices: Mapping[str, torch.Tensor], shape: tuple[int, ...]) -> Iterator[tuple[str, torch.Tensor]]:
+def _masks(slices: Mapping[str, Tensor], shape: tuple[int, ...]) -> Iterator[tuple[str, Tensor]]:
     for name, member in slices.items():
         if need_shape(f"slice {name}", member, shape).dtype != torch.bool:
             raise ObjectiveError(f"slice {name} must be a boolean mask, got {member.dtype}")

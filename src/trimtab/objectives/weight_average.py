@@ -1,7 +1,8 @@
 """An exponentially weighted average of the weights: the proximal policy of PPO-EWMA (arXiv 2110.00641).
 
-The mistake it prevents: an average that starts at zero, or at a decay tuned for another batch size. Bias is corrected
-exactly: after n updates the average is sum_k decay^(n-k) p_k / sum_k decay^(n-k) over p_0 (the weights at the start) to p_n.
+The mistake it prevents: an average that starts at zero, or at a decay tuned for another batch size. Bias is
+corrected exactly: after n updates the average is sum_k decay^(n-k) p_k / sum_k decay^(n-k) over p_0 (the
+weights at the start) to p_n.
 """
 
 from __future__ import annotations
@@ -16,24 +17,48 @@ from trimtab.errors import ObjectiveError, UnsupportedError
 
 
 def trainable(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
-    """Names and parameters that require a gradient: all of a full fine-tune, the adapters of a PEFT model; shared ones once."""
+    """Return names and parameters that require a gradient, shared ones once.
+
+    Args:
+        model: All parameters of a full fine-tune count, the adapters of a PEFT model.
+
+    Returns:
+        (name, parameter) pairs for `WeightAverage`.
+
+    Example:
+        >>> layer = torch.nn.Linear(2, 1)
+        >>> layer.bias.requires_grad = False
+        >>> [name for name, _ in trainable(layer)]
+        ['weight']
+    """
     return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
 
 
 class WeightAverage:
-    """Average of parameters with centre of mass `centre_of_mass` updates: the mean age of what it holds, decay/(1 - decay).
+    """Exponentially weighted average of parameters.
 
-    Call `update()` once after **every** optimizer step of the policy; read through `swapped()`. Half-precision
-    parameters are averaged in float32, or small steps round away. Data parallel ranks hold equal weights, so each
-    keeps its own equal average, with no communication. Raises ObjectiveError on an empty list, two parameters of one name, a
-    negative centre of mass; UnsupportedError on parameters sharded by FSDP or kept on the meta device.
+    Call `update()` once after **every** optimizer step of the policy; read through `swapped()`.
+    Half-precision parameters are averaged in float32, or small steps round away. Data parallel ranks hold
+    equal weights, so each keeps its own equal average, without communication.
 
-    >>> p = torch.nn.Parameter(torch.tensor([0.0]))
-    >>> average = WeightAverage([("p", p)], centre_of_mass=1.0)  # decay 1/2
-    >>> p.data += 3.0
-    >>> average.update()
-    >>> average.average["p"]  # (1/2 * 0 + 3) / (1/2 + 1)
-    tensor([2.])
+    Args:
+        parameters: (name, parameter) pairs, see `trainable`.
+        centre_of_mass: Mean age in updates of what the average holds, decay/(1 - decay), 0 or more.
+
+    Raises:
+        ObjectiveError: The list is empty, two parameters have one name, or `centre_of_mass` is negative.
+        UnsupportedError: Parameters are sharded by FSDP or on the meta device.
+
+    Example:
+        >>> p = torch.nn.Parameter(torch.tensor([0.0]))
+        >>> average = WeightAverage([("p", p)], centre_of_mass=1.0)  # decay 1/2
+        >>> p.data += 3.0
+        >>> average.update()
+        >>> average.average["p"]  # (1/2 * 0 + 3) / (1/2 + 1)
+        tensor([2.])
+
+    Reference:
+        Hilton et al. 2021, arXiv 2110.00641 section 3 and appendix B.
     """
 
     def __init__(
@@ -67,7 +92,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def reset(self) -> None:
-        """The average becomes the weights of now, as at a new policy phase."""
+        """Set the average to the weights of now, as at a new policy phase."""
         self._in_place("reset")
         self.average = {
             name: parameter.detach().to(_wide(parameter), copy=True)
@@ -77,7 +102,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take the weights of now in: W' = decay W + 1, average += (p - average) / W'. One pass over the weights."""
+        """Take the weights of now in: W' = decay W + 1, average += (p - average) / W'."""
         self._in_place("update")
         self.weight = self.decay * self.weight + 1.0
         for name, parameter in self.parameters.items():
@@ -87,7 +112,7 @@ class WeightAverage:
 
     @contextmanager
     def swapped(self) -> Iterator[None]:
-        """The averaged weights stand in the model, without gradients; on leaving the very same tensors are back.
+        """Put the averaged weights into the model, without gradients; the same tensors are back on leaving.
 
         For `with average.swapped(): prox_logprobs = score(model)`. Nothing is copied but what is cast to half
         precision, and an exception inside restores too. Do not run a backward, step, save or update inside.
@@ -106,7 +131,7 @@ class WeightAverage:
             self._swapped = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors and numbers to save beside the optimizer's; `load_state_dict` gives the same average, bit for bit."""
+        """Return tensors and numbers to save; `load_state_dict` gives the same average, bit for bit."""
         return {
             "average": {name: value.clone() for name, value in self.average.items()},
             "weight": self.weight,

@@ -1,8 +1,8 @@
 """Routing Replay for mixtures of experts: reuse recorded experts, and keep the gates live.
 
-R2 records with the trainer's engine at the sampling weights, R3 takes what the sampling engine recorded (arXiv 2507.18071 section 5.3,
-2510.11370, 2512.01374 section 3.2). `RoutingReplay` (replay.py) hooks the routers of a Hugging Face model, `routes.py` stores and
-checks routes, `families.py` knows how each family turns router logits into gates.
+R2 records with the trainer's engine at the sampling weights, R3 takes what the sampling engine recorded
+(arXiv 2507.18071 section 5.3, 2510.11370, 2512.01374 section 3.2). `replay` hooks the routers of a Hugging
+Face model, `routes` stores and checks routes, `routers` turns the router logits of each family into gates.
 """
 
 from trimtab.objectives.routing_replay.recordings import Recording, Replayed

@@ -1,6 +1,9 @@
-"""Record and replay the experts of every token through forward hooks; gates come from the live logits, so the router learns.
+"""Record and replay the experts of every token through forward hooks.
 
-N = rows x tokens of one forward. Hooks stay installed until `close`; outside the two contexts they change nothing.
+Gates come from the live logits, so the router learns.
+
+N = rows x tokens of one forward. Hooks stay installed until `close`; outside the two contexts they change
+nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trimtab.errors import RoutesError
 from trimtab.objectives.routing_replay.recordings import Recording, Replayed, fingerprint, same_print
@@ -19,14 +23,17 @@ from trimtab.objectives.routing_replay.routes import check_routes, route_dtype
 
 
 class RoutingReplay:
-    """Recorder and player of a model's routes. Create it before torch.compile and after PEFT has wrapped the model.
+    """Recorder and player of a model's routes.
 
-    `layers`: names of the routers, the order of L. Raises UnsupportedError for models `families.find_routers` refuses.
+    Create it before torch.compile and after PEFT has wrapped the model.
+
+    `layers`: names of the routers, the order of L. Raises UnsupportedError for models `routers.find_routers`
+    refuses.
 
         replay = RoutingReplay(model)
-        with replay.recording() as tape:  # R2: the trainer's engine at the sampling weights
+        with replay.recording() as recording:  # R2: the trainer's engine at the sampling weights
             model(**inputs)
-        with replay.replaying(tape.routes(len(input_ids)), required=attention_mask.bool()):
+        with replay.replaying(recording.routes(len(input_ids)), required=attention_mask.bool()):
             loss(model(**inputs)).backward()  # backward inside: gradient checkpointing recomputes the routes
     """
 
@@ -34,7 +41,7 @@ class RoutingReplay:
         self.routers = find_routers(model)
         self.layers = [router.name for router in self.routers]
         self.num_experts, self.top_k = self.routers[0].num_experts, self.routers[0].top_k
-        self._tape: Recording | None = None
+        self._recording: Recording | None = None
         self._active: Replayed | None = None
         self._ended: deque[Replayed] = deque(maxlen=4)
         self._undo = [_attach(_Hook(self, layer, router)) for layer, router in enumerate(self.routers)]
@@ -49,27 +56,28 @@ class RoutingReplay:
     def recording(self) -> Iterator[Recording]:
         """Keep the experts each router picks. RoutesError inside another recording or replay."""
         self._idle()
-        self._tape = Recording(len(self.routers))
+        self._recording = Recording(len(self.routers))
         try:
-            yield self._tape
+            yield self._recording
         finally:
-            self._tape = None
+            self._recording = None
 
     @contextmanager
     def replaying(
         self,
-        routes: torch.Tensor,
+        routes: Tensor,
         *,
-        required: torch.Tensor | None = None,
+        required: Tensor | None = None,
         allow_missing: bool = False,
         compare: bool = False,
     ) -> Iterator[Replayed]:
         """Force the recorded experts in every forward inside; gates are re-normalised from the live logits.
 
-        `routes` (B, T, L, K) in the layout of the forward, padding included; a packed forward has B = 1. Forwards may take whole
-        rows in chunks and pass over the batch again. `required`, `allow_missing`: see `check_routes`. `compare` counts
-        the required tokens whose live choice was another set, by layer. RoutesError when routes are refused, a forward does not fit,
-        or rows are left over. The backward of a checkpointed model (use_reentrant=False) must run inside.
+        `routes` (B, T, L, K) in the layout of the forward, padding included; a packed forward has B = 1.
+        Forwards may take whole rows in chunks and pass over the batch again. `required`, `allow_missing`: see
+        `check_routes`. `compare` counts the required tokens whose live choice was another set, by layer.
+        RoutesError when routes are refused, a forward does not fit, or rows are left over. The backward of a
+        checkpointed model (use_reentrant=False) must run inside.
         """
         self._idle()
         clean, counts = check_routes(
@@ -82,9 +90,7 @@ class RoutingReplay:
             active.check_consumed(self.layers)
         finally:
             self._active = None
-            if (
-                not active.recomputed
-            ):  # no backward of a checkpoint was seen: one may still come, and must be refused
+            if not active.recomputed:  # a backward of a checkpoint may still come, and must be refused
                 self._ended.append(active)
             active.by_layer = active.by_layer.new_zeros(0)  # the fingerprints alone are kept
 
@@ -93,39 +99,35 @@ class RoutingReplay:
         return torch.device(weight.device)
 
     def _idle(self) -> None:
-        if self._tape is not None or self._active is not None:
+        if self._recording is not None or self._active is not None:
             raise RoutesError("a recording or replay is already open: close it first")
 
-    def _on_forward(self, layer: int, router: Router, output: Any) -> Any:
+    def _on_forward(self, hook: _Hook, output: Any) -> Any:
         first, _, experts = output
-        tape, active = self._tape, self._active
-        if (
-            torch._C._current_graph_task_id() != -1
-        ):  # a backward is running: this is the recompute of a checkpoint
-            return self._recomputed(layer, router, first, output)
-        if tape is not None:
-            tape.add(layer, experts.detach().to(route_dtype(router.num_experts)))
+        layer, active = hook.layer, self._active
+        if torch._C._current_graph_task_id() != -1:  # a backward runs: this is the recompute of a checkpoint
+            return self._recomputed(hook, first, output)
+        if self._recording is not None:
+            self._recording.add(layer, experts.detach().to(route_dtype(hook.router.num_experts)))
         if active is None:
             return output
         start = active.take(layer, len(first))
         if torch.is_grad_enabled():
             active.prints[layer].append((fingerprint(first), start))
-        return _forced(active, layer, router, first, experts, start, count=active.compare)
+        return _forced(active, hook, first, experts, start, count=active.compare)
 
-    def _recomputed(self, layer: int, router: Router, first: torch.Tensor, output: Any) -> Any:
-        own = fingerprint(first)
+    def _recomputed(self, hook: _Hook, first: Tensor, output: Any) -> Any:
+        layer, name, own = hook.layer, hook.router.name, fingerprint(first)
         if self._active is not None:
-            start = self._active.find(layer, router.name, own, len(first))
-            return _forced(self._active, layer, router, first, output[2], start, count=False)
+            start = self._active.find(layer, name, own, len(first))
+            return _forced(self._active, hook, first, output[2], start, count=False)
         if any(same_print(own, saved) for ended in self._ended for saved, _ in ended.prints[layer]):
-            raise RoutesError(
-                f"{router.name} is recomputed after its replaying() ended: run the backward inside it"
-            )
+            raise RoutesError(f"{name} is recomputed after its replaying() ended: run the backward inside it")
         return output
 
 
 class _Hook:
-    """A forward hook as an object: torch.compile steps around it, and a deep copy of the model gets a replay of its own."""
+    """Forward hook as an object: torch.compile skips it; a deep copy of the model gets its own replay."""
 
     def __init__(self, replay: RoutingReplay, layer: int, router: Router) -> None:
         self.replay, self.layer, self.router = replay, layer, router
@@ -133,7 +135,7 @@ class _Hook:
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, module: torch.nn.Module, _: Any, output: Any) -> Any:
         assert module is self.router.module
-        return self.replay._on_forward(self.layer, self.router, output)
+        return self.replay._on_forward(self, output)
 
 
 class _Choice:
@@ -142,7 +144,7 @@ class _Choice:
     def __init__(self, hook: _Hook) -> None:
         self.hook = hook
 
-    def __call__(self, logits: torch.Tensor) -> Any:
+    def __call__(self, logits: Tensor) -> Any:
         block: Any = self.hook.router.block
         experts, gates = type(block).route_tokens_to_experts(block, logits)
         _, gates, experts = self.hook(self.hook.router.module, None, (logits, gates, experts))
@@ -150,7 +152,7 @@ class _Choice:
 
 
 def _attach(hook: _Hook) -> Callable[[], None]:
-    """Install the hook; the result removes it."""
+    """Install the hook; return the function that removes it."""
     block: Any = hook.router.block
     if block is None:
         return hook.router.module.register_forward_hook(hook).remove
@@ -159,15 +161,9 @@ def _attach(hook: _Hook) -> Callable[[], None]:
 
 
 def _forced(
-    active: Replayed,
-    layer: int,
-    router: Router,
-    first: torch.Tensor,
-    experts: torch.Tensor,
-    start: int,
-    *,
-    count: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    active: Replayed, hook: _Hook, first: Tensor, experts: Tensor, start: int, *, count: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    layer = hook.layer
     chosen = active.by_layer[layer, start : start + len(first)].to(device=experts.device, dtype=experts.dtype)
     if active.live[layer]:
         chosen = torch.where(chosen < 0, experts, chosen)
@@ -176,4 +172,4 @@ def _forced(
         if active.counted is not None:
             other = other & active.counted[start : start + len(first)].to(other.device)
         active.changed[layer] += other.sum()
-    return first, router.live(first, chosen), chosen
+    return first, hook.router.live(first, chosen), chosen

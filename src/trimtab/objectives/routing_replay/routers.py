@@ -1,7 +1,8 @@
-"""How each family of routers turns logits and chosen experts into gates, found by class name and proven on a probe.
+"""Gates of each family of routers from logits and chosen experts, chosen by class name and proven on a probe.
 
-N tokens, E experts, K experts a token. transformers is not imported: what a router returns differs between its versions (5.2
-returns probabilities where 5.23 returns logits), so each recipe is tried and must give the router's own gates bit for bit.
+N tokens, E experts, K experts a token. transformers is not imported: what a router returns differs between
+its versions (5.2 returns probabilities where 5.23 returns logits), so each recipe is tried and must give the
+router's own gates bit for bit.
 """
 
 from __future__ import annotations
@@ -11,36 +12,37 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trimtab.errors import UnsupportedError
 
-Gates = Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
-"""(router, its first output (N, E), experts (N, K) int64) -> gates (N, K), differentiable in the first output."""
+Gates = Callable[[torch.nn.Module, Tensor, Tensor], Tensor]
+"""(router, first output (N, E), experts (N, K) int64) -> gates (N, K), differentiable in the first output."""
 
 
-def _normalised(gates: torch.Tensor) -> torch.Tensor:
+def _normalised(gates: Tensor) -> Tensor:
     return gates / gates.sum(dim=-1, keepdim=True)
 
 
-def _softmax_all(router: Any, logits: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
+def _softmax_all(router: Any, logits: Tensor, experts: Tensor) -> Tensor:
     gates = torch.softmax(logits, dim=-1, dtype=torch.float32).gather(1, experts)
     return (_normalised(gates) if router.norm_topk_prob else gates).to(logits.dtype)
 
 
-def _probabilities(router: Any, probabilities: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
+def _probabilities(router: Any, probabilities: Tensor, experts: Tensor) -> Tensor:
     gates = probabilities.gather(1, experts)
     return _normalised(gates) if getattr(router, "norm_topk_prob", True) else gates
 
 
-def _softmax_all_normalised(_: Any, logits: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
+def _softmax_all_normalised(_: Any, logits: Tensor, experts: Tensor) -> Tensor:
     return _normalised(torch.softmax(logits.float(), dim=-1).gather(1, experts))
 
 
-def _softmax_chosen(_: Any, logits: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
+def _softmax_chosen(_: Any, logits: Tensor, experts: Tensor) -> Tensor:
     return torch.softmax(logits.gather(1, experts), dim=1, dtype=logits.dtype)
 
 
-def _sigmoid_grouped(router: Any, logits: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
+def _sigmoid_grouped(router: Any, logits: Tensor, experts: Tensor) -> Tensor:
     gates = logits.sigmoid().gather(1, experts)
     if router.norm_topk_prob:
         gates = gates / (gates.sum(dim=-1, keepdim=True) + 1e-20)
@@ -60,37 +62,39 @@ FAMILIES: dict[str, tuple[Gates, ...]] = {
 
 @dataclass(frozen=True)
 class Router:
-    """One router: its name in the model, the module, the recipe proven on it, E and K.
-
-    `block`: None where the router returns (logits, gates, experts); else the module around it that chooses the experts in
-    `route_tokens_to_experts(logits) -> (experts, gates)`, as DeepSeek-V3 of transformers 5.2 does.
-    """
+    """One router of a model, with the recipe proven on it."""
 
     name: str
+    """Name of the module in the model."""
     module: torch.nn.Module
     gates: Gates
     num_experts: int
     top_k: int
     block: torch.nn.Module | None = None
+    """None where the router returns (logits, gates, experts). Else the module around it, which chooses the
+    experts in `route_tokens_to_experts(logits) -> (experts, gates)`, as DeepSeek-V3 of transformers 5.2 does.
+    """
 
-    def live(self, first: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
-        """Gates (N, K) of these experts from the router's first output, differentiable."""
+    def live(self, first: Tensor, experts: Tensor) -> Tensor:
+        """Return gates (N, K) of these experts from the router's first output, differentiable."""
         return self.gates(self.module if self.block is None else self.block, first, experts)
 
 
 def find_routers(model: torch.nn.Module) -> tuple[Router, ...]:
-    """Routers in the order of the layers. UnsupportedError names what is unknown: a router's class or behaviour, no router
-    at all, a compiled model, weights that are sharded or not there.
+    """Return the routers in the order of the layers.
+
+    UnsupportedError names what is unknown: a router's class or behaviour, a model without router, a compiled
+    model, weights that are sharded or not there.
     """
-    found = tuple(_routers(model))
-    if not found:
+    routers = tuple(_routers(model))
+    if not routers:
         raise UnsupportedError(
-            f"{type(model).__name__} has no router of a family known to routing replay: {', '.join(FAMILIES)}"
+            f"{type(model).__name__} has no router of a family known to it: {', '.join(FAMILIES)}"
         )
-    shapes = {(router.num_experts, router.top_k) for router in found}
+    shapes = {(router.num_experts, router.top_k) for router in routers}
     if len(shapes) > 1:
         raise UnsupportedError(f"routers of one model differ in (experts, experts a token): {sorted(shapes)}")
-    return found
+    return routers
 
 
 def _routers(model: torch.nn.Module) -> Iterator[Router]:
@@ -118,7 +122,7 @@ def _proven(name: str, module: Any, parent: Any) -> Router:
         )
     hidden = torch.randn(7, weight.shape[1], generator=torch.Generator().manual_seed(0)).to(weight)
     out, block = module.forward(hidden), None
-    if isinstance(out, torch.Tensor) and type(parent).__name__ == "DeepseekV3MoE":
+    if isinstance(out, Tensor) and type(parent).__name__ == "DeepseekV3MoE":
         block = parent
         experts, gates = parent.route_tokens_to_experts(out)
         out = (out, gates, experts)

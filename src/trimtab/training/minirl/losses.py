@@ -36,7 +36,7 @@ from trimtab.objectives import (
     tis,
     veto,
 )
-from trimtab.objectives.tensor_checks import Knob
+from trimtab.objectives.tensor_checks import Number
 from trimtab.objectives.token_slices import Counts
 from trimtab.training.minirl.numeric_options import CORRECTION_BOUNDS, SLICE_NAMES
 from trimtab.training.minirl.objective_defaults import PAPERS
@@ -90,7 +90,7 @@ def cells_of(mask: torch.Tensor, completion_mask: torch.Tensor, tool_mask: torch
     return Cells(((tool.cumsum(dim=1) > 0) & mask).long(), SLICE_NAMES)
 
 
-def knob(args: Any, cells: Cells, name: str, default: float | None) -> Knob:
+def knob(args: Any, cells: Cells, name: str, default: float | None) -> Number:
     """The number, or one a token where `slices` sets it for text or post_tool. None is no bound."""
     default = math.inf if default is None else default
     table = {label: own[name] for label, own in (args.slices or {}).items() if name in own}
@@ -124,7 +124,7 @@ def correction_of(args: Any, c: Columns) -> Correction | None:
     return combine(*found, slices=c.cells) if found else None
 
 
-def _bounds(args: Any, cells: Cells) -> tuple[Knob, Knob]:
+def _bounds(args: Any, cells: Cells) -> tuple[Number, Number]:
     least, top = CORRECTION_BOUNDS[args.correction]
     low = least if args.correction_low is None else args.correction_low
     high = top if args.correction_high is None else args.correction_high
