@@ -123,7 +123,7 @@ def mis(
         ([[0.0, 1.0]], [[False, True]], 1)
 
     Reference:
-        verl, docs/algo/rollout_corr_math.md, rejection sampling and `rollout_rs`.
+        verl, "Mathematical formulations of rollout correction", rejection sampling (`rollout_rs`).
     """
     mask = as_mask(loss_mask)
     _ordered(low, high)
