@@ -24,9 +24,7 @@ SHARED_STEMS = (
     "coerce",
     "episodes",
     "language",
-    "merge",
     "tables",
-    "tools",
     "traces",
 )
 """Names that more than one module has."""
@@ -55,7 +53,6 @@ LONG_SIGNATURES = (
     "report/traces/trace_diagnosis.py:diagnose_traces",
     "report/traces/live_diagnosis.py:follow_traces",
     "report/traces/show.py:show",
-    "traces/choose_engine.py:table_of",
     "training/lab_grpo.py:lab_trainer",
 )
 """Functions of more than six parameters."""

@@ -12,9 +12,10 @@ from tests.traces.test_table import episode
 from trimtab.detect.traces.multiple_testing import judge_contrasts
 from trimtab.measure.traces.early_late import drifts
 from trimtab.traces.core.episode import Call, Episode, Turn
-from trimtab.traces.table.build import RequiredFiles, tabulate
+from trimtab.traces.table.build import tabulate
 from trimtab.traces.table.first_error import WRONGS
 from trimtab.traces.table.language import refuses, scripts_of, switched_turns
+from trimtab.traces.table.required_files import RequiredFiles
 
 
 def _log(rng, shift=0.0, n=160, version=None, times=None):

@@ -12,7 +12,8 @@ from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.traces.run_all import trace_readings
 from trimtab.traces.core.episode import Call
 from trimtab.traces.core.read_report import ReadReport
-from trimtab.traces.table.build import RequiredFiles, tabulate
+from trimtab.traces.table.build import tabulate
+from trimtab.traces.table.required_files import RequiredFiles
 
 
 def _log(uses, times=None, versions=None, tasks=None):

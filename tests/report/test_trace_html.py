@@ -122,7 +122,7 @@ def test_a_log_read_by_columns_has_its_episodes_too(tmp_path):
     path = write_lines(
         tmp_path / "s.jsonl", [row for i in range(30) for row in steps(f"e{i}", reward=float(i % 2))]
     )
-    found = diagnose_traces([path], engine="columns")
+    found = diagnose_traces([path])
     shown = shown_episodes(found)
     assert [e["id"] for e in shown] == list(found.table.ids)
     assert shown[0]["turns"][1]["calls"][0]["result"] == "r0"

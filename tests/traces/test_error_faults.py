@@ -1,4 +1,4 @@
-"""Whose fault errors are, by texts of many tools, through the readers and both engines; and the status that a JSON result names."""
+"""Whose fault errors are, by texts of many tools, through the readers and the table; and the status that a JSON result names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.traces.make import chat, write_lines
-from tests.traces.test_columns import same
+from tests.traces.sharding import same
 from trimtab.traces.errors.attribution import fault_of
 from trimtab.traces.read import read_episodes
 from trimtab.traces.table.episode_facts import facts_of
@@ -53,7 +53,7 @@ def _steps(path, errors):
 
 
 @pytest.mark.parametrize(("errors", "tools"), [(TOOL, True), (NOT_TOOL, False)])
-def test_faults_by_words_alike_in_both_engines(tmp_path, errors, tools):
+def test_faults_by_words(tmp_path, errors, tools):
     assert {text: fault_of(text) == "tool" for text in errors} == dict.fromkeys(errors, tools)
     faults = same(_steps(tmp_path / "log.jsonl", errors)).tools["a"].faults
     assert faults["tool"] == (len(errors) if tools else 0)

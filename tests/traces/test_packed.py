@@ -1,4 +1,4 @@
-"""All that can be had of a compressed log that is cut or damaged, alike in both engines; and that it is no healthy log."""
+"""All that can be had of a compressed log that is cut or damaged, in one piece and in shards; and that it is no healthy log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.report.test_trace_diagnosis import run
 from tests.traces.make import steps
-from tests.traces.test_columns import same
+from tests.traces.sharding import same
 from trimtab.traces.files.decompress import ZSTD, _Members
 from trimtab.traces.files.find import open_bytes
 from trimtab.traces.read import read_episodes
@@ -84,7 +84,7 @@ def test_a_gzip_gives_all_that_zlib_does_then_says_why_it_ends(tmp_path, data, w
 
 
 @pytest.mark.parametrize("data", [PACKED[: len(PACKED) * 2 // 3], bytes(BAD), PACKED + b"garbage", _zstd(TEXT * 9)[:-9], _zstd(TEXT) + b"garbage!"])  # fmt: skip
-def test_every_whole_line_is_read_in_both_engines_and_the_log_is_not_healthy(tmp_path, data):
+def test_every_whole_line_is_read_and_the_log_is_not_healthy(tmp_path, data):
     path = tmp_path / "log.jsonl.gz"
     path.write_bytes(data)
     if data != bytes(BAD):  # of which the last lines are such as no writer writes
@@ -92,11 +92,10 @@ def test_every_whole_line_is_read_in_both_engines_and_the_log_is_not_healthy(tmp
     _, report = read_episodes([path])
     assert report.num_lines - 1 == _read(path)[0].count(b"\n") > 100
     assert [(p.file, p.line) for p in report.cut] == [(str(path), report.num_lines)]
-    for engine in ("records", "columns"):
-        code, text = run("diagnose", path, "--engine", engine)
-        assert code == 1
-        assert "cut_files: a file is cut off or damaged, and its end was not read" in text
-        assert f"{path.name}:{report.num_lines}: the file cannot be read on from here" in text
+    code, text = run("diagnose", path)
+    assert code == 1
+    assert "cut_files: a file is cut off or damaged, and its end was not read" in text
+    assert f"{path.name}:{report.num_lines}: the file cannot be read on from here" in text
 
 
 def test_few_episodes_of_a_cut_file_are_no_reason_to_be_silent_and_a_whole_one_is_healthy(tmp_path):

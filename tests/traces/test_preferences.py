@@ -9,11 +9,11 @@ import pytest
 from tests.report.test_trace_diagnosis import run
 from tests.traces.make import chat, write_lines
 from tests.traces.test_export import attempt, four_by_three, log
-from trimtab.traces.choose_engine import table_of
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.export import export
 from trimtab.traces.read import read_episodes
 from trimtab.traces.registry import find_format
+from trimtab.traces.table_of_logs import table_of
 
 READ = "rows of preferences, read as two episodes: chosen and rejected"
 ASK = {"role": "user", "content": "Where is x?"}

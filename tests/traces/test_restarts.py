@@ -1,4 +1,4 @@
-"""An episode that begins anew after its end is another one, late and doubled steps are none; alike in both engines."""
+"""An episode that begins anew after its end is another one, late and doubled steps are none; alike in one piece and in shards."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import random
 import pytest
 
 from tests.traces.make import steps, write_lines
-from tests.traces.test_columns import random_log, same
-from trimtab.traces.columnar import shards as columns_shards
+from tests.traces.sharding import random_log, same
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.follow import Follower
 from trimtab.traces.read import iter_episodes, read_episodes
@@ -32,9 +31,7 @@ def _found(path):
     return {e.id: (len(e.calls), e.reward) for e in episodes}, report
 
 
-@pytest.mark.parametrize("shard", [400, 10**7])
-def test_a_run_appended_to_a_run_is_as_many_episodes_again(tmp_path, monkeypatch, shard):
-    monkeypatch.setattr(columns_shards, "SHARD_BYTES", shard)
+def test_a_run_appended_to_a_run_is_as_many_episodes_again(tmp_path):
     runs = [[row for name in "abc" for row in steps(name, calls=run + 1, reward=run / 4, start=9e3 * run)] for run in range(3)]  # fmt: skip
     path = write_lines(tmp_path / "log.jsonl", [row for run in runs for row in run])
     table = same(path)
@@ -96,8 +93,7 @@ def test_what_is_late_or_doubled_stays(tmp_path, rows, calls, reward, copies):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_runs_appended_give_the_same_table_in_both_engines(tmp_path, seed, monkeypatch):
-    monkeypatch.setattr(columns_shards, "SHARD_BYTES", 20_000 if seed % 2 else 10**8)
+def test_random_runs_appended_give_the_same_table_in_shards(tmp_path, seed):
     rng, rows = random.Random(seed), list[dict]()
     for run in range(3):
         later = random_log(rng, 30, 0.0 if seed < 3 else 0.3)

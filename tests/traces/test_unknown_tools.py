@@ -1,4 +1,4 @@
-"""Which errors say that there is no such tool, through the readers and both engines; and what an existing tool did not find."""
+"""Which errors say that there is no such tool, through the readers and the table; and what an existing tool did not find."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.traces.make import chat, write_lines
-from tests.traces.test_columns import same
+from tests.traces.sharding import same
 from trimtab.traces.read import read_episodes
 from trimtab.traces.table.episode_facts import facts_of
 

@@ -12,7 +12,6 @@ import typer
 
 from trimtab.cli.options import plain
 from trimtab.cli.trace_options import (
-    EngineName,
     ErrorPatterns,
     LogFormat,
     LogMap,
@@ -42,7 +41,6 @@ def diagnose_logs(
         list[str] | None, typer.Option(help="TOOL=ARGUMENT whose values name files; repeatable.")
     ] = None,
     solved_at: SolvedAt = None,
-    engine: EngineName = "auto",
     error_pattern: ErrorPatterns = None,
     ray: Annotated[
         str | None,
@@ -88,12 +86,12 @@ def diagnose_logs(
         spare_logs(logs, html)
     decode = None if tokenizer is None else decoder(tokenizer)  # before the logs, which may take minutes
     if follow:
-        if html is not None or engine == "columns" or ray is not None or len(logs) != 1:
-            raise TraceError("--follow takes one file, and neither --html nor --engine columns nor --ray")
+        if html is not None or ray is not None or len(logs) != 1:
+            raise TraceError("--follow takes one file, and neither --html nor --ray")
         _follow(logs[0], format, fields_of(mapping), strict, declared, every, as_json, error_pattern or ())
     with reading_bar(logs, not as_json) as progress:
         judged = diagnose_traces(
-            logs, format, fields_of(mapping), strict, declared, engine, progress, error_pattern or (), ray
+            logs, format, fields_of(mapping), strict, declared, progress, error_pattern or (), ray
         )
     found = trace_diagnosis(judged)
     if html is not None:
@@ -111,7 +109,6 @@ def compare_logs(
     mapping: LogMap = None,
     strict: Strict = False,
     solved_at: SolvedAt = None,
-    engine: EngineName = "auto",
     error_pattern: ErrorPatterns = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
@@ -124,7 +121,7 @@ def compare_logs(
 
     with reading_bar([a, b], not as_json) as progress:
         found = compare_traces(
-            [a], [b], format, fields_of(mapping), strict, solved_at, engine, progress, error_pattern or ()
+            [a], [b], format, fields_of(mapping), strict, solved_at, progress, error_pattern or ()
         )
     print(json.dumps(plain(found), allow_nan=False) if as_json else "\n".join(compare_lines(found)))
     raise typer.Exit(found["exit_code"])

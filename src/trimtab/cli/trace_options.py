@@ -27,7 +27,6 @@ ErrorPatterns = Annotated[
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first malformed line, exit code 2.")]
 SolvedAt = Annotated[float | None, typer.Option(help="An episode with this reward or more is solved.")]
-EngineName = Annotated[str, typer.Option(help="auto, records, or columns (DuckDB, for large step JSONL).")]
 
 
 def declared_of(require: list[str], key_arguments: list[str], solved_at: float | None) -> Any:

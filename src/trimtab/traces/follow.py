@@ -17,7 +17,8 @@ from trimtab.traces.files.lines import MAX_LINE_BYTES
 from trimtab.traces.files.tail import Growing
 from trimtab.traces.readers.ptt_steps.reader import is_step
 from trimtab.traces.registry import FORMATS, find_format
-from trimtab.traces.table.build import RequiredFiles, TableBuilder
+from trimtab.traces.table.build import TableBuilder
+from trimtab.traces.table.required_files import RequiredFiles
 from trimtab.traces.table.types import TraceTable
 
 FOLLOWED = ("trimtab", "steps", "messages", "verifiers", "verl", "prime-rl", "tau", "trl")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trimtab.errors import TraceError
 from trimtab.traces.core.coerce import as_label
@@ -47,14 +48,59 @@ def iter_episodes(
     `trimtab.traces.registry.FORMATS`) forces it. `mapping`: our field -> JSON path, for logs of no known format. A file in
     which nothing is recognised is a TraceError, unless others were read. `only`: of step JSONL, hold the lines of these ids alone.
     """
+    files, identities = find_files(paths), Identities()
+    wanted = {*(only or ()), *(name.rpartition("#")[0] for name in only or ())}  # a#2 began as a
+    skipped = Skipped()
+    for log in open_logs(files, report, skipped, format, mapping):
+        records = log.records
+        if only is not None and log.format == "steps":
+            records = (r for r in records if _has_id(r.value, wanted))
+        for episode in FORMATS[log.format].read(mapping or {})(records, report):
+            if identities.admit(episode, report):
+                report.mark_errors(episode.calls)
+                report.num_episodes += 1
+                yield episode
+    say_missed(mapping or {}, report)
+    skipped.note(report)
+
+
+@dataclass
+class Skipped:
+    """Files without a record, and those of no format we know."""
+
+    empty: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    def note(self, report: ReadReport) -> None:
+        """Count them, but for those from which a reader took something about the episodes of others."""
+        unknown = [file for file in self.unknown if str(Path(file).resolve()) not in report.used]
+        for count, why in ((len(unknown), "of no format we know"), (len(self.empty), "without a record")):
+            if count:
+                report.note(f"file{'s' * (count > 1)} {why}, skipped", count)
+
+
+class Log(NamedTuple):
+    """A file whose format is known."""
+
+    file: str
+    format: str
+    records: Iterator[Record]
+
+
+def open_logs(
+    files: Sequence[str],
+    report: ReadReport,
+    skipped: Skipped,
+    format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+) -> Iterator[Log]:
+    """Yield the files that some reader knows; TraceError, after the last, where none does. Arguments as of `iter_episodes`."""
     if format is not None and format not in FORMATS:
         raise TraceError(f"unknown format {format!r}; one of {', '.join(FORMATS)}")
     if mapping and format not in (None, "mapped"):
         raise TraceError(f"--map changes nothing of --format {format}; leave one of them out")
-    files, identities, unknown = find_files(paths), Identities(), list[str]()
-    empty: list[str] = []
-    wanted = {*(only or ()), *(name.rpartition("#")[0] for name in only or ())}  # a#2 began as a
-    for place, file in enumerate(files):
+    empty, unknown = skipped.empty, skipped.unknown
+    for index, file in enumerate(files):
         records = iter_records(file, report)
         seen, stopped = _first(records, 20)
         name = format or ("mapped" if mapping else find_format(record.value for record in seen))
@@ -64,18 +110,9 @@ def iter_episodes(
             (unknown if seen else empty).append(file)
             continue
         report.formats[file] = name
-        read = FORMATS[name].read(mapping or {})
         if name == "trl" and "trl" not in report.state and STDIN not in files:
-            report.state["trl"] = columns_of(files[place:], _trl_rows)
-        chosen = itertools.chain(seen, _raised(stopped), records)
-        if only is not None and name == "steps":
-            chosen = itertools.chain(r for r in chosen if _has_id(r.value, wanted))
-        for episode in read(chosen, report):
-            if identities.admit(episode, report):
-                report.mark_errors(episode.calls)
-                report.num_episodes += 1
-                yield episode
-    say_missed(mapping or {}, report)
+            report.state["trl"] = columns_of(files[index:], _trl_rows)
+        yield Log(file, name, itertools.chain(seen, _raised(stopped), records))
     if empty and len(empty) == len(files):
         last = report.problems[-1] if report.problems else None
         why = f"no line of it can be read ({last.reason})" if last else "it is empty"
@@ -84,10 +121,6 @@ def iter_episodes(
         raise TraceError(
             f"{unknown[0]} is of no format we know; name one with --format ({', '.join(FORMATS)}) or its fields with --map"
         )
-    skipped = len([file for file in unknown if str(Path(file).resolve()) not in report.used])
-    for count, why in ((skipped, "of no format we know"), (len(empty), "without a record")):
-        if count:
-            report.note(f"file{'s' * (count > 1)} {why}, skipped", count)
 
 
 def _first(records: Iterator[Record], count: int) -> tuple[list[Record], TraceError | None]:

@@ -33,11 +33,12 @@ def _never(value: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Format:
-    """`told`: is this record of the format? `mapped` readers also take the mapping."""
+    """A format and its reader."""
 
     what: str
-    told: Callable[[dict[str, Any]], bool]
-    reader: Reader | None
+    matches: Callable[[dict[str, Any]], bool]  # is this record of the format?
+    reader: Reader | None  # None: `mapped`, which also takes the mapping
+    by_line: bool = False  # may its lines be shared between workers?
 
     def read(self, mapping: Mapping[str, str]) -> Reader:
         """The reader, bound to `mapping` where it needs one."""
@@ -45,10 +46,13 @@ class Format:
 
 
 FORMATS: dict[str, Format] = {
-    "trimtab": Format("our own JSONL, one episode a line", is_own, read_own),
-    "steps": Format("post-training-toolkit step JSONL, one event a line", is_step, read_steps),
+    "trimtab": Format("our own JSONL, one episode a line", is_own, read_own, by_line=True),
+    "steps": Format("post-training-toolkit step JSONL, one event a line", is_step, read_steps, by_line=True),
     "tau": Format(
-        "tau-bench results: trajectories with rewards; tau2-bench simulations", is_any_tau, read_any_tau
+        "tau-bench results: trajectories with rewards; tau2-bench simulations",
+        is_any_tau,
+        read_any_tau,
+        by_line=True,
     ),
     "otlp": Format(
         "OpenTelemetry spans, OTLP JSON: GenAI conventions, OpenInference and Vercel's AI SDK",
@@ -58,16 +62,19 @@ FORMATS: dict[str, Format] = {
     "inspect": Format("Inspect logs, JSON or .eval", is_inspect, read_inspect),
     "swe-agent": Format("SWE-agent trajectories (.traj)", is_swe, read_swe),
     "mini-swe-agent": Format("mini-swe-agent trajectories (.traj.json)", is_mini, read_mini),
-    "verifiers": Format("verifiers results.jsonl; since 0.4 traces.jsonl", is_verifiers, read_verifiers),
-    "prime-rl": Format("prime-rl token exports", is_prime, read_prime),
-    "verl": Format("verl rollout dumps (trainer.rollout_data_dir)", is_verl, read_verl),
-    "trl": Format("TRL completions (log_completions), Parquet", is_trl, read_trl),
+    "verifiers": Format(
+        "verifiers results.jsonl; since 0.4 traces.jsonl", is_verifiers, read_verifiers, by_line=True
+    ),
+    "prime-rl": Format("prime-rl token exports", is_prime, read_prime, by_line=True),
+    "verl": Format("verl rollout dumps (trainer.rollout_data_dir)", is_verl, read_verl, by_line=True),
+    "trl": Format("TRL completions (log_completions), Parquet", is_trl, read_trl, by_line=True),
     "messages": Format(
         "chat messages of OpenAI (Responses too), Anthropic, Gemini, Bedrock, LangChain, Vercel and ShareGPT; TRL conversational sets, pairs and labels too",
         is_messages,
         read_messages,
+        by_line=True,
     ),
-    "mapped": Format("anything else, by --map FIELD=JSON.PATH", _never, None),
+    "mapped": Format("anything else, by --map FIELD=JSON.PATH", _never, None, by_line=True),
 }
 """In the order in which they are tried."""
 
@@ -80,6 +87,6 @@ def find_format(values: Iterable[Any]) -> str | None:
     """
     for value in values:
         for name, format in FORMATS.items():
-            if isinstance(value, dict) and format.told(value):
+            if isinstance(value, dict) and format.matches(value):
                 return name
     return None

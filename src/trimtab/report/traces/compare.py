@@ -17,12 +17,12 @@ from trimtab.measure.traces.contrasts import contrasts
 from trimtab.measure.traces.pass_at_k import outcome_contrast, pass_k, solved_interval
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.traces.trace_lines import contrast_line, figure, pass_line
-from trimtab.traces.choose_engine import table_of
 from trimtab.traces.core.plural import counted
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.errors.patterns import compile_patterns
 from trimtab.traces.table.merge import joined
 from trimtab.traces.table.types import TraceTable
+from trimtab.traces.table_of_logs import table_of
 
 _CLUSTERS = {
     "all": "tasks",
@@ -38,7 +38,6 @@ def compare_traces(
     mapping: Mapping[str, str] | None = None,
     strict: bool = False,
     solved_at: float | None = None,
-    engine: str = "auto",
     progress: Callable[[int], None] | None = None,
     error_patterns: Iterable[str] = (),
 ) -> dict[str, Any]:
@@ -46,7 +45,7 @@ def compare_traces(
     tables, sides = [], []
     for paths in (list(map(str, a)), list(map(str, b))):
         report = ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns))
-        table = table_of(paths, report, format, mapping, engine)
+        table = table_of(paths, report, format, mapping)
         if not table.num_episodes:
             raise TraceError(f"{', '.join(paths)}: no episode to compare")
         tables.append(table)

@@ -14,7 +14,7 @@ from trimtab.traces.core.plural import counted
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.errors.patterns import compile_patterns
 from trimtab.traces.follow import Follower
-from trimtab.traces.table.build import RequiredFiles
+from trimtab.traces.table.required_files import RequiredFiles
 
 _SHARE = 5  # the pause is at least so many times what the last diagnosis took
 

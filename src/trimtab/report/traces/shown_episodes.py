@@ -76,10 +76,8 @@ def shown_episodes(
 def _again(
     found: TraceDiagnosis, ids: set[str], format: str | None, mapping: Mapping[str, str] | None
 ) -> Iterator[Episode]:
-    only = ids if found.table.engine == "columns" else None
-    return iter_episodes(
-        found.paths, ReadReport(error_patterns=found.report.error_patterns), format, mapping, only
-    )
+    report = ReadReport(error_patterns=found.report.error_patterns)
+    return iter_episodes(found.paths, report, format, mapping, ids)
 
 
 def _episode(

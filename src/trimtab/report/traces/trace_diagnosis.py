@@ -23,11 +23,11 @@ from trimtab.measure.traces.pass_at_k import pass_k
 from trimtab.measure.traces.run_all import trace_readings
 from trimtab.measure.traces.sizes import sizes
 from trimtab.report.headline import trace_headline
-from trimtab.traces.choose_engine import table_of
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.errors.patterns import compile_patterns
-from trimtab.traces.table.build import RequiredFiles
+from trimtab.traces.table.required_files import RequiredFiles
 from trimtab.traces.table.types import TraceTable
+from trimtab.traces.table_of_logs import table_of
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,11 @@ def diagnose_traces(
     mapping: Mapping[str, str] | None = None,
     strict: bool = False,
     declared: Requirements | None = None,
-    engine: str = "auto",
     progress: Callable[[int], None] | None = None,
     error_patterns: Iterable[str] = (),
     ray: str | None = None,
 ) -> TraceDiagnosis:
-    """Read agent logs and judge them; `engine` and `ray` as `traces.engine`, `progress` as `ReadReport`, `error_patterns`: regular expressions of results that report an error. TraceError for logs that cannot be read, or hold no episode."""
+    """Read agent logs and judge them; `ray` as `table_of`, `progress` as `ReadReport`, `error_patterns`: regular expressions of results that report an error. TraceError for logs that cannot be read, or hold no episode."""
     start, report, names = (
         time.perf_counter(),
         ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns)),
@@ -68,7 +67,7 @@ def diagnose_traces(
     )
     declared = declared or Requirements()
     files = RequiredFiles(declared.required_files, declared.key_arguments)
-    table = table_of(names, report, format, mapping, engine, files, ray)
+    table = table_of(names, report, format, mapping, files, ray)
     return diagnose_table(names, table, report, declared, start)
 
 
@@ -118,7 +117,6 @@ def trace_diagnosis(found: TraceDiagnosis) -> dict[str, Any]:
     return {
         "logs": list(found.paths),
         "formats": report.formats,
-        "engine": table.engine,
         "verdict": found.verdict.word,
         "reason": found.verdict.reason,
         "headline": trace_headline(found.verdict, findings, table.num_episodes),

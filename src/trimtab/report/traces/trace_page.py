@@ -136,7 +136,7 @@ def _lines(found: dict[str, Any]) -> str:
 
 def _facts(found: dict[str, Any]) -> str:
     rows = {
-        "Logs": ", ".join(found["logs"]), "Formats": ", ".join(sorted(set(found["formats"].values()))), "Engine": found["engine"],
+        "Logs": ", ".join(found["logs"]), "Formats": ", ".join(sorted(set(found["formats"].values()))),
         "Seconds": number(found["seconds"]), **{f"Note, {counted(count, 'time')}": note for note, count in found["notes"].items()},
     }  # fmt: skip
     listing = "".join(f"<dt>{escape(key)}</dt><dd>{escape(text)}</dd>" for key, text in rows.items())

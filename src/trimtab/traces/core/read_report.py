@@ -91,7 +91,7 @@ class ReadReport:
         self.notes[reason] = 1
         self.once.add(reason)
 
-    def note_each(self, what: str, which: str) -> None:
+    def note_each(self, what: str, which: str, count: int = 1) -> None:
         """Count something under each of its names; what comes after the first few is gathered, as logs may have a name for each message."""
         self.listed.add(what)
         reason = f"{what}: {which[:_MAX_CHARS] or '(none)'}"
@@ -100,12 +100,39 @@ class ReadReport:
             and sum(name.startswith(f"{what}: ") for name in self.notes) >= _MAX_NAMES
         ):
             reason = f"{what}: (others)"
-        self.note(reason)
+        self.note(reason, count)
 
     def unread(self, what: str, given: Any, read: Any) -> None:
         """Count a value that is there and was not read."""
         if given is not None and read is None:
             self.note(what)
+
+    def merge(self, other: ReadReport) -> None:
+        """Add the report of what was read next. A reader's state has a `merge` of its own, which may withdraw notes."""
+        for name, state in other.state.items():
+            if name in self.state and hasattr(state, "merge"):
+                self.state[name].merge(state, self.notes, other.notes)
+            else:
+                self.state[name] = state
+        self.listed |= other.listed
+        for reason, count in other.notes.items():
+            if reason in other.once:
+                self.note_once(reason)
+                continue
+            what, separator, which = reason.partition(": ")
+            if separator and what in self.listed:
+                self.note_each(what, which, count)
+            else:
+                self.note(reason, count)
+        self.formats |= other.formats
+        self.num_lines += other.num_lines
+        self.num_malformed += other.num_malformed
+        self.num_episodes += other.num_episodes
+        self.problems = (self.problems + other.problems)[:MAX_KEPT]
+        self.cut += other.cut
+        self.mapped += other.mapped
+        self.missed.update(other.missed)
+        self.used |= other.used
 
     def mark_errors(self, calls: Iterable[Call]) -> None:
         """Calls that failed by the user's patterns; what the log or our own patterns said stays."""

@@ -80,12 +80,6 @@ _OPENINGS = (
 _MAYBE = re.compile(rf"[\s\[(<*❌✗⛔🚫]*(?:[\w./-]*:|[\w.]*(?:error|exception)|{_OPENINGS})", re.A)
 """All of ERROR_START's and more, in lower case, by the first word: seven times as fast, and most text is no error."""
 
-MAYBE_ERROR = (
-    r"^[\v\t\n\f\r \[(<*❌✗⛔🚫]*(?:[\w.]*(?:error|exception)|[\w/]*sh: |(?:fatal|panic): |"
-    rf"[\w./-]+: (?:cannot |[^\n]*(?:no such file|command not found))|{_OPENINGS})"
-)
-"""The same for RE2, case aside, which compiles it for each shard: ERROR_START costs it fifteen times as much. It may look on to the line's end."""
-
 _HEAD = 112  # characters that _MAYBE looks at: nine before a name of 81 and `exception`
 
 

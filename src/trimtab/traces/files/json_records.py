@@ -35,15 +35,28 @@ def iter_records(path: str, report: ReadReport, max_bytes: int = MAX_LINE_BYTES)
         yield from eval_records(path, report)
         return
     lines = iter_lines(path, report, max_bytes)
+    head = _head(lines)
+    if _is_document(head):
+        yield from _document(path, itertools.chain(head, lines), report)
+    else:
+        yield from _by_line(path, itertools.chain(head, lines), report)
+
+
+def is_lines(path: str) -> bool:
+    """Is a record a line of the file, rather than an element of a document, a row or a member?"""
+    return (
+        not is_parquet(path) and not is_zip(path) and not _is_document(_head(iter_lines(path, ReadReport())))
+    )
+
+
+def _head(lines: Iterator[Line]) -> list[Line]:
+    """Read lines up to the first object, or a few."""
     head: list[Line] = []
     for line in lines:
         head.append(line)
         if (len(head) == 1 and _is_object(line)) or len(head) > _HEAD_LINES:
             break
-    if _is_document(head):
-        yield from _document(path, itertools.chain(head, lines), report)
-    else:
-        yield from _by_line(path, itertools.chain(head, lines), report)
+    return head
 
 
 def _is_document(head: list[Line]) -> bool:

@@ -55,13 +55,18 @@ def read_mapped(
     for name in mapping:
         if name not in FIELDS:
             raise TraceError(f"--map {name}=...: there is no such field; one of {', '.join(FIELDS)}")
-    steps = "episode_id" in mapping and "type" in mapping
+    steps = is_step_mapping(mapping)
     if not steps and not mapping.keys() & {"messages", "prompt", "completion", "chosen", "rejected"}:
         raise TraceError(
             "--map needs messages, or prompt and completion; for one step a line episode_id and type"
         )
     renamed = (_renamed(mapping, r, report) if isinstance(r.value, dict) else r for r in records)
     return (read_steps if steps else read_messages)(renamed, report)
+
+
+def is_step_mapping(mapping: Mapping[str, str]) -> bool:
+    """Is a record of it a step?"""
+    return "episode_id" in mapping and "type" in mapping
 
 
 def _renamed(mapping: Mapping[str, str], record: Record, report: ReadReport) -> Record:
@@ -87,7 +92,7 @@ def _messages(given: Any) -> Any:
 
 def say_missed(mapping: Mapping[str, str], report: ReadReport) -> None:
     """Note the paths at which records had nothing. Where a record is a step, those that none had: a call has no result."""
-    steps = "episode_id" in mapping and "type" in mapping
+    steps = is_step_mapping(mapping)
     for name, count in report.missed.items():
         if count == report.mapped:
             report.note(f"records read, and --map {name} is in none of them", count)

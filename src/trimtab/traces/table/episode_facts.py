@@ -37,7 +37,7 @@ class CallFacts:
 
 @dataclass
 class EpisodeFacts:
-    """`counts`: the columns of `TraceTable.counts`. `found`: what -> the first place where it happened."""
+    """`counts`: the columns of `TraceTable.counts`. `evidence`: what -> where it happened first."""
 
     episode: Episode
     counts: dict[str, int]
@@ -46,7 +46,7 @@ class EpisodeFacts:
     tokens: float | None
     first_error: str = ""
     checked: int = 0
-    found: dict[str, Evidence] = field(default_factory=dict)
+    evidence: dict[str, Evidence] = field(default_factory=dict)
     wrong: Wrong = NOTHING
     marks: dict[str, int] = field(default_factory=dict)
 

@@ -33,7 +33,7 @@ def joined(a: TraceTable, b: TraceTable) -> TraceTable:
         versions=list(codes["versions"][0]), marks={name: np.concatenate([a.marks[name], b.marks[name]]) for name in a.marks if name in b.marks},
         tool_names=list(codes["tool_names"][0]), tools={}, declared_tools=a.declared_tools | b.declared_tools,
         nan_rewards=a.nan_rewards + b.nan_rewards, num_checked_schemas=a.num_checked_schemas + b.num_checked_schemas,
-        sources=a.sources + b.sources, told_by_log=a.told_by_log or b.told_by_log, engine=a.engine if a.engine == b.engine else f"{a.engine}, {b.engine}",
+        sources=[*a.sources, *b.sources], told_by_log=a.told_by_log or b.told_by_log,
     )  # fmt: skip
 
 

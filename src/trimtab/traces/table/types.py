@@ -1,4 +1,4 @@
-"""What the checks read: one row an episode, one a tool, and a few examples of each thing seen. Both engines make it.
+"""What the checks read: one row an episode, one a tool, and a few examples of each thing seen.
 
 Shape letters: E episodes, T tools.
 """
@@ -132,11 +132,10 @@ class TraceTable:
     declared_tools: frozenset[str] = frozenset()
     nan_rewards: int = 0
     num_checked_schemas: int = 0
-    sources: list[str] = field(default_factory=list)
+    sources: Sequence[str] = ()
     evidence: dict[str, list[Evidence]] = field(default_factory=dict)
     told_by_log: bool = False
     by_prompt: int = 0
-    engine: str = ""
 
     @property
     def num_episodes(self) -> int:

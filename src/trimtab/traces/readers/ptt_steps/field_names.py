@@ -82,6 +82,15 @@ class StepNames:
         if step.get("type") not in _KINDS:
             self._kinds[str(step.get("type"))] += 1
 
+    def merge(self, other: StepNames, notes: Counter[str], others: Counter[str]) -> None:
+        """Add what another part of the logs holds; what was told of it in `others` is withdrawn."""
+        for told in other._told:
+            del others[told]
+        self._steps += other._steps
+        self._fields.update(other._fields)
+        self._kinds.update(other._kinds)
+        self.tell(notes)
+
     def tell(self, notes: Counter[str]) -> None:
         """Put what was found in the notes, the most frequent names first, in place of what was told before."""
         for told in self._told:

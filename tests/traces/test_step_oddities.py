@@ -1,46 +1,16 @@
-"""Step lines no tidy writer writes: DuckDB's columns hold what the readers read off them, or the line is counted as malformed."""
+"""Step lines no tidy writer writes: read alike in one piece and in shards, or counted as malformed."""
 
 from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.traces.make import steps, write_lines
-from tests.traces.test_columns import same
-from trimtab.traces.choose_engine import table_of
-from trimtab.traces.columnar.engine import tabulate_steps
-from trimtab.traces.columnar.episodes import _seconds
-from trimtab.traces.columnar.extract import Rows, read_rows
-from trimtab.traces.columnar.shards import Shard
-from trimtab.traces.core.coerce import as_time
+from tests.traces.sharding import in_shards, same
 from trimtab.traces.core.read_report import ReadReport
-from trimtab.traces.errors.patterns import ERROR_START, starts_as_error
 from trimtab.traces.read import read_episodes
-
-
-def read(*lines: bytes, numeric_time: bool = True) -> Rows:
-    return read_rows(Shard("", 0, 0, 0, b"\n".join(lines)), (), numeric_time)
-
-
-@pytest.mark.parametrize("text", ["0", "-0", "0.1", "1700000000.1234567", "9007199254740993", "1e22", "1E-7", "123456789012345678901234567890", "2.2250738585072014e-308", "0.30000000000000004"])  # fmt: skip
-def test_numbers_are_rounded_as_python_rounds_them(text):
-    line = '{"episode_id": "a", "type": "tool_result", "tokens": %s, "timestamp": %s, "latency_s": %s}'
-    columns = read((line % (text, text, text)).encode()).columns
-    for name in ("tokens", "ts", "latency"):
-        assert columns[name].tolist() == [float(text)], name
-
-
-@pytest.mark.parametrize("time", [0, -1, 1e12, 999_999_999_999, 1e15, 1.7e15, 1e18, 1.7e18, 1e21, 1e24, -1e21, 1e300, None])  # fmt: skip
-@pytest.mark.parametrize("numeric_time", [True, False])
-def test_a_time_is_scaled_once_however_large_it_is(time, numeric_time):
-    line = json.dumps({"episode_id": "a", "type": "x", "timestamp": time}).encode()
-    wanted = as_time(time)
-    found = _seconds(read(line, numeric_time=numeric_time).columns["ts"])
-    np.testing.assert_equal(found, [np.nan if wanted is None else wanted])
+from trimtab.traces.table_of_logs import table_of
 
 
 @pytest.mark.parametrize("bad", [b"\xc1\x80", b"\xe0\x80\x80", b"\xe0\x9f\xbf", b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\x80", b"\xc3", b"\xe2\x82"])  # fmt: skip
@@ -65,45 +35,12 @@ def test_lines_at_the_edge_of_json_are_read_or_not_as_there(tmp_path, odd):
     same(path)
 
 
-@pytest.mark.parametrize(
-    ("odd", "ids"),
-    [(b'{"episode_id": "a", "type": "x",}', []), (b'{"episode_id": "b", "episode_id": "a", "type": "x"}', ["b"]),
-     (b'{"episode_id": {"a": 1}, "type": "x"}', ['{"a":1}']), (b'{"episode_id": "a", "type": "x", "o": "\xed\xa0\x80"}', [])],
-)  # fmt: skip
-def test_what_duckdb_reads_otherwise_is_no_more_than_the_manual_says(tmp_path, odd, ids):
-    """A comma before a bracket and a surrogate in UTF-8 are read; of a field given twice the first counts; objects have no blanks."""
-    path = write_lines(tmp_path / "log.jsonl", steps("a"))
-    path.write_bytes(path.read_bytes() + odd + b"\n")
-    report = ReadReport()
-    assert list(tabulate_steps([str(path)], report).ids) == ["a", *ids]
-    assert report.num_malformed == 0
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(st.lists(st.from_regex(ERROR_START, fullmatch=False), min_size=1, max_size=20), st.booleans())
-def test_results_are_errors_where_python_says_so(texts, ascii_only):
-    texts = [
-        *texts,
-        " " * 9 + "Error: x",
-        " " * 10 + "Error: x",
-        "bash: " + "x" * 201 + ": ",
-        "\x0bError: x",
-        "error\x0b:",
-        "tool fail",
-        "Error rate: 0 %",
-    ]
-    rows = [{"episode_id": "a", "type": "tool_result", "result": text} for text in texts]
-    lines = [json.dumps(row, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass") for row in rows]
-    found = read(*lines)
-    assert [code >= 0 for code in found.columns["err"]] == [starts_as_error(text) for text in texts]
-
-
 SAYS_NONE = (None, False, 0, 0.0, "", " ", "\t\n", "0", "false", "False", "none", "None", "null", {}, [])
 SAYS_ERROR = (True, 1, -1, 2.5, "no", "0 rows", "nil", {"code": 500}, [0], "  x")
 
 
-@pytest.mark.parametrize("engine", ["records", "columns"])
-def test_what_an_error_field_says(tmp_path, engine):
+@pytest.mark.parametrize("read", [table_of, in_shards])
+def test_what_an_error_field_says(tmp_path, read):
     rows = []
     for tool, errors in (("fine", SAYS_NONE), ("bad", SAYS_ERROR)):
         for error in errors:
@@ -115,20 +52,20 @@ def test_what_an_error_field_says(tmp_path, engine):
     path = write_lines(
         tmp_path / "log.jsonl", [{"episode_id": "a", "step": i, **row} for i, row in enumerate(rows)]
     )
-    tools = table_of([path], ReadReport(), engine=engine).tools
+    tools = read([path], ReadReport()).tools
     assert (tools["fine"].calls, tools["fine"].failed) == (len(SAYS_NONE), 0)
     assert (tools["bad"].calls, tools["bad"].failed) == (len(SAYS_ERROR), len(SAYS_ERROR))
 
 
-@pytest.mark.parametrize("engine", ["records", "columns"])
-def test_results_without_a_call_and_episodes_without_an_end_are_counted(tmp_path, engine):
+@pytest.mark.parametrize("read", [table_of, in_shards])
+def test_results_without_a_call_and_episodes_without_an_end_are_counted(tmp_path, read):
     rows = [
         *steps("a"),
         *steps("b")[:-1],
         {"episode_id": "b", "type": "tool_result", "step": 90, "tool": "x", "result": "r"},
     ]
     report = ReadReport()
-    table_of([write_lines(tmp_path / "log.jsonl", rows)], report, engine=engine)
+    read([write_lines(tmp_path / "log.jsonl", rows)], report)
     assert report.notes == {
         "episodes without an episode_end": 1,
         "tool results that answer no call, kept as turns": 1,
@@ -136,38 +73,38 @@ def test_results_without_a_call_and_episodes_without_an_end_are_counted(tmp_path
 
 
 @pytest.mark.parametrize("latency", ["nan", float("nan"), float("inf"), None])
-@pytest.mark.parametrize("engine", ["records", "columns"])
-def test_a_latency_that_is_no_number_is_that_of_the_times(tmp_path, engine, latency):
+@pytest.mark.parametrize("read", [table_of, in_shards])
+def test_a_latency_that_is_no_number_is_that_of_the_times(tmp_path, read, latency):
     rows = [{**row, "latency_s": latency} if row["type"] == "tool_result" else row for row in steps("a")]
-    tools = table_of([write_lines(tmp_path / "log.jsonl", rows)], ReadReport(), engine=engine).tools
+    tools = read([write_lines(tmp_path / "log.jsonl", rows)], ReadReport()).tools
     assert (tools["search"].timed, tools["search"].p50) == (2, 0.5)
 
 
-@pytest.mark.parametrize("engine", ["records", "columns"])
-def test_a_total_of_tokens_is_whole(tmp_path, engine):
+@pytest.mark.parametrize("read", [table_of, in_shards])
+def test_a_total_of_tokens_is_whole(tmp_path, read):
     rows = [*steps("a")[:-1], {**steps("a")[-1], "total_tokens": 5.5}]
-    table = table_of([write_lines(tmp_path / "log.jsonl", rows)], ReadReport(), engine=engine)
+    table = read([write_lines(tmp_path / "log.jsonl", rows)], ReadReport())
     assert table.tokens.tolist() == [25.0]
 
 
-@pytest.mark.parametrize("engine", ["records", "columns"])
-def test_names_that_nothing_reads_are_noted(tmp_path, engine):
+@pytest.mark.parametrize("read", [table_of, in_shards])
+def test_names_that_nothing_reads_are_noted(tmp_path, read):
     rows = [{**row, "latency_ms": 5, "run": None} for row in steps("a")]
     rows.append({"episode_id": "a", "step": 90, "type": "message", "content": "x", "model": "m"})
     report = ReadReport()
-    table_of([write_lines(tmp_path / "log.jsonl", rows)], report, engine=engine)
+    read([write_lines(tmp_path / "log.jsonl", rows)], report)
     assert report.notes == {
         "steps with fields that nothing reads, of a file's first 500 lines: latency_ms, model": 8,
         "steps of a kind that is none of ours, kept as turns of that role, of a file's first 500 lines: message": 1,
     }
     report = ReadReport()
     later = [*(row for i in range(100) for row in steps(f"e{i}")), {**rows[-1], "episode_id": "e99"}]
-    table_of([write_lines(tmp_path / "later.jsonl", later)], report, engine=engine)
+    read([write_lines(tmp_path / "later.jsonl", later)], report)
     assert not report.notes
 
 
-@pytest.mark.parametrize("engine", ["records", "columns"])
-def test_names_of_many_files_and_of_lines_that_are_no_steps(tmp_path, engine):
+@pytest.mark.parametrize("read", [table_of, in_shards])
+def test_names_of_many_files_and_of_lines_that_are_no_steps(tmp_path, read):
     files = []
     for i, extra in enumerate(({"b": 1, "c": 1}, {"c": 1, "b": 1}, {"d": 1})):
         path = write_lines(
@@ -178,7 +115,7 @@ def test_names_of_many_files_and_of_lines_that_are_no_steps(tmp_path, engine):
         path.write_text("\n".join([*dirt, *lines, *dirt]) + "\n")
         files.append(path)
     report = ReadReport()
-    table_of(files, report, engine=engine)
+    read(files, report)
     assert report.notes == {"steps with fields that nothing reads, of a file's first 500 lines: b, c, d": 30}
 
 
@@ -187,15 +124,15 @@ NO = (False, 0, 0.0, -0.0, "false", "0", "No", "fail", "failure")
 UNREAD = ("maybe", 0.5, 2, "", [1], {"a": 1}, "NaN")
 
 
-@pytest.mark.parametrize("engine", ["records", "columns"])
-def test_what_a_success_says(tmp_path, engine):
+@pytest.mark.parametrize("read", [table_of, in_shards])
+def test_what_a_success_says(tmp_path, read):
     rows = [
         row if row["type"] != "episode_end" else {**row, "success": said}
         for i, said in enumerate((*YES, *NO, *UNREAD, None))
         for row in steps(f"e{i}")
     ]
     report = ReadReport()
-    table = table_of([write_lines(tmp_path / "log.jsonl", rows)], report, engine=engine)
+    table = read([write_lines(tmp_path / "log.jsonl", rows)], report)
     assert table.success.tolist() == [1] * len(YES) + [0] * len(NO) + [-1] * (len(UNREAD) + 1)
     assert report.notes == {"successes that are neither true nor false, ignored": len(UNREAD)}
 
@@ -215,11 +152,11 @@ def test_numbers_too_large_for_a_step_or_a_count(tmp_path):
         assert (table.counts["unanswered"].tolist(), table.tokens.tolist()) == ([0], [25.0])
 
 
-def test_a_reward_too_large_is_infinite_in_both_engines(tmp_path):
+def test_a_reward_too_large_is_infinite(tmp_path):
     rows = [row | ({"reward": 10**400} if "reward" in row else {}) for row in steps("a")]
     path = write_lines(tmp_path / "log.jsonl", rows)
-    for engine in ("records", "columns"):
-        assert table_of([path], ReadReport(), engine=engine).nan_rewards == 1
+    for read in (table_of, in_shards):
+        assert read([path], ReadReport()).nan_rewards == 1
 
 
 @pytest.mark.parametrize("said", [True, 1, "true", 1.0])
@@ -265,7 +202,7 @@ def test_arguments_that_are_json_text_are_the_object(tmp_path):
 def test_a_tool_named_by_half_a_surrogate_stops_nothing(tmp_path):
     rows = [{**row, "tool": "sea\ud83d"} if "tool" in row else row for row in steps("a")]
     path = write_lines(tmp_path / "log.jsonl", [*rows, *steps("b")])
-    tables = [table_of([path], ReadReport(), engine=engine) for engine in ("records", "columns")]
+    tables = [read([path], ReadReport()) for read in (table_of, in_shards)]
     assert [sorted(row.calls for row in table.tools.values()) for table in tables] == [[2, 2]] * 2
 
 

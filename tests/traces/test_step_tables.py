@@ -1,206 +1,23 @@
-"""The columnar engine makes the table the readers make, of clean logs and of every kind of dirt."""
+"""Step logs to tables, clean ones and every kind of dirt, in one piece and in shards alike."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import random
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.traces.make import steps, write_lines
-from trimtab.traces.columnar import language as columns_words
-from trimtab.traces.columnar import shards as columns_shards
-from trimtab.traces.columnar.engine import tabulate_steps
+from tests.traces.sharding import in_shards, random_log, same
+from trimtab.errors import TraceError
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.read import iter_episodes
-from trimtab.traces.table.build import tabulate
-from trimtab.traces.table.language import MARKS
-from trimtab.traces.table.types import COUNTS, TraceTable
-
-WORDS = [
-    "привет", "Прогноз погоды на завтра", "今日は", "今日の天気はどうですか、晴れでしょうか", "good morning all", "ok 42", "42", "naïve — “quoted”", "日本 and thirty letters more",
-    "I'm sorry, but I can't help with that.", "Well. Unfortunately, I cannot assist", "I can't find row 7", "They said I will not help", "Als KI: as an AI language model, nein",
-    "x" * 239 + ". I can't help", "I can’t help you, мой друг, " * 20, "a" * 9 + "é",
-    "\u0130 CAN'T HELP", "ελληνικά γράμματα", "한국어 텍스트 열 글자 이상입니다", "🚫 🙂", "\U00020000\U00020001",
-    "调用 search_documents 工具，再看 Visual Studio Code", "查 \u00e9l\u00e8ve  two\nthree four 了", "Погода: one two, three four", "да one two three",
-]  # fmt: skip
-ERRORS = ["TimeoutError: 5 s", "HTTP 503", "Error: no row 7", "unknown tool x", "ValueError: bad", ""]
 
 
-def both(path: Path) -> tuple[TraceTable, TraceTable, ReadReport, ReadReport]:
-    by_record, by_column = ReadReport(), ReadReport()
-    plain = tabulate(iter_episodes([path], by_record, "steps"))
-    return plain, tabulate_steps([str(path)], by_column), by_record, by_column
-
-
-def same(path: Path) -> TraceTable:
-    plain, table, by_record, by_column = both(path)
-    assert list(table.ids) == plain.ids
-    for name in COUNTS:
-        assert table.counts[name].tolist() == plain.counts[name].tolist(), name
-    for name in (
-        "reward",
-        "tokens",
-        "duration_s",
-        "cost",
-        "success",
-        "truncated",
-        "time",
-        "wrong",
-        "wrong_turn",
-        "wrong_step",
-    ):
-        np.testing.assert_allclose(
-            getattr(table, name), getattr(plain, name), rtol=1e-6, atol=1e-6, err_msg=name
-        )
-    for name in MARKS:
-        assert table.marks[name].tolist() == plain.marks[name].tolist(), name
-    for codes, names in (
-        ("task", "tasks"),
-        ("group", "groups"),
-        ("stop", "stops"),
-        ("first_error", "first_errors"),
-    ):
-        found = [[*getattr(t, names), None][code] for t in (table, plain) for code in getattr(t, codes)]
-        assert found[: len(plain.ids)] == found[len(plain.ids) :], codes
-    assert set(table.tools) == set(plain.tools)
-    for name, row in plain.tools.items():
-        other = table.tools[name]
-        for field in (
-            "calls",
-            "failed",
-            "unknown",
-            "faults",
-            "kinds",
-            "episodes",
-            "timed",
-            "first",
-            "last",
-            "sum_ff",
-            "sum_fc",
-            "sum_cc",
-        ):
-            assert getattr(other, field) == getattr(row, field), (name, field)
-        for figure in ("p50", "p95", "p99", "p95_low", "p95_high"):
-            np.testing.assert_allclose(getattr(other, figure), getattr(row, figure), rtol=1e-4)
-        mine, theirs = table.tool_names.index(name), plain.tool_names.index(name)
-        assert (table.used[:, mine] == plain.used[:, theirs]).all()
-        assert (table.erred[:, mine] == plain.erred[:, theirs]).all()
-    assert table.nan_rewards == plain.nan_rewards
-    assert by_column.num_malformed == by_record.num_malformed
-    assert sorted(by_column.problems) == sorted(by_record.problems)
-    assert by_column.notes == by_record.notes
-    assert by_column.num_lines == by_record.num_lines
-    assert set(table.evidence) == set(plain.evidence)
-    for what, places in table.evidence.items():
-        if what != "loop_calls":  # each engine takes its own first five where there are more
-            known = {(e.episode, e.step) for e in plain.evidence[what]}
-            assert len(places) == len(plain.evidence[what])
-            if len(places) < 5:
-                assert {(e.episode, e.step) for e in places} == known, what
-    return table
-
-
-def random_log(rng: random.Random, episodes: int, dirt: float, words: bool = False) -> list[dict[str, Any]]:
-    """Interleaved episodes with parallel calls, orphans, repeats, loops, parse errors and missing fields."""
-    open_now: list[list[dict[str, Any]]] = []
-    for number in range(episodes):
-        rows: list[dict[str, Any]] = []
-        for _ in range(rng.randint(0, 12)):
-            kind = rng.choice(
-                [
-                    "tool_call",
-                    "tool_call",
-                    "tool_result",
-                    "tool_result",
-                    "assistant_message",
-                    "user_message",
-                    "tool_parse_error",
-                    "other",
-                ]
-            )
-            row: dict[str, Any] = {
-                "type": kind,
-                "tool": rng.choice(["a", "b", "c", None, ""]) if "tool" in kind else None,
-            }
-            if kind == "tool_call":
-                row["args"] = rng.choice([{"q": 1}, {"q": 2}, None, "text", [1, 2]])
-            if kind == "tool_result":
-                row |= {
-                    "result": rng.choice(["r", "s", "Error: in text 5", {"x": 1}, None]),
-                    "error": rng.choice([None, None, *ERRORS]),
-                }
-            if "message" in kind:
-                row["content"] = rng.choice(["hello", "", " ", None, *(WORDS if words else ())])
-            if words and rng.random() < 0.5:
-                row["type"] = {
-                    "user_message": "user",
-                    "assistant_message": "assistant",
-                    "other": "system",
-                }.get(kind, kind)
-                if kind == "other":
-                    row["content"] = rng.choice(WORDS)
-                if kind == "tool_result":
-                    row["result"] = rng.choice(WORDS)
-            rows.append(row)
-        if rng.random() < 0.2:
-            pair = [
-                {"type": "tool_call", "tool": "l", "args": {"z": 1}},
-                {"type": "tool_result", "tool": "l", "result": "same"},
-            ]
-            rows += [dict(row) for _ in range(rng.randint(2, 5)) for row in pair]
-        if rng.random() < 0.8:
-            end = {
-                "type": "episode_end",
-                "reward": rng.choice([0, 1, 0.5, None]),
-                "success": rng.choice([True, False, None]),
-                "total_tokens": rng.choice([None, 50]),
-                "total_cost": rng.choice([None, 0.25, "0.5"]),
-            }
-            rows.append(
-                end
-                | {
-                    "metadata": rng.choice(
-                        [
-                            {},
-                            {
-                                "task_id": f"t{number % 7}",
-                                "group_id": rng.choice([None, f"g{number % 3}"]),
-                                "stop_reason": rng.choice(["stop", "max_steps"]),
-                            },
-                            None,
-                        ]
-                    )
-                }
-            )
-        if rows and rng.random() < 0.3:
-            said = {rng.choice(["task_id", "prompt_id", "group"]): f"r{number % 3}"}
-            rows[rng.choice([0, 0, -1])] |= said if rng.random() < 0.5 else {"metadata": said}
-        loose = rng.random() < dirt
-        for i, row in enumerate(rows):
-            row |= {
-                "episode_id": f"e{number}",
-                "step": None if loose and rng.random() < 0.3 else i,
-                "timestamp": 1e9 + number + 0.25 * i,
-            }
-            row["tokens"] = rng.choice([None, 7, 20])
-        if rng.random() < dirt and rows:
-            rows += [dict(rng.choice(rows)) for _ in range(2)]
-            rng.shuffle(rows)
-        open_now.append(rows)
-    mixed = []
-    while open_now := [rows for rows in open_now if rows]:
-        mixed.append(rng.choice(open_now[:4]).pop(0))
-    return mixed
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_random_logs_give_the_same_table(tmp_path, seed, monkeypatch):
-    monkeypatch.setattr(columns_shards, "SHARD_BYTES", 30_000)
+@pytest.mark.parametrize("seed", range(6))
+def test_random_logs_give_the_same_table(tmp_path, seed):
     rng = random.Random(seed)
     same(write_lines(tmp_path / "log.jsonl", random_log(rng, 60, 0.0 if seed < 3 else 0.3)))
 
@@ -231,9 +48,7 @@ def test_only_the_first_20_000_characters_of_a_text_have_a_script(tmp_path, kind
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_words_of_many_scripts_and_refusals_are_told_alike(tmp_path, seed, monkeypatch):
-    monkeypatch.setattr(columns_shards, "SHARD_BYTES", 300_000)
-    monkeypatch.setattr(columns_words, "_BATCH", 5_000)
+def test_words_of_many_scripts_and_refusals_are_told_alike(tmp_path, seed):
     table = same(write_lines(tmp_path / "log.jsonl", random_log(random.Random(seed), 300, 0.2, words=True)))
     assert table.marks["switches"].sum() > 5
     assert table.marks["refusals"].sum() > 5
@@ -295,15 +110,15 @@ def test_an_episode_that_never_says_step_0_nor_ends(tmp_path):
 def test_empty_and_one_line(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text("")
-    assert tabulate_steps([str(path)], ReadReport()).num_episodes == 0
+    with pytest.raises(TraceError, match="holds no record"):
+        in_shards([path], ReadReport())
     same(write_lines(path, steps("a")[:1]))
 
 
 def test_many_tools_are_gathered(tmp_path):
     rows = [{"episode_id": "e", "type": "tool_call", "tool": f"t{i}", "step": i} for i in range(80)]
-    plain, table, _, _ = both(write_lines(tmp_path / "log.jsonl", rows))
-    assert set(table.tools) == set(plain.tools)
-    assert table.tools["(other)"].calls == plain.tools["(other)"].calls == 16
+    table = same(write_lines(tmp_path / "log.jsonl", rows))
+    assert table.tools["(other)"].calls == 16
 
 
 def _asked(number: int, end: dict[str, Any] | None = None, **said: str) -> list[dict[str, Any]]:

@@ -1,1 +1,0 @@
-"""Read large step logs in shards of lines."""

@@ -1,0 +1,173 @@
+"""Partial tables, as workers send them, to one table of all episodes: the same whatever the number of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trimtab.traces.table.compact import Names, Widened
+from trimtab.traces.table.interning import Codes
+from trimtab.traces.table.language import MARKS
+from trimtab.traces.table.latency import time_row
+from trimtab.traces.table.prompt_groups import grouped_by_prompt
+from trimtab.traces.table.required_files import FileUses
+from trimtab.traces.table.types import COUNTS, MAX_EVIDENCE, MAX_TOOLS, OTHER, Evidence, ToolRow, TraceTable
+from trimtab.typing import Array
+
+_ANY, _FEW = 2**62, 256
+CODED = {"task": _ANY, "group": _ANY, "stop": _FEW, "first_error": _FEW, "version": _FEW}
+"""Columns of codes -> how many names each may have."""
+PLAIN = ("success", "truncated", "wrong", "wrong_turn", "wrong_step")
+FLOATS = ("reward", "tokens", "duration_s", "cost", "ratio", "time")
+MAX_KINDS, MAX_DECLARED = 16, 1_000
+_LISTED = 50_000  # ids of more episodes are not made a list: each would take 60 bytes more
+
+
+@dataclass(frozen=True)
+class Partial:
+    """The facts of some episodes, n of them, in a few bytes each."""
+
+    ids: tuple[Array, Array]  # `Names.packed`
+    sources: tuple[Array, Array]
+    ints: dict[str, Array]  # (n,) each
+    floats: dict[str, Array]  # (n,) each
+    codes: dict[str, list[str]]  # the names that columns of `CODED` stand for
+    prompts: Array  # (n,)
+    tools: dict[str, ToolRow]  # `first` and `last` count from this part's first episode
+    tool_names: list[str]
+    uses: tuple[
+        Array, Array, Array
+    ]  # of each tool that an episode calls: episode, tool, did one of the calls fail
+    latency: dict[str, Array]  # seconds
+    slowest: dict[str, list[tuple[float, int, Evidence]]]  # seconds, order of coming
+    files: FileUses
+    declared: list[str]
+    evidence: dict[str, list[Evidence]]
+    nan_rewards: int
+    checked: int
+    told_by_log: bool
+
+    @property
+    def size(self) -> int:
+        """n."""
+        return len(self.prompts)
+
+
+def first_tools(known: Mapping[str, Any], part: Partial) -> frozenset[str] | None:
+    """Return the tools that keep a row once `part` follows; None where it brings no more than there is room for.
+
+    Where it brings more, its calls must be counted again with only these.
+    """
+    fresh = [name for name in part.tools if name not in known and name != OTHER]
+    room = MAX_TOOLS - len([name for name in known if name != OTHER])
+    return frozenset([*known, *fresh[: max(room, 0)]]) if len(fresh) > room else None
+
+
+def combine(parts: Sequence[Partial]) -> TraceTable:
+    """Return the table of all parts' episodes, in their order."""
+    sizes = [part.size for part in parts]
+    starts = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
+    ints: dict[str, Any] = {
+        name: _joined([p.ints[name] for p in parts]) for name in (*COUNTS, *MARKS, *PLAIN)
+    }
+    names: dict[str, list[str]] = {}
+    for name, limit in CODED.items():
+        codes = Codes(limit)
+        moved = [np.array([*(codes.of(text) for text in p.codes[name]), -1], np.int64) for p in parts]
+        ints[name] = _joined([m[p.ints[name]] for m, p in zip(moved, parts, strict=True)])
+        names[name] = list(codes)
+    ids, sources = (_names([getattr(part, what) for part in parts]) for what in ("ids", "sources"))
+    group, groups, by_prompt = grouped_by_prompt(
+        ints["group"], names["group"], _joined([p.prompts for p in parts]), ids
+    )
+    floats: dict[str, Any] = {name: _joined([p.floats[name] for p in parts], np.float64) for name in FLOATS}
+    tool_names, used, erred = _uses(parts, starts)
+    files, file_used = _files(parts, starts)
+    declared = dict.fromkeys(name for part in parts for name in part.declared)
+    return TraceTable(
+        ids=ids, counts=Widened({name: ints[name] for name in COUNTS}), **floats,
+        success=ints["success"].astype(np.int8), truncated=ints["truncated"].astype(np.int8), group=group,
+        **{name: ints[name].astype(np.int64) for name in (*PLAIN[2:], *CODED) if name != "group"},
+        marks=Widened({name: ints[name] for name in MARKS}), files=files, file_used=file_used, versions=names["version"],
+        tasks=names["task"], groups=groups, by_prompt=by_prompt, stops=names["stop"], first_errors=names["first_error"],
+        tools=_tools(parts, starts), tool_names=tool_names, used=used, erred=erred,
+        declared_tools=frozenset(list(declared)[:MAX_DECLARED]), nan_rewards=sum(p.nan_rewards for p in parts),
+        num_checked_schemas=sum(p.checked for p in parts), sources=sources, evidence=_evidence(parts),
+        told_by_log=any(p.told_by_log for p in parts),
+    )  # fmt: skip
+
+
+def _joined(columns: Sequence[Array], kind: Any = np.int8) -> Array:
+    return np.concatenate(columns) if columns else np.zeros(0, kind)
+
+
+def _names(packed: Sequence[tuple[Array, Array]]) -> Sequence[str]:
+    names = Names.joined(
+        _joined([text for text, _ in packed], np.uint8), _joined([size for _, size in packed])
+    )
+    return list(names) if len(names) <= _LISTED else names
+
+
+def _uses(parts: Sequence[Partial], starts: Sequence[int]) -> tuple[list[str], Any, Any]:
+    """Names of tools, and (E, T) which of them each episode called and failed to."""
+    codes = Codes()
+    moved = [np.array([codes.of(name) for name in part.tool_names], np.int64) for part in parts]
+    used, erred = np.zeros((starts[-1], len(codes)), bool), np.zeros((starts[-1], len(codes)), bool)
+    for part, start, code in zip(parts, starts, moved, strict=False):
+        episode, tool, failed = part.uses
+        if episode.size:
+            used[episode + start, code[tool]] = True
+            erred[episode[failed] + start, code[tool[failed]]] = True
+    return list(codes), used, erred
+
+
+def _added(row: ToolRow, more: ToolRow, start: int) -> None:
+    """Add the calls of a later part, whose first episode has the number `start`."""
+    row.first = more.first + start if row.first < 0 <= more.first else row.first
+    row.last = more.last + start if more.last >= 0 else row.last
+    for name in ("calls", "failed", "unknown", "episodes", "sum_ff", "sum_fc", "sum_cc"):
+        setattr(row, name, getattr(row, name) + getattr(more, name))
+    row.faults.update(more.faults)
+    for kind, count in more.kinds.items():
+        full = kind not in row.kinds and len(row.kinds) >= MAX_KINDS
+        row.kinds[OTHER if full else kind] += count
+
+
+def _tools(parts: Sequence[Partial], starts: Sequence[int]) -> dict[str, ToolRow]:
+    rows: dict[str, ToolRow] = {}
+    slowest: dict[str, list[tuple[float, int, int, Evidence]]] = {}
+    for i, (part, start) in enumerate(zip(parts, starts, strict=False)):
+        for name, row in part.tools.items():
+            _added(rows.setdefault(name, ToolRow()), row, start)
+        for name, some in part.slowest.items():
+            slowest.setdefault(name, []).extend((-s, i, order, where) for s, order, where in some)
+    for name, row in rows.items():
+        seconds = [part.latency[name] for part in parts if name in part.latency]
+        if seconds:
+            time_row(row, np.concatenate(seconds))
+            ordered = sorted(slowest[name], key=lambda one: one[:3])
+            row.slowest = [where for *_, where in ordered[:MAX_EVIDENCE]]
+    return rows
+
+
+def _files(parts: Sequence[Partial], starts: Sequence[int]) -> tuple[dict[str, ToolRow], Any]:
+    names = list(parts[0].files.rows) if parts else []
+    rows, used = {name: ToolRow() for name in names}, np.zeros((starts[-1], len(names)), bool)
+    for part, start in zip(parts, starts, strict=False):
+        for name, row in part.files.rows.items():
+            _added(rows[name], row, start)
+        used[part.files.episode + start, part.files.file] = True
+    return rows, used
+
+
+def _evidence(parts: Sequence[Partial]) -> dict[str, list[Evidence]]:
+    evidence: dict[str, list[Evidence]] = {}
+    for part in parts:
+        for what, some in part.evidence.items():
+            if what in evidence or len(evidence) < 4 * MAX_TOOLS:
+                examples = evidence.setdefault(what, [])
+                examples.extend(some[: MAX_EVIDENCE - len(examples)])
+    return evidence
