@@ -22,7 +22,6 @@ OUTSIDE_40_TO_300_LINES = (
 SHARED_STEMS = (
     "__main__",
     "coerce",
-    "episodes",
     "language",
     "tables",
     "traces",
