@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from reproduce.archives import files_below, recording
 from reproduce.pilot.slim import slim
-from trimtab.runs.run_writer import seal
+from trimtab.runs import compress_run
 from trimtab.training.demo import child_environment
 
 RUNS = Path(__file__).with_name("gallery") / "runs"
@@ -42,7 +42,7 @@ def record(name: str, folder: Path) -> None:
     slim(folder, ("reward/", "tool/", "file/"))
     for path in folder.glob("exemplars.*"):
         path.unlink()
-    seal(folder)
+    compress_run(folder)
 
 
 def main() -> int:

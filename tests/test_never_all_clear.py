@@ -14,8 +14,7 @@ from tests.support import make_batch, write_run
 from tests.test_run import cli
 from trimtab.errors import RunError
 from trimtab.report.run_view import load_view
-from trimtab.runs import RunReader
-from trimtab.runs.run_writer import seal
+from trimtab.runs import RunReader, compress_run
 
 
 def verdict(folder):
@@ -209,12 +208,12 @@ def test_tools_without_a_table_get_slices_of_their_own_and_a_plain_string_is_ref
 def test_a_sealed_run_reads_the_same_and_can_be_resumed(tmp_path):
     folder = write_run(tmp_path / "run", steps=40, grow_from=25)
     plain = load_view(folder)
-    assert seal(folder) > 0
+    assert compress_run(folder) > 0
     assert not list(folder.glob("*.jsonl"))
     packed = load_view(folder)
     assert [a.step for a in packed.alarms] == [a.step for a in plain.alarms]
     assert list(map(repr, packed.readings)) == list(map(repr, plain.readings))
-    assert seal(folder) == 0
+    assert compress_run(folder) == 0
     with trimtab.open_run(folder) as run:
         run.flush(40)
     assert RunReader(folder).last_step(0) == 40

@@ -13,7 +13,7 @@ from reproduce.pilot.drift_aware import add_post_tool_kl, lower_sampler_precisio
 from reproduce.pilot.marks import CONTROLS, scratch_of, state_of, unfinished_file, write_mark
 from reproduce.pilot.slim import slim
 from trimtab.errors import RunError
-from trimtab.runs.run_writer import seal
+from trimtab.runs import compress_run
 
 __all__ = ["run_one"]
 
@@ -45,7 +45,7 @@ def run_one(arm: PilotArm, folder: Path, *, seed: int, steps: int, prompts: int 
     run.close()
     shutil.rmtree(scratch, ignore_errors=True)
     slim(folder)
-    seal(folder)
+    compress_run(folder)
     mark = {
         "arm": arm.name,
         "family": arm.family,

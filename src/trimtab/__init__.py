@@ -15,6 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from trimtab import _moved
 from trimtab._version import __version__
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ __all__ = [
     "token_batch",
 ]
 
+_moved.install()
+
 _HOME = {
     "token_batch": "trimtab.capture",
     **dict.fromkeys(("BatchError", "RunError", "SummaryError", "TrimtabError", "UnsupportedError"), "trimtab.errors"),
@@ -52,11 +55,11 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, on first use (PEP 562)."""
+    """Return a public name, imported on first use (PEP 562)."""
     if name not in _HOME:
         raise AttributeError(f"module 'trimtab' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOME[name]), name)
-    return found
+    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

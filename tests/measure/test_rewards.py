@@ -114,7 +114,7 @@ def test_a_trajectory_trained_on_twice_counts_once(rng):
     gathered.add(batch, np.zeros(32, bool))
     gathered.close(0)
     gathered.fill({})
-    assert gathered.held.summaries["reward/edges"].count == 8
+    assert gathered.pending.summaries["reward/edges"].count == 8
 
 
 def sums(rng, step):

@@ -38,7 +38,7 @@ from tests.support import make_batch
 from trimtab.errors import RunError
 from trimtab.measure.state.blocks import unpack_states
 from trimtab.report.run_view import load_view
-from trimtab.runs.run_writer import seal
+from trimtab.runs import compress_run
 
 STEPS = 40
 ROOT = Path(__file__).parents[2] / "reproduce" / "bank"
@@ -235,7 +235,7 @@ def test_a_slim_sealed_run_reads_the_same_but_for_the_small_slices(tmp_path):
     folder = write(tmp_path, "open", 0, tail_from=20)
     before = load_view(folder)
     slim(folder)
-    seal(folder)
+    compress_run(folder)
     slim(folder)  # twice, sealed: no harm
     after = load_view(folder)
     assert list(map(repr, after.readings)) == [repr(r) for r in before.readings if r.slice in MAIN_SLICES]

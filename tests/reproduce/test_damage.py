@@ -23,7 +23,7 @@ from reproduce import tail_emergence
 from tests.reproduce.test_bank import STEPS, write
 from tests.support import running
 from trimtab.errors import RunError
-from trimtab.runs.run_writer import seal
+from trimtab.runs import compress_run
 
 READINGS = "readings.r0.s0.jsonl.gz"
 
@@ -32,7 +32,7 @@ READINGS = "readings.r0.s0.jsonl.gz"
 def recorded(tmp_path_factory):
     """One sealed run in a bank of its own, to be copied."""
     root = tmp_path_factory.mktemp("recorded")
-    seal(write(root, "open", 0))
+    compress_run(write(root, "open", 0))
     return root
 
 

@@ -34,7 +34,7 @@ def test_hill_is_the_mean_excess_of_logs_over_its_sweep():
     each = [np.mean([logs[i] - logs[m] for i in range(m)]) for m in hill_sweep(5_000)]
     fit = hill(logs[: pareto_tail_size(5_000) + 1], 5_000)
     assert fit.hill == pytest.approx(np.median(each), rel=1e-12)
-    assert (fit.least, fit.greatest) == (pytest.approx(min(each)), pytest.approx(max(each)))
+    assert (fit.minimum, fit.maximum) == (pytest.approx(min(each)), pytest.approx(max(each)))
 
 
 @pytest.mark.parametrize("index", [0.2, 0.5, 1.0, 1.5])

@@ -28,16 +28,16 @@ def join_batches(pairs: Sequence[tuple[TokenBatch, Bool]]) -> list[tuple[TokenBa
     Only what measures read is kept: reward parts and stop reasons are dropped. A `group` is the same prompt wherever its
     number comes again. Policy versions are moved so that every token keeps its age under the newest current version.
     """
-    found = []
+    joined = []
     for _, group in groupby(_one_table(pairs), key=lambda pair: _kind(pair[0])):
         batches, flags = zip(*group, strict=True)
-        found.append((_join(list(batches)), np.concatenate(flags)))
-    return found
+        joined.append((_join(list(batches)), np.concatenate(flags)))
+    return joined
 
 
 def _one_table(pairs: Sequence[tuple[TokenBatch, Bool]]) -> list[tuple[TokenBatch, Bool]]:
     """The pairs, each with the longest table of tools that follows and begins with its own."""
-    found: list[tuple[TokenBatch, Bool]] = []
+    widened: list[tuple[TokenBatch, Bool]] = []
     table: tuple[str, ...] = ()
     for batch, flag in reversed(pairs):
         own = batch.tool_names
@@ -45,8 +45,8 @@ def _one_table(pairs: Sequence[tuple[TokenBatch, Bool]]) -> list[tuple[TokenBatc
             tool = np.where(batch.tool > len(own), len(table) + 1, batch.tool).astype(batch.tool.dtype)
             batch = replace(batch, tool_names=table, tool=tool)
         table = batch.tool_names
-        found.append((batch, flag))
-    return found[::-1]
+        widened.append((batch, flag))
+    return widened[::-1]
 
 
 def _kind(batch: TokenBatch) -> tuple[Any, ...]:

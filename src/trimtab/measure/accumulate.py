@@ -87,7 +87,7 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
         name: _counts(counts[:, list(rows)].sum(axis=1), new, scored) for name, rows in cells.slices.items()
     }
     weights: Float32 | None = None
-    found: dict[str, Float32] = {}
+    log_ratios: dict[str, Float32] = {}
     for ratio in RATIOS.values():
         reason = why_not(batch, ratio)
         if reason and ratio.name == "lagged_drift":  # of probes only; `measure.probes` fills it
@@ -96,18 +96,18 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
             for state in states.values():
                 state.notes[f"not {ratio.name}"] = reason
             continue
-        values = found[ratio.name] = log_ratio(batch, ratio)
+        values = log_ratios[ratio.name] = log_ratio(batch, ratio)
         _add_ratio(run, ratio, values, states, counts)
         if ratio.name in ("total", "staleness"):
             weights = values
-    if "staleness" in found:
-        add_clip(batch, cells, found["staleness"], states)
-    add_lag(batch, cells, found, states)
+    if "staleness" in log_ratios:
+        add_clip(batch, cells, log_ratios["staleness"], states)
+    add_lag(batch, cells, log_ratios, states)
     _add_plain(run, states)
     _add_mass(run, weights, states)
     by_cells = {cells.slices[name]: state for name, state in states.items()}
     shared = {name: by_cells[rows] for name, rows in names.items()}  # slices of the same cells share one
-    view = TokenView(batch, cells.sequence, found)
+    view = TokenView(batch, cells.sequence, log_ratios)
     for add_states in EXTRA_STATES:
         add_states(view, shared)
     return shared
@@ -115,7 +115,7 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
 
 def nonfinite_columns(batch: TokenBatch) -> dict[str, int]:
     """Column -> number of NaN and infinities among tokens with gradient (of the scored sequences, for the reference)."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name in _COLUMNS:
         values = getattr(batch, name)
         if values is None or np.isfinite(values.sum()):  # then all of them are
@@ -125,10 +125,10 @@ def nonfinite_columns(batch: TokenBatch) -> dict[str, int]:
             mask = mask & np.repeat(batch.ref_scored, batch.lengths)
         bad = int(mask.sum() - np.isfinite(values[mask]).sum())
         if bad:
-            found[name] = bad
+            counts[name] = bad
     if batch.reward is not None and not np.isfinite(batch.reward).all():
-        found["reward"] = int((~np.isfinite(batch.reward)).sum())
-    return found
+        counts["reward"] = int((~np.isfinite(batch.reward)).sum())
+    return counts
 
 
 def _counts(tokens: Float64, fresh: npt.NDArray[np.bool_], scored: npt.NDArray[np.bool_]) -> SliceState:

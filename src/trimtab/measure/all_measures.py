@@ -73,8 +73,8 @@ def readings_of(
     if shift is not None and main:
         values += shift.update(name, state)
     labels: dict[str, tuple[dict[str, int], str]] = {}
-    found = [_reading(value, name, window, state, labels) for value in values]
-    return found + [_reading(value, part, window, state, labels) for part, value in parts]
+    readings = [_reading(value, name, window, state, labels) for value in values]
+    return readings + [_reading(value, part, window, state, labels) for part, value in parts]
 
 
 def pair_readings(window: Window, states: Mapping[str, SliceState]) -> list[Reading]:

@@ -58,9 +58,9 @@ def folder_log(folder: Path) -> tuple[str, list[Path], str]:
         ("wandb", "*run-*/*.wandb"),
         ("wandb", "wandb/*run-*/*.wandb"),
     ):
-        found = [path for path in folder.glob(pattern) if "latest-run" not in path.parts]
-        if found:
-            return kind, [_newest(found)], _others(found, "run")
+        paths = [path for path in folder.glob(pattern) if "latest-run" not in path.parts]
+        if paths:
+            return kind, [_newest(paths)], _others(paths, "run")
     events = [path for path in folder.rglob("*tfevents*") if path.is_file()]
     if events:
         parents = sorted(

@@ -52,9 +52,9 @@ class MetricLog:
     def rows(self) -> list[tuple[int, dict[str, float]]]:
         """The same row by row: (step, ours -> value)."""
         rows: list[tuple[int, dict[str, float]]] = [(step, {}) for step in self.steps.tolist()]
-        for name, (places, values) in self.columns.items():
-            for place, value in zip(places.tolist(), values.tolist(), strict=True):
-                rows[place][1][name] = value
+        for name, (index, values) in self.columns.items():
+            for i, value in zip(index.tolist(), values.tolist(), strict=True):
+                rows[i][1][name] = value
         return rows
 
 
@@ -75,9 +75,9 @@ def build_log(
     else:
         chosen = framework_named(framework)
         why = f"{chosen.name}: as asked for"
-    found, lines = chosen.translate(keys) if chosen else ({}, [])
+    translated, lines = chosen.translate(keys) if chosen else ({}, [])
     taken = set(wanted.values())
-    mapped = {ours: theirs for ours, theirs in found.items() if theirs not in taken} | wanted
+    mapped = {ours: theirs for ours, theirs in translated.items() if theirs not in taken} | wanted
     if not mapped:
         shown = ", ".join(keys[:6]) or "none"
         raise MetricLogError(
@@ -97,7 +97,7 @@ def build_log(
         mapped=mapped,
         unmapped=tuple(key for key in keys if key not in read),
         excluded={reason: count for reason, count in raw.excluded.items() if count},
-        notes=(*raw.notes, *lines, *(chosen.told(mapped) if chosen else ())),
+        notes=(*raw.notes, *lines, *(chosen.notes_for(mapped) if chosen else ())),
     )
 
 
@@ -183,7 +183,7 @@ def _translated(
     row: Mapping[str, Any], pairs: list[tuple[str, str]], count: Counter[str]
 ) -> dict[str, float | None]:
     """A row under our names: numbers, and None where a null stood; what is neither is counted."""
-    found: dict[str, float | None] = {}
+    numbers: dict[str, float | None] = {}
     for theirs, ours in pairs:
         if theirs not in row:
             continue
@@ -193,8 +193,8 @@ def _translated(
             if value is None:
                 count["values that are not numbers"] += 1
                 continue
-        found[ours] = value
-    return found
+        numbers[ours] = value
+    return numbers
 
 
 def plain_columns(
@@ -227,13 +227,13 @@ def _picked(raw: RawLog, mapped: Mapping[str, str]) -> list[Block] | None:
 
 def columns_of_rows(rows: Sequence[tuple[int, Mapping[str, float]]]) -> tuple[Int64, dict[str, Column]]:
     """The same of rows under our names, one a step, in order."""
-    places: dict[str, list[int]] = {}
+    index: dict[str, list[int]] = {}
     values: dict[str, list[float]] = {}
     for i, (_, row) in enumerate(rows):
         for name, value in row.items():
-            places.setdefault(name, []).append(i)
+            index.setdefault(name, []).append(i)
             values.setdefault(name, []).append(value)
     steps = np.array([step for step, _ in rows], np.int64)
     return steps, {
-        name: (np.array(at, np.int64), np.array(values[name], np.float64)) for name, at in places.items()
+        name: (np.array(at, np.int64), np.array(values[name], np.float64)) for name, at in index.items()
     }

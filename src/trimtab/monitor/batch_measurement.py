@@ -81,20 +81,20 @@ class Measuring:
         """Measure the pending batches: their first step and the state of each slice. They are pending no more."""
         pending, first = self._pending, self._pending_first
         self._pending, self._pending_first = [], -1
-        held = Accumulator()
+        merged = Accumulator()
         for batch, fresh in join_batches(pending):
             self.not_observed = not_observed(states := observe(batch, fresh))
-            held.add_all(states)
-        self.episodes.fill(held.states)
-        return first, held.states
+            merged.add_all(states)
+        self.episodes.fill(merged.states)
+        return first, merged.states
 
     def _close_windows(self, first: int, step: int, states: dict[str, SliceState]) -> list[Reading]:
         readings: list[Reading] = []
         closed, pair = self.windows.add(first, step, states)
         for name, done in closed:
             self.keep(name, done)
-            found = readings_of(name, done.window, done.states[name], self._shift)
-            readings += self.aggregates.apply(found, done.window) if name == "all" else found
+            judged = readings_of(name, done.window, done.states[name], self._shift)
+            readings += self.aggregates.apply(judged, done.window) if name == "all" else judged
         if pair is not None:
             readings += pair_readings(pair.window, pair.states)
         return readings

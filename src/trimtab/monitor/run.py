@@ -150,8 +150,8 @@ class Run:
         the prompt each response answers, counted from 0. See `measure.distinguish`."""
         with self.isolated("cross scores"):
             self._fed.add("cross_scores")
-            found = self.distinguish.update(scores, own)
-            self._step_readings += step_readings(step, [("all", value, counts) for value, counts in found])
+            values = self.distinguish.update(scores, own)
+            self._step_readings += step_readings(step, [("all", value, counts) for value, counts in values])
 
     def tool_call(self, call: ToolCall) -> None:
         """Record one tool call; written at the next flush."""

@@ -37,13 +37,13 @@ class Intake:
     def add(self, batch: TokenBatch | None, arrays: dict[str, Any]) -> tuple[TokenBatch, Bool]:
         """Take a batch in, or the arguments of `token_batch`. The batch with groups as measures read them, and (B,) True for
         trajectories not counted before, so that a second epoch does not count them twice. BatchError as `token_batch`."""
-        made = token_batch(**self._with_tools(arrays)) if batch is None else batch
-        for column, count in nonfinite_columns(made).items():
+        built = token_batch(**self._with_tools(arrays)) if batch is None else batch
+        for column, count in nonfinite_columns(built).items():
             self.nonfinite[column] = self.nonfinite.get(column, 0) + count
-        self.columns |= observed_columns(made)
-        fresh = self._fresh(made)
-        self.counts.append(slice_counts(made, fresh))
-        return self._grouped(made), fresh
+        self.columns |= observed_columns(built)
+        fresh = self._fresh(built)
+        self.counts.append(slice_counts(built, fresh))
+        return self._grouped(built), fresh
 
     def next_step(self) -> None:
         """Forget the step's counts; names and trajectories are remembered."""
@@ -51,13 +51,13 @@ class Intake:
 
     def slices(self) -> dict[str, dict[str, int]]:
         """Slice -> `n_tokens`, and `n_trajectories` counted for the first time, of the step."""
-        found: dict[str, dict[str, int]] = {}
+        counted: dict[str, dict[str, int]] = {}
         for counts in self.counts:
             for name, (tokens, trajectories) in counts.items():
-                row = found.setdefault(name, {"n_tokens": 0, "n_trajectories": 0})
+                row = counted.setdefault(name, {"n_tokens": 0, "n_trajectories": 0})
                 row["n_tokens"] += tokens
                 row["n_trajectories"] += trajectories
-        return found
+        return counted
 
     def total(self) -> tuple[int, int]:
         """Gradient tokens of the step, and trajectories counted for the first time."""

@@ -1,7 +1,7 @@
 """The run folder: what a watched run leaves on disk, and how it is read back."""
 
 from trimtab.runs.reader import RunReader
-from trimtab.runs.run_writer import RunWriter, read_header
+from trimtab.runs.run_writer import RunWriter, compress_run, read_header
 from trimtab.runs.schema import FORMAT, KINDS, state_block
 
-__all__ = ["FORMAT", "KINDS", "RunReader", "RunWriter", "read_header", "state_block"]
+__all__ = ["FORMAT", "KINDS", "RunReader", "RunWriter", "compress_run", "read_header", "state_block"]

@@ -17,7 +17,7 @@ from typing import Any
 
 from trimtab.errors import RunError
 from trimtab.runs.run_writer import read_header
-from trimtab.runs.schema import KINDS, REQUIRED, SEALED, parse_name
+from trimtab.runs.schema import COMPRESSED, KINDS, REQUIRED, parse_name
 
 Row = dict[str, Any]
 
@@ -28,7 +28,7 @@ class _File:
     rows: list[Row] = field(default_factory=list)
     torn: bool = False
     malformed: int = 0
-    sealed: bool = False
+    compressed: bool = False
 
 
 class RunReader:
@@ -53,7 +53,7 @@ class RunReader:
             raise RunError(f"{self.folder} cannot be read: {error}") from error
         for name in names:
             key = parse_name(name)
-            if key is None or (name.endswith(SEALED) and name.removesuffix(SEALED) in names):
+            if key is None or (name.endswith(COMPRESSED) and name.removesuffix(COMPRESSED) in names):
                 continue
             new += self._read(
                 self.folder / name, self._files.setdefault(key, _File()), self._required(key[0])
@@ -66,15 +66,15 @@ class RunReader:
         return {"first": int, "last": int} if kind == "states" else {"step": int}
 
     def _read(self, path: Path, file: _File, required: Mapping[str, Any]) -> int:
-        if path.suffix == SEALED and file.sealed:
+        if path.suffix == COMPRESSED and file.compressed:
             return 0
         try:
-            with gzip.open(path) if path.suffix == SEALED else path.open("rb") as handle:
+            with gzip.open(path) if path.suffix == COMPRESSED else path.open("rb") as handle:
                 handle.seek(file.offset)
                 data = handle.read()
         except (OSError, EOFError, zlib.error) as error:
             raise RunError(f"{path} cannot be read: {error}") from error
-        file.sealed = path.suffix == SEALED
+        file.compressed = path.suffix == COMPRESSED
         end = data.rfind(b"\n") + 1
         file.torn = end < len(data)
         file.offset += end
@@ -116,22 +116,22 @@ class RunReader:
         """Rows of a kind in the order of sessions, without what a resume superseded; of all ranks, or of one."""
         if kind not in KINDS:
             raise RunError(f"unknown kind of row {kind!r}; one of {', '.join(KINDS)}")
-        found: list[Row] = []
+        rows_found: list[Row] = []
         for (name, owner, session), file in sorted(self._files.items()):
             if name == kind and (rank is None or owner == rank):
                 limit = self._superseded_from(owner, session)
-                found += [
+                rows_found += [
                     row
                     for row in file.rows
                     if limit is None or int(row["last"] if "last" in row else row.get("step", -1)) < limit
                 ]
-        return found
+        return rows_found
 
     @property
     def num_superseded(self) -> int:
         """Flushed steps that a later session of the same rank started over; no view shows them."""
-        kept = len(self.rows("steps"))
-        return sum(len(file.rows) for (kind, _, _), file in self._files.items() if kind == "steps") - kept
+        shown = len(self.rows("steps"))
+        return sum(len(file.rows) for (kind, _, _), file in self._files.items() if kind == "steps") - shown
 
     def last_step(self, rank: int) -> int | None:
         """The last step a rank has flushed in its latest session that flushed any."""

@@ -19,7 +19,7 @@ from typing import Any
 
 import trimtab._version as version
 from trimtab.errors import RunError
-from trimtab.runs.schema import FORMAT, KINDS, SEALED, dumps, file_name, parse_name
+from trimtab.runs.schema import COMPRESSED, FORMAT, KINDS, dumps, file_name, parse_name
 
 
 class RunWriter:
@@ -145,7 +145,7 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
     return dict(header)
 
 
-def seal(folder: str | os.PathLike[str]) -> int:
+def compress_run(folder: str | os.PathLike[str]) -> int:
     """Compress the data files of a run nobody writes to any more; returns the bytes saved.
 
     A file is replaced only after its compressed copy is complete on disk, so a crash loses nothing. The same content
@@ -154,16 +154,16 @@ def seal(folder: str | os.PathLike[str]) -> int:
     read_header(folder)
     saved = 0
     for path in sorted(Path(folder).iterdir()):
-        if parse_name(path.name) is None or path.suffix == SEALED:
+        if parse_name(path.name) is None or path.suffix == COMPRESSED:
             continue
         data = path.read_bytes()
         packed = gzip.compress(data, compresslevel=9, mtime=0)
-        half = path.with_name(path.name + SEALED + ".part")
+        half = path.with_name(path.name + COMPRESSED + ".part")
         with half.open("wb") as out:
             out.write(packed)
             out.flush()
             os.fsync(out.fileno())
-        half.rename(path.with_name(path.name + SEALED))
+        half.rename(path.with_name(path.name + COMPRESSED))
         path.unlink()
         saved += len(data) - len(packed)
     return saved

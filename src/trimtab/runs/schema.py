@@ -5,7 +5,7 @@
 
 One JSON object a line, append-only, one writer a file. A session is one life of one process: a resume opens new files
 and never touches the old ones, so no lock is needed, on network file systems too. NaN and infinities are written as
-the literals NaN, Infinity, -Infinity, which Python, DuckDB and pandas read. `seal` turns the files of a finished run into
+the literals NaN, Infinity, -Infinity, which Python, DuckDB and pandas read. `compress_run` turns the files of a finished run into
 `.jsonl.gz`, one gzip member each; where both are there the plain one counts.
 
 kind        one row is                                                 written
@@ -28,7 +28,7 @@ from typing import Any
 FORMAT = 1
 KINDS = ("states", "readings", "alarms", "tools", "errors", "exemplars", "steps")
 _NAME = re.compile(r"^(states|readings|alarms|tools|errors|exemplars|steps)\.r(\d+)\.s(\d+)\.jsonl(?:\.gz)?$")
-SEALED = ".gz"
+COMPRESSED = ".gz"
 REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "states": {"first": int, "last": int, "states": str},
     "readings": {"step": int, "first": int, "last": int, "slice": str, "n_tokens": int, "n_trajectories": int, "values": dict,

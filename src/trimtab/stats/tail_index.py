@@ -17,8 +17,8 @@ class HillFit(NamedTuple):
     """The median over the sweep, the least and greatest of it, the sweep's largest m, and what to know ("" is nothing)."""
 
     hill: float
-    least: float
-    greatest: float
+    minimum: float
+    maximum: float
     tail_size: int
     reason: str
 
@@ -74,6 +74,6 @@ def hill(log_values_desc: npt.ArrayLike, n: int) -> HillFit:
     if usable.size == 0:
         return HillFit(*missing, "equal values")
     mean = np.cumsum(values[:positive])[usable - 1] / usable - values[usable]
-    least, greatest = float(mean.min()), float(mean.max())
-    reason = f"unstable: {least:.3g} to {greatest:.3g} over the sweep" if greatest > 2.0 * least else ""
-    return HillFit(float(np.median(mean)), least, greatest, int(usable[-1]), reason)
+    minimum, maximum = float(mean.min()), float(mean.max())
+    reason = f"unstable: {minimum:.3g} to {maximum:.3g} over the sweep" if maximum > 2.0 * minimum else ""
+    return HillFit(float(np.median(mean)), minimum, maximum, int(usable[-1]), reason)

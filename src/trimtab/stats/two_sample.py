@@ -21,8 +21,8 @@ def ks_distance(a: Int64, b: Int64) -> float:
     return float(np.abs(_difference(a, b)).max())
 
 
-def wasserstein1(a: Int64, b: Int64, edges: Float64) -> float:
-    """Area between the two CDFs, in the unit of `edges` (K + 1,), counts spread evenly in their buckets; nan when empty.
+def wasserstein1(a: Int64, b: Int64, boundaries: Float64) -> float:
+    """Area between the two CDFs, in the unit of `boundaries` (K + 1,), counts spread evenly in their buckets; nan when empty.
 
     A first bucket that starts at 0 counts as zeros, as `LogSketch` takes it. Vallender 1974.
     SummaryError unless there is one edge more than buckets, all finite.
@@ -30,15 +30,15 @@ def wasserstein1(a: Int64, b: Int64, edges: Float64) -> float:
     >>> wasserstein1(np.array([0, 4, 0]), np.array([0, 0, 4]), np.array([0.0, 1.0, 2.0, 3.0]))
     1.0
     """
-    if edges.shape != (a.size + 1,) or not np.isfinite(edges).all():
-        raise SummaryError(f"{a.size} buckets need {a.size + 1} finite edges, not {edges.shape}")
+    if boundaries.shape != (a.size + 1,) or not np.isfinite(boundaries).all():
+        raise SummaryError(f"{a.size} buckets need {a.size + 1} finite boundaries, not {boundaries.shape}")
     end = _difference(a, b)
     start = np.concatenate(([0.0], end[:-1]))
-    start[0] = end[0] if edges[0] == 0.0 else 0.0
+    start[0] = end[0] if boundaries[0] == 0.0 else 0.0
     one, two = np.abs(start), np.abs(end)
     total = one + two
     crossing = (one * one + two * two) / (2.0 * np.where(total > 0.0, total, 1.0))
-    return float(np.sum(np.diff(edges) * np.where(start * end < 0.0, crossing, total / 2.0)))
+    return float(np.sum(np.diff(boundaries) * np.where(start * end < 0.0, crossing, total / 2.0)))
 
 
 def ks_critical(n_a: float, n_b: float, level: float = 0.05) -> float:

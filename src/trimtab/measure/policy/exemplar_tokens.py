@@ -40,17 +40,17 @@ def largest(values: Float32, k: int) -> npt.NDArray[np.int64]:
         if not tops.size:
             return np.zeros(0, np.int64)
         bar = np.partition(tops, -k)[-k] if tops.size > k else 0.0
-        found = np.flatnonzero((values >= bar) & (values > 0))
-        if found.size > k:
-            found = found[values[found] >= np.partition(values[found], -k)[-k]]
-    return found
+        index = np.flatnonzero((values >= bar) & (values > 0))
+        if index.size > k:
+            index = index[values[index] >= np.partition(values[index], -k)[-k]]
+    return index
 
 
 def add_worst_tokens(view: TokenView, states: Mapping[str, SliceState]) -> None:
     """The worst tokens of this batch by |drift|, |mismatch| and |total|; a ratio that is not observed has none."""
     batch, start = view.batch, np.cumsum(view.batch.lengths) - view.batch.lengths
     seen = int(np.unique(batch.episode_id, return_counts=True)[1].max(initial=1))
-    places = {"text": np.flatnonzero(view.rows == 0), "post_tool": np.flatnonzero(view.rows)}
+    slices = {"text": np.flatnonzero(view.rows == 0), "post_tool": np.flatnonzero(view.rows)}
     for ratio in EXEMPLAR_RATIOS:
         values = view.ratios.get(ratio)
         if values is None:
@@ -58,13 +58,15 @@ def add_worst_tokens(view: TokenView, states: Mapping[str, SliceState]) -> None:
         size = np.abs(values)
         if RATIOS[ratio].denominator == "ref_logprobs" and batch.ref_scored is not None:
             size[~batch.ref_scored[view.sequence]] = 0.0
-        for name, chosen in places.items():
+        for name, chosen in slices.items():
             if name in states:
-                found = chosen[largest(size[chosen], KEPT * seen)]
-                order = np.lexsort((view.at[found], batch.episode_id[view.sequence[found]], -size[found]))
+                worst_index = chosen[largest(size[chosen], KEPT * seen)]
+                order = np.lexsort(
+                    (view.at[worst_index], batch.episode_id[view.sequence[worst_index]], -size[worst_index])
+                )
                 worst = Worst()
                 worst.update(
-                    _token(view, ratio, size, j, start) for j in found[order[: KEPT * seen]].tolist()
+                    _token(view, ratio, size, j, start) for j in worst_index[order[: KEPT * seen]].tolist()
                 )
                 states[name].summaries[f"{ratio}/worst"] = worst
 

@@ -48,9 +48,9 @@ def add_expert_agreement(view: TokenView, states: Mapping[str, SliceState]) -> N
     pick = np.arange(0, view.at.size, max(1, -(-view.at.size // MAX_TOKENS)))
     a, b = one[view.at[pick]], two[view.at[pick]]
     recorded = (a[:, 0, 0] >= 0) & (b[:, 0, 0] >= 0)
-    a, b, kept = a[recorded], b[recorded], pick[recorded]
+    a, b, used = a[recorded], b[recorded], pick[recorded]
     shared, width = overlap(a, b), a.shape[2]
-    rows, same = view.rows[kept], shared == width
+    rows, same = view.rows[used], shared == width
     changed = ~same.all(axis=1)
     for name, chosen in TURN_ROWS.items():
         if name not in states:
@@ -69,7 +69,7 @@ def add_expert_agreement(view: TokenView, states: Mapping[str, SliceState]) -> N
     mismatch = view.ratios.get("mismatch")
     if mismatch is not None:
         for part, which in (("changed", changed), ("same", ~changed)):
-            view.sketch(f"routing_{part}/sketch", mismatch[kept[which]], rows[which], states)
+            view.sketch(f"routing_{part}/sketch", mismatch[used[which]], rows[which], states)
 
 
 def routing(state: SliceState) -> Iterator[Value]:

@@ -44,7 +44,7 @@ def distinguish(scores: Any, own: Any) -> Scores:
     prompts.
 
     >>> found = distinguish([[-1.0, -1.0], [-2.0, -2.0]], [0, 1])
-    >>> found.accuracy, found.information
+    >>> result.accuracy, result.information
     (0.5, 0.0)
     """
     matrix, mine = np.asarray(scores, dtype=np.float64), np.asarray(own)
@@ -61,14 +61,14 @@ def distinguish(scores: Any, own: Any) -> Scores:
             f"own names prompt {int(mine.max())} of {matrix.shape[1]}: prompts are counted from 0"
         )
     finite = np.isfinite(matrix).all(axis=1)
-    kept, mine = matrix[finite], mine[finite]
+    scores_finite, mine = matrix[finite], mine[finite]
     if not mine.size:
         return Scores(math.nan, math.nan, math.nan, 0, matrix.shape[1], int((~finite).sum()))
-    best = kept.max(axis=1, keepdims=True)
-    matched = kept[np.arange(mine.size), mine]
-    tied = (kept >= best - _TIE).sum(axis=1)
+    best = scores_finite.max(axis=1, keepdims=True)
+    matched = scores_finite[np.arange(mine.size), mine]
+    tied = (scores_finite >= best - _TIE).sum(axis=1)
     hits = np.where(matched >= best[:, 0] - _TIE, 1.0 / tied, 0.0)
-    marginal = best[:, 0] + np.log(np.exp(kept - best).mean(axis=1))
+    marginal = best[:, 0] + np.log(np.exp(scores_finite - best).mean(axis=1))
     return Scores(
         accuracy=float(hits.mean()),
         information=float((matched - marginal).mean()),
@@ -87,16 +87,16 @@ class Distinguish:
 
     def update(self, scores: Any, own: Any) -> Iterator[tuple[Value, dict[str, int]]]:
         """(value, excluded) of `distinguish/*` for one matrix, as in `distinguish`."""
-        found = distinguish(scores, own)
-        if found.n:
-            old = found.marginal_std if math.isnan(self.std) else self.std
-            self.std = EMA_DECAY * old + (1.0 - EMA_DECAY) * found.marginal_std
-        excluded = {"distinguish: score not finite": found.excluded} if found.excluded else {}
-        empty = "" if found.n else "no response has finite scores"
-        chance = f"chance {1.0 / found.num_prompts:.3g}, {found.num_prompts} prompts"
-        accuracy = Value("distinguish/retrieval_accuracy", found.accuracy, found.n, reason=empty or chance)
-        information = Value("distinguish/mutual_information", found.information, found.n, reason=empty)
-        z = found.information / (self.std + _FLOOR)
+        result = distinguish(scores, own)
+        if result.n:
+            old = result.marginal_std if math.isnan(self.std) else self.std
+            self.std = EMA_DECAY * old + (1.0 - EMA_DECAY) * result.marginal_std
+        excluded = {"distinguish: score not finite": result.excluded} if result.excluded else {}
+        empty = "" if result.n else "no response has finite scores"
+        chance = f"chance {1.0 / result.num_prompts:.3g}, {result.num_prompts} prompts"
+        accuracy = Value("distinguish/retrieval_accuracy", result.accuracy, result.n, reason=empty or chance)
+        information = Value("distinguish/mutual_information", result.information, result.n, reason=empty)
+        z = result.information / (self.std + _FLOOR)
         for value in (
             accuracy,
             information,

@@ -47,9 +47,9 @@ def retrieval(profiles: npt.NDArray[np.float32], group: Int64) -> tuple[Float64,
     same = group[:, None] == group[None, :]
     np.fill_diagonal(same, False)
     mates = same.sum(axis=1)
-    asked = mates > 0
+    has_mate = mates > 0
     hits = (tied & same).sum(axis=1) / np.maximum(tied.sum(axis=1), 1)
-    return hits[asked], (mates / max(1, group.size - 1))[asked]
+    return hits[has_mate], (mates / max(1, group.size - 1))[has_mate]
 
 
 def add_prompt_hits(view: TokenView, states: Mapping[str, SliceState]) -> None:
@@ -61,10 +61,10 @@ def add_prompt_hits(view: TokenView, states: Mapping[str, SliceState]) -> None:
         name = "token_ids" if batch.token_ids is None else "group"
         state.notes[_NOTE] = f"no {name}: {batch.absent.get(name, 'not given')}"
         return
-    kept = _chosen(batch.episode_id, batch.group)
-    profiles = _profiles(view, kept, batch.token_ids)
+    compared = _chosen(batch.episode_id, batch.group)
+    profiles = _profiles(view, compared, batch.token_ids)
     usable = np.asarray(profiles.any(axis=1), dtype=bool)
-    group = batch.group[kept][usable]
+    group = batch.group[compared][usable]
     hits, chance = retrieval(profiles[usable], group)
     if np.unique(group).size < 2:
         state.notes[_NOTE] = "fewer than two groups of responses with two tokens came in one batch"
@@ -101,16 +101,16 @@ def _chosen(episode: Int64, group: Int64) -> Int64:
     return np.asarray(first[np.lexsort((start[inverse], rank // 2))][:MAX_SEQUENCES])
 
 
-def _profiles(view: TokenView, kept: Int64, token_ids: Int64) -> npt.NDArray[np.float32]:
+def _profiles(view: TokenView, compared: Int64, token_ids: Int64) -> npt.NDArray[np.float32]:
     """Counts (len(kept), BUCKETS) of hashed pairs of adjacent gradient tokens."""
     row = np.full(view.batch.num_sequences, -1)
-    row[kept] = np.arange(kept.size)
+    row[compared] = np.arange(compared.size)
     mine = np.flatnonzero(row[view.sequence] >= 0)
-    place, at = row[view.sequence[mine]], view.at[mine]
-    left = np.flatnonzero((place[:-1] == place[1:]) & (np.diff(at) == 1))
+    profile_row, at = row[view.sequence[mine]], view.at[mine]
+    left = np.flatnonzero((profile_row[:-1] == profile_row[1:]) & (np.diff(at) == 1))
     one, two = (token_ids[at[end]].astype(np.uint64) for end in (left, left + 1))
     mixed = (one * np.uint64(0x9E3779B97F4A7C15)) ^ (two * np.uint64(0xC2B2AE3D27D4EB4F))
     mixed *= np.uint64(0xD6E8FEB86659FD93)
     bucket = (mixed >> np.uint64(65 - BUCKETS.bit_length())).astype(np.int64)
-    flat = np.bincount(place[left] * BUCKETS + bucket, minlength=kept.size * BUCKETS)
-    return flat.reshape(kept.size, BUCKETS).astype(np.float32)
+    flat = np.bincount(profile_row[left] * BUCKETS + bucket, minlength=compared.size * BUCKETS)
+    return flat.reshape(compared.size, BUCKETS).astype(np.float32)

@@ -46,7 +46,7 @@ def add_entropy(view: TokenView, states: Mapping[str, SliceState]) -> None:
         return
     both = np.isfinite(before) & np.isfinite(after)
     names = (*batch.tool_names, OTHER)
-    results, kept = (
+    results, two_sided = (
         np.bincount(tool).tolist(),
         np.bincount(tool[both], minlength=int(tool.max()) + 1).tolist(),
     )
@@ -56,7 +56,7 @@ def add_entropy(view: TokenView, states: Mapping[str, SliceState]) -> None:
         if name in states:
             for key, moments in zip(("entropy_before/values", "entropy_after/values"), sides, strict=True):
                 states[name].summaries[key] = reduce(Moments.merge, [moments[code] for code in chosen])
-            states[name].excluded[ONE_SIDED] = sum(results[code] - kept[code] for code in chosen)
+            states[name].excluded[ONE_SIDED] = sum(results[code] - two_sided[code] for code in chosen)
 
 
 def borders(state: SliceState) -> Iterator[Value]:
@@ -96,12 +96,12 @@ def _sides(view: TokenView, entropy: Float64) -> tuple[Float64, Float64, npt.NDA
 def _mean(
     entropy: Float64,
     segment: npt.NDArray[np.int64],
-    places: npt.NDArray[np.int64],
+    index: npt.NDArray[np.int64],
     wanted: npt.NDArray[np.int64],
 ) -> Float64:
     """(M,) mean of the finite entropies at `places` (M, k) that lie in the segment `wanted` (M,)."""
-    inside = (places >= 0) & (places < entropy.size)
-    at = np.where(inside, places, 0)
+    inside = (index >= 0) & (index < entropy.size)
+    at = np.where(inside, index, 0)
     if entropy.size == 0:
         return np.full(wanted.size, np.nan)
     valid = inside & (segment[at] == wanted[:, None]) & np.isfinite(entropy[at])

@@ -49,15 +49,15 @@ def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     >>> as_numbers({"reward": np.float32(0.5), "note": "text", "done": True})
     {'reward': 0.5}
     """
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in metrics.items():
         if isinstance(value, (bool, np.bool_, str, bytes)) or value is None:
             continue
         try:
-            found[str(name)] = float(value.item() if hasattr(value, "item") else value)
+            numbers[str(name)] = float(value.item() if hasattr(value, "item") else value)
         except (TypeError, ValueError, RuntimeError):
             continue
-    return found
+    return numbers
 
 
 def may_be_missing(name: str) -> bool:
@@ -77,11 +77,11 @@ def trainer_aggregates(metrics: Mapping[str, float]) -> dict[str, float]:
     >>> trainer_aggregates({"actor/grad_norm": 0.5, "actor/ppo_kl": 0.1, "note": 1.0})
     {'policy_kl': 0.1, 'grad_norm': 0.5}
     """
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for name in METRIC_NAMES:
         for key in TRAINER_KEYS[name]:
             value = metrics.get(key)
             if value is not None:
-                found[name] = float(value)
+                values[name] = float(value)
                 break
-    return found
+    return values

@@ -26,7 +26,7 @@ class Episodes:
     """`add` each batch, `close` each step, `fill` the states that are measured; what found no state waits for the next."""
 
     requirements: Requirements = field(default_factory=Requirements)
-    held: SliceState = field(default_factory=SliceState)
+    pending: SliceState = field(default_factory=SliceState)
     open: list[tuple[TokenBatch, Bool]] = field(default_factory=list)
     closed: list[tuple[TokenBatch, Bool, Int64]] = field(default_factory=list)
 
@@ -53,10 +53,10 @@ class Episodes:
             return
         states["all"] = replace(
             every,
-            summaries={**every.summaries, **self.held.summaries},
-            excluded={**every.excluded, **self.held.excluded},
+            summaries={**every.summaries, **self.pending.summaries},
+            excluded={**every.excluded, **self.pending.excluded},
         )
-        self.held = SliceState()
+        self.pending = SliceState()
 
     def _add_up(self) -> None:
         closed, self.closed = self.closed, []
@@ -73,7 +73,7 @@ class Episodes:
 
     def _absorb(self, summaries: Mapping[str, Any], excluded: Mapping[str, int]) -> None:
         counts = {reason: count for reason, count in excluded.items() if count}
-        self.held.absorb(SliceState(summaries=dict(summaries), excluded=counts))
+        self.pending.absorb(SliceState(summaries=dict(summaries), excluded=counts))
 
 
 def _kind(batch: TokenBatch) -> tuple[Any, ...]:

@@ -28,26 +28,26 @@ def presence_of_log(log: MetricLog) -> Presence:
     Held-out metrics come when an evaluation is due, so their absence is no silence.
     """
     arrived = {
-        f"metrics/{name}": places
-        for name, (places, _) in log.columns.items()
-        if places.size >= _CADENCE and not name.startswith("held_out")
+        f"metrics/{name}": index
+        for name, (index, _) in log.columns.items()
+        if index.size >= _CADENCE and not name.startswith("held_out")
     }
     bad = {
-        f"metrics/{name}": places[~np.isfinite(values)]
-        for name, (places, values) in log.columns.items()
+        f"metrics/{name}": index[~np.isfinite(values)]
+        for name, (index, values) in log.columns.items()
         if not may_be_missing(name)
     }
-    return Presence(log.steps, arrived, {column: places for column, places in bad.items() if places.size})
+    return Presence(log.steps, arrived, {column: index for column, index in bad.items() if index.size})
 
 
 def series_of_log(log: MetricLog) -> dict[tuple[str, str], tuple[Int64, Float64]]:
     """(reading key, slice) -> the steps a metric was logged at, and its values there, NaN included."""
-    found = {reading_of(name): (log.steps[places], values) for name, (places, values) in log.columns.items()}
+    series = {reading_of(name): (log.steps[index], values) for name, (index, values) in log.columns.items()}
     if "loss" in log.columns and "held_out_loss" in log.columns:
-        found["supervised/gap", "all"] = _gap(
-            found["aggregate/loss", "all"], found["aggregate/held_out_loss", "all"]
+        series["supervised/gap", "all"] = _gap(
+            series["aggregate/loss", "all"], series["aggregate/held_out_loss", "all"]
         )
-    return found
+    return series
 
 
 def _gap(loss: tuple[Int64, Float64], held_out: tuple[Int64, Float64]) -> tuple[Int64, Float64]:

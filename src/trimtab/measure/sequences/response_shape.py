@@ -44,30 +44,30 @@ def text_summaries(
         None if batch.stop_reason is None else np.array([s.lower() for s in batch.stop_reason], dtype=object)
     )
     masked = np.zeros(own.size, bool) if stop is None else stop == MASKED
-    kept = fresh & ~masked
+    judged = fresh & ~masked
     excluded = {"aggregate: sequence masked by the trainer": int((fresh & masked).sum())}
     lengths = LogSketch(lowest_exponent=0, highest_exponent=24)
-    lengths.update(own[kept].astype(np.float32))
-    found: dict[str, Any] = {"length/lengths": lengths, "empty/values": _moments(own[kept] < 2)}
+    lengths.update(own[judged].astype(np.float32))
+    summaries: dict[str, Any] = {"length/lengths": lengths, "empty/values": _moments(own[judged] < 2)}
     last, results = _turns(batch, own)
-    wrote = kept & (own > 0)
-    found["turns/values"] = _moments(last[wrote])
-    if batch.tool_names or results[kept].any():
-        found["no_call/values"] = _moments(results[kept] == 0)
+    wrote = judged & (own > 0)
+    summaries["turns/values"] = _moments(last[wrote])
+    if batch.tool_names or results[judged].any():
+        summaries["no_call/values"] = _moments(results[judged] == 0)
     if stop is not None:
         cut = np.isin(stop, list(TRUNCATED))
-        found["truncated/values"] = _moments(cut[kept])
+        summaries["truncated/values"] = _moments(cut[judged])
         in_last = sequence_sums(
             batch.loss_mask & (batch.turn == np.repeat(last, batch.lengths)), batch.lengths
         )
         void = (results < last) & (cut | (in_last < 2))
-        found["void/values"] = _moments(void[wrote])
+        summaries["void/values"] = _moments(void[wrote])
     if batch.token_ids is not None:
         shares, looked_at = _repetition(batch, wrote, own, looked_at)
-        found["repetition/values"] = _moments(shares)
+        summaries["repetition/values"] = _moments(shares)
         skipped = int((wrote & (own >= NGRAM)).sum()) - shares.size
         excluded["aggregate: sequence not looked at for repetition"] = skipped
-    return found, excluded, looked_at
+    return summaries, excluded, looked_at
 
 
 def text_shape(state: SliceState) -> Iterator[Value]:

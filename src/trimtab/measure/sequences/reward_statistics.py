@@ -73,22 +73,22 @@ class RewardRows:
         """Sums of the rows, and what was left out."""
         fine = np.isfinite(self.reward)
         excluded = {"aggregate: reward not finite": int((~fine).sum())}
-        found: dict[str, Any] = {"reward/edges": _sums(ExtremeCounts(), self.reward)}
+        summaries: dict[str, Any] = {"reward/edges": _sums(ExtremeCounts(), self.reward)}
         pair = fine & (self.length > 0)
         reward, length = self.reward[pair], self.length[pair].astype(np.float64)
         for name, values in (("reward", reward), ("length", length), ("product", reward * length)):
-            found[f"pair_{name}/values"] = _sums(Moments(), values)
+            summaries[f"pair_{name}/values"] = _sums(Moments(), values)
         for name, values in self.parts_of.items():
-            found[f"{_PART}{name}/values"] = _sums(Moments(), values)
+            summaries[f"{_PART}{name}/values"] = _sums(Moments(), values)
         if self.group is not None:
             sums = GroupSums()
             sums.update(self.step[fine], self.group[fine], self.reward[fine], solved_at)
             label = "solved" if solved_at is not None else "reward"
-            found[f"{label}/groups"] = sums
+            summaries[f"{label}/groups"] = sums
         correct = self._correct(fine, solved_at)
         if correct is not None and np.isfinite(self.logp).any():
-            found["correct_logp/values"] = _sums(Moments(), self.logp[correct])
-        return found, excluded
+            summaries["correct_logp/values"] = _sums(Moments(), self.logp[correct])
+        return summaries, excluded
 
     def _correct(self, fine: Bool, solved_at: float | None) -> Bool | None:
         """(B,) sequences at or over `solved_at`; without one, those above the mean of their group's rows of this step."""
@@ -110,9 +110,9 @@ def rewards(state: SliceState) -> Iterator[Value]:
     if reward is not None:
         yield Value("aggregate/reward_max", reward.max, reward.count)
         yield Value("aggregate/reward_min", reward.min, reward.count)
-    edges = state.summaries.get("reward/edges")
-    if edges is not None:
-        yield Value("aggregate/extreme_reward_frac", edges.fraction(), edges.count)
+    extremes = state.summaries.get("reward/edges")
+    if extremes is not None:
+        yield Value("aggregate/extreme_reward_frac", extremes.fraction(), extremes.count)
         yield _correlation(state)
     logp = state.summaries.get("correct_logp/values")
     if logp is not None:

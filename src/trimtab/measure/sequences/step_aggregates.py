@@ -29,12 +29,14 @@ def observed_columns(batch: TokenBatch) -> set[str]:
     """
     if not batch.loss_mask.any():
         return set()  # nothing the run could be judged by
-    found = {name for name in (*LOGPROB_COLUMNS, "advantages", "entropy") if getattr(batch, name) is not None}
+    columns = {
+        name for name in (*LOGPROB_COLUMNS, "advantages", "entropy") if getattr(batch, name) is not None
+    }
     if batch.ref_scored is not None and not batch.ref_scored.any():
-        found.discard("ref_logprobs")
+        columns.discard("ref_logprobs")
     if batch.reward is not None:
-        found.add("reward")
-    return found
+        columns.add("reward")
+    return columns
 
 
 @dataclass
@@ -47,24 +49,24 @@ class StepAggregates:
 
     def add(self, step: int, metrics: Mapping[str, float]) -> dict[str, float]:
         """Take a step's metrics; returns the aggregates found among them."""
-        found = trainer_aggregates(metrics)
-        self.logged |= {f"aggregate/{name}" for name in found}
+        numbers = trainer_aggregates(metrics)
+        self.logged |= {f"aggregate/{name}" for name in numbers}
         self.chance = metrics.get(CHANCE_KEY, self.chance)
-        self.steps.append((step, found))
+        self.steps.append((step, numbers))
         del self.steps[:-_MAX_STEPS]
-        return found
+        return numbers
 
     def without_tokens(self) -> list[Reading]:
         """Aggregate readings of a trainer that brings no tokens: each step's own, and every `STEP_WINDOW` steps what rests on their means."""
         if not self.steps:
             return []
-        step, found = self.steps[-1]
-        readings = [_own(name, [found], Window(step, step), 0) for name in sorted(found)]
+        step, numbers = self.steps[-1]
+        readings = [_own(name, [numbers], Window(step, step), 0) for name in sorted(numbers)]
         if len(self.steps) < STEP_WINDOW:
             return readings
         inside, window = [one for _, one in self.steps], Window(self.steps[0][0], step)
         self.steps = []
-        means = {name: _own(name, inside, window, 0).value for found in inside for name in found}
+        means = {name: _own(name, inside, window, 0).value for numbers in inside for name in numbers}
         return readings + self._derived(means, len(inside), window, 0)
 
     def apply(self, readings: list[Reading], window: Window) -> list[Reading]:
@@ -72,16 +74,16 @@ class StepAggregates:
 
         Values that are not finite are left out of the mean and counted in `excluded`; they alarm on their own.
         """
-        inside = [found for step, found in self.steps if window.first <= step <= window.last]
-        self.steps = [(step, found) for step, found in self.steps if step > window.last]
+        inside = [numbers for step, numbers in self.steps if window.first <= step <= window.last]
+        self.steps = [(step, numbers) for step, numbers in self.steps if step > window.last]
         trajectories = readings[0].n_trajectories if readings else 0
         table = {reading.key: reading for reading in readings if reading.slice == "all"}
         others = [
             reading for reading in readings if reading.slice != "all"
         ]  # parts of the reward share a key
-        for name in sorted({name for found in inside for name in found}):
+        for name in sorted({name for numbers in inside for name in numbers}):
             table[f"aggregate/{name}"] = _own(name, inside, window, trajectories)
-        means = {name: table[f"aggregate/{name}"].value for found in inside for name in found}
+        means = {name: table[f"aggregate/{name}"].value for numbers in inside for name in numbers}
         table |= {one.key: one for one in self._derived(means, len(inside), window, trajectories)}
         return [*table.values(), *others]
 
@@ -105,7 +107,7 @@ class StepAggregates:
 
 def _own(name: str, inside: list[dict[str, float]], window: Window, trajectories: int) -> Reading:
     """The mean of one of the trainer's aggregates over the steps that have it."""
-    values = [found[name] for found in inside if name in found]
+    values = [numbers[name] for numbers in inside if name in numbers]
     finite = [value for value in values if math.isfinite(value)]
     mean = math.fsum(finite) / len(finite) if finite else math.nan
     skipped = {"not finite": len(values) - len(finite)} if len(finite) < len(values) else {}
@@ -129,16 +131,16 @@ def derived(numbers: Mapping[str, float], chance: float | None = None) -> dict[s
     >>> derived({"loss": 0.5, "held_out_loss": 0.75})
     {'supervised/gap': 0.25}
     """
-    found: dict[str, float] = {}
+    readings: dict[str, float] = {}
     loss = numbers.get("loss")
     if loss is not None and "held_out_loss" in numbers:
-        found["supervised/gap"] = numbers["held_out_loss"] - loss
+        readings["supervised/gap"] = numbers["held_out_loss"] - loss
     if chance is None and "preference_accuracy" in numbers:
         chance = math.log(2.0)
     if loss is not None and chance is not None:
-        found["preference/loss_over_chance"] = loss - chance
+        readings["preference/loss_over_chance"] = loss - chance
     if "margin" in numbers:
-        found["preference/margin"] = numbers["margin"]
+        readings["preference/margin"] = numbers["margin"]
     elif "chosen_reward" in numbers and "rejected_reward" in numbers:
-        found["preference/margin"] = numbers["chosen_reward"] - numbers["rejected_reward"]
-    return found
+        readings["preference/margin"] = numbers["chosen_reward"] - numbers["rejected_reward"]
+    return readings

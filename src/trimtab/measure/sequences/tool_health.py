@@ -62,16 +62,16 @@ class ToolHealth:
         if step - self.first_step + 1 < STEP_WINDOW:
             return {}
         total = sum(use.calls for use in self.tools.values())
-        found: dict[str, str] = {}
+        unused: dict[str, str] = {}
         uses: dict[str, UseCount] = {name: self.tools[name] for name in self.requirements.required_tools}
         for name, use in {**uses, **self.files}.items():
             if use.last_step < 0:
-                found[name] = "never called"
+                unused[name] = "never called"
             elif step - use.last_step >= bound("tool_abandoned_steps"):
-                found[name] = f"abandoned since step {use.last_step}"
+                unused[name] = f"abandoned since step {use.last_step}"
             elif name in uses and use.calls < bound("tool_rare_frac") * total:
-                found[name] = f"{use.calls} of {total} calls"
-        return found
+                unused[name] = f"{use.calls} of {total} calls"
+        return unused
 
     def _add(self, call: ToolCall, step: int) -> None:
         name = named(call.name or "(no name)", self.tools, MAX_TOOLS)
@@ -109,9 +109,9 @@ class ToolHealth:
             yield reading("tools/calls", where, float(seen.calls), seen.calls)
             yield reading("tools/steps_since_call", where, self._since(seen, step), seen.calls)
         if self.requirements.required_tools or self.files:
-            found = self.neglected(step)
-            text = "; ".join(f"{name}: {why}" for name, why in found.items())
-            yield reading("tools/neglected", "all", len(found), total, text)
+            unused = self.neglected(step)
+            text = "; ".join(f"{name}: {why}" for name, why in unused.items())
+            yield reading("tools/neglected", "all", len(unused), total, text)
         if total:
             yield from (reading(key, "all", value, n) for key, value, n in self._averages(total))
 
@@ -152,8 +152,8 @@ def replay_tools(
     for row in calls:
         known = {name: row[name] for name in ToolCall.__dataclass_fields__ if name in row}
         by_step.setdefault(int(row["step"]), []).append(ToolCall(**known))
-    found: list[Reading] = []
+    readings: list[Reading] = []
     for row in steps:
         episodes = row["slices"].get("all", {}).get("n_trajectories", 0)
-        found += health.close(int(row["step"]), by_step.get(int(row["step"]), ()), int(episodes))
-    return found
+        readings += health.close(int(row["step"]), by_step.get(int(row["step"]), ()), int(episodes))
+    return readings

@@ -88,8 +88,8 @@ def error_kind(error: str) -> str:
     >>> error_kind("TimeoutError: no answer in 5 s"), error_kind("unknown tool"), error_kind("404")
     ('TimeoutError', 'unknown', 'error')
     """
-    found = _WORD.search(error)
-    return found.group(0)[:64] if found else "error"
+    word = _WORD.search(error)
+    return word.group(0)[:64] if word else "error"
 
 
 def named(name: str, table: Counter[str] | dict[str, UseCount] | dict[str, ToolUse], limit: int) -> str:

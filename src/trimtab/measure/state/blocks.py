@@ -19,7 +19,7 @@ class StateBlocks:
     """Gathers the states of consecutive steps and hands them over as a row of the run store at the store's cadence."""
 
     every: int
-    held: Accumulator = field(default_factory=Accumulator)
+    merged: Accumulator = field(default_factory=Accumulator)
     first: int = -1
     last: int = -1
 
@@ -27,7 +27,7 @@ class StateBlocks:
         """Add the states of steps first..last."""
         self.first = first if self.first < 0 else self.first
         self.last = last
-        self.held.add_all(states)
+        self.merged.add_all(states)
 
     def ends_at(self, step: int) -> bool:
         """Is `step` the last of its block?"""
@@ -36,9 +36,9 @@ class StateBlocks:
     def finish(self) -> list[dict[str, object]]:
         """The row of what is held, if anything, and an empty block."""
         rows: list[dict[str, object]] = []
-        if self.held.states:
-            rows.append({"first": self.first, "last": self.last, "states": pack_states(self.held.states)})
-        self.held, self.first = Accumulator(), -1
+        if self.merged.states:
+            rows.append({"first": self.first, "last": self.last, "states": pack_states(self.merged.states)})
+        self.merged, self.first = Accumulator(), -1
         return rows
 
 

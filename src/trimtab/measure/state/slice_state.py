@@ -115,9 +115,9 @@ class SliceState:
     @classmethod
     def from_bytes(cls, data: bytes, wanted: Collection[str] | None = None) -> SliceState:
         """Inverse of `to_bytes`, with all summaries or the given ones alone; SummaryError when the bytes are not a slice state."""
-        head, excluded, notes, found = read_state(data, SUMMARY_CLASSES, wanted)
+        head, excluded, notes, summaries = read_state(data, SUMMARY_CLASSES, wanted)
         state = cls(*head)
-        state.excluded, state.notes, state.summaries = excluded, notes, found
+        state.excluded, state.notes, state.summaries = excluded, notes, summaries
         return state
 
 
@@ -149,10 +149,10 @@ class Accumulator:
                 self.states[name] = state
                 continue
             if (known := met.get((id(mine), id(state)))) is None:
-                shared = name not in self.owned or sum(held is mine for held in self.states.values()) > 1
-                made = mine.copy() if shared else mine
-                made.absorb(state)
-                known = met[id(mine), id(state)] = (mine, made)
+                shared = name not in self.owned or sum(other is mine for other in self.states.values()) > 1
+                merged = mine.copy() if shared else mine
+                merged.absorb(state)
+                known = met[id(mine), id(state)] = (mine, merged)
             self.states[name] = known[1]
             self.owned.add(name)
 

@@ -44,7 +44,7 @@ def recorded(key: str) -> bool:
     return key.startswith(_RECORDED)
 
 
-def step_readings(step: int, found: Iterable[tuple[str, Value, Mapping[str, int]]]) -> list[Reading]:
+def step_readings(step: int, values: Iterable[tuple[str, Value, Mapping[str, int]]]) -> list[Reading]:
     """Readings at one step of (slice, value, excluded); their `n` counts trajectories."""
     return [
         Reading(
@@ -59,5 +59,5 @@ def step_readings(step: int, found: Iterable[tuple[str, Value, Mapping[str, int]
             status="not observed" if value.reason and value.value != value.value else "ok",
             reason=value.reason,
         )
-        for name, value, excluded in found
+        for name, value, excluded in values
     ]

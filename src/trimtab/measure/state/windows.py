@@ -29,24 +29,24 @@ class WindowClock:
     min_tokens: int = WINDOW_TOKENS
     min_trajectories: int = WINDOW_TRAJECTORIES
     first: int | None = None
-    held: Accumulator = field(default_factory=Accumulator)
+    merged: Accumulator = field(default_factory=Accumulator)
 
     def add(self, first: int, last: int, step_states: Mapping[str, SliceState]) -> Closed | None:
         """Add the states of steps first..last; the closed window when it is now complete."""
         for name in self.slices:
             state = step_states.get(name)
             if state is not None:
-                self.held.add(name, state)
+                self.merged.add(name, state)
                 self.first = first if self.first is None else self.first
         if self.first is None or not all(self._enough(name) for name in self.slices):
             return None
-        closed = Closed(Window(self.first, last), self.held.states)
-        self.first, self.held = None, Accumulator()
+        closed = Closed(Window(self.first, last), self.merged.states)
+        self.first, self.merged = None, Accumulator()
         return closed
 
     def progress(self, name: str) -> tuple[int, int]:
         """(tokens, trajectories) of a slice in the open window, of those its readings rest on."""
-        state = self.held.states.get(name)
+        state = self.merged.states.get(name)
         return (state.scored_tokens, state.scored_trajectories) if state is not None else (0, 0)
 
     def _enough(self, name: str) -> bool:

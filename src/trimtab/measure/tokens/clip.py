@@ -37,10 +37,10 @@ def add_clip(batch: TokenBatch, cells: Cells, log_ratios: Float32, states: Mappi
     code, finite = side * np.int8(4), np.isfinite(log_ratios)
     if batch.advantages is not None:
         code += _sign(batch.advantages[batch.loss_mask])
-    tally = CategoryCounts(cells.num_cells, 12)
-    tally.update(code[finite], cells.index[finite])
+    counts = CategoryCounts(cells.num_cells, 12)
+    counts.update(code[finite], cells.index[finite])
     for name, rows in cells.slices.items():
-        states[name].summaries["staleness/clip"] = tally.select(list(rows))
+        states[name].summaries["staleness/clip"] = counts.select(list(rows))
 
 
 def clip(state: SliceState) -> Iterator[Value]:
@@ -49,14 +49,14 @@ def clip(state: SliceState) -> Iterator[Value]:
     `clip_active_high_frac`, `clip_active_low_frac`: share of the tokens with an advantage whose gradient the clip
     removes; nan with a reason where no advantage was seen. Stored states of older versions give the first two at 0.2.
     """
-    sketch, tally = state.summaries.get("staleness/sketch"), state.summaries.get("staleness/clip")
-    if sketch is not None and tally is None:
+    sketch, counts = state.summaries.get("staleness/sketch"), state.summaries.get("staleness/clip")
+    if sketch is not None and counts is None:
         n, epsilon = sketch.count, bound("clip")
         yield Value("staleness/clip_high_frac", 1.0 - sketch.share_below(math.log1p(epsilon)), n)
         yield Value("staleness/clip_low_frac", sketch.share_below(math.log1p(-epsilon)), n)
-    if tally is None:
+    if counts is None:
         return
-    table = tally.counts().reshape(3, 4)
+    table = counts.counts().reshape(3, 4)
     n, judged = int(table.sum()), int(table[:, _NEGATIVE:].sum())
     sides = (("high", _ABOVE, _POSITIVE), ("low", _BELOW, _NEGATIVE))
     for label, side, _ in sides:

@@ -35,11 +35,11 @@ def add_rare_tokens(view: TokenView, states: Mapping[str, SliceState]) -> None:
     mismatch, mu = view.ratios.get("mismatch"), view.batch.rollout_logprobs
     if mismatch is None or mu is None:
         return
-    edges = np.log([up_to for _, up_to in PROB_BANDS.values()]).astype(np.float32)
+    boundaries = np.log([up_to for _, up_to in PROB_BANDS.values()]).astype(np.float32)
     mine = mu[view.at]
-    at = np.flatnonzero(mine <= edges[-1])
-    band = np.searchsorted(edges, mine[at], side="left")
-    sketch = LogSketch(rows=2 * edges.size)
+    at = np.flatnonzero(mine <= boundaries[-1])
+    band = np.searchsorted(boundaries, mine[at], side="left")
+    sketch = LogSketch(rows=2 * boundaries.size)
     sketch.update(mismatch[at], 2 * band + view.halves[at])
     for name, rows in MAIN_ROWS.items():
         if name in states:

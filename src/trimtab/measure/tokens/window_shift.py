@@ -27,7 +27,7 @@ class _Past:
     """What is kept of a closed window: the histogram of |x|, its quantiles in nats, and the shares beyond two of them."""
 
     counts: npt.NDArray[np.int64]
-    edges: npt.NDArray[np.float64]
+    boundaries: npt.NDArray[np.float64]
     n_eff: float
     quantiles: dict[float, float]
     beyond: dict[float, float]
@@ -72,8 +72,8 @@ def _past(sketch: LogSketch, clusters: ClusterTail) -> _Past:
     n_eff = float(clusters.num_clusters) if math.isnan(effect) else sketch.count / effect
     quantiles = dict(zip((0.5, *_TAILS), sketch.abs_quantiles([0.5, *_TAILS]), strict=True))
     beyond = dict(zip(_TAILS, sketch.abs_exceedances([quantiles[q] for q in _TAILS]), strict=True))
-    counts, edges = sketch.abs_counts()
-    return _Past(counts, edges, n_eff, quantiles, beyond)
+    counts, boundaries = sketch.abs_counts()
+    return _Past(counts, boundaries, n_eff, quantiles, beyond)
 
 
 def _compared(ratio: str, sketch: LogSketch, now: _Past, then: _Past, suffix: str) -> Iterator[Value]:
@@ -81,8 +81,10 @@ def _compared(ratio: str, sketch: LogSketch, now: _Past, then: _Past, suffix: st
     critical = ks_critical(now.n_eff, then.n_eff)
     yield Value(f"{ratio}/shift_ks{suffix}", distance, n)
     yield Value(f"{ratio}/shift_ks_level{suffix}", distance / critical, n)
-    edges = np.maximum(now.edges, then.edges)  # they differ in the last one, the larger extreme
-    yield Value(f"{ratio}/shift_w1{suffix}", wasserstein1(now.counts, then.counts, edges), n)
+    boundaries = np.maximum(
+        now.boundaries, then.boundaries
+    )  # they differ in the last one, the larger extreme
+    yield Value(f"{ratio}/shift_w1{suffix}", wasserstein1(now.counts, then.counts, boundaries), n)
     shares = sketch.abs_exceedances([then.quantiles[q] for q in _TAILS])
     for (q, key), share in zip(_TAILS.items(), shares, strict=True):
         yield Value(f"{ratio}/{key}{suffix}", share - then.beyond[q], n)

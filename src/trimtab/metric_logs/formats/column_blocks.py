@@ -17,10 +17,10 @@ Column = tuple[Int64, Float64]
 
 @dataclass(frozen=True)
 class Block:
-    """Rows of the same keys: `places` (R,) among all rows, `table` (R, K)."""
+    """Rows of the same keys: `index` (R,) among all rows, `table` (R, K)."""
 
     keys: tuple[str, ...]
-    places: Int64
+    index: Int64
     table: Float64
 
 
@@ -28,35 +28,35 @@ def blocks_of(rows: Sequence[dict[str, Any]], first: int) -> list[Block] | None:
     """The rows, of which the first is row `first` of the log; None when a value is no plain number: null, text, a truth value.
 
     >>> [block] = blocks_of([{"step": 1, "kl": 0.5}, {"step": 2, "kl": 0.25}], 10) or []
-    >>> block.keys, block.places.tolist(), block.table.tolist()
+    >>> block.keys, block.index.tolist(), block.table.tolist()
     (('step', 'kl'), [10, 11], [[1.0, 0.5], [2.0, 0.25]])
     """
     groups: dict[tuple[str, ...], list[int]] = {}
     for i, row in enumerate(rows):
         groups.setdefault(tuple(row), []).append(i)
-    found: list[Block] = []
-    for keys, places in groups.items():
-        cells = list(chain.from_iterable([rows[i].values() for i in places]))
+    blocks_found: list[Block] = []
+    for keys, index in groups.items():
+        cells = list(chain.from_iterable([rows[i].values() for i in index]))
         if not set(map(type, cells)) <= {float, int}:
             return None
         try:
-            table = np.array(cells, np.float64).reshape(len(places), len(keys))
+            table = np.array(cells, np.float64).reshape(len(index), len(keys))
         except OverflowError:
             return None
-        found.append(Block(keys, first + np.array(places, np.int64), table))
-    return found
+        blocks_found.append(Block(keys, first + np.array(index, np.int64), table))
+    return blocks_found
 
 
 def column_of(blocks: Iterable[Block], key: str) -> Column | None:
     """One key's column; None where no row has it."""
-    return joined([(b.places, b.table[:, b.keys.index(key)]) for b in blocks if key in b.keys])
+    return joined([(b.index, b.table[:, b.keys.index(key)]) for b in blocks if key in b.keys])
 
 
 def joined(parts: Sequence[Column]) -> Column | None:
     """Pieces of one column, in any order, as one."""
     if not parts:
         return None
-    at = np.concatenate([places for places, _ in parts])
+    at = np.concatenate([index for index, _ in parts])
     values = np.concatenate([piece for _, piece in parts])
     if (at[1:] > at[:-1]).all():
         return at, values
@@ -66,8 +66,8 @@ def joined(parts: Sequence[Column]) -> Column | None:
 
 def rows_of(blocks: Iterable[Block]) -> list[dict[str, Any]]:
     """The rows again, every value a float."""
-    found: dict[int, dict[str, Any]] = {}
+    by_index: dict[int, dict[str, Any]] = {}
     for block in blocks:
-        for place, values in zip(block.places.tolist(), block.table.tolist(), strict=True):
-            found[place] = dict(zip(block.keys, values, strict=True))
-    return [found[place] for place in sorted(found)]
+        for i, values in zip(block.index.tolist(), block.table.tolist(), strict=True):
+            by_index[i] = dict(zip(block.keys, values, strict=True))
+    return [by_index[i] for i in sorted(by_index)]

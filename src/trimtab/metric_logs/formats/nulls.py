@@ -25,18 +25,22 @@ def settle_nulls(
     """
     if not any(None in row.values() for _, row in rows):
         return cast("list[tuple[int, dict[str, float]]]", rows)
-    gone = _gone([row for _, row in rows]) if table else set()
-    count["nulls read as absent, not as NaN"] += len(gone)
+    absent = _absent([row for _, row in rows]) if table else set()
+    count["nulls read as absent, not as NaN"] += len(absent)
     return [
         (
             step,
-            {n: math.nan if v is None else v for n, v in row.items() if v is not None or (i, n) not in gone},
+            {
+                n: math.nan if v is None else v
+                for n, v in row.items()
+                if v is not None or (i, n) not in absent
+            },
         )
         for i, (step, row) in enumerate(rows)
     ]
 
 
-def _gone(rows: Sequence[Row]) -> set[tuple[int, str]]:
+def _absent(rows: Sequence[Row]) -> set[tuple[int, str]]:
     """(row, column) of the nulls of a table that stand for nothing."""
     columns = {
         name: [i for i, row in enumerate(rows) if row.get(name) is not None]
@@ -45,10 +49,10 @@ def _gone(rows: Sequence[Row]) -> set[tuple[int, str]]:
     }
     dense = [name for name, filled in columns.items() if 2 * len(filled) > len(rows)]
     foreign = {i for i, row in enumerate(rows) if all(row.get(name) is None for name in dense)}
-    gone: set[tuple[int, str]] = set()
+    absent: set[tuple[int, str]] = set()
     for name, filled in columns.items():
         first, last = (filled[0], filled[-1]) if filled else (len(rows), -1)
         comes_back = 2 * len(filled) <= len(rows) and len(filled) < last - first + 1
         nulls = set(range(len(rows))).difference(filled)
-        gone |= {(i, name) for i in nulls if i < first or comes_back or i in foreign}
-    return gone
+        absent |= {(i, name) for i in nulls if i < first or comes_back or i in foreign}
+    return absent

@@ -24,16 +24,16 @@ def read_parquet(path: Path) -> RawLog:
     log = RawLog("parquet", [])
     try:
         with duckdb.connect() as connection:
-            found = connection.execute("select * from read_parquet(?)", [str(path)])
-            names = [column[0] for column in found.description or ()]
-            log.rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+            cursor = connection.execute("select * from read_parquet(?)", [str(path)])
+            names = [column[0] for column in cursor.description or ()]
+            log.rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     except duckdb.Error as error:
         raise MetricLogError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
     ranks = {row["rank"] for row in log.rows} if "rank" in names else set()
     if len(ranks) > 1 and None not in ranks:
-        kept = [row for row in log.rows if row["rank"] == min(ranks)]
-        log.excluded["rows of other ranks"] += len(log.rows) - len(kept)
-        log.rows = kept
+        of_rank = [row for row in log.rows if row["rank"] == min(ranks)]
+        log.excluded["rows of other ranks"] += len(log.rows) - len(of_rank)
+        log.rows = of_rank
         log.notes.append(f"{len(ranks)} ranks recorded; rank {min(ranks)} is read")
     return log
 
@@ -94,9 +94,9 @@ def _chosen(runs: list[tuple[str, str]], path: Path, run: str | None, log: RawLo
 def _mlflow(store: sqlite3.Connection, path: Path, run: str | None) -> RawLog:
     log = RawLog("mlflow", [])
     identity = _chosen(store.execute(_MLFLOW_RUNS).fetchall(), path, run, log)
-    found = store.execute(_MLFLOW_ROWS, (identity,))
+    cursor = store.execute(_MLFLOW_ROWS, (identity,))
     log.rows = by_step(
-        (step, key, math.nan if value is None else _infinite(value)) for step, key, value in found
+        (step, key, math.nan if value is None else _infinite(value)) for step, key, value in cursor
     )
     return log
 

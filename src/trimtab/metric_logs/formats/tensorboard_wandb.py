@@ -45,13 +45,13 @@ def _scalars(event: bytes) -> Iterator[tuple[int, str, float]]:
                 continue
             parts = dict(fields(value))
             tag, simple, tensor = parts.get(1), parts.get(2), parts.get(8)
-            found = None
+            reading: float | None = None
             if isinstance(simple, bytes):
-                found = float(struct.unpack("<f", simple)[0])
+                reading = float(struct.unpack("<f", simple)[0])
             elif isinstance(tensor, bytes):
-                found = _tensor(tensor)
-            if isinstance(tag, bytes) and found is not None:
-                yield step, tag.decode("utf-8", "replace"), found
+                reading = _tensor(tensor)
+            if isinstance(tag, bytes) and reading is not None:
+                yield step, tag.decode("utf-8", "replace"), reading
 
 
 def _tensor(data: bytes) -> float | None:

@@ -75,7 +75,7 @@ def _rows(text: bytes, excluded: Counter[str]) -> list[dict[str, Any]]:
             rows = _ROWS.decode_lines(text)
             if len(rows) == num:
                 return cast("list[dict[str, Any]]", rows)
-    found: list[dict[str, Any]] = []
+    rows_read: list[dict[str, Any]] = []
     lines = text.split(b"\n")
     for i, line in enumerate(lines):
         if not line.strip():
@@ -86,10 +86,10 @@ def _rows(text: bytes, excluded: Counter[str]) -> list[dict[str, Any]]:
             excluded["truncated last line" if i == len(lines) - 1 else "malformed lines"] += 1
             continue
         if isinstance(row, dict):
-            found.append(flat(row))
+            rows_read.append(flat(row))
         else:
             excluded["lines that are not JSON objects"] += 1
-    return found
+    return rows_read
 
 
 def read_json(data: bytes) -> RawLog:

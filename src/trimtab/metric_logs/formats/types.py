@@ -45,7 +45,7 @@ class RawLog:
     @property
     def num_rows(self) -> int:
         """How many rows there are, in either form."""
-        return len(self.rows) + sum(block.places.size for block in self.blocks)
+        return len(self.rows) + sum(block.index.size for block in self.blocks)
 
     def unpack(self) -> None:
         """Every row as a dict."""
@@ -54,18 +54,18 @@ class RawLog:
 
     def there(self, key: str) -> int:
         """How many rows have a value under this key that is not null."""
-        held = sum(block.places.size for block in self.blocks if key in block.keys)
-        return held + sum(row.get(key) is not None for row in self.rows)
+        in_blocks = sum(block.index.size for block in self.blocks if key in block.keys)
+        return in_blocks + sum(row.get(key) is not None for row in self.rows)
 
     def values(self, key: str) -> list[Any]:
         """Each row's value under this key; None where it has none."""
         if not self.blocks:
             return [row.get(key) for row in self.rows]
-        found: list[Any] = [None] * self.num_rows
-        places, values = column_of(self.blocks, key) or (_NONE, _NONE)
-        for place, value in zip(places.tolist(), values.tolist(), strict=True):
-            found[place] = value
-        return found
+        column: list[Any] = [None] * self.num_rows
+        index, values = column_of(self.blocks, key) or (_NONE, _NONE)
+        for i, value in zip(index.tolist(), values.tolist(), strict=True):
+            column[i] = value
+        return column
 
     def keys(self) -> list[str]:
         """Every key of the log, in order of appearance."""
@@ -95,15 +95,15 @@ def flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """
     if not prefix and dict not in set(map(type, row.values())):
         return dict(row)
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for key, value in row.items():
         if isinstance(value, dict):
             inside = prefix if key in _WRAPPERS and not prefix else f"{prefix}{key}/"
             for name, item in flat(value, inside).items():
-                found.setdefault(name, item)
+                flattened.setdefault(name, item)
         else:
-            found[prefix + key] = value
-    return found
+            flattened[prefix + key] = value
+    return flattened
 
 
 def steps_of(log: RawLog, source: str, keys: Iterable[str] | None = None) -> list[int | None]:

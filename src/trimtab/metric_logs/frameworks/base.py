@@ -48,17 +48,17 @@ class Framework:
         there: dict[str, str] = {}
         for key in sorted(keys, key=len, reverse=True):  # the bare key wins over the prefixed one
             there[self.plain(key)] = key
-        found: dict[str, str] = {}
+        mapped: dict[str, str] = {}
         lines: list[str] = []
         for ours in dict.fromkeys((*self.keys, *self.patterns)):
             theirs = next((key for key in self.keys.get(ours, ()) if key in there), None)
             if theirs is not None:
-                found[ours] = there[theirs]
+                mapped[ours] = there[theirs]
                 continue
             for pattern in self.patterns.get(ours, ()):
                 fits = sorted(key for plain, key in there.items() if re.fullmatch(pattern, plain))
                 if fits:
-                    found[ours] = fits[0]
+                    mapped[ours] = fits[0]
                     if len(fits) > 1:
                         lines.append(
                             f"{ours}: {len(fits)} keys would give it; read {fits[0]}, not {', '.join(fits[1:4])}"
@@ -70,9 +70,9 @@ class Framework:
             if self.parts and (m := re.fullmatch(self.parts, plain))
         }
         if len(parts) > 1:  # one alone is the reward itself
-            found |= {f"reward_part:{name}": key for name, key in sorted(parts.items())}
-        return found, lines
+            mapped |= {f"reward_part:{name}": key for name, key in sorted(parts.items())}
+        return mapped, lines
 
-    def told(self, mapped: Mapping[str, str]) -> list[str]:
+    def notes_for(self, mapped: Mapping[str, str]) -> list[str]:
         """The notes on the keys that were taken."""
         return [self.notes[plain] for plain in map(self.plain, mapped.values()) if plain in self.notes]

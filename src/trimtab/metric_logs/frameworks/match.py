@@ -44,10 +44,10 @@ def framework_named(name: str) -> Framework:
     >>> framework_named("verl").keys["policy_kl"], framework_named("TRL").name
     (('actor/ppo_kl',), 'trl')
     """
-    found = FRAMEWORKS.get(name.lower())
-    if found is None:
+    framework = FRAMEWORKS.get(name.lower())
+    if framework is None:
         raise MetricLogError(f"unknown framework {name!r}; one of {', '.join(FRAMEWORKS)}")
-    return found
+    return framework
 
 
 def choose(keys: Iterable[str], prefer: str = "") -> tuple[Framework | None, str]:
@@ -94,8 +94,8 @@ def aliases() -> dict[str, tuple[str, ...]]:
     >>> "actor/ppo_kl" in aliases()["kl"], "actor/ppo_kl" in aliases()["policy_kl"]
     (False, True)
     """
-    found: dict[str, dict[str, None]] = {}
+    names: dict[str, dict[str, None]] = {}
     for framework in reversed(FRAMEWORKS.values()):
         for ours, theirs in framework.keys.items():
-            found.setdefault(ours, {}).update(dict.fromkeys(theirs))
-    return {ours: tuple(theirs) for ours, theirs in found.items()}
+            names.setdefault(ours, {}).update(dict.fromkeys(theirs))
+    return {ours: tuple(theirs) for ours, theirs in names.items()}

@@ -64,8 +64,8 @@ def _log_quantiles(weights: Float64, counts: Int64, grid: LogGrid, qs: Sequence[
 
     Interpolated; nan where empty or off the grid. Only buckets between the first and the last that hold something count.
     """
-    held = np.flatnonzero(counts.any(axis=0))
-    first, last = (int(held[0]), int(held[-1])) if held.size else (0, 0)
+    occupied = np.flatnonzero(counts.any(axis=0))
+    first, last = (int(occupied[0]), int(occupied[-1])) if occupied.size else (0, 0)
     drawn = np.asarray(weights @ counts[:, first : last + 1].astype(np.float64))
     cumulative = np.cumsum(drawn, axis=1)
     return [_log_quantile(drawn, cumulative, first, grid, q) for q in qs]
@@ -89,7 +89,7 @@ def _log_quantile(counts: Float64, cumulative: Float64, first: int, grid: LogGri
 @lru_cache(maxsize=8)
 def _log_edges(grid: LogGrid) -> tuple[Float64, Float64]:
     """Logarithms of each bucket's ends; of the first and the last bucket both are the one that is finite."""
-    inner = np.log(grid.edges()[1:-1])
+    inner = np.log(grid.boundaries()[1:-1])
     return np.concatenate((inner[:1], inner)), np.concatenate((inner, inner[-1:]))
 
 

@@ -90,8 +90,8 @@ def _sort(values: Float32, cells: Array, num_rows: int, out: Float32) -> tuple[F
     )
     lengths = np.diff(starts, axis=1)
     bounds = np.append(0, np.cumsum(lengths.sum(axis=0)))
-    places = (bounds[:-1] + np.cumsum(lengths, axis=0) - lengths).tolist()
-    for at, (order, froms, tos) in enumerate(zip(orders, starts.tolist(), places, strict=True)):
+    offsets = (bounds[:-1] + np.cumsum(lengths, axis=0) - lengths).tolist()
+    for at, (order, froms, tos) in enumerate(zip(orders, starts.tolist(), offsets, strict=True)):
         part = values[at * PART : (at + 1) * PART]
         for start, stop, to in zip(froms, froms[1:], tos, strict=False):
             part.take(order[start:stop], out=out[to : to + stop - start], mode="clip")

@@ -53,8 +53,8 @@ def absorb(state: State, more: State, rows: Int64 | slice = _ALL) -> None:
     low[rows] = np.minimum(low[rows], more[1])
     high[rows] = np.maximum(high[rows], more[2])
     new = shifts(low[rows], high[rows])
-    kept = sums[rows] * np.exp(_WEIGHTS * np.minimum(old - new, 0.0))
-    sums[rows] = kept + more[0] * np.exp(_WEIGHTS * np.minimum(other - new, 0.0))
+    rescaled = sums[rows] * np.exp(_WEIGHTS * np.minimum(old - new, 0.0))
+    sums[rows] = rescaled + more[0] * np.exp(_WEIGHTS * np.minimum(other - new, 0.0))
 
 
 def log_sum(sums: Float64, low: float, high: float, power: int) -> float:

@@ -83,20 +83,20 @@ class LogGrid:
         out[:, 1:-1] = signs[:, first:last]
         return out.reshape(-1)
 
-    def edges(self) -> npt.NDArray[np.float64]:
+    def boundaries(self) -> npt.NDArray[np.float64]:
         """Lower edges of all buckets and the last one's upper edge: 0, 2^lowest ... 2^highest, inf."""
-        return _edges(self.mantissa_bits, self.lowest, self.num_buckets)
+        return _boundaries(self.mantissa_bits, self.lowest, self.num_buckets)
 
 
 @lru_cache(maxsize=32)
-def _edges(mantissa_bits: int, lowest: int, num_buckets: int) -> npt.NDArray[np.float64]:
+def _boundaries(mantissa_bits: int, lowest: int, num_buckets: int) -> npt.NDArray[np.float64]:
     steps = np.arange(num_buckets - 1)
     per_octave = 1 << mantissa_bits
     octave, part = steps // per_octave, steps % per_octave
     inner = np.ldexp(1.0 + part / per_octave, (octave + lowest).astype(np.int64))
-    edges = np.concatenate(([0.0], inner, [np.inf]))
-    edges.setflags(write=False)
-    return edges
+    boundaries = np.concatenate(([0.0], inner, [np.inf]))
+    boundaries.setflags(write=False)
+    return boundaries
 
 
 def _upper_halves(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:

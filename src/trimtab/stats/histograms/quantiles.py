@@ -25,43 +25,43 @@ class Axis(NamedTuple):
     low: Float64
     high: Float64
     number: Int64
-    least: float
-    greatest: float
+    minimum: float
+    maximum: float
     upto: Int64
     total: int
 
 
-def abs_axis(grid: LogGrid, counts: Int64, least: float, greatest: float) -> Axis:
+def abs_axis(grid: LogGrid, counts: Int64, minimum: float, maximum: float) -> Axis:
     """|x| of a (2, buckets) histogram; values under the grid are taken as 0, its overflow ends at the extreme."""
-    edges = grid.edges()
-    low, high = edges[:-1].copy(), edges[1:].copy()
+    boundaries = grid.boundaries()
+    low, high = boundaries[:-1].copy(), boundaries[1:].copy()
     high[0] = 0.0
-    abs_greatest = max(abs(least), abs(greatest))
-    high[-1] = max(low[-1], abs_greatest)
-    return _occupied(low, high, counts.sum(axis=0), max(0.0, least, -greatest), abs_greatest)
+    abs_maximum = max(abs(minimum), abs(maximum))
+    high[-1] = max(low[-1], abs_maximum)
+    return _occupied(low, high, counts.sum(axis=0), max(0.0, minimum, -maximum), abs_maximum)
 
 
-def signed_axis(grid: LogGrid, counts: Int64, least: float, greatest: float) -> Axis:
+def signed_axis(grid: LogGrid, counts: Int64, minimum: float, maximum: float) -> Axis:
     """x of a (2, buckets) histogram, from the largest negative values over zero to the largest positive."""
-    edges = grid.edges()
-    low, high = edges[1:-1], edges[2:].copy()
-    high[-1] = max(low[-1], abs(least), abs(greatest))
+    boundaries = grid.boundaries()
+    low, high = boundaries[1:-1], boundaries[2:].copy()
+    high[-1] = max(low[-1], abs(minimum), abs(maximum))
     lows = np.concatenate((-high[::-1], [0.0], low))
     highs = np.concatenate((-low[::-1], [0.0], high))
     count = np.concatenate((counts[1, :0:-1], [counts[0, 0] + counts[1, 0]], counts[0, 1:]))
-    return _occupied(lows, highs, count, least, greatest)
+    return _occupied(lows, highs, count, minimum, maximum)
 
 
-def _occupied(low: Float64, high: Float64, count: Int64, least: float, greatest: float) -> Axis:
+def _occupied(low: Float64, high: Float64, count: Int64, minimum: float, maximum: float) -> Axis:
     at = np.flatnonzero(count)
-    low, high = _clipped(low[at], least, greatest), _clipped(high[at], least, greatest)
+    low, high = _clipped(low[at], minimum, maximum), _clipped(high[at], minimum, maximum)
     number = count[at]
     upto = np.cumsum(number)
-    return Axis(low, high, number, least, greatest, upto, int(upto[-1]) if at.size else 0)
+    return Axis(low, high, number, minimum, maximum, upto, int(upto[-1]) if at.size else 0)
 
 
-def _clipped(values: Float64, least: float, greatest: float) -> Float64:
-    return np.asarray(np.minimum(np.maximum(values, least), greatest))
+def _clipped(values: Float64, minimum: float, maximum: float) -> Float64:
+    return np.asarray(np.minimum(np.maximum(values, minimum), maximum))
 
 
 def quantiles(axis: Axis, qs: Sequence[float]) -> list[float]:
@@ -72,10 +72,10 @@ def quantiles(axis: Axis, qs: Sequence[float]) -> list[float]:
     if axis.total == 0:
         return [float("nan") for _ in qs]
     ranks = [max(1, math.ceil(q * axis.total * (1.0 - 1e-15))) for q in qs]
-    places = np.minimum(np.searchsorted(axis.upto, ranks), axis.upto.size - 1).tolist()
+    index = np.minimum(np.searchsorted(axis.upto, ranks), axis.upto.size - 1).tolist()
     return [
-        axis.greatest if rank >= axis.total else _middle(float(axis.low[at]), float(axis.high[at]))
-        for rank, at in zip(ranks, places, strict=True)
+        axis.maximum if rank >= axis.total else _middle(float(axis.low[at]), float(axis.high[at]))
+        for rank, at in zip(ranks, index, strict=True)
     ]
 
 
@@ -121,5 +121,5 @@ def spread(axis: Axis, k: int) -> Float64:
     within = np.arange(int(count.sum())) - np.repeat(before[:buckets], count)
     share = (within + 0.5) / np.repeat(count, count)
     out = np.repeat(high, count) - share * np.repeat(high - low, count)
-    out[:1] = axis.greatest
+    out[:1] = axis.maximum
     return np.asarray(out[:k], dtype=np.float64)

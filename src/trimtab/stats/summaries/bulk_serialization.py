@@ -76,25 +76,25 @@ def unbundle(
     floats = np.zeros(sum(entry.num_floats for entry in entries))
     payload.fill(floats)
     payload.close()
-    found: dict[str, Any] = {}
+    summaries_read: dict[str, Any] = {}
     first_int = first_float = 0
     for entry in entries:
         low, high = np.searchsorted(at, (first_int, first_int + entry.num_ints))
         if wanted is None or entry.name in wanted:
             own = floats[first_float : first_float + entry.num_floats]
-            found[entry.name] = _one(
+            summaries_read[entry.name] = _one(
                 entry, class_of(entry.name), at[low:high] - first_int, values[low:high], own
             )
         first_int, first_float = first_int + entry.num_ints, first_float + entry.num_floats
-    return found
+    return summaries_read
 
 
 def _entries(head: bytes) -> Iterator[_Entry]:
     try:
         for line in head.decode().split(_LINE) if head else []:
             name, kind, parameters, num_ints, num_floats = line.split(_UNIT)
-            given = tuple(map(int, parameters.split(","))) if parameters else ()
-            yield _Entry(name, kind.encode(), given, int(num_ints), int(num_floats))
+            numbers = tuple(map(int, parameters.split(","))) if parameters else ()
+            yield _Entry(name, kind.encode(), numbers, int(num_ints), int(num_floats))
     except (ValueError, UnicodeDecodeError) as error:
         raise SummaryError(f"bundle of summaries has a damaged head: {error}") from error
 
@@ -111,8 +111,8 @@ def _one(
         raise SummaryError(
             f"no class reads a summary of kind {entry.kind.decode()!r} named {entry.name!r}; update trimtab"
         )
-    made = kind(*entry.parameters)
-    arrays = made._arrays()
+    summary = kind(*entry.parameters)
+    arrays = summary._arrays()
     whole = sum(a.size for a in arrays if a.dtype.kind != "f")
     if whole != entry.num_ints or sum(a.size for a in arrays) - whole != entry.num_floats:
         raise SummaryError(f"summary {entry.name!r} has another shape than its parameters say")
@@ -127,4 +127,4 @@ def _one(
             flat[:] = 0
             flat[at[low:high] - first_int] = values[low:high]
             first_int += flat.size
-    return made
+    return summary

@@ -64,13 +64,13 @@ class ClusterTail(Summary):
         power_of_two = (
             self.clusters & (self.clusters - 1) == 0
         )  # then a mask is the remainder, ten times faster
-        place = wide & (self.clusters - 1) if power_of_two else wide % self.clusters
+        index = wide & (self.clusters - 1) if power_of_two else wide % self.clusters
         if cells is not None:
-            place += cells.astype(np.int64) * self.clusters
-        place *= GRID.num_buckets
-        place += GRID.ids(x)
+            index += cells.astype(np.int64) * self.clusters
+        index *= GRID.num_buckets
+        index += GRID.ids(x)
         flat = self._counts.reshape(-1)
-        flat += np.bincount(place, minlength=flat.size)
+        flat += np.bincount(index, minlength=flat.size)
 
     def select(self, rows: Sequence[int]) -> ClusterTail:
         """A one-row summary of the given rows together. SummaryError if one does not exist or comes twice."""

@@ -107,9 +107,9 @@ class LogQueries(RowSummary):
 
     def abs_counts(self) -> tuple[Int64, Float64]:
         """Counts (K,) of |x| and finite bucket edges (K + 1,), the last at the largest |x| or the end of the grid."""
-        edges = self.grid.edges().copy()
-        edges[-1] = max(float(edges[-2]), self.abs_max) if self.count else edges[-2]
-        return self._one()._counts[0].sum(axis=0), edges
+        boundaries = self.grid.boundaries().copy()
+        boundaries[-1] = max(float(boundaries[-2]), self.abs_max) if self.count else boundaries[-2]
+        return self._one()._counts[0].sum(axis=0), boundaries
 
     def abs_mass_top_share(self, fraction: float) -> float:
         """Which share of the sum of |x| do the largest `fraction` of the values hold? nan if all are zero."""
@@ -133,10 +133,10 @@ class LogQueries(RowSummary):
         """The occupied buckets of x ("upper"), -x ("lower") or |x| ("size"), made at the first question."""
         known = self._known.get(side)
         if known is None:
-            known = self._known[side] = self._made(side)
+            known = self._known[side] = self._new_axis(side)
         return known
 
-    def _made(self, side: str) -> ax.Axis:
+    def _new_axis(self, side: str) -> ax.Axis:
         if side not in ("upper", "lower", "size"):
             raise SummaryError(f"side is 'upper', 'lower' or 'size', not {side!r}")
         low, high = float(self._one()._low[0]), float(self._high[0])

@@ -66,9 +66,9 @@ def pack_array(array: Array) -> bytes:
     flat = array.ravel()
     if flat.size <= SMALL:  # counts and what is not finite: no numpy call is worth it
         few = flat.tolist()
-        places = [i for i, number in enumerate(few) if number]
-        gaps = [here - before for here, before in zip(places, [0, *places], strict=False)]
-        return b"".join(map(varint, [len(places), *gaps, *(few[i] for i in places)]))
+        index = [i for i, number in enumerate(few) if number]
+        gaps = [here - before for here, before in zip(index, [0, *index], strict=False)]
+        return b"".join(map(varint, [len(index), *gaps, *(few[i] for i in index)]))
     at = np.flatnonzero(flat)
     if not at.size:
         return b"\x00"
@@ -122,9 +122,9 @@ class Payload:
         ends = self._ends[first : first + number]
         starts = np.concatenate(([self._at], ends[:-1] + 1))
         part = self._data[self._at : int(ends[-1]) + 1].astype(np.uint64)
-        place = np.arange(part.size) - np.repeat(starts - self._at, ends - starts + 1)
+        digit = np.arange(part.size) - np.repeat(starts - self._at, ends - starts + 1)
         self._at = int(ends[-1]) + 1
-        shifted = (part & np.uint64(0x7F)) << (place.astype(np.uint64) * np.uint64(7))
+        shifted = (part & np.uint64(0x7F)) << (digit.astype(np.uint64) * np.uint64(7))
         return np.asarray(np.add.reduceat(shifted, starts - starts[0]), dtype=np.uint64)
 
     def parameters(self, number: int) -> list[int]:

@@ -32,7 +32,7 @@ class TopK(RowSummary):
     def __init__(self, rows: int = 1, k: int = 512) -> None:
         self.rows = inputs.at_least_one("rows", rows)
         self.k = inputs.at_least_one("k", k)
-        self._kept = np.full((rows, k), -np.inf, dtype=np.float32)  # ascending; -inf where nothing yet
+        self._largest = np.full((rows, k), -np.inf, dtype=np.float32)  # ascending; -inf where nothing yet
         self._count = np.zeros(rows, dtype=np.int64)
         self._non_finite = np.zeros((rows, 3), dtype=np.int64)
 
@@ -51,26 +51,26 @@ class TopK(RowSummary):
             x, cells = x[finite], None if cells is None else cells[finite]
         if cells is None:
             self._count += x.size
-            self._keep(0, x[x > self._kept[0, 0]])
+            self._keep(0, x[x > self._largest[0, 0]])
             return
         self._count += np.bincount(cells, minlength=self.rows)
-        above = np.flatnonzero(x > self._kept[:, 0].min())
+        above = np.flatnonzero(x > self._largest[:, 0].min())
         x, cells = x[above], cells[above]
-        above = np.flatnonzero(x > self._kept[cells, 0])
+        above = np.flatnonzero(x > self._largest[cells, 0])
         x, cells = x[above], cells[above]
         for row in np.unique(cells):
             self._keep(int(row), x[cells == row])
 
     def _keep(self, row: int, candidates: npt.NDArray[np.float32]) -> None:
         if candidates.size:
-            both = np.concatenate((self._kept[row], candidates))
-            self._kept[row] = np.sort(np.partition(both, -self.k)[-self.k :])
+            both = np.concatenate((self._largest[row], candidates))
+            self._largest[row] = np.sort(np.partition(both, -self.k)[-self.k :])
 
     def select(self, rows: Sequence[int]) -> TopK:
         """A one-row summary of the given rows together. SummaryError if one does not exist or comes twice."""
         at = inputs.chosen(rows, self.rows)
         out = TopK(1, self.k)
-        out._keep(0, self._kept[at].ravel())
+        out._keep(0, self._largest[at].ravel())
         out._count[0] = self._count[at].sum()
         out._non_finite[0] = self._non_finite[at].sum(axis=0)
         return out
@@ -78,15 +78,17 @@ class TopK(RowSummary):
     def values(self) -> npt.NDArray[np.float32]:
         """The min(k, count) largest values, descending. SummaryError unless there is one row."""
         inputs.need_one_row(self.rows)
-        return np.asarray(self._kept[0, self._kept[0] > -np.inf][::-1])
+        return np.asarray(self._largest[0, self._largest[0] > -np.inf][::-1])
 
     def _parameters(self) -> tuple[int, ...]:
         return (self.rows, self.k)
 
     def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        return (self._kept, self._count, self._non_finite)
+        return (self._largest, self._count, self._non_finite)
 
     def _absorb(self, other: TopK) -> None:
-        self._kept[...] = np.sort(np.concatenate((self._kept, other._kept), axis=1), axis=1)[:, -self.k :]
+        self._largest[...] = np.sort(np.concatenate((self._largest, other._largest), axis=1), axis=1)[
+            :, -self.k :
+        ]
         self._count += other._count
         self._non_finite += other._non_finite
