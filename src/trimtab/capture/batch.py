@@ -49,24 +49,43 @@ def token_batch(
 ) -> TokenBatch:
     """Build a `TokenBatch` from padded (B, T) arrays, or packed (N,) arrays with `lengths` (B,).
 
-    `loss_mask`: boolean, True on tokens that receive gradient. `exists`: boolean (B, T), False on padding; by default a
-    row ends at its last True of `loss_mask`. `tool_tokens`: boolean, True on tokens a tool wrote; by default every
-    existing token outside `loss_mask` after the sequence's first token inside it (what comes before is the prompt). `tools`: for each sequence the tool names in the order of their results.
-    `tool_names`: the declared table, at most 16 (others count as `other`). `source`: a data source name a sequence.
-    `episode_id` tells that a sequence was seen before; without it each is new.
-    `columns`: rollout_logprobs, old_logprobs, logprobs, prox_logprobs, ref_logprobs (nats, <= 0), advantages (a token
-    or a sequence), entropy (nats), token_ids, policy_version; routed_experts and rollout_routed_experts, with the axes
-    layer and expert behind the token's (-1: no record); reward, group, episode_id, ref_scored a sequence.
-    `current_version`: version of the weights trained now, to be compared with `policy_version`. `clip_range`: the
-    trainer's clip epsilon, or (below, above) as (0.2, 0.28).
-    `same`: pairs of columns that are one policy, so that their ratio is one by construction.
+    NaN and infinity pass: they are measured and raise alarms.
 
-    Raises BatchError naming the field: unknown column, shapes that differ, a mask that is not boolean, a
-    log-probability above zero. NaN and infinity pass: they are measured, and alarmed, not hidden.
+    Args:
+        loss_mask: boolean, True on tokens that receive gradient.
+        lengths: (B,) tokens of each sequence, for packed arrays.
+        exists: boolean (B, T), False on padding. Default: a row ends at its last True of `loss_mask`.
+        tool_tokens: boolean, True on tokens a tool wrote. Default: every existing token outside `loss_mask` after the
+            sequence's first token inside it; what comes before is the prompt.
+        tools: for each sequence the tool names in the order of their results.
+        tool_names: tools with a slice of their own, at most 16; others count as `other`.
+        source: a data source name a sequence.
+        source_names: sources with a slice of their own, at most 16.
+        near: number of tokens after a tool result that count as near it.
+        reward_parts: name -> (B,) one part of the reward.
+        stop_reason: why each sequence ended.
+        conventions: column -> how its log-probabilities were computed.
+        reference: name of the policy of `ref_logprobs`.
+        same: pairs of columns that are one policy, so that their ratio is one by construction.
+        absent: column -> why it is not given.
+        current_version: version of the weights trained now, to be compared with `policy_version`.
+        clip_range: the trainer's clip epsilon, or (below, above) as (0.2, 0.28).
+        columns: a token each: rollout_logprobs, old_logprobs, logprobs, prox_logprobs, ref_logprobs (nats, <= 0),
+            advantages (a token or a sequence), entropy (nats), token_ids, policy_version; routed_experts and
+            rollout_routed_experts with the axes layer and expert behind the token's (-1: no record). A sequence each:
+            reward, group, episode_id (tells that a sequence was seen before; without it each is new), ref_scored.
 
-    >>> batch = token_batch(np.array([[True, False, True]]), logprobs=np.array([[-1.0, 0.0, -2.0]]))
-    >>> batch.num_tokens, batch.phase.tolist()
-    (3, [0, 1, 1])
+    Returns:
+        The validated batch, packed.
+
+    Raises:
+        BatchError: an unknown column, shapes that differ, a mask that is not boolean, or a log-probability above zero;
+            the message names the field.
+
+    Example:
+        >>> batch = token_batch(np.array([[True, False, True]]), logprobs=np.array([[-1.0, 0.0, -2.0]]))
+        >>> batch.num_tokens, batch.phase.tolist()
+        (3, [0, 1, 1])
     """
     mask = _boolean("loss_mask", loss_mask)
     unknown = sorted(set(columns) - {*TOKEN_COLUMNS, *EXPERT_COLUMNS, *SEQUENCE_COLUMNS})

@@ -20,13 +20,21 @@ _OPTIONAL = (
 
 
 def join_batches(pairs: Sequence[tuple[TokenBatch, Bool]]) -> list[tuple[TokenBatch, Bool]]:
-    """The same tokens in as few batches as their columns, tables and references allow, in order.
+    """Join batches into as few as their columns, tables and references allow, in order.
 
-    Each comes with a flag a sequence (B,), which is joined the same way.
+    A table of tools that grew by new names at its end is one table: what was `other` stays so. Only what measures read
+    is kept: reward parts and stop reasons are dropped. A `group` is the same prompt wherever its number comes again.
+    Policy versions are moved so that every token keeps its age under the newest current version.
 
-    A table of tools that grew by new names at its end is one table: what was `other` stays so.
-    Only what measures read is kept: reward parts and stop reasons are dropped. A `group` is the same prompt wherever its
-    number comes again. Policy versions are moved so that every token keeps its age under the newest current version.
+    Args:
+        pairs: batches, each with a flag a sequence (B,).
+
+    Returns:
+        The same tokens in fewer batches, each with its flags.
+
+    Example:
+        for batch, fresh in join_batches(pending):
+            states = observe(batch, fresh)
     """
     joined = []
     for _, group in groupby(_one_table(pairs), key=lambda pair: _kind(pair[0])):

@@ -30,9 +30,20 @@ class Cells:
 def cells_of(batch: TokenBatch) -> Cells:
     """Group the tokens that receive gradient by cell.
 
-    Slices: `all`; `text` (before any tool result); `post_tool` (after one), split into `phase/near` and
-    `phase/later` and by tool as `post_tool/<tool>`; `turn/<bucket>` from the second turn on (the first is `text`);
-    `source/<name>` where sources are declared. A slice without tokens is absent from the result.
+    Slices: `all`; `text` (before any tool result); `post_tool` (after one), split into `phase/near` and `phase/later`
+    and by tool as `post_tool/<tool>`; `turn/<bucket>` from the second turn on (the first is `text`); `source/<name>`
+    where sources are declared.
+
+    Args:
+        batch: a batch of N tokens.
+
+    Returns:
+        The cell of each token with gradient, and slice -> cells. A slice without tokens is absent.
+
+    Example:
+        >>> from trimtab.capture import token_batch
+        >>> cells_of(token_batch(np.array([[True, False, True]]))).slices["text"]
+        (0,)
     """
     mask = batch.loss_mask
     turn = batch.turn[mask]
@@ -53,7 +64,20 @@ def cells_of(batch: TokenBatch) -> Cells:
 
 
 def slice_counts(batch: TokenBatch, fresh: npt.NDArray[np.bool_]) -> dict[str, tuple[int, int]]:
-    """Slice -> (gradient tokens, trajectories counted for the first time); `fresh` (B,) marks those."""
+    """Count the tokens and trajectories of each slice.
+
+    Args:
+        batch: a batch of B sequences.
+        fresh: (B,) True for trajectories that were not counted before.
+
+    Returns:
+        Slice -> (tokens with gradient, trajectories counted for the first time).
+
+    Example:
+        >>> from trimtab.capture import token_batch
+        >>> slice_counts(token_batch(np.array([[True, False, True]])), np.array([True]))["all"]
+        (2, 1)
+    """
     cells = cells_of(batch)
     shape = (batch.num_sequences, cells.num_cells)
     flat = np.bincount(cells.sequence * max(1, shape[1]) + cells.index, minlength=shape[0] * shape[1])

@@ -49,14 +49,32 @@ READINGS: dict[str, Definition] = {**TOKENS, **SHAPE, **METRICS, **POLICY, **EPI
 
 
 def definition(key: str) -> Definition:
-    """The catalog row of a reading; KeyError for a key no measure may emit."""
+    """Return the catalog row of a reading.
+
+    Args:
+        key: key of a reading, `<what>/<statistic>`.
+
+    Returns:
+        What it measures, with unit, direction and source. KeyError for a key no measure may emit.
+
+    Example:
+        >>> definition("entropy/mean").unit
+        'nats'
+    """
     return READINGS[key]
 
 
 def bound(name: str) -> float:
-    """A bound's value; of the rules of runs or of agent logs.
+    """Return the value of a bound of the rules of runs or of agent logs.
 
-    >>> bound("baseline")
-    10.0
+    Args:
+        name: name of a bound in `BOUNDS` or `TRACE_BOUNDS`; KeyError for another.
+
+    Returns:
+        The value, in the unit of its row.
+
+    Example:
+        >>> bound("baseline")
+        10.0
     """
     return (BOUNDS.get(name) or TRACE_BOUNDS[name]).value

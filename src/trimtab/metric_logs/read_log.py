@@ -26,11 +26,24 @@ def read_metric_log(
     format: str | None = None,
     mapping: Mapping[str, str] | None = None,
 ) -> MetricLog:
-    """What did a trainer log, step by step, under our names?
+    """Read what a trainer logged, step by step, under our names.
 
-    `framework` (see `FRAMEWORKS`) and `format` (see `FORMATS`) are found when not given. `mapping`: ours -> theirs, over the
-    framework's table. A store of several runs is read at its newest; `PATH#RUN` reads another. Nothing is ever executed
-    or unpickled. Raises MetricLogError, one line, for everything that cannot be read.
+    A store of several runs is read at its newest; `PATH#RUN` reads another. Nothing is ever executed or unpickled.
+
+    Args:
+        path: a file or folder in one of `FORMATS`.
+        framework: whose keys they are, one of `FRAMEWORKS`; recognised when not given.
+        format: one of `FORMATS`; recognised when not given.
+        mapping: our name -> key of the log, over the framework's table.
+
+    Returns:
+        One row a step, steps ascending.
+
+    Raises:
+        MetricLogError: the log cannot be read, in one line.
+
+    Example:
+        log = read_metric_log("wandb/latest-run", framework="verl")
     """
     if framework is not None:
         framework_named(framework)

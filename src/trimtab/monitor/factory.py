@@ -37,15 +37,34 @@ def open_run(
 ) -> Run:
     """Open a run folder, new or to be resumed, for one rank's writing.
 
-    `state_every`: steps a stored histogram covers at first (it doubles with the run's age). `min_tokens` and
-    `min_trajectories`: what a slice needs before a window is judged. `token_text`: the text of a token id, written beside
-    the worst tokens. `strict` re-raises the monitor's own failures.
-    `required_tools` to `groups_span_steps` say what cannot be seen: which tools and files should be used, and so on; see
-    `trimtab.measure.state.requirements.Requirements`.
-    `rules`: rules of your own beside the built-in ones, as `Rule` objects or the path of a YAML file (docs/how-to/user-rules.md); the
-    false-alarm budget is split over all.
-    Raises RunError when the folder is something else, or of a newer format, or a declaration cannot hold; RuleError for a
-    rule that cannot be right.
+    Args:
+        folder: the run folder; it is created where it does not exist.
+        rank: rank of this process; each rank writes files of its own.
+        config: what to store in the header of a new run.
+        strict: raise the monitor's own failures instead of recording them.
+        state_every: steps a stored histogram covers at first; it doubles with the run's age.
+        min_tokens: tokens a slice needs before a window is judged.
+        min_trajectories: trajectories a slice needs before a window is judged.
+        token_text: token id -> text, written with the worst tokens.
+        required_tools: tools that the policy should use.
+        key_arguments: tool -> argument whose values are counted.
+        required_files: values of those arguments that should occur.
+        solved_at: smallest reward of a solved task.
+        groups_span_steps: a `group` number means the same prompt in every step of a window.
+        rules: your own rules, as `Rule` objects or the path of a YAML file (docs/how-to/user-rules.md). The false-alarm
+            budget is split over all rules.
+
+    Returns:
+        The run; close it, or use it as a context manager.
+
+    Raises:
+        RunError: the folder is something else or of a newer format, or a requirement cannot hold.
+        RuleError: a rule is malformed.
+
+    Example:
+        with trimtab.open_run("runs/exp1") as run:
+            run.observe(loss_mask=mask, logprobs=logprobs, ref_logprobs=ref_logprobs)
+            run.flush(step=0, metrics={"reward": 0.4})
     """
     requirements = Requirements(
         required_tools, key_arguments or {}, required_files, solved_at, groups_span_steps

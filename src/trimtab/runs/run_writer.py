@@ -123,7 +123,20 @@ class RunWriter:
 
 
 def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """`run.json` of a run folder; RunError when it is missing, not ours, damaged or of a newer format."""
+    """Return `run.json` of a run folder.
+
+    Args:
+        folder: a run folder.
+
+    Returns:
+        The header: `trimtab_run` (the format), `run_id`, `created` (seconds since 1970), `trimtab_version`, `config`.
+
+    Raises:
+        RunError: the header is missing, not ours, damaged or of a newer format.
+
+    Example:
+        config = read_header("runs/exp1")["config"]
+    """
     path = Path(folder) / "run.json"
     if not Path(folder).exists():
         raise RunError(f"{folder} does not exist; give the folder a run was written to")
@@ -146,10 +159,22 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def compress_run(folder: str | os.PathLike[str]) -> int:
-    """Compress the data files of a run nobody writes to any more; returns the bytes saved.
+    """Compress the data files of a run that nobody writes to any more.
 
-    A file is replaced only after its compressed copy is complete on disk, so a crash loses nothing. The same content
-    gives the same bytes. Raises RunError when the folder is not a run.
+    A file is replaced only after its compressed copy is complete on disk, so a crash loses nothing. Readers see no
+    difference, and a resume opens new files. The same content gives the same bytes.
+
+    Args:
+        folder: a run folder.
+
+    Returns:
+        Bytes saved.
+
+    Raises:
+        RunError: the folder is not a run.
+
+    Example:
+        saved = compress_run("runs/exp1")
     """
     read_header(folder)
     saved = 0

@@ -63,13 +63,22 @@ def parse_name(name: str) -> tuple[str, int, int] | None:
 
 
 def state_block(step: int, every: int = 1) -> int:
-    """Steps a stored state covers at `step`: `every` up to step 2,000, then doubling with each doubling of the step.
+    """Return the number of steps that a stored state covers at `step`.
 
-    So the resolution is always a thousandth of the run's age, the size grows with its logarithm, and the cadence is a
-    function of the step alone, equal on all ranks and after a resume.
+    It is `every` up to step 2,000 and doubles with each doubling of the step. So the resolution is always a thousandth
+    of the run's age and the size grows with its logarithm. The cadence is a function of the step alone, equal on all
+    ranks and after a resume.
 
-    >>> [state_block(s) for s in (0, 1999, 2000, 4000, 100_000)]
-    [1, 1, 2, 4, 64]
+    Args:
+        step: a step, from 0.
+        every: steps a state covers at first.
+
+    Returns:
+        Number of steps, at least 1.
+
+    Example:
+        >>> [state_block(s) for s in (0, 1999, 2000, 4000, 100_000)]
+        [1, 1, 2, 4, 64]
     """
     return every * (2 ** int(math.log2(step / 1000)) if step >= 2000 else 1)
 

@@ -31,37 +31,73 @@ class ParetoFit(NamedTuple):
 
 
 def khat_bound(n: int) -> float:
-    """Below which k-hat are n draws enough? min(1 - 1 / log10(n), 0.7), Vehtari et al. 2024 eq. 13; nan for n < 2.
+    """Return the k-hat below which n draws are enough: min(1 - 1 / log10(n), 0.7).
 
-    >>> [round(khat_bound(n), 3) for n in (100, 1_000, 10_000)]
-    [0.5, 0.667, 0.7]
+    Args:
+        n: number of draws.
+
+    Returns:
+        The bound; nan for n < 2.
+
+    Example:
+        >>> [round(khat_bound(n), 3) for n in (100, 1_000, 10_000)]
+        [0.5, 0.667, 0.7]
+
+    Reference:
+        Vehtari et al. 2024 (arXiv 1507.02646), equation 13.
     """
     return min(1.0 - 1.0 / math.log10(n), 0.7) if n >= 2 else float("nan")
 
 
 def pareto_tail_size(n: int) -> int:
-    """How many of n draws are the tail: min(0.2 n, 3 sqrt(n)), Vehtari et al. 2024 section 6, rounded up; 95 of 1,000."""
+    """Return how many of n draws are the tail: min(0.2 n, 3 sqrt(n)), rounded up.
+
+    Args:
+        n: number of draws.
+
+    Returns:
+        Size of the tail.
+
+    Example:
+        >>> pareto_tail_size(1_000)
+        95
+
+    Reference:
+        Vehtari et al. 2024 (arXiv 1507.02646), section 6.
+    """
     return min(-(-n // 5), math.ceil(3.0 * math.sqrt(n)))
 
 
 def pareto_khat(log_weights_tail_desc: npt.ArrayLike, n: int, tail_size: int | None = None) -> ParetoFit:
-    """How heavy is the upper tail of n weights, of which the largest logarithms are given, descending (nats)?
+    """Fit the shape of the upper tail of n weights from their largest logarithms.
 
-    Prevents trusting an ESS or a mean that one lucky draw will overturn. Sees only large weights: feed log w and
-    -log w, for in tool-use runs the tail is at w -> 0. Give at least `pareto_tail_size(n)` + 1 values, the one more
-    being the cutoff; with fewer the fit uses what is there and `reason` says so (the 512 largest of 10^6 fit a tail
-    six times thinner). -inf (weight zero) at the end is allowed. Nothing overflows. SummaryError on nan, +inf,
-    an unsorted input, or more values than n.
+    It prevents trusting an ESS or a mean that one lucky draw will overturn. It sees only large weights: feed log w and
+    -log w, for in tool-use runs the tail is at w -> 0. Nothing overflows.
 
-    Vehtari et al. 2024 (arXiv 1507.02646), appendix G for the prior; fit by Zhang & Stephens 2009.
+    Args:
+        log_weights_tail_desc: (M,) nats, descending; -inf (weight zero) at the end is allowed. Give at least
+            `pareto_tail_size(n)` + 1 values, the last being the cutoff. With fewer the fit uses what is there and
+            `reason` says so: the 512 largest of 10^6 fit a tail six times thinner.
+        n: number of all weights.
+        tail_size: values of the tail; default `pareto_tail_size(n)`.
 
-    >>> quantiles = (np.arange(10_000) + 0.5) / 10_000
-    >>> log_weights = -0.5 * np.log(quantiles)  # Pareto of shape 0.5, descending
-    >>> fit = pareto_khat(log_weights, 10_000)
-    >>> round(fit.khat, 2), fit.bound, fit.tail_size, fit.reason
-    (0.5, 0.7, 300, '')
-    >>> pareto_khat([0.0] * 100, 100).reason
-    'equal weights'
+    Returns:
+        k-hat with its bound, the size of the tail and a reason where there is something to know.
+
+    Raises:
+        SummaryError: nan, +inf, an unsorted input, or more values than n.
+
+    Example:
+        >>> quantiles = (np.arange(10_000) + 0.5) / 10_000
+        >>> log_weights = -0.5 * np.log(quantiles)  # Pareto of shape 0.5, descending
+        >>> fit = pareto_khat(log_weights, 10_000)
+        >>> round(fit.khat, 2), fit.bound, fit.tail_size, fit.reason
+        (0.5, 0.7, 300, '')
+        >>> pareto_khat([0.0] * 100, 100).reason
+        'equal weights'
+
+    Reference:
+        Vehtari et al. 2024 (arXiv 1507.02646), appendix G for the prior; fit by Zhang & Stephens 2009.
     """
     values = np.asarray(log_weights_tail_desc, dtype=np.float64)
     _check(values, n)

@@ -82,11 +82,24 @@ def tail_replicates(
     replicates: int = 100,
     seed: int = 0,
 ) -> TailReplicates:
-    """Buckets of |x|, or of x where `rises` is given, of one stream whose |x| by trajectory `sizes` holds.
+    """Return bootstrap replicates of the tail of one stream, by trajectory.
 
-    `rises` is the same as `sizes` of x > 0 alone. Whole trajectories are drawn; inside one bucket of `ClusterTail` (a
-    quarter of an octave) the finer buckets keep their shares, which leaves the margins of k-hat and Hill 10 to 30 % too
-    narrow on clustered data (tests/stats/test_tail_index.py); a tail within fewer than 4 of them gets none.
+    Whole trajectories are resampled. Inside one bucket of `ClusterTail` (a quarter of an octave) the finer buckets keep
+    their fractions. That leaves the margins of k-hat and Hill 10 to 30 % too narrow on clustered data
+    (tests/stats/test_tail_index.py). A tail within fewer than 4 of those buckets gets none.
+
+    Args:
+        sketch: histogram of x, one row.
+        sizes: |x| by trajectory.
+        rises: the same of x > 0 alone; with it the buckets are of x, else of |x|.
+        replicates: number of replicates.
+        seed: seed of the resampling.
+
+    Returns:
+        The buckets and the factor of each in each replicate.
+
+    Example:
+        margin = tail_replicates(sketch, clusters).gpd_margin(values)
     """
     values, number = sketch.buckets("size" if rises is None else "upper")
     counts, at = _by_cluster(values, number, sizes, rises)
@@ -102,7 +115,22 @@ def mean_exp_factor(
     replicates: int = 200,
     seed: int = 0,
 ) -> float:
-    """f, for the 95 % interval from m/f to m f around the mean m of e^(power x); arguments as in `tail_replicates`."""
+    """Return f, for the 95 % interval from m / f to m f around the mean m of e^(power x).
+
+    Args:
+        sketch: histogram of x, one row.
+        power: power of e^x.
+        sizes: |x| by trajectory.
+        rises: the same of x > 0 alone.
+        replicates: number of replicates.
+        seed: seed of the resampling.
+
+    Returns:
+        The factor, at least 1; nan when the stream is empty.
+
+    Example:
+        factor = mean_exp_factor(sketch, 2.0, clusters, rises)
+    """
     values, number = sketch.buckets("upper")
     counts, at = _by_cluster(values, number, sizes, rises)
     total, occupied = counts.sum(axis=0), np.flatnonzero(counts.sum(axis=1))

@@ -40,20 +40,33 @@ def hill_sweep(n: int) -> Int64:
 
 
 def hill(log_values_desc: npt.ArrayLike, n: int) -> HillFit:
-    """How heavy is the upper tail of n positive values, of which the largest logarithms are given, descending?
+    """Return Hill's index of the upper tail of n positive values from their largest logarithms.
 
-    H(m) = mean of log(x_(i) / x_(m+1)) over the m largest (Hill 1975): 0.5 and above, no finite variance; 1 and
-    above, no mean. One m is arbitrary and H(m) is biased off a pure power law, so the answer is the median over
-    `hill_sweep(n)`, and a sweep whose ends differ by more than a factor 2 is called unstable in `reason`. Give
-    `pareto_tail_size(n)` + 1 values; -inf (zeros) at the end is allowed. Ties count as log 1 = 0. nan with a reason:
-    fewer than 25 values in all, a tail that reaches zeros or is not given before m = 5, or all equal.
-    SummaryError on nan, +inf, another order, or more values than n.
+    H(m) = mean of log(x_(i) / x_(m+1)) over the m largest: 0.5 and above, no finite variance; 1 and above, no mean. One
+    m is arbitrary and H(m) is biased off a pure power law. So the answer is the median over `hill_sweep(n)`, and a
+    sweep whose ends differ by more than a factor 2 is called unstable in `reason`. Ties count as log 1 = 0.
 
-    >>> x = -0.5 * np.log((np.arange(10_000) + 0.5) / 10_000)  # Pareto of index 0.5
-    >>> round(hill(x, 10_000).hill, 2)
-    0.5
-    >>> hill([0.0] * 100, 100).reason
-    'equal values'
+    Args:
+        log_values_desc: (M,) logarithms, descending; -inf (zeros) at the end is allowed. Give
+            `pareto_tail_size(n)` + 1 values.
+        n: number of all values.
+
+    Returns:
+        The index and its sweep. nan with a reason: fewer than 25 values in all, a tail that reaches zeros or is not
+        given before m = 5, or all equal.
+
+    Raises:
+        SummaryError: nan, +inf, another order, or more values than n.
+
+    Example:
+        >>> x = -0.5 * np.log((np.arange(10_000) + 0.5) / 10_000)  # Pareto of index 0.5
+        >>> round(hill(x, 10_000).hill, 2)
+        0.5
+        >>> hill([0.0] * 100, 100).reason
+        'equal values'
+
+    Reference:
+        Hill 1975.
     """
     values = np.asarray(log_values_desc, dtype=np.float64)
     if values.ndim != 1 or np.isnan(values).any() or np.isposinf(values).any():

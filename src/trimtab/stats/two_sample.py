@@ -11,24 +11,46 @@ from trimtab.typing import Float64, Int64
 
 
 def ks_distance(a: Int64, b: Int64) -> float:
-    """Largest |F_a - F_b| at the ends of the buckets, from counts (K,); nan when either is empty.
+    """Return the largest |F_a - F_b| at the ends of the buckets.
 
-    Below the exact Kolmogorov-Smirnov statistic by at most the largest share one bucket holds.
+    It is below the exact Kolmogorov-Smirnov statistic by at most the largest fraction one bucket holds.
 
-    >>> ks_distance(np.array([2, 2, 0]), np.array([0, 2, 2]))
-    0.5
+    Args:
+        a: counts (K,).
+        b: counts (K,) of the same buckets.
+
+    Returns:
+        A distance in [0, 1]; nan when either is empty.
+
+    Example:
+        >>> ks_distance(np.array([2, 2, 0]), np.array([0, 2, 2]))
+        0.5
     """
     return float(np.abs(_difference(a, b)).max())
 
 
 def wasserstein1(a: Int64, b: Int64, boundaries: Float64) -> float:
-    """Area between the two CDFs, in the unit of `boundaries` (K + 1,), counts spread evenly in their buckets; nan when empty.
+    """Return the area between the two CDFs, counts spread evenly in their buckets.
 
-    A first bucket that starts at 0 counts as zeros, as `LogSketch` takes it. Vallender 1974.
-    SummaryError unless there is one edge more than buckets, all finite.
+    A first bucket that starts at 0 counts as zeros, as `LogSketch` takes it.
 
-    >>> wasserstein1(np.array([0, 4, 0]), np.array([0, 0, 4]), np.array([0.0, 1.0, 2.0, 3.0]))
-    1.0
+    Args:
+        a: counts (K,).
+        b: counts (K,) of the same buckets.
+        boundaries: finite boundaries (K + 1,) of the buckets.
+
+    Returns:
+        The distance in the unit of `boundaries`; nan when either is empty.
+
+    Raises:
+        SummaryError: the boundaries are not one more than the buckets, or not finite.
+
+    Example:
+        >>> wasserstein1(np.array([0, 4, 0]), np.array([0, 0, 4]), np.array([0.0, 1.0, 2.0, 3.0]))
+        1.0
+
+    Reference:
+        Vallender 1974.
     """
     if boundaries.shape != (a.size + 1,) or not np.isfinite(boundaries).all():
         raise SummaryError(f"{a.size} buckets need {a.size + 1} finite boundaries, not {boundaries.shape}")
@@ -42,12 +64,22 @@ def wasserstein1(a: Int64, b: Int64, boundaries: Float64) -> float:
 
 
 def ks_critical(n_a: float, n_b: float, level: float = 0.05) -> float:
-    """Value the KS statistic of two independent samples exceeds with probability `level`, asymptotically (Smirnov 1948).
+    """Return the value that the KS statistic of two independent samples exceeds with probability `level`.
 
-    nan unless both sizes are above 0.
+    Args:
+        n_a: size of one sample, may be an effective one.
+        n_b: size of the other sample.
+        level: probability.
 
-    >>> round(ks_critical(100, 100), 3)
-    0.192
+    Returns:
+        The asymptotic critical value; nan unless both sizes are above 0.
+
+    Example:
+        >>> round(ks_critical(100, 100), 3)
+        0.192
+
+    Reference:
+        Smirnov 1948.
     """
     if not (n_a > 0 and n_b > 0):
         return float("nan")
@@ -55,14 +87,23 @@ def ks_critical(n_a: float, n_b: float, level: float = 0.05) -> float:
 
 
 def design_effect(counts: Int64) -> float:
-    """By which factor is the variance of the CDF larger than that of independent values? At least 1.
+    """Return the factor by which the variance of the CDF is larger than that of independent values.
 
-    `counts` (clusters, K). The cluster-robust variance of each share F_k, summed over the bucket ends with F in
-    [0.05, 0.95], over the sum of F (1 - F) / n (Kish 1965, with the ratio estimator's residuals N_ck - F_k n_c). n over
-    it is the effective size. nan with fewer than 2 occupied clusters, or with no bucket end in that range.
+    The cluster-robust variance of each fraction F_k, summed over the bucket ends with F in [0.05, 0.95], over the sum
+    of F (1 - F) / n, with the ratio estimator's residuals N_ck - F_k n_c. n over it is the effective size.
 
-    >>> design_effect(np.array([[50, 0], [0, 50]]))
-    100.0
+    Args:
+        counts: counts (clusters, K).
+
+    Returns:
+        The factor, at least 1; nan with fewer than 2 occupied clusters, or with no bucket end in that range.
+
+    Example:
+        >>> design_effect(np.array([[50, 0], [0, 50]]))
+        100.0
+
+    Reference:
+        Kish 1965.
     """
     sizes = counts.sum(axis=1)
     counts, sizes = counts[sizes > 0], sizes[sizes > 0]

@@ -89,10 +89,14 @@ def check_mapping(mapping: Mapping[str, str], keys: Iterable[str]) -> None:
 
 
 def aliases() -> dict[str, tuple[str, ...]]:
-    """Ours -> every key that some framework logs it under, ours first; prefixes and patterns aside.
+    """Return every key that some framework logs a metric under; prefixes and patterns aside.
 
-    >>> "actor/ppo_kl" in aliases()["kl"], "actor/ppo_kl" in aliases()["policy_kl"]
-    (False, True)
+    Returns:
+        Our name -> keys, ours first.
+
+    Example:
+        >>> "actor/ppo_kl" in aliases()["kl"], "actor/ppo_kl" in aliases()["policy_kl"]
+        (False, True)
     """
     names: dict[str, dict[str, None]] = {}
     for framework in reversed(FRAMEWORKS.values()):

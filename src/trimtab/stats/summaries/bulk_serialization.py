@@ -34,14 +34,24 @@ class _Entry:
 
 
 def bundle(summaries: Mapping[str, Summary]) -> bytes:
-    """The bytes of named summaries, which `unbundle` reads; SummaryError for a name with a separator in it.
+    """Return the bytes of named summaries, which `unbundle` reads.
 
-    >>> from trimtab.stats import Moments
-    >>> one, two = Moments(), Moments()
-    >>> one.update(np.array([1.0, 3.0]))
-    >>> back = unbundle(bundle({"a": one, "b": two}), lambda name: Moments)
-    >>> back["a"].mean(), back["b"].count
-    (2.0, 0)
+    Args:
+        summaries: name -> summary.
+
+    Returns:
+        Bytes, neither compressed nor checksummed.
+
+    Raises:
+        SummaryError: a name with a separator in it.
+
+    Example:
+        >>> from trimtab.stats import Moments
+        >>> one, two = Moments(), Moments()
+        >>> one.update(np.array([1.0, 3.0]))
+        >>> back = unbundle(bundle({"a": one, "b": two}), lambda name: Moments)
+        >>> back["a"].mean(), back["b"].count
+        (2.0, 0)
     """
     lines, ints, floats = [], [np.zeros(0, np.int64)], [np.zeros(0)]
     for name, summary in summaries.items():
@@ -63,9 +73,21 @@ def bundle(summaries: Mapping[str, Summary]) -> bytes:
 def unbundle(
     data: bytes, class_of: Callable[[str], type[Summary] | None], wanted: Collection[str] | None = None
 ) -> dict[str, Any]:
-    """The summaries of a bundle, or those named in `wanted`, each of the class that `class_of` its name gives.
+    """Return the summaries of a bundle, by name.
 
-    SummaryError for bytes that are cut short, of another kind or shape, or hold a name without a class.
+    Args:
+        data: bytes that `bundle` wrote.
+        class_of: name -> class of the summary, or None.
+        wanted: names to read; default all.
+
+    Returns:
+        Name -> summary.
+
+    Raises:
+        SummaryError: bytes that are cut short, of another kind or shape, or hold a name without a class.
+
+    Example:
+        summaries = unbundle(data, lambda name: LogSketch, wanted=["drift/sketch"])
     """
     if len(data) < _LENGTH.size or len(data) < _LENGTH.size + _LENGTH.unpack_from(data)[0]:
         raise SummaryError("bundle of summaries is cut short")

@@ -131,10 +131,26 @@ class ClusterTail(Summary):
 def ratio_interval(
     a: ClusterTail, b: ClusterTail, q: float, level: float = 0.95, replicates: int = 200, seed: int = 0
 ) -> tuple[float, float]:
-    """Factors around the ratio of two slices' q-quantiles, a over b, of the same trajectories.
+    """Return factors around the ratio of two slices' q-quantiles, a over b, of the same trajectories.
 
-    The same clusters are drawn for both, so what a trajectory does to both cancels. (nan, nan) as for one interval.
-    SummaryError if the numbers of clusters differ.
+    The same clusters are resampled for both, so what a trajectory does to both cancels.
+
+    Args:
+        a: |x| by trajectory of the numerator.
+        b: |x| by trajectory of the denominator.
+        q: quantile in [0, 1].
+        level: level of the interval.
+        replicates: number of replicates.
+        seed: seed of the resampling.
+
+    Returns:
+        (low, high) factors; (nan, nan) where one interval has none.
+
+    Raises:
+        SummaryError: the numbers of clusters differ.
+
+    Example:
+        low, high = ratio_interval(post_tool, text, 0.95)
     """
     if a.clusters != b.clusters:
         raise SummaryError(f"cannot pair {a.clusters} clusters with {b.clusters}")
