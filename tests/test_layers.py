@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "trimtab"
 LAYER = {
-    "errors": 0, "types": 0, "typing": 0, "catalog": 0, "stats": 0, "_version": 0,
+    "errors": 0, "types": 0, "typing": 0, "catalog": 0, "stats": 0, "_version": 0, "_moved": 0,
     "capture": 1, "runs": 1, "metric_logs": 1, "traces": 1, "objectives": 1, "tools": 1, "rewards": 1,
     "measure": 2, "lab": 2,
     "distributed": 3, "detect": 4, "guard": 5, "report": 6,
