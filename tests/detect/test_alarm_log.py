@@ -19,7 +19,7 @@ KL = next(rule for rule in RULES if rule.name == "kl_surge")
 
 def fire(alarm_log, rule):
     reading = Reading(rule.key, 30, Window(30, 30), rule.slice, 12.0, 600, 30)
-    return alarm_log.edge(rule, reading, Decision(True, True, True, since=9, bound=10.0))[0]
+    return alarm_log.transition(rule, reading, Decision(True, True, True, since=9, bound=10.0))[0]
 
 
 @pytest.mark.parametrize(

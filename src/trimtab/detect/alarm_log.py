@@ -1,4 +1,4 @@
-"""The alarms of a run: what is raised, excused while another reading explains it, raised in full after all, cleared and opened again."""
+"""Alarms of a run: raised, suppressed while another reading explains them, raised in full, cleared, reopened."""
 
 from __future__ import annotations
 
@@ -13,137 +13,77 @@ from trimtab.detect.rules.all_rules import STREAM_RULES
 from trimtab.detect.rules.rule import Rule
 from trimtab.types import Alarm, Reading, Window
 
-Place = tuple[str, str]
-"""A rule's name, and the slice it speaks of."""
+Key = tuple[str, str]
+"""A rule's name, and the slice of its alarm."""
 
 RECHECK = 8
-"""Steps between looks at whether an excuse still holds."""
+"""Steps between checks of whether a suppression still holds."""
 
 
 @dataclass(frozen=True)
-class _Excused:
+class _Suppressed:
     """An alarm that another reading explained when it fired."""
 
     decision: Decision
     evidence: Reading
-    looked: int
+    checked: int  # step of the last check
 
 
 class AlarmLog:
-    """`alarms` in the order they were raised. `histories`: the readings that excuse alarms of these rules.
+    """Alarms in the order they were raised."""
 
-    `heard`: how many aggregate rules are ready to speak now, and how many have values; None where that is not known.
-    """
+    def __init__(self, rules: Iterable[Rule], ready_rules: Callable[[], tuple[int, int] | None]) -> None:
+        """Watch the readings that may suppress alarms of `rules`.
 
-    def __init__(self, rules: Iterable[Rule], heard: Callable[[], tuple[int, int] | None]) -> None:
-        self.heard = heard
-        asked = [
-            place
+        `ready_rules` counts the aggregate rules that are ready now, and those with values; None where not known.
+        """
+        self.ready_rules = ready_rules
+        watched = [
+            key
             for rule in rules
-            for place in (*((e.key, e.slice) for e in rule.suppressions), *(m.key for m in rule.members))
+            for key in (*((s.key, s.slice) for s in rule.suppressions), *(m.key for m in rule.members))
         ]
-        self.histories = {place: History() for place in asked}
-        self.excused: dict[Place, _Excused] = {}
+        self.histories = {key: History() for key in watched}
+        self.suppressed: dict[Key, _Suppressed] = {}
         self.alarms: list[Alarm] = []
         self.aggregate_fired = False
 
-    def edge(self, rule: Rule, reading: Reading, decision: Decision) -> list[Alarm]:
-        """An alarm starts or ends: what is raised now."""
-        place = (rule.name, reading.slice)
+    def transition(self, rule: Rule, reading: Reading, decision: Decision) -> list[Alarm]:
+        """Return what is raised now that a detector fired or cleared."""
+        key = (rule.name, reading.slice)
         if decision.cleared:
-            self.excused.pop(place, None)
+            self.suppressed.pop(key, None)
             self._clear(rule.name, reading.slice, reading.step)
             return []
         if self._alone(rule, decision.since, reading.step):
-            self.excused[place] = _Excused(decision, reading, reading.step)
+            self.suppressed[key] = _Suppressed(decision, reading, reading.step)
             return []
-        excuse = self._excuse(rule, decision.since, reading.step)
-        if excuse:
-            self.excused[place] = _Excused(decision, reading, reading.step)
+        reason = self._explanation(rule, decision.since, reading.step)
+        if reason:
+            self.suppressed[key] = _Suppressed(decision, reading, reading.step)
         else:
             self.aggregate_fired |= rule.kind == "aggregate" and rule.severity != "info"
-        if self._open_again(rule, reading.slice, decision.since, "info" if excuse else rule.severity):
+        if self._reopen(rule, reading.slice, decision.since, "info" if reason else rule.severity):
             return []
-        alarm = self._alarm(rule, reading, decision, excuse)
-        self.alarms.append(alarm)
-        return [alarm]
+        return self._raise(rule, reading, decision, reason)
 
-    def lapsed(self, rule: Rule, reading: Reading) -> list[Alarm]:
-        """The alarm in full once nothing explains it any more."""
-        place = (rule.name, reading.slice)
-        held = self.excused.get(place)
-        if held is None or reading.step - held.looked < RECHECK:
+    def recheck(self, rule: Rule, reading: Reading) -> list[Alarm]:
+        """Return the suppressed alarm in full once nothing explains it any more."""
+        key = (rule.name, reading.slice)
+        entry = self.suppressed.get(key)
+        if entry is None or reading.step - entry.checked < RECHECK:
             return []
-        self.excused[place] = replace(held, looked=reading.step)
-        since = held.decision.since
-        if self._alone(rule, since, reading.step) or self._excuse(rule, since, reading.step):
+        self.suppressed[key] = replace(entry, checked=reading.step)
+        since = entry.decision.since
+        if self._alone(rule, since, reading.step) or self._explanation(rule, since, reading.step):
             return []
-        del self.excused[place]
+        del self.suppressed[key]
         self._clear(rule.name, reading.slice, reading.step)
         self.aggregate_fired |= rule.kind == "aggregate" and rule.severity != "info"
-        alarm = self._alarm(rule, reading, held.decision, "")
-        self.alarms.append(alarm)
-        return [alarm]
-
-    def _excuse(self, rule: Rule, since: int, step: int) -> str:
-        """The reading that moves along and explains the alarm, in words; empty when none does."""
-        for excuse in rule.suppressions:
-            if step - since + 1 < excuse.min_steps:
-                continue
-            history = self.histories[(excuse.key, excuse.slice)]
-            if excuse.settled and history.settled(step):
-                return f"{excuse.key} has risen and stands at its best"
-            deviate = history.moved(since, step, excuse.recent)
-            if excuse.sign * deviate > excuse.min_score:
-                return f"{excuse.key} {'rose' if excuse.sign > 0 else 'fell'} with it"
-            if excuse.absent and math.isnan(deviate):
-                return f"there is too little of {excuse.key} to compare with"
-        return ""
-
-    def _alone(self, rule: Rule, since: int, step: int) -> bool:
-        """Is it a joint reading of which fewer than two members moved? What one does is told by its own rules."""
-        return bool(rule.members) and len(self._moved(rule, since, step)) < 2
-
-    def _moved(self, rule: Rule, since: int, step: int) -> list[str]:
-        """Members of a joint reading that moved since then the way the rule fears, in words."""
-        found = []
-        for member in rule.members:
-            deviate = self.histories[member.key].moved(since, step, int(bound("joint_recent")))
-            if member.sign * deviate > bound("joint_member"):
-                found.append(f"{member.key[0]} {'up' if member.sign > 0 else 'down'}")
-        return found
-
-    def _alarm(self, rule: Rule, reading: Reading, decision: Decision, excuse: str) -> Alarm:
-        evidence = replace(reading, state=None)
-        heard = self.heard() if rule.kind == "tail" else None
-        silent = heard is not None and heard[0] == 0  # no rule that could speak: its silence is no calm
-        if math.isfinite(
-            decision.fitted
-        ):  # a level over several values: the last one alone may lie under the bound
-            evidence = replace(
-                evidence, value=rule.raw(decision.fitted), low=math.nan, high=math.nan,
-                reason=f"level over steps {decision.since} to {reading.step}",
-            )  # fmt: skip
-        if rule.members and not excuse:
-            moved = ", ".join(self._moved(rule, decision.since, reading.step))
-            evidence = replace(evidence, reason=f"{evidence.reason}: {moved}".removeprefix(": "))
-        return Alarm(
-            rule=rule.name,
-            step=reading.step,
-            since=decision.since,
-            severity="info" if excuse else rule.severity,
-            slice=reading.slice,
-            readings=(evidence,),
-            bound=rule.raw(decision.bound),
-            why=f"{excuse}, so this is information only. {rule.why}" if excuse else rule.why,
-            advice=rule.advice,
-            reference=rule.reference,
-            hidden=rule.kind == "tail" and not (self.aggregate_fired or silent) and rule.severity != "info",
-            heard=heard,
-        )
+        return self._raise(rule, reading, entry.decision, "")
 
     def stream(self, name: str, column: str, step: int, decision: Decision, value: float) -> list[Alarm]:
-        """The same for a rule on the step stream."""
+        """Return what is raised now that a check of the step stream fired or cleared."""
         rule = STREAM_RULES[name]
         if decision.cleared:
             self._clear(name, column, step)
@@ -157,8 +97,62 @@ class AlarmLog:
         self.alarms.append(alarm)
         return [alarm]
 
-    def _open_again(self, rule: Rule, where: str, since: int, severity: str) -> bool:
-        """Evidence that reaches back to the last alarm of this rule is the same movement, seen over a longer window: that alarm goes on."""
+    def _explanation(self, rule: Rule, since: int, step: int) -> str:
+        """Return how another reading explains the alarm; empty when none does."""
+        for condition in rule.suppressions:
+            if step - since + 1 < condition.min_steps:
+                continue
+            history = self.histories[(condition.key, condition.slice)]
+            if condition.settled and history.settled(step):
+                return f"{condition.key} has risen and stands at its best"
+            score = history.moved(since, step, condition.recent)
+            if condition.sign * score > condition.min_score:
+                return f"{condition.key} {'rose' if condition.sign > 0 else 'fell'} with it"
+            if condition.absent and math.isnan(score):
+                return f"there is too little of {condition.key} to compare with"
+        return ""
+
+    def _alone(self, rule: Rule, since: int, step: int) -> bool:
+        """Is it a composite reading of which fewer than two members moved? Rules of their own judge single ones."""
+        return bool(rule.members) and len(self._moved(rule, since, step)) < 2
+
+    def _moved(self, rule: Rule, since: int, step: int) -> list[str]:
+        """Return the members of a composite reading that moved the bad way, with their directions."""
+        moved = []
+        for member in rule.members:
+            score = self.histories[member.key].moved(since, step, int(bound("joint_recent")))
+            if member.sign * score > bound("joint_member"):
+                moved.append(f"{member.key[0]} {'up' if member.sign > 0 else 'down'}")
+        return moved
+
+    def _raise(self, rule: Rule, reading: Reading, decision: Decision, reason: str) -> list[Alarm]:
+        """Append an alarm, information only where there is a `reason` for it."""
+        evidence = replace(reading, state=None)
+        ready = self.ready_rules() if rule.kind == "tail" else None
+        nobody = ready is not None and ready[0] == 0  # aggregate rules that cannot fire yet say nothing
+        if math.isfinite(decision.fitted):  # over several values: the last alone may lie within the bound
+            evidence = replace(
+                evidence, value=rule.raw(decision.fitted), low=math.nan, high=math.nan,
+                reason=f"level over steps {decision.since} to {reading.step}",
+            )  # fmt: skip
+        if rule.members and not reason:
+            moved = ", ".join(self._moved(rule, decision.since, reading.step))
+            evidence = replace(evidence, reason=f"{evidence.reason}: {moved}".removeprefix(": "))
+        alarm = Alarm(
+            rule=rule.name, step=reading.step, since=decision.since, slice=reading.slice, readings=(evidence,),
+            severity="info" if reason else rule.severity, bound=rule.raw(decision.bound),
+            why=f"{reason}, so this is information only. {rule.why}" if reason else rule.why,
+            advice=rule.advice, reference=rule.reference, heard=ready,
+            hidden=rule.kind == "tail" and not (self.aggregate_fired or nobody) and rule.severity != "info",
+        )  # fmt: skip
+        self.alarms.append(alarm)
+        return [alarm]
+
+    def _reopen(self, rule: Rule, where: str, since: int, severity: str) -> bool:
+        """Reopen the last alarm of this rule if the evidence reaches back to it; return whether it did.
+
+        Such evidence is the same movement over a longer window.
+        """
         for i in range(len(self.alarms) - 1, -1, -1):
             last = self.alarms[i]
             if (last.rule, last.slice) == (rule.name, where):

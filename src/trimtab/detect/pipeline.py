@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.catalog import bound
-from trimtab.detect.alarm_log import AlarmLog, Place
+from trimtab.detect.alarm_log import AlarmLog, Key
 from trimtab.detect.detectors.base import Decision, Detector
 from trimtab.detect.detectors.composite_reading import FAMILIES, CompositeReading
 from trimtab.detect.detectors.cusum import Cusum
@@ -37,11 +37,11 @@ class Pipeline:
         self.by_key: dict[str, list[Rule]] = {}
         for rule in self.rules:
             self.by_key.setdefault(rule.key, []).append(rule)
-        self.order = {rule.name: place for place, rule in enumerate(self.rules)}
-        self.detectors: dict[Place, Detector] = {}
-        self.decisions: dict[Place, Decision] = {}
-        self.seen: Counter[Place] = Counter()
-        self.alarm_log = AlarmLog(self.rules, self._heard)
+        self.order = {rule.name: position for position, rule in enumerate(self.rules)}
+        self.detectors: dict[Key, Detector] = {}
+        self.decisions: dict[Key, Decision] = {}
+        self.seen: Counter[Key] = Counter()
+        self.alarm_log = AlarmLog(self.rules, self._count_ready)
         self._whole = False
         self._too_few = Counter[str]()
         self.joints = {family: CompositeReading(members) for family, members in FAMILIES.items()}
@@ -72,16 +72,16 @@ class Pipeline:
 
         `arrived`, `nonfinite`: column -> the places in `steps` at which it arrived, or held what is no number.
         """
-        found = [
+        events = [
             (at, 0, "nonfinite", column, decision)
             for at, column, decision in self.nonfinite.scan(steps, nonfinite)
         ]
-        found += [
+        events += [
             (at, 1, "column_silent", column, decision)
             for at, column, decision in self.silence.scan(steps, arrived)
         ]
         new: list[Alarm] = []
-        for at, kind, name, column, decision in sorted(found, key=lambda one: one[:2]):
+        for at, kind, name, column, decision in sorted(events, key=lambda one: one[:2]):
             step = int(steps[at])
             new += self.alarm_log.stream(
                 name, column, step, decision, step - decision.since + 1 if kind else 1
@@ -108,16 +108,16 @@ class Pipeline:
         pairs.sort(key=lambda pair: self.order[pair[0].name])
         new: list[Alarm] = []
         for rule, reading in pairs:
-            place = (rule.name, reading.slice)
+            key = (rule.name, reading.slice)
             decision = self._detector(rule, reading.slice).update(
                 reading.step, rule.value(reading.value), _se(rule, reading)
             )
-            self.decisions[place] = decision
-            self.seen[place] += 1
+            self.decisions[key] = decision
+            self.seen[key] += 1
             if decision.fired or decision.cleared:
-                new += self.alarm_log.edge(rule, reading, decision)
-            elif place in self.alarm_log.excused:
-                new += self.alarm_log.lapsed(rule, reading)
+                new += self.alarm_log.transition(rule, reading, decision)
+            elif key in self.alarm_log.suppressed:
+                new += self.alarm_log.recheck(rule, reading)
         return new
 
     def on_log(self, series: Mapping[tuple[str, str], Series]) -> list[Alarm]:
@@ -125,25 +125,25 @@ class Pipeline:
         by step, on readings without intervals. For a pipeline that has seen nothing."""
         self._whole = True
         columns = columns_of(series)
-        for place, history in self.alarm_log.histories.items():
-            if place in columns:
-                history.fill(*columns[place])
+        for key, history in self.alarm_log.histories.items():
+            if key in columns:
+                history.fill(*columns[key])
         events: list[Event] = []
-        for (key, name), (steps, values) in {**columns, **joint_series(self.joints, columns)}.items():
-            for rule in self.by_key.get(key, ()):
+        for (reading_key, name), (steps, values) in {**columns, **joint_series(self.joints, columns)}.items():
+            for rule in self.by_key.get(reading_key, ()):
                 if steps.size and rule.covers(name):
-                    place = (rule.name, name)
-                    edges, last = scan(self._detector(rule, name), steps, rule.values(values))
-                    self.decisions[place] = last
-                    self.seen[place] += steps.size
-                    events += events_of(rule, self.order[rule.name], name, (steps, values), edges)
+                    key = (rule.name, name)
+                    transitions, last = scan(self._detector(rule, name), steps, rule.values(values))
+                    self.decisions[key] = last
+                    self.seen[key] += steps.size
+                    events += events_of(rule, self.order[rule.name], name, (steps, values), transitions)
         events.sort(key=lambda event: (event.step, event.order))
         new: list[Alarm] = []
         for event in events:
             if event.decision is not None:
-                new += self.alarm_log.edge(event.rule, event.reading, event.decision)
+                new += self.alarm_log.transition(event.rule, event.reading, event.decision)
             else:
-                new += self.alarm_log.lapsed(event.rule, event.reading)
+                new += self.alarm_log.recheck(event.rule, event.reading)
         return new
 
     def ready(self, kind: str, family: str = "") -> bool:
@@ -152,8 +152,8 @@ class Pipeline:
         Where built-in rules of the kind have values, only they count: a bound of the user's needs few values.
         """
         done, seen = self._ready_rules(), {name for name, _ in self.seen}
-        asked = {r.name for r in self.rules if r.kind == kind and family in ("", r.family)}
-        return bool((asked & seen & _BUILT_IN or asked) & done)
+        rules = {r.name for r in self.rules if r.kind == kind and family in ("", r.family)}
+        return bool((rules & seen & _BUILT_IN or rules) & done)
 
     def judged(self) -> tuple[str, ...]:
         """Rules whose baseline is complete somewhere."""
@@ -173,7 +173,7 @@ class Pipeline:
         seen = {name for name, _ in self.seen}
         return {r.name: r.key for r in self.rules if r.name not in seen}
 
-    def drawn_in(self) -> dict[str, int]:
+    def clipped(self) -> dict[str, int]:
         """Rules whose detectors drew wild values in before they judged, and joint readings that did -> how many."""
         counts = Counter[str]()
         for (name, _), detector in self.detectors.items():
@@ -191,7 +191,7 @@ class Pipeline:
             counts[name] += detector.num_skipped
         return {rule.name: counts[rule.name] for rule in self.rules if counts[rule.name]}
 
-    def _heard(self) -> tuple[int, int] | None:
+    def _count_ready(self) -> tuple[int, int] | None:
         """Aggregate rules above info that are ready to speak, and those that have values; None over a whole log, whose end is known at once."""
         if self._whole:
             return None
@@ -203,10 +203,10 @@ class Pipeline:
         return {name for (name, _), decision in self.decisions.items() if decision.ready}
 
     def _detector(self, rule: Rule, name: str) -> Detector:
-        place = (rule.name, name)
-        if place not in self.detectors:
-            self.detectors[place] = rule.detector(self.budgets[rule.name])
-        return self.detectors[place]
+        key = (rule.name, name)
+        if key not in self.detectors:
+            self.detectors[key] = rule.detector(self.budgets[rule.name])
+        return self.detectors[key]
 
     def _joint(self, readings: list[Reading]) -> list[Reading]:
         """Joint readings of one step."""

@@ -34,8 +34,8 @@ class History:
 
     def fill(self, steps: Any, values: Any) -> None:
         """`add` for a whole series at once; nothing is let go, so that any of its steps can be asked about."""
-        kept = np.isfinite(values)
-        self.steps, self.values = steps[kept].tolist(), values[kept].tolist()
+        finite = np.isfinite(values)
+        self.steps, self.values = steps[finite].tolist(), values[finite].tolist()
 
     def moved(self, since: int, now: int, recent: int = _RECENT) -> float:
         """How far the values of steps since..now (at least the last `recent`; of a sparse series three and those of four times that span) lie
@@ -57,11 +57,13 @@ class History:
     def settled(self, now: int) -> bool:
         """Has it risen, over the last thousand values, and does it still stand within a twentieth of its best? What is learnt is learnt."""
         end = bisect_right(self.steps, now)
-        held = self.values[max(0, end - _KEEP) : end]
-        if len(held) < 3 * _BLOCK:
+        values = self.values[max(0, end - _KEEP) : end]
+        if len(values) < 3 * _BLOCK:
             return False
-        means = [math.fsum(held[i : i + _BLOCK]) / _BLOCK for i in range(0, len(held) - _BLOCK + 1, _BLOCK)]
-        recent = math.fsum(held[-_BLOCK:]) / _BLOCK
+        means = [
+            math.fsum(values[i : i + _BLOCK]) / _BLOCK for i in range(0, len(values) - _BLOCK + 1, _BLOCK)
+        ]
+        recent = math.fsum(values[-_BLOCK:]) / _BLOCK
         near, rise = bound("settled_near"), bound("settled_rise")
         return recent > 0 and recent >= near * max(means) and recent >= rise * means[0]
 

@@ -26,36 +26,40 @@ class Nonfinite:
 
     def update(self, step: int, counts: dict[str, int]) -> dict[str, Decision]:
         """Column -> decision, for columns that fired or cleared at this step."""
-        edges: dict[str, Decision] = {}
+        transitions: dict[str, Decision] = {}
         for column, count in counts.items():
             if count <= 0:
                 continue
             if column not in self.since:
                 self.since[column] = step
-                edges[column] = Decision(True, True, True, since=step, bound=0.0)
+                transitions[column] = Decision(True, True, True, since=step, bound=0.0)
             self.last[column] = step
         for column in [c for c in self.since if step - self.last[c] > self.quiet]:
-            edges[column] = Decision(True, cleared=True, since=self.since.pop(column), bound=0.0)
-        return edges
+            transitions[column] = Decision(True, cleared=True, since=self.since.pop(column), bound=0.0)
+        return transitions
 
     def scan(self, steps: Int64, bad: Mapping[str, Int64]) -> Placed:
         """`update` for a whole log at once: `bad` is column -> places in `steps` at which it held NaN or infinity."""
-        edges: Placed = []
-        for column, places in bad.items():
-            if not places.size:
+        transitions: Placed = []
+        for column, indices in bad.items():
+            if not indices.size:
                 continue
-            quiet = np.searchsorted(steps, steps[places] + self.quiet, side="right")  # where it would clear
-            ends = np.flatnonzero(quiet < np.append(places[1:], steps.size))
+            quiet = np.searchsorted(steps, steps[indices] + self.quiet, side="right")  # where it would clear
+            ends = np.flatnonzero(quiet < np.append(indices[1:], steps.size))
             starts = np.append(0, ends[:-1] + 1) if ends.size else np.zeros(1, np.int64)
-            if ends.size and ends[-1] + 1 < places.size:
+            if ends.size and ends[-1] + 1 < indices.size:
                 starts = np.append(starts, ends[-1] + 1)
             for i in starts.tolist():
-                since = int(steps[places[i]])
-                edges.append((int(places[i]), column, Decision(True, True, True, since=since, bound=0.0)))
+                since = int(steps[indices[i]])
+                transitions.append(
+                    (int(indices[i]), column, Decision(True, True, True, since=since, bound=0.0))
+                )
             for i, start in zip(ends.tolist(), starts.tolist(), strict=False):
-                since = int(steps[places[start]])
-                edges.append((int(quiet[i]), column, Decision(True, cleared=True, since=since, bound=0.0)))
-        return sorted(edges, key=lambda edge: edge[0])
+                since = int(steps[indices[start]])
+                transitions.append(
+                    (int(quiet[i]), column, Decision(True, cleared=True, since=since, bound=0.0))
+                )
+        return sorted(transitions, key=lambda hysteresis: hysteresis[0])
 
 
 @dataclass
@@ -75,11 +79,11 @@ class MissingColumn:
 
     def update(self, step: int, columns: Iterable[str]) -> dict[str, Decision]:
         """Column -> decision, for columns that fell silent or came back at this step."""
-        edges: dict[str, Decision] = {}
+        transitions: dict[str, Decision] = {}
         self.row += 1
         for column in columns:
             if column in self.silent:
-                edges[column] = Decision(
+                transitions[column] = Decision(
                     True, cleared=True, since=self.silent.pop(column), bound=bound("silence")
                 )
             elif column in self.last:
@@ -99,16 +103,16 @@ class MissingColumn:
             )
             if step - seen > allowed:
                 self.silent[column] = seen + 1
-                edges[column] = Decision(True, True, True, since=seen + 1, bound=float(allowed))
-        return edges
+                transitions[column] = Decision(True, True, True, since=seen + 1, bound=float(allowed))
+        return transitions
 
     def scan(self, steps: Int64, arrived: Mapping[str, Int64]) -> Placed:
         """`update` for a whole log at once: `arrived` is column -> places in `steps`, all of them in ascending order."""
         order = sorted(
             (name for name in arrived if arrived[name].size), key=lambda name: int(arrived[name][0])
         )
-        edges = [edge for name in order for edge in _silences(steps, name, arrived[name])]
-        return sorted(edges, key=lambda edge: (edge[0], not edge[2].cleared))
+        transitions = [hysteresis for name in order for hysteresis in _silences(steps, name, arrived[name])]
+        return sorted(transitions, key=lambda hysteresis: (hysteresis[0], not hysteresis[2].cleared))
 
 
 def _allowed(arrivals: int, rows: int, span: int, longest: int, shortest: int) -> int:
@@ -134,32 +138,32 @@ def _allowed(arrivals: int, rows: int, span: int, longest: int, shortest: int) -
     return max(known, math.ceil(missed * span / (rows - 1)))
 
 
-def _silences(steps: Int64, column: str, places: Int64) -> Placed:
+def _silences(steps: Int64, column: str, indices: Int64) -> Placed:
     """Where one column falls silent and comes back."""
-    at = steps[places]
+    at = steps[indices]
     gaps = np.diff(at)  # a gap that was a silence is no cadence: it is set to 0 once found
-    latest = steps[np.append(places[1:], steps.size) - 1]  # the last step before it comes back
-    least = np.full(places.size, int(bound("silence_unknown")))
-    edges: Placed = []
+    latest = steps[np.append(indices[1:], steps.size) - 1]  # the last step before it comes back
+    min_gap = np.full(indices.size, int(bound("silence_unknown")))
+    transitions: Placed = []
     begin = 0
     while True:
         longest = np.maximum.accumulate(np.append(1, gaps))
-        least[2:] = int(bound("silence")) * longest[2:]
-        for i in (begin + np.flatnonzero(latest[begin:] - at[begin:] > least[begin:])).tolist():
+        min_gap[2:] = int(bound("silence")) * longest[2:]
+        for i in (begin + np.flatnonzero(latest[begin:] - at[begin:] > min_gap[begin:])).tolist():
             known = gaps[:i][gaps[:i] > 0]
             shortest = int(known.min()) if known.size else 0
-            rows, span = int(places[i] - places[0]) + 1, int(at[i] - at[0])
+            rows, span = int(indices[i] - indices[0]) + 1, int(at[i] - at[0])
             limit = _allowed(i + 1, rows, span, int(longest[i]), shortest)
             if latest[i] - at[i] > limit:
                 break
         else:
-            return edges
+            return transitions
         since = int(at[i]) + 1
         fired = int(np.searchsorted(steps, at[i] + limit, side="right"))
-        edges.append((fired, column, Decision(True, True, True, since=since, bound=float(limit))))
+        transitions.append((fired, column, Decision(True, True, True, since=since, bound=float(limit))))
         begin = i + 1
-        if begin == places.size:
-            return edges
+        if begin == indices.size:
+            return transitions
         gaps[i] = 0
         back = Decision(True, cleared=True, since=since, bound=bound("silence"))
-        edges.append((int(places[begin]), column, back))
+        transitions.append((int(indices[begin]), column, back))

@@ -33,8 +33,8 @@ class Event(NamedTuple):
 def columns_of(series: Mapping[tuple[str, str], Series]) -> dict[tuple[str, str], Columns]:
     """The series as arrays."""
     return {
-        place: (np.asarray(steps, dtype=np.int64), np.asarray(values, dtype=np.float64))
-        for place, (steps, values) in series.items()
+        key: (np.asarray(steps, dtype=np.int64), np.asarray(values, dtype=np.float64))
+        for key, (steps, values) in series.items()
     }
 
 
@@ -42,8 +42,8 @@ def joint_series(
     joints: Mapping[str, CompositeReading], series: Mapping[tuple[str, str], Columns]
 ) -> dict[tuple[str, str], Columns]:
     """Joint readings of whole series."""
-    found = {(f"joint/{family}", "all"): joint.scan(series) for family, joint in joints.items()}
-    return {place: one for place, one in found.items() if one[0].size}
+    composites = {(f"joint/{family}", "all"): joint.scan(series) for family, joint in joints.items()}
+    return {key: one for key, one in composites.items() if one[0].size}
 
 
 def scan(detector: Detector, steps: Any, values: Any) -> tuple[Transitions, Decision]:
@@ -53,10 +53,10 @@ def scan(detector: Detector, steps: Any, values: Any) -> tuple[Transitions, Deci
     return walk(detector, steps, values)
 
 
-def events_of(rule: Rule, order: int, name: str, series: Columns, edges: Transitions) -> list[Event]:
+def events_of(rule: Rule, order: int, name: str, series: Columns, transitions: Transitions) -> list[Event]:
     """The edges with their readings, and the moments at which an excuse is looked at again."""
     steps, values = series
-    found: list[Event] = []
+    events: list[Event] = []
 
     def event(i: int, decision: Decision | None) -> Event:
         step = int(steps[i])
@@ -68,10 +68,10 @@ def events_of(rule: Rule, order: int, name: str, series: Columns, edges: Transit
             decision,
         )
 
-    for n, (i, decision) in enumerate(edges):
-        found.append(event(i, decision))
+    for n, (i, decision) in enumerate(transitions):
+        events.append(event(i, decision))
         if (rule.suppressions or rule.members) and decision.fired:
-            end = edges[n + 1][0] if n + 1 < len(edges) else steps.size
+            end = transitions[n + 1][0] if n + 1 < len(transitions) else steps.size
             while (i := int(np.searchsorted(steps, steps[i] + RECHECK))) < end:
-                found.append(event(i, None))
-    return found
+                events.append(event(i, None))
+    return events

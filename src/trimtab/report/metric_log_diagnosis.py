@@ -74,7 +74,7 @@ def diagnose_log(
         judged,
         pending,
         lacking,
-        pipeline.drawn_in(),
+        pipeline.clipped(),
         pipeline.left_out(),
         _unwatched(log, pipeline),
         tuple(rules),

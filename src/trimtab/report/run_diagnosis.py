@@ -58,7 +58,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "alarms": [alarm_payload(alarm, view.user_rules) for alarm in view.alarms],
         "judged": list(view.evidence.judged),
         "not_run": view.rules_without_input,
-        "num_clipped": view.pipeline.drawn_in(),
+        "num_clipped": view.pipeline.clipped(),
         "left_out": view.pipeline.left_out(),
         "not_observed": view.not_observed,
         "min_tokens": view.min_tokens,

@@ -82,14 +82,14 @@ class Hysteresis:
         """`update` over whole arrays, from a state without pending values; the first `num` edges only where given."""
         runs_above, runs_back = _runs(above), _runs(back)
         ready = np.flatnonzero(runs_above >= self.confirm), np.flatnonzero(runs_back >= self.confirm)
-        edges: Transitions = []
+        transitions: Transitions = []
         start = 0
-        while len(edges) != num:
-            found = ready[int(self.active)]
-            place = int(np.searchsorted(found, start + self.confirm - 1))
-            if place == found.size:
+        while len(transitions) != num:
+            hits = ready[int(self.active)]
+            index = int(np.searchsorted(hits, start + self.confirm - 1))
+            if index == hits.size:
                 break
-            i = int(found[place])
+            i = int(hits[index])
             if self.active:
                 self.active, self.under, self.over = False, self.confirm, 0
                 decision = Decision(True, False, False, True, self.since, float(bounds[i]))
@@ -97,11 +97,11 @@ class Hysteresis:
                 self.active, self.under, self.over = True, 0, self.confirm
                 self.since = int(steps[i - self.confirm + 1])
                 decision = Decision(True, True, True, False, self.since, float(bounds[i]))
-            edges.append((i, decision))
+            transitions.append((i, decision))
             start = i + 1
-        if len(edges) != num:
+        if len(transitions) != num:
             self._pend(steps, runs_above, runs_back, start)
-        return edges
+        return transitions
 
     def _pend(self, steps: Int64, runs_above: Int64, runs_back: Int64, start: int) -> None:
         """What the values after the last edge leave pending."""
@@ -121,8 +121,8 @@ class Hysteresis:
 
 def _runs(flags: Bool) -> Int64:
     """At each place, how many in a row were true up to and including it."""
-    places = np.arange(1, flags.size + 1)
-    return np.asarray(places - np.maximum.accumulate(np.where(flags, 0, places)))
+    positions = np.arange(1, flags.size + 1)
+    return np.asarray(positions - np.maximum.accumulate(np.where(flags, 0, positions)))
 
 
 class Carried:
@@ -160,20 +160,20 @@ class Scanner(Carried, ABC):
 
     def finite(self, values: Float64) -> Int64:
         """Places of the values that are finite; the others are counted as skipped."""
-        places = np.flatnonzero(np.isfinite(values))
-        self.num_skipped += values.size - places.size
-        return places
+        indices = np.flatnonzero(np.isfinite(values))
+        self.num_skipped += values.size - indices.size
+        return indices
 
 
 def walk(detector: Detector, steps: Int64, values: Float64) -> tuple[Transitions, Decision]:
     """The edges of a detector that answers value by value only, and its last decision."""
-    edges: Transitions = []
+    transitions: Transitions = []
     decision = Decision(False)
     for i, (step, value) in enumerate(zip(steps.tolist(), values.tolist(), strict=True)):
         decision = detector.update(step, value)
         if decision.fired or decision.cleared:
-            edges.append((i, decision))
-    return edges, decision
+            transitions.append((i, decision))
+    return transitions, decision
 
 
 def _plain(value: Any) -> Any:

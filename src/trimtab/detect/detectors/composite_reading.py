@@ -150,13 +150,13 @@ class CompositeReading:
         if len(self.scale) < 2:
             return nothing
         at = {member.key: i for i, member in enumerate(mine)}
-        kept = row + 1 + np.flatnonzero(there[[at[key] for key in self.scale], row + 1 :].all(axis=0))
-        total = np.zeros(kept.size)
+        complete = row + 1 + np.flatnonzero(there[[at[key] for key in self.scale], row + 1 :].all(axis=0))
+        total = np.zeros(complete.size)
         for key, (middle, spread) in self.scale.items():
-            z_scores = (columns[at[key]][kept] - middle) / spread
+            z_scores = (columns[at[key]][complete] - middle) / spread
             self.num_clipped += int(np.count_nonzero(np.abs(z_scores) > _LIMIT))
             total += np.minimum(np.maximum(z_scores, -_LIMIT), _LIMIT)
-        return steps[kept], total / math.sqrt(len(self.scale))
+        return steps[complete], total / math.sqrt(len(self.scale))
 
 
 def _aligned(series: Sequence[tuple[Any, Any]]) -> tuple[Int64, Float64]:
@@ -174,10 +174,10 @@ def _aligned(series: Sequence[tuple[Any, Any]]) -> tuple[Int64, Float64]:
 
 def _scales(first: Mapping[Key, list[float]]) -> dict[Key, tuple[float, float]]:
     """Median and robust deviation of each member that brought at least 40 values and scatters at all."""
-    found: dict[Key, tuple[float, float]] = {}
+    scales: dict[Key, tuple[float, float]] = {}
     for key, values in first.items():
         middle = median(values)
         spread = 1.4826 * median([abs(v - middle) for v in values])
         if len(values) >= BASE and spread > 0:
-            found[key] = (middle, spread)
-    return found
+            scales[key] = (middle, spread)
+    return scales

@@ -28,7 +28,7 @@ class Drawdown(Scanner):
     62
     """
 
-    carried: ClassVar[tuple[str, ...]] = ("num_skipped", "values", "best", "count", "edge")
+    carried: ClassVar[tuple[str, ...]] = ("num_skipped", "values", "best", "count", "hysteresis")
     sign: int
     arl: float = field(default_factory=lambda: bound("arl"))
     min_frac: float = 0.0
@@ -39,7 +39,7 @@ class Drawdown(Scanner):
     values: list[float] = field(default_factory=list)
     best: float = math.nan
     count: int = 0
-    edge: Hysteresis = field(default_factory=lambda: Hysteresis(2))
+    hysteresis: Hysteresis = field(default_factory=lambda: Hysteresis(2))
 
     def __post_init__(self) -> None:
         self._z = NormalDist().inv_cdf(1.0 - 1.0 / self.arl)
@@ -58,10 +58,14 @@ class Drawdown(Scanner):
         decision = Decision(False)
         if self.count >= self.warmup:
             reach = self._z + math.sqrt(2.0 * math.log(self.count))
-            least = max(reach * _scatter(self.values[:-2]), self.min_frac * abs(self.best), self.min_effect)
-            limit = self.best + self.sign * least
+            min_distance = max(
+                reach * _scatter(self.values[:-2]), self.min_frac * abs(self.best), self.min_effect
+            )
+            limit = self.best + self.sign * min_distance
             worse = self.sign * (level - self.best)
-            decision = self.edge.update(step, worse > least, worse < bound("clear_frac") * least, limit)
+            decision = self.hysteresis.update(
+                step, worse > min_distance, worse < bound("clear_frac") * min_distance, limit
+            )
             decision = replace(decision, fitted=level) if decision.fired else decision
         better = math.isnan(self.best) or self.sign * (level - self.best) < 0
         self.best = level if better else self.best
@@ -74,14 +78,14 @@ class Drawdown(Scanner):
     @property
     def now(self) -> Decision:
         """Ready after `warmup` values."""
-        return Decision(self.count >= self.warmup, self.edge.active, since=self.edge.since)
+        return Decision(self.count >= self.warmup, self.hysteresis.active, since=self.hysteresis.since)
 
 
 def _scatter(values: list[float]) -> float:
     """Robust deviation of a value about whatever curve it follows; 0 for fewer than five."""
-    found = 0.0
+    scatter = 0.0
     for lag in (1, 2):
         bends = [a - 2.0 * b + c for a, b, c in zip(values, values[lag:], values[2 * lag :], strict=False)]
         if len(bends) >= 3:
-            found = max(found, 1.4826 * median(map(abs, bends)) / math.sqrt(6.0))
-    return found
+            scatter = max(scatter, 1.4826 * median(map(abs, bends)) / math.sqrt(6.0))
+    return scatter

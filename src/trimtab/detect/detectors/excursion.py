@@ -33,7 +33,7 @@ class Excursion(Scanner):
     """
 
     carried: ClassVar[tuple[str, ...]] = (
-        "num_skipped", "recent", "moves", "blocks", "count", "limit", "best", "scatter", "edge", "held", "skipped",
+        "num_skipped", "recent", "moves", "blocks", "count", "limit", "best", "scatter", "hysteresis", "at_alarm", "skipped",
     )  # fmt: skip
     sign: int
     factor: float
@@ -51,12 +51,12 @@ class Excursion(Scanner):
     limit: float = math.nan
     best: float = math.nan
     scatter: float = 0.0
-    held: tuple[float, float, int] = (math.nan, math.nan, 0)  # limit, best and count of the last alarm
+    at_alarm: tuple[float, float, int] = (math.nan, math.nan, 0)  # limit, best and count of the last alarm
     skipped: int = 0  # of the warm-up
-    edge: Hysteresis = field(init=False)
+    hysteresis: Hysteresis = field(init=False)
 
     def __post_init__(self) -> None:
-        self.edge = Hysteresis(self.confirm)
+        self.hysteresis = Hysteresis(self.confirm)
         self._z = NormalDist().inv_cdf(1.0 - 1.0 / self.arl)
 
     def update(self, step: int, value: float, se: float = math.nan) -> Decision:
@@ -64,7 +64,7 @@ class Excursion(Scanner):
         del se
         if not math.isfinite(value):
             self.num_skipped += 1
-            return Decision(bool(self.blocks), self.edge.active, since=self.edge.since)
+            return Decision(bool(self.blocks), self.hysteresis.active, since=self.hysteresis.since)
         if self.skipped < self.warmup:
             self.skipped += 1
             return Decision(False)
@@ -78,12 +78,14 @@ class Excursion(Scanner):
         decision = Decision(False)
         if self.blocks:
             above = self.sign * (now - self.limit) > 0
-            limit, best, since = self.held
+            limit, best, since = self.at_alarm
             back = self.sign * (now - best) < bound("clear_frac") * self.sign * (limit - best)
             back |= self.count - since >= self.memory
-            decision = self.edge.update(step, above, back, limit if self.edge.active else self.limit)
+            decision = self.hysteresis.update(
+                step, above, back, limit if self.hysteresis.active else self.limit
+            )
             if decision.fired:
-                self.held = self.limit, self.best, self.count
+                self.at_alarm = self.limit, self.best, self.count
                 decision = replace(decision, fitted=now)
         if self.count % self.window == 0:
             beyond = bool(self.blocks) and self.sign * (now - self.best * self.factor) > 0
@@ -93,10 +95,10 @@ class Excursion(Scanner):
 
     def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once."""
-        places, w = self.finite(values), self.window
-        self.skipped = min(self.warmup, places.size)
-        places = places[self.warmup :]
-        x = values[places]
+        indices, w = self.finite(values), self.window
+        self.skipped = min(self.warmup, indices.size)
+        indices = indices[self.warmup :]
+        x = values[indices]
         self.count, self.recent = x.size, x[-w:].tolist()
         self.moves = np.abs(np.diff(x[:101])).tolist()
         if x.size < w:
@@ -106,68 +108,70 @@ class Excursion(Scanner):
         block = np.arange(w, x.size) // w - 1  # the last one complete before each value
         limit, best, later = limits[block], bests[block], middles[1:]
         above = self.sign * (later - limit) > 0
-        edges, start, at = [], 0, steps[places[w:]]
+        transitions, start, at = [], 0, steps[indices[w:]]
         while start < later.size:
-            held = limit[start:]
+            in_force = limit[start:]
             back = np.zeros(later.size - start, bool)
-            if self.edge.active:
-                line, calm, since = self.held
+            if self.hysteresis.active:
+                line, calm, since = self.at_alarm
                 back = self.sign * (later[start:] - calm) < bound("clear_frac") * self.sign * (line - calm)
                 back |= np.arange(start, later.size) + w + 1 - since >= self.memory
-                held = np.full(back.size, line)
-            found = self.edge.scan(at[start:], above[start:], back, held, 1)
-            if not found:
+                in_force = np.full(back.size, line)
+            hits = self.hysteresis.scan(at[start:], above[start:], back, in_force, 1)
+            if not hits:
                 break
-            i, decision = start + found[0][0], found[0][1]
+            i, decision = start + hits[0][0], hits[0][1]
             if decision.fired:
-                self.held = float(limit[i]), float(best[i]), i + w + 1
+                self.at_alarm = float(limit[i]), float(best[i]), i + w + 1
                 decision = replace(decision, fitted=float(later[i]))
-            edges.append((int(places[w + i]), decision))
+            transitions.append((int(indices[w + i]), decision))
             start = i + 1
-        return edges
+        return transitions
 
     @property
     def now(self) -> Decision:
         """Ready from the second block on."""
-        return Decision(self.count > self.window, self.edge.active, since=self.edge.since)
+        return Decision(self.count > self.window, self.hysteresis.active, since=self.hysteresis.since)
 
     def _limits(self, blocks: Float64) -> tuple[Float64, Float64]:
         """The limit and the calmest level after each block, as `_move` finds them one by one."""
-        kept = max(1, self.memory // self.window)
-        least = np.minimum if self.sign > 0 else np.maximum
-        padded = np.append(np.full(kept - 1, self.sign * math.inf), blocks)
-        bests = least.reduce(np.lib.stride_tricks.sliding_window_view(padded, kept), axis=1)
-        held = np.minimum(np.arange(1, blocks.size + 1), kept)
-        reach = np.array([self._z + math.sqrt(2.0 * math.log(n + 1.0)) for n in range(1, kept + 1)])[held - 1]
+        capacity = max(1, self.memory // self.window)
+        calmest = np.minimum if self.sign > 0 else np.maximum
+        padded = np.append(np.full(capacity - 1, self.sign * math.inf), blocks)
+        bests = calmest.reduce(np.lib.stride_tricks.sliding_window_view(padded, capacity), axis=1)
+        sizes = np.minimum(np.arange(1, blocks.size + 1), capacity)
+        reach = np.array([self._z + math.sqrt(2.0 * math.log(n + 1.0)) for n in range(1, capacity + 1)])[
+            sizes - 1
+        ]
         beyond = np.append(False, self.sign * (blocks[1:] - bests[:-1] * self.factor) > 0)
-        scatter = self._scatters(blocks, kept, beyond)
+        scatter = self._scatters(blocks, capacity, beyond)
         limits = bests + self.sign * reach * scatter, bests * self.factor
         limit = np.maximum(np.maximum(*limits), self.floor) if self.sign > 0 else np.minimum(*limits)
-        self.blocks = blocks[-kept:].tolist()
+        self.blocks = blocks[-capacity:].tolist()
         self.limit, self.best, self.scatter = float(limit[-1]), float(bests[-1]), float(scatter[-1])
         return np.asarray(limit), np.asarray(bests)
 
-    def _scatters(self, blocks: Float64, kept: int, beyond: npt.NDArray[np.bool_]) -> Float64:
+    def _scatters(self, blocks: Float64, capacity: int, beyond: npt.NDArray[np.bool_]) -> Float64:
         """The scatter in force after each block."""
         done = np.arange(1, blocks.size + 1)
         due = done[(done < 16) | (done % 4 == 0)]
-        found = np.zeros(due.size)
-        for i, k in enumerate(due[due < kept].tolist()):
-            found[i] = max(_scatter(blocks[:k].tolist(), lag) for lag in (1, 4, 12))
-        full = due[due >= kept]
-        at, rows = due.size - full.size, max(1, 1_000_000 // kept)
-        views = np.lib.stride_tricks.sliding_window_view(blocks, kept) if full.size else blocks
+        scatters = np.zeros(due.size)
+        for i, k in enumerate(due[due < capacity].tolist()):
+            scatters[i] = max(_scatter(blocks[:k].tolist(), lag) for lag in (1, 4, 12))
+        full = due[due >= capacity]
+        at, rows = due.size - full.size, max(1, 1_000_000 // capacity)
+        views = np.lib.stride_tricks.sliding_window_view(blocks, capacity) if full.size else blocks
         for i in range(0, full.size, rows):
-            part = views[full[i : i + rows] - kept]
+            part = views[full[i : i + rows] - capacity]
             widths = [_row_scatters(part, lag) for lag in (1, 4, 12)]
-            found[at + i : at + i + rows] = np.maximum(np.maximum(*widths[:2]), widths[2])
-        few = due[np.minimum(due, kept) < 8]
+            scatters[at + i : at + i + rows] = np.maximum(np.maximum(*widths[:2]), widths[2])
+        few = due[np.minimum(due, capacity) < 8]
         for i, k in enumerate(few.tolist()):
-            found[i] = max(found[i], self._single(self.moves[: k * self.window - 1]))
-        held = found.tolist()
+            scatters[i] = max(scatters[i], self._single(self.moves[: k * self.window - 1]))
+        scatters_list = scatters.tolist()
         for i in np.flatnonzero(beyond[due - 1]).tolist():
-            held[i] = min(held[i], held[i - 1])
-        return np.array(held)[np.searchsorted(due, done, side="right") - 1]
+            scatters_list[i] = min(scatters_list[i], scatters_list[i - 1])
+        return np.array(scatters_list)[np.searchsorted(due, done, side="right") - 1]
 
     def _single(self, moves: list[float]) -> float:
         """Robust deviation of one value from the differences of neighbours."""

@@ -22,15 +22,15 @@ class Flatline(Scanner):
     [False, False, False, False, True]
     """
 
-    carried: ClassVar[tuple[str, ...]] = ("num_skipped", "count", "last", "edge")
+    carried: ClassVar[tuple[str, ...]] = ("num_skipped", "count", "last", "hysteresis")
     values: int = field(default_factory=lambda: int(bound("idle_steps")))
     num_skipped: int = 0
     count: int = 0
     last: float = math.nan
-    edge: Hysteresis = field(init=False)
+    hysteresis: Hysteresis = field(init=False)
 
     def __post_init__(self) -> None:
-        self.edge = Hysteresis(self.values - 1)
+        self.hysteresis = Hysteresis(self.values - 1)
 
     def update(self, step: int, value: float, se: float = math.nan) -> Decision:
         """Take one value; one that is not finite is counted and skipped."""
@@ -41,22 +41,23 @@ class Flatline(Scanner):
         same, self.last, self.count = value == self.last, value, self.count + 1
         if self.count == 1:
             return self.now
-        found = self.edge.update(step, same, not same, value)
-        return found if found.fired or found.cleared else self.now
+        decision = self.hysteresis.update(step, same, not same, value)
+        return decision if decision.fired or decision.cleared else self.now
 
     def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once."""
-        places = self.finite(values)
-        if not places.size:
+        indices = self.finite(values)
+        if not indices.size:
             return []
-        x = values[places]
+        x = values[indices]
         self.last, self.count = float(x[-1]), x.size
         same = x[1:] == x[:-1]
         return [
-            (int(places[i + 1]), found) for i, found in self.edge.scan(steps[places[1:]], same, ~same, x[1:])
+            (int(indices[i + 1]), decision)
+            for i, decision in self.hysteresis.scan(steps[indices[1:]], same, ~same, x[1:])
         ]
 
     @property
     def now(self) -> Decision:
         """Ready once it could have fired."""
-        return Decision(self.count >= self.values, self.edge.active, since=self.edge.since)
+        return Decision(self.count >= self.values, self.hysteresis.active, since=self.hysteresis.since)

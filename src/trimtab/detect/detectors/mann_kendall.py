@@ -100,15 +100,15 @@ class MannKendall(Carried):
             return Decision(True, self.active, since=self.since)
         x = np.array(self.values)
         change = theil_sen(x) * (self.window - 1)
-        deviate = mann_kendall(whitened(x))
+        z_score = mann_kendall(whitened(x))
         z = NormalDist().inv_cdf(1.0 - min(0.25, stride / self.arl / (1 if self.sign else 2)))
         side = self.sign or (1 if change > 0 else -1)
-        over = side * deviate > z and side * change > self.min_effect
+        over = side * z_score > z and side * change > self.min_effect
         if over and not self.active:
             self.active, self.since = True, self.steps[0]
             limit = float(np.median(x[: max(1, self.window // 8)]))
             return Decision(True, True, True, since=self.since, bound=limit, fitted=limit + change)
-        if self.active and side * deviate < bound("clear_frac") * z:
+        if self.active and side * z_score < bound("clear_frac") * z:
             self.active = False
             return Decision(True, cleared=True, since=self.since)
         return Decision(True, self.active, since=self.since)

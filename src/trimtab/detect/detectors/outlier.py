@@ -30,7 +30,7 @@ class Outlier(Scanner):
     40
     """
 
-    carried: ClassVar[tuple[str, ...]] = ("num_skipped", "values", "active", "since", "count", "edge")
+    carried: ClassVar[tuple[str, ...]] = ("num_skipped", "values", "active", "since", "count", "limit")
     arl: float = field(default_factory=lambda: bound("arl"))
     sign: int = 1
     warmup: int = 40
@@ -42,7 +42,7 @@ class Outlier(Scanner):
     active: int = 0  # values left until it clears
     since: int = -1
     count: int = 0
-    edge: float = math.nan
+    limit: float = math.nan
 
     def update(self, step: int, value: float, se: float = math.nan) -> Decision:
         """Take one value; one that is not finite is counted and skipped."""
@@ -50,28 +50,28 @@ class Outlier(Scanner):
         if not math.isfinite(value):
             self.num_skipped += 1
             return Decision(len(self.values) >= self.warmup, self.active > 0, since=self.since)
-        edge = self.edge
+        limit = self.limit
         self.values.append(value)
         del self.values[: -self.memory]
         self.count += 1
-        if len(self.values) >= self.warmup and (math.isnan(edge) or self.count % _MOVE == 0):
-            self.edge = self._edge(self.values)
-        if math.isnan(edge):
+        if len(self.values) >= self.warmup and (math.isnan(limit) or self.count % _MOVE == 0):
+            self.limit = self._limit(self.values)
+        if math.isnan(limit):
             return Decision(False)
-        if self.sign * (value - edge) > 0:
+        if self.sign * (value - limit) > 0:
             fired = self.active == 0
             self.active, self.since = self.quiet, step if fired else self.since
-            return Decision(True, True, fired, since=self.since, bound=edge)
+            return Decision(True, True, fired, since=self.since, bound=limit)
         if self.active:
             self.active -= 1
             if not self.active:
-                return Decision(True, cleared=True, since=self.since, bound=edge)
-        return Decision(True, self.active > 0, since=self.since, bound=edge)
+                return Decision(True, cleared=True, since=self.since, bound=limit)
+        return Decision(True, self.active > 0, since=self.since, bound=limit)
 
     def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once: exact edges are computed only where a value may lie beyond them."""
-        places = self.finite(values)
-        x, n = values[places], places.size
+        indices = self.finite(values)
+        x, n = values[indices], indices.size
         self.count, self.values = n, x[-self.memory :].tolist()
         if n < self.warmup or self.memory < self.warmup:
             return []
@@ -79,42 +79,44 @@ class Outlier(Scanner):
         moves = moves[(moves == self.warmup) | (moves % _MOVE == 0)]
         exact: dict[int, float] = {}
 
-        def edge(i: int) -> float:
+        def limit(i: int) -> float:
             """The edge in force at value i."""
             count = int(moves[np.searchsorted(moves, i, side="right") - 1])
             if count not in exact:
-                exact[count] = self._edge(x[max(0, count - self.memory) : count].tolist())
+                exact[count] = self._limit(x[max(0, count - self.memory) : count].tolist())
             return exact[count]
 
-        self.edge = edge(n)
-        rough = self._rough_edges(x, moves)[
+        self.limit = limit(n)
+        rough = self._rough_limits(x, moves)[
             np.searchsorted(moves, np.arange(self.warmup, n), side="right") - 1
         ]
         over = self.sign * (x[self.warmup :] - rough)
         suspects = self.warmup + np.flatnonzero(~(over < -1e-9 * (np.abs(x[self.warmup :]) + np.abs(rough))))
-        beyond = [i for i in suspects.tolist() if self.sign * (float(x[i]) - edge(i)) > 0]
-        found: Transitions = []
+        beyond = [i for i in suspects.tolist() if self.sign * (float(x[i]) - limit(i)) > 0]
+        transitions: Transitions = []
         for i, after in zip(beyond, [*beyond[1:], n + self.quiet], strict=False):
             if not self.active:
-                self.since = int(steps[places[i]])
-                found.append((int(places[i]), Decision(True, True, True, since=self.since, bound=edge(i))))
+                self.since = int(steps[indices[i]])
+                transitions.append(
+                    (int(indices[i]), Decision(True, True, True, since=self.since, bound=limit(i)))
+                )
             end = i + self.quiet
             self.active = self.quiet if after <= end else max(0, end - n + 1)
             if after > end and end < n:
-                found.append(
-                    (int(places[end]), Decision(True, cleared=True, since=self.since, bound=edge(end)))
+                transitions.append(
+                    (int(indices[end]), Decision(True, cleared=True, since=self.since, bound=limit(end)))
                 )
-        return found
+        return transitions
 
     @property
     def now(self) -> Decision:
         """Ready once an edge stands that a value was held against."""
-        ready = self.count > self.warmup and not math.isnan(self.edge)
+        ready = self.count > self.warmup and not math.isnan(self.limit)
         return Decision(ready, self.active > 0, since=self.since)
 
-    def _rough_edges(self, x: Float64, moves: Int64) -> Float64:
+    def _rough_limits(self, x: Float64, moves: Int64) -> Float64:
         """Every edge, to rounding; infinite where it is out of range."""
-        few = [self._edge(x[:count].tolist()) for count in moves[moves < self.memory].tolist()]
+        few = [self._limit(x[:count].tolist()) for count in moves[moves < self.memory].tolist()]
         full = moves[moves >= self.memory] - self.memory
         if not full.size:
             return np.array(few)
@@ -129,10 +131,10 @@ class Outlier(Scanner):
             shape = np.maximum(shape * (1.0 + 1.0 / math.sqrt(top)), 0.25)
             quantile = anchor * (top / n * self.arl) ** shape
         spread = row_medians(np.abs(excess)) * 1.4826
-        edges = middle + self.sign * np.maximum(quantile, 8.0 * spread)
-        return np.append(few, np.where(middle > 0, np.minimum(edges, self._most(middle)), edges))
+        limits = middle + self.sign * np.maximum(quantile, 8.0 * spread)
+        return np.append(few, np.where(middle > 0, np.minimum(limits, self._ratio_limit(middle)), limits))
 
-    def _edge(self, values: list[float]) -> float:
+    def _limit(self, values: list[float]) -> float:
         """The value that one in arl stays under, by the Pareto tail of what has been seen."""
         middle = median(values)
         excess = sorted((self.sign * (x - middle) for x in values), reverse=True)
@@ -145,9 +147,9 @@ class Outlier(Scanner):
             quantile: float = anchor * (top / len(excess) * self.arl) ** shape
         except OverflowError:  # wild values among equal ones: no value is wilder than such a tail
             quantile = math.inf
-        edge = middle + self.sign * max(quantile, 8.0 * spread)
-        return min(edge, float(self._most(middle))) if middle > 0 else edge
+        limit = middle + self.sign * max(quantile, 8.0 * spread)
+        return min(limit, float(self._ratio_limit(middle))) if middle > 0 else limit
 
-    def _most(self, middle: Any) -> Any:
+    def _ratio_limit(self, middle: Any) -> Any:
         """The wildest value over a positive median that is not a spike; there is none below."""
         return middle * self.ratio if self.sign > 0 and math.isfinite(self.ratio) else math.inf

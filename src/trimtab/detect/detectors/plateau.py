@@ -51,36 +51,36 @@ class Plateau(Scanner):
         self.count += 1
         if self.count % _BLOCK:
             return self.now
-        return self._look(np.array(self.values), self.steps[0])
+        return self._evaluate(np.array(self.values), self.steps[0])
 
     def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once."""
-        places = self.finite(values)
-        x, edges = values[places], []
-        for count in range(_BLOCK, places.size + 1, _BLOCK):
+        indices = self.finite(values)
+        x, transitions = values[indices], []
+        for count in range(_BLOCK, indices.size + 1, _BLOCK):
             self.count, first = count, max(0, count - self.window)
-            decision = self._look(x[first:count], int(steps[places[first]]))
+            decision = self._evaluate(x[first:count], int(steps[indices[first]]))
             if decision.fired or decision.cleared:
-                edges.append((int(places[count - 1]), decision))
-        self.count = places.size
-        self.values, self.steps = x[-self.window :].tolist(), steps[places][-self.window :].tolist()
-        return edges
+                transitions.append((int(indices[count - 1]), decision))
+        self.count = indices.size
+        self.values, self.steps = x[-self.window :].tolist(), steps[indices][-self.window :].tolist()
+        return transitions
 
     @property
     def now(self) -> Decision:
         """Ready once the window is full."""
         return Decision(self.count >= self.window, self.active, since=self.since)
 
-    def _look(self, x: Float64, first: int) -> Decision:
+    def _evaluate(self, x: Float64, first: int) -> Decision:
         if x.size < self.window:
             return self.now
         gained, error = _rise(x)
         self.best = max(self.best, gained - 1.96 * error)
-        most = self.gain * self.best
-        if not self.active and gained + 1.96 * error < most:
+        max_gain = self.gain * self.best
+        if not self.active and gained + 1.96 * error < max_gain:
             self.active, self.since = True, first
             return Decision(True, True, True, since=first, bound=float(x[-_BLOCK:].mean()))
-        if self.active and gained > most:
+        if self.active and gained > max_gain:
             self.active = False
             return Decision(True, cleared=True, since=self.since)
         return self.now

@@ -53,9 +53,9 @@ class PlateauExit(Scanner):
             return Decision(True, self.active > 0, cleared=self.active == 0, since=self.since)
         if self.count % 2:
             return Decision(True)
-        return self._look(step, self.values[: self.plateau], self.values[self.plateau :])
+        return self._evaluate(step, self.values[: self.plateau], self.values[self.plateau :])
 
-    def _look(self, step: int, before: list[float], now: list[float]) -> Decision:
+    def _evaluate(self, step: int, before: list[float], now: list[float]) -> Decision:
         """Has the plateau been left by the last values?"""
         spread = max(before) - min(before)
         if self.sign * (now[-1] - before[-1]) < 2.0 * spread:  # far from it, most of the time
@@ -71,34 +71,34 @@ class PlateauExit(Scanner):
 
     def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once: the whole look is taken only where a value lies far from its plateau."""
-        places, span = self.finite(values), self.plateau + self.window
-        x, n = values[places], places.size
+        indices, span = self.finite(values), self.plateau + self.window
+        x, n = values[indices], indices.size
         self.count, self.values = n, x[-span:].tolist()
-        looks = np.arange(span + span % 2, n + 1, 2)  # values seen so far at each
-        if not looks.size:
+        ends = np.arange(span + span % 2, n + 1, 2)  # values seen so far at each
+        if not ends.size:
             return []
-        plateaus = np.lib.stride_tricks.sliding_window_view(x, self.plateau)[looks[0] - span :: 2][
-            : looks.size
-        ]
+        plateaus = np.lib.stride_tricks.sliding_window_view(x, self.plateau)[ends[0] - span :: 2][: ends.size]
         spread = plateaus.max(axis=1) - plateaus.min(axis=1)
-        far = self.sign * (x[looks - 1] - x[looks - self.window - 1]) >= 2.0 * spread
-        edges: Transitions = []
+        far = self.sign * (x[ends - 1] - x[ends - self.window - 1]) >= 2.0 * spread
+        transitions: Transitions = []
         free = 0
-        for count in looks[far & (spread > 0)].tolist():
+        for count in ends[far & (spread > 0)].tolist():
             if count < free:
                 continue
             before, now = (
                 x[count - span : count - self.window].tolist(),
                 x[count - self.window : count].tolist(),
             )
-            decision = self._look(int(steps[places[count - 1]]), before, now)
+            decision = self._evaluate(int(steps[indices[count - 1]]), before, now)
             if decision.fired:
-                edges.append((int(places[count - 1]), decision))
+                transitions.append((int(indices[count - 1]), decision))
                 free = count + self.plateau + 1
                 self.active = max(0, free - 1 - n)
                 if free - 1 <= n:
-                    edges.append((int(places[free - 2]), Decision(True, cleared=True, since=self.since)))
-        return edges
+                    transitions.append(
+                        (int(indices[free - 2]), Decision(True, cleared=True, since=self.since))
+                    )
+        return transitions
 
     @property
     def now(self) -> Decision:

@@ -42,7 +42,7 @@ class PredictionLimit(Scanner):
         "first",
         "start",
         "rising",
-        "edge",
+        "hysteresis",
     )
     arl: float = field(default_factory=lambda: bound("arl"))
     baseline: int = field(default_factory=lambda: int(bound("baseline")))
@@ -55,10 +55,10 @@ class PredictionLimit(Scanner):
     first: int = -1
     start: float = math.nan
     rising: bool = False
-    edge: Hysteresis = field(init=False)
+    hysteresis: Hysteresis = field(init=False)
 
     def __post_init__(self) -> None:
-        self.edge = Hysteresis(self.confirm)
+        self.hysteresis = Hysteresis(self.confirm)
         dof = max(1, 2 * (self.baseline - 1) // 3)
         measured = min(self.arl, bound("arl_measured"))
         self._t, self._t_measured = t_quantile(1.0 / self.arl, dof), t_quantile(1.0 / measured, dof)
@@ -67,13 +67,15 @@ class PredictionLimit(Scanner):
         """Take one value; `se` is its measurement error, which widens the bound when it exceeds the baseline's scatter."""
         if not math.isfinite(value):
             self.num_skipped += 1
-            return Decision(len(self.values) >= self.baseline, self.edge.active, since=self.edge.since)
+            return Decision(
+                len(self.values) >= self.baseline, self.hysteresis.active, since=self.hysteresis.since
+            )
         if len(self.values) < self.baseline:
             self.values.append(value)
             self.errors.append(se)
             self.first = step if len(self.values) == 1 else self.first
             if len(self.values) == self.baseline and self._measured:
-                self.edge.confirm = min(self.confirm, int(bound("confirm")))
+                self.hysteresis.confirm = min(self.confirm, int(bound("confirm")))
             return self._trend() if len(self.values) == self.baseline else Decision(False)
         mean = math.fsum(self.values) / self.baseline
         excess = self.excess(se)
@@ -81,42 +83,46 @@ class PredictionLimit(Scanner):
             mean, excess = self.start, self.min_effect or self.excess(se)
         distance = self.sign * (value - mean)
         back = distance < bound("clear_frac") * excess
-        decision = self.edge.update(step, distance > excess, back, mean + self.sign * excess)
+        decision = self.hysteresis.update(step, distance > excess, back, mean + self.sign * excess)
         self.rising = self.rising and decision.active
         return decision
 
     def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once."""
-        places = self.finite(values)
-        edges: Transitions = []
-        for i in places[: self.baseline].tolist():
+        indices = self.finite(values)
+        transitions: Transitions = []
+        for i in indices[: self.baseline].tolist():
             decision = self.update(int(steps[i]), float(values[i]))
             if decision.fired:
-                edges.append((i, decision))
+                transitions.append((i, decision))
         done = self.baseline
-        if self.rising and places.size > done:  # until it is back where the trend began
-            rest = places[done:]
-            found = self._hold(steps[rest], values[rest], self.start, self.min_effect or self.excess(), 1)
-            edges += [(int(rest[i]), decision) for i, decision in found]
-            self.rising = not found
-            done += found[0][0] + 1 if found else rest.size
-        if places.size > done:
-            rest = places[done:]
+        if self.rising and indices.size > done:  # until it is back where the trend began
+            rest = indices[done:]
+            crossings = self._hold(steps[rest], values[rest], self.start, self.min_effect or self.excess(), 1)
+            transitions += [(int(rest[i]), decision) for i, decision in crossings]
+            self.rising = not crossings
+            done += crossings[0][0] + 1 if crossings else rest.size
+        if indices.size > done:
+            rest = indices[done:]
             mean = math.fsum(self.values) / self.baseline
-            found = self._hold(steps[rest], values[rest], mean, self.excess())
-            edges += [(int(rest[i]), decision) for i, decision in found]
-        return edges
+            crossings = self._hold(steps[rest], values[rest], mean, self.excess())
+            transitions += [(int(rest[i]), decision) for i, decision in crossings]
+        return transitions
 
     def _hold(self, steps: Int64, values: Float64, mean: float, excess: float, num: int = -1) -> Transitions:
         """Values against one level; `num` edges at most where given."""
         distance = self.sign * (values - mean)
         bounds = np.full(values.size, mean + self.sign * excess)
-        return self.edge.scan(steps, distance > excess, distance < bound("clear_frac") * excess, bounds, num)
+        return self.hysteresis.scan(
+            steps, distance > excess, distance < bound("clear_frac") * excess, bounds, num
+        )
 
     @property
     def now(self) -> Decision:
         """Ready once the baseline is complete."""
-        return Decision(len(self.values) >= self.baseline, self.edge.active, since=self.edge.since)
+        return Decision(
+            len(self.values) >= self.baseline, self.hysteresis.active, since=self.hysteresis.since
+        )
 
     def _trend(self) -> Decision:
         """Is the baseline itself growing? Least squares, one-sided t test of the slope."""
@@ -130,8 +136,8 @@ class PredictionLimit(Scanner):
         end = self.start + self.sign * limit
         if grown <= limit or grown <= 0:
             return Decision(True, bound=end)
-        self.rising = self.edge.active = True
-        self.edge.since = self.first
+        self.rising = self.hysteresis.active = True
+        self.hysteresis.since = self.first
         fitted = mean + slope * (m - 1 - middle)
         return Decision(True, True, True, since=self.first, bound=end, fitted=fitted)
 

@@ -17,7 +17,7 @@ from trimtab.stats.array_kernels import row_medians
 from trimtab.stats.student_t import t_quantile
 from trimtab.typing import Float64, Int64
 
-_LEAST = 8  # differences of neighbouring blocks that make a scatter
+_MIN_MOVES = 8  # differences of neighbouring blocks that make a scatter
 
 
 @dataclass
@@ -37,7 +37,7 @@ class StepChange(Scanner):
     """
 
     carried: ClassVar[tuple[str, ...]] = (
-        "num_skipped", "recent", "blocks", "count", "centre", "reach", "edge", "held",
+        "num_skipped", "recent", "blocks", "count", "centre", "reach", "hysteresis", "at_alarm",
     )  # fmt: skip
     sign: int = 1
     window: int = 6
@@ -53,17 +53,17 @@ class StepChange(Scanner):
     count: int = 0
     centre: float = 0.0
     reach: float = math.inf
-    held: tuple[float, float, int] = (
+    at_alarm: tuple[float, float, int] = (
         math.nan,
         math.nan,
         0,
     )  # limit, level before and count at the last alarm
-    edge: Hysteresis = field(init=False)
+    hysteresis: Hysteresis = field(init=False)
 
     def __post_init__(self) -> None:
         if not (self.min_effect > 0 or self.min_frac > 0):
             raise ValueError("a leap needs a least size: give min_effect or min_frac, above 0")
-        self.edge = Hysteresis(self.confirm)
+        self.hysteresis = Hysteresis(self.confirm)
 
     def update(self, step: int, value: float, se: float = math.nan) -> Decision:
         """Take one value; one that is not finite is counted and skipped."""
@@ -77,92 +77,94 @@ class StepChange(Scanner):
         decision = Decision(False)
         if math.isfinite(self.reach):
             before, level = median(self.recent[:w]), median(self.recent[w:])
-            limit = before + self.sign * self._least(before)
-            line, calm, since = self.held
+            limit = before + self.sign * self._min_shift(before)
+            line, calm, since = self.at_alarm
             back = self.sign * (level - calm) < bound("clear_frac") * self.sign * (line - calm)
             back |= self.count - since >= self.hold
             above = self.sign * (level - limit) > 0
-            decision = self.edge.update(step, above, back, line if self.edge.active else limit)
+            decision = self.hysteresis.update(step, above, back, line if self.hysteresis.active else limit)
             if decision.fired:
-                self.held = limit, before, self.count
+                self.at_alarm = limit, before, self.count
                 decision = replace(decision, fitted=level)
         if self.count % w == 0:
-            self.blocks = [*self.blocks, median(self.recent[-w:])][-max(_LEAST + 1, self.memory // w) :]
+            self.blocks = [*self.blocks, median(self.recent[-w:])][-max(_MIN_MOVES + 1, self.memory // w) :]
             self._measure()
         return decision
 
     def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once."""
-        places, w = self.finite(values), self.window
-        x = values[places]
+        indices, w = self.finite(values), self.window
+        x = values[indices]
         self.count, self.recent = x.size, x[-2 * w :].tolist()
         if x.size < w:
             return []
         middles = row_medians(np.lib.stride_tricks.sliding_window_view(x, w))
         centres, reaches = self._measured(middles[::w])
         at = np.arange(
-            max(2, _LEAST + 1) * w, x.size
+            max(2, _MIN_MOVES + 1) * w, x.size
         )  # the first block complete before each value makes it ready
         if not at.size:
             return []
         block = at // w - 1
         before, level = middles[at - 2 * w + 1], middles[at - w + 1]
         drift = np.maximum(self.sign * centres[block], 0.0)
-        least = np.maximum(
+        min_shift = np.maximum(
             np.maximum(reaches[block] + drift, self.min_effect), self.min_frac * np.abs(before)
         )
-        limit = before + self.sign * np.where(least > 0, least, math.inf)
+        limit = before + self.sign * np.where(min_shift > 0, min_shift, math.inf)
         above = self.sign * (level - limit) > 0
-        edges: Transitions = []
+        transitions: Transitions = []
         start = 0
         while start < at.size:
-            held, back = limit[start:], np.zeros(at.size - start, bool)
-            if self.edge.active:
-                line, calm, since = self.held
+            in_force, back = limit[start:], np.zeros(at.size - start, bool)
+            if self.hysteresis.active:
+                line, calm, since = self.at_alarm
                 back = self.sign * (level[start:] - calm) < bound("clear_frac") * self.sign * (line - calm)
                 back |= at[start:] + 1 - since >= self.hold
-                held = np.full(back.size, line)
-            found = self.edge.scan(steps[places[at[start:]]], above[start:], back, held, 1)
-            if not found:
+                in_force = np.full(back.size, line)
+            hits = self.hysteresis.scan(steps[indices[at[start:]]], above[start:], back, in_force, 1)
+            if not hits:
                 break
-            i, decision = start + found[0][0], found[0][1]
+            i, decision = start + hits[0][0], hits[0][1]
             if decision.fired:
-                self.held = float(limit[i]), float(before[i]), int(at[i]) + 1
+                self.at_alarm = float(limit[i]), float(before[i]), int(at[i]) + 1
                 decision = replace(decision, fitted=float(level[i]))
-            edges.append((int(places[at[i]]), decision))
+            transitions.append((int(indices[at[i]]), decision))
             start = i + 1
-        return edges
+        return transitions
 
     @property
     def now(self) -> Decision:
         """Ready once there are differences enough."""
-        return Decision(math.isfinite(self.reach), self.edge.active, since=self.edge.since)
+        return Decision(math.isfinite(self.reach), self.hysteresis.active, since=self.hysteresis.since)
 
-    def _least(self, before: float) -> float:
+    def _min_shift(self, before: float) -> float:
         """The smallest distance that counts; none does from a level of 0 that never moved, where only a share is given."""
         drift = max(self.sign * self.centre, 0.0)
         return max(self.reach + drift, self.min_effect, self.min_frac * abs(before)) or math.inf
 
     def _measure(self) -> None:
         done = self.count // self.window
-        if len(self.blocks) > _LEAST and (done < 4 * _LEAST or done % 4 == 0):  # later it moves slowly
+        if len(self.blocks) > _MIN_MOVES and (
+            done < 4 * _MIN_MOVES or done % 4 == 0
+        ):  # later it moves slowly
             self.centre, self.reach = _scatter(self.blocks, self.arl)
 
     def _measured(self, blocks: Float64) -> tuple[Float64, Float64]:
         """Centre and reach in force after each block, as `_measure` finds them one by one."""
-        kept, held = max(_LEAST + 1, self.memory // self.window), blocks.tolist()
-        self.blocks = held[-kept:]
+        capacity, medians = max(_MIN_MOVES + 1, self.memory // self.window), blocks.tolist()
+        self.blocks = medians[-capacity:]
         done = np.arange(1, blocks.size + 1)
-        due = done[(done > _LEAST) & ((done < 4 * _LEAST) | (done % 4 == 0))]
-        found = [_scatter(held[:k], self.arl) for k in due[due < kept].tolist()]
-        if (full := due[due >= kept]).size:
-            moves = np.lib.stride_tricks.sliding_window_view(np.diff(blocks), kept - 1)[full - kept]
+        due = done[(done > _MIN_MOVES) & ((done < 4 * _MIN_MOVES) | (done % 4 == 0))]
+        scales = [_scatter(medians[:k], self.arl) for k in due[due < capacity].tolist()]
+        if (full := due[due >= capacity]).size:
+            moves = np.lib.stride_tricks.sliding_window_view(np.diff(blocks), capacity - 1)[full - capacity]
             middle = row_medians(moves)
             away = row_medians(np.abs(moves - middle[:, None]))
-            found += zip(
-                middle.tolist(), (_quantile(self.arl, kept - 2) * 1.4826 * away).tolist(), strict=True
+            scales += zip(
+                middle.tolist(), (_quantile(self.arl, capacity - 2) * 1.4826 * away).tolist(), strict=True
             )
-        values = np.array([(self.centre, self.reach), *found])
+        values = np.array([(self.centre, self.reach), *scales])
         self.centre, self.reach = values[-1].tolist()
         in_force = values[np.searchsorted(due, done, side="right")]
         return in_force[:, 0], in_force[:, 1]

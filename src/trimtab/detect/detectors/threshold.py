@@ -27,7 +27,7 @@ class Threshold(Scanner):
     [False, False, True, False]
     """
 
-    carried: ClassVar[tuple[str, ...]] = ("num_skipped", "count", "edge")
+    carried: ClassVar[tuple[str, ...]] = ("num_skipped", "count", "hysteresis")
     limit: float
     sign: int = 1
     confirm: int = field(default_factory=lambda: int(bound("confirm")))
@@ -36,10 +36,10 @@ class Threshold(Scanner):
     warmup: int = field(default_factory=lambda: int(bound("baseline")))
     num_skipped: int = 0
     count: int = 0
-    edge: Hysteresis = field(init=False)
+    hysteresis: Hysteresis = field(init=False)
 
     def __post_init__(self) -> None:
-        self.edge = Hysteresis(self.confirm)
+        self.hysteresis = Hysteresis(self.confirm)
 
     def update(self, step: int, value: float, se: float = math.nan) -> Decision:
         """Take one value; one that is not finite is counted and skipped."""
@@ -50,28 +50,30 @@ class Threshold(Scanner):
         margin = NormalDist().inv_cdf(1.0 - 1.0 / self.arl) * se if math.isfinite(se) else 0.0
         limit = self.limit + self.sign * margin
         back = self.limit if math.isnan(self.back) else self.back
-        found = self.edge.update(
+        decision = self.hysteresis.update(
             step, self.sign * (value - limit) > 0, self.sign * (value - back) <= 0, limit
         )
         return (
-            found
-            if self.count >= self.warmup or found.fired or found.cleared
-            else replace(found, ready=False)
+            decision
+            if self.count >= self.warmup or decision.fired or decision.cleared
+            else replace(decision, ready=False)
         )
 
     def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once."""
-        places = self.finite(values)
-        x = values[places]
+        indices = self.finite(values)
+        x = values[indices]
         self.count = x.size
         back = self.limit if math.isnan(self.back) else self.back
         above, under = self.sign * (x - self.limit) > 0, self.sign * (x - back) <= 0
-        edges = self.edge.scan(steps[places], above, under, np.full(x.size, self.limit))
-        return [(int(places[i]), decision) for i, decision in edges]
+        transitions = self.hysteresis.scan(steps[indices], above, under, np.full(x.size, self.limit))
+        return [(int(indices[i]), decision) for i, decision in transitions]
 
     @property
     def now(self) -> Decision:
         """Ready after `warmup` values, or when it has fired."""
         return Decision(
-            self.count >= self.warmup or self.edge.active, self.edge.active, since=self.edge.since
+            self.count >= self.warmup or self.hysteresis.active,
+            self.hysteresis.active,
+            since=self.hysteresis.since,
         )

@@ -24,7 +24,7 @@ class TrendBreak(Scanner):
     (-1) or either way (0). The limit is at least `min_effect`, and `min_frac` of the size of the line's mean. Values under suspicion do not move the line; after `baseline` active values it starts anew.
     """
 
-    carried: ClassVar[tuple[str, ...]] = ("values", "pending", "num_skipped", "count", "edge")
+    carried: ClassVar[tuple[str, ...]] = ("values", "pending", "num_skipped", "count", "hysteresis")
     arl: float = field(default_factory=lambda: bound("arl"))
     baseline: int = field(default_factory=lambda: int(bound("baseline")))
     confirm: int = field(default_factory=lambda: int(bound("confirm")))
@@ -35,10 +35,10 @@ class TrendBreak(Scanner):
     pending: list[float] = field(default_factory=list)
     num_skipped: int = 0
     count: int = 0
-    edge: Hysteresis = field(init=False)
+    hysteresis: Hysteresis = field(init=False)
 
     def __post_init__(self) -> None:
-        self.edge = Hysteresis(self.confirm)
+        self.hysteresis = Hysteresis(self.confirm)
         self._t = t_quantile((1.0 if self.sign else 0.5) / self.arl, self.baseline - 2)
         self._clear = bound("clear_frac")
         self._offsets = [i - (self.baseline - 1) / 2.0 for i in range(self.baseline)]
@@ -48,7 +48,9 @@ class TrendBreak(Scanner):
         """Take one value; `se`, its measurement error, bounds the scale from below."""
         if not math.isfinite(value):
             self.num_skipped += 1
-            return Decision(len(self.values) >= self.baseline, self.edge.active, since=self.edge.since)
+            return Decision(
+                len(self.values) >= self.baseline, self.hysteresis.active, since=self.hysteresis.since
+            )
         self.count += 1
         if len(self.values) < self.baseline:
             self.values.append(value)
@@ -58,14 +60,16 @@ class TrendBreak(Scanner):
         distance = abs(distance) if self.sign == 0 else self.sign * distance
         side = 1.0 if self.sign == 0 and value > predicted else float(self.sign or -1)
         outside = distance > limit
-        decision = self.edge.update(step, outside, distance < self._clear * limit, predicted + side * limit)
+        decision = self.hysteresis.update(
+            step, outside, distance < self._clear * limit, predicted + side * limit
+        )
         if outside or decision.active:
             self.pending.append(value)
         else:
             self.values = [*self.values, *self.pending, value][-self.baseline :]
             self.pending = []
         if len(self.pending) >= self.baseline + self.confirm:  # the new level is the level
-            self.values, self.pending, self.edge = (
+            self.values, self.pending, self.hysteresis = (
                 self.pending[-self.baseline :],
                 [],
                 Hysteresis(self.confirm),
@@ -74,33 +78,33 @@ class TrendBreak(Scanner):
 
     def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once: value by value only from where the line might be left until it holds again."""
-        places, m = self.finite(values), self.baseline
-        x, at = values[places], steps[places].tolist()
+        indices, m = self.finite(values), self.baseline
+        x, at = values[indices], steps[indices].tolist()
         suspects = m + np.flatnonzero(self._suspected(x))
-        edges: Transitions = []
+        transitions: Transitions = []
         i = m
         while True:
-            place = int(np.searchsorted(suspects, i))
-            if place == suspects.size:
+            index = int(np.searchsorted(suspects, i))
+            if index == suspects.size:
                 break
-            i = int(suspects[place])
+            i = int(suspects[index])
             self.values = x[i - m : i].tolist()
             calm = False
             while not calm and i < x.size:
                 decision = self.update(at[i], float(x[i]))
                 if decision.fired or decision.cleared:
-                    edges.append((int(places[i]), decision))
-                calm = not self.pending and not self.edge.active
+                    transitions.append((int(indices[i]), decision))
+                calm = not self.pending and not self.hysteresis.active
                 i += 1
         if not self.pending:
             self.values = x[-m:].tolist()
         self.count = x.size
-        return edges
+        return transitions
 
     @property
     def now(self) -> Decision:
         """Ready from the first value that has a line to be held against."""
-        return Decision(self.count > self.baseline, self.edge.active, since=self.edge.since)
+        return Decision(self.count > self.baseline, self.hysteresis.active, since=self.hysteresis.since)
 
     def _suspected(self, x: Float64) -> Any:
         """May the value after each full window lie outside? Rounding counts for yes."""

@@ -20,12 +20,12 @@ import numpy as np
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision, Scanner, Transitions
-from trimtab.detect.detectors.mean_shift.series_scan import NEWEST, drawn_in, edges_of
+from trimtab.detect.detectors.mean_shift.series_scan import NEWEST, transitions_of, winsorized
 from trimtab.detect.detectors.mean_shift.statistic import FLOATS, MeanDifference, mean_difference
 from trimtab.detect.detectors.mean_shift.window_schedule import (
     LENIENT,
     cumulated,
-    first_look,
+    first_test,
     gather,
     stride,
     z_scores,
@@ -33,7 +33,7 @@ from trimtab.detect.detectors.mean_shift.window_schedule import (
 from trimtab.typing import Float64, Int64
 
 SCALES = (8, 16, 32, 64, 128, 256)
-_EVERY, _LOOK, _LIMIT = 25, 100, 4.0  # how often the limits move, values they rest on, deviations
+_EVERY, _PAST, _LIMIT = 25, 100, 4.0  # how often the limits move, values they rest on, deviations
 _ROUNDING = bound("rounding")
 # Values held before the older half is let go: halves are multiples of _EVERY and of every stride.
 _ROOM = 2_400
@@ -70,8 +70,8 @@ class MeanShift(Scanner):
     steps: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._looks = [
-            (k, n, stride(n), first_look(n, self.min_reference))
+        self._schedule = [
+            (k, n, stride(n), first_test(n, self.min_reference))
             for k, n in enumerate(self.scales)
             if not (self.lenient and n > LENIENT)
         ]
@@ -88,15 +88,15 @@ class MeanShift(Scanner):
             return Decision(self.is_ready, self.active, since=self.since)
         if len(self.raw) >= _ROOM:
             half = _ROOM // 2
-            raw, drawn = self.raw[half:], [x + self._base for x in self._x[half:]]
+            raw, clipped = self.raw[half:], [x + self._base for x in self._x[half:]]
             self.raw, self.steps = raw, self.steps[half:]
             stays = self._stays
-            self._start(drawn, raw, self._base)
+            self._start(clipped, raw, self._base)
             self._stays = stays
         if len(self.raw) % _EVERY == 0:
-            self._limits = self._limit(self.raw[-_LOOK:])
+            self._limits = self._limit(self.raw[-_PAST:])
             if len(self.raw) == _EVERY and self.is_late:
-                self._draw_first()
+                self._clip_first()
         self.raw.append(value)
         self.steps.append(step)
         low, high, flat = self._limits
@@ -106,27 +106,29 @@ class MeanShift(Scanner):
         taken = min(max(value, low), high)
         self.num_clipped += taken != value
         self._push(taken)
-        return self._look(len(self.raw)) if self.is_ready else Decision(False)
+        return self._evaluate(len(self.raw)) if self.is_ready else Decision(False)
 
     def scan(self, steps: Int64, values: Float64) -> Transitions:
         """`update` for a whole series at once, by a detector that has seen nothing."""
         steps, values = np.asarray(steps), np.asarray(values, np.float64)
-        places = self.finite(values)
-        if not places.size:
+        indices = self.finite(values)
+        if not indices.size:
             return []
-        at, raw = steps[places], values[places]
-        drawn = drawn_in(self, raw, _EVERY, _LOOK)
-        self.num_clipped += int(np.count_nonzero(drawn != raw))
+        at, raw = steps[indices], values[indices]
+        clipped = winsorized(self, raw, _EVERY, _PAST)
+        self.num_clipped += int(np.count_nonzero(clipped != raw))
         ready = raw.size >= self.min_reference + self.scales[0]
-        edges = edges_of(self, at, drawn) if ready else []
-        kept = _ROOM // 2 + raw.size % (_ROOM // 6)  # as much as the stream holds at least, its looks in step
-        self.raw, self.steps = raw[-kept:].tolist(), at[-kept:].tolist()
-        self._start(drawn[-kept:].tolist(), self.raw, float(raw[0]))
-        for k, n, step, first in self._looks:
+        transitions = transitions_of(self, at, clipped) if ready else []
+        num_kept = _ROOM // 2 + raw.size % (
+            _ROOM // 6
+        )  # as much as the stream holds at least, its looks in step
+        self.raw, self.steps = raw[-num_kept:].tolist(), at[-num_kept:].tolist()
+        self._start(clipped[-num_kept:].tolist(), self.raw, float(raw[0]))
+        for k, n, step, first in self._schedule:
             latest = len(self.raw) - len(self.raw) % step
             if latest >= first:
-                self._looked(latest, k, n)
-        return [(int(places[i]), decision) for i, decision in edges]
+                self._test(latest, k, n)
+        return [(int(indices[i]), decision) for i, decision in transitions]
 
     @property
     def now(self) -> Decision:
@@ -135,10 +137,10 @@ class MeanShift(Scanner):
 
     def state(self) -> dict[str, Any]:
         """Everything `restore` needs, as JSON types."""
-        drawn = [x + self._base for x in self._x]
+        clipped = [x + self._base for x in self._x]
         return {
             "raw": list(self.raw), "steps": list(self.steps), "num_skipped": self.num_skipped, "num_clipped": self.num_clipped,
-            "drawn": drawn, "active": self.active, "since": self.since, "base": self._base, "stays": list(self._stays),
+            "clipped": clipped, "active": self.active, "since": self.since, "base": self._base, "stays": list(self._stays),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -146,7 +148,7 @@ class MeanShift(Scanner):
         self.raw, self.steps = list(state["raw"]), list(state["steps"])
         self.num_skipped, self.num_clipped = state["num_skipped"], state["num_clipped"]
         self.active, self.since = state["active"], state["since"]
-        self._start(state["drawn"], self.raw, state["base"])
+        self._start(state["clipped"], self.raw, state["base"])
         self._stays = list(state["stays"])
 
     @property
@@ -154,27 +156,27 @@ class MeanShift(Scanner):
         """Is the reference long enough for the shortest look?"""
         return len(self.raw) >= self.min_reference + self.scales[0]
 
-    def _start(self, drawn: list[float], raw: list[float], base: float) -> None:
+    def _start(self, clipped: list[float], raw: list[float], base: float) -> None:
         """Begin again with these values, already drawn in."""
-        x = np.array(drawn, np.float64) - (base if drawn else 0.0)
+        x = np.array(clipped, np.float64) - (base if clipped else 0.0)
         self._x: list[float] = x.tolist()
         self._stays = [False] * len(self.scales)
         self._sums: list[list[float]] = cumulated(x).tolist()
         self._base = base
         at = len(raw) - len(raw) % _EVERY
-        self._limits = self._limit(raw[max(0, at - _LOOK) : at])
+        self._limits = self._limit(raw[max(0, at - _PAST) : at])
 
     @property
     def is_late(self) -> bool:
         """Does the first look come after the first limits? Then they hold for the values they rest on too."""
         return self.min_reference + self.scales[0] > _EVERY
 
-    def _draw_first(self) -> None:
+    def _clip_first(self) -> None:
         low, high, _ = self._limits
-        drawn = [min(max(x, low), high) for x in self.raw]
-        self.num_clipped += sum(x != y for x, y in zip(drawn, self.raw, strict=True))
+        clipped = [min(max(x, low), high) for x in self.raw]
+        self.num_clipped += sum(x != y for x, y in zip(clipped, self.raw, strict=True))
         limits = self._limits
-        self._start(drawn, self.raw, drawn[0])
+        self._start(clipped, self.raw, clipped[0])
         self._limits = limits
 
     def _limit(self, past: list[float]) -> tuple[float, float, bool]:
@@ -184,14 +186,14 @@ class MeanShift(Scanner):
         middle = median(past)
         away = [abs(x - middle) for x in past]
         spread = median(away)
-        reach = float(self.reach(middle, spread, math.fsum(away) / len(away), FLOATS))
-        return middle - reach, middle + reach, spread == 0.0
+        clip_limit = float(self.clip_limit(middle, spread, math.fsum(away) / len(away), FLOATS))
+        return middle - clip_limit, middle + clip_limit, spread == 0.0
 
-    def reach(self, middle: Any, spread: Any, mean: Any, on: Any) -> Any:
+    def clip_limit(self, middle: Any, spread: Any, mean: Any, on: Any) -> Any:
         """Four deviations, by the median or, where it is 0, the mean of the absolute ones; and room for the smallest movement that counts."""
         deviation = on.where(spread > 0.0, 1.4826 * spread, 1.2533 * mean)
-        least = on.maximum(_LIMIT * deviation, 2.0 * self.min_effect)
-        return on.maximum(least, 2.0 * self.min_frac * abs(middle))
+        min_limit = on.maximum(_LIMIT * deviation, 2.0 * self.min_effect)
+        return on.maximum(min_limit, 2.0 * self.min_frac * abs(middle))
 
     def _push(self, value: float) -> None:
         t, x = len(self._x), 0.0
@@ -202,15 +204,15 @@ class MeanShift(Scanner):
         for row, one in zip(self._sums, new, strict=True):
             row.append(row[-1] + one)
 
-    def _look(self, end: int) -> Decision:
+    def _evaluate(self, end: int) -> Decision:
         """Every scale at the newest value."""
         best: tuple[float, int, MeanDifference] | None = None
-        for k, n, step, first in self._looks:
+        for k, n, step, first in self._schedule:
             if end < first:
                 break
-            found = None if end % step else self._looked(end, k, n)
-            if found is not None and (best is None or abs(found.score) > best[0]):
-                best = (abs(found.score), k, found)
+            difference = None if end % step else self._test(end, k, n)
+            if difference is not None and (best is None or abs(difference.score) > best[0]):
+                best = (abs(difference.score), k, difference)
         if self.active:
             if any(self._stays):
                 return Decision(True, True, since=self.since)
@@ -220,15 +222,15 @@ class MeanShift(Scanner):
             return Decision(True)
         return self.fire(best[1], best[2], self.steps[end - self.scales[best[1]]], self._base)
 
-    def _looked(self, end: int, k: int, n: int) -> MeanDifference | None:
+    def _test(self, end: int, k: int, n: int) -> MeanDifference | None:
         """One look of scale k: does it keep an alarm up? Its comparison where it breaks the bound."""
         if self._other_way(end, n):
             self._stays[k] = False
             return None
         sums = gather(self._sums, self._x, end, n, max(0, end - n - self.memory))
-        found = mean_difference(sums, FLOATS, self.sign, self.lenient)
-        above, self._stays[k] = self.judge(found, self._z[k], self._base, FLOATS)
-        return found if above else None
+        difference = mean_difference(sums, FLOATS, self.sign, self.lenient)
+        above, self._stays[k] = self.judge(difference, self._z[k], self._base, FLOATS)
+        return difference if above else None
 
     def _other_way(self, end: int, n: int) -> bool:
         """Does the window lie on the harmless side of every level it may be held against? Then there is nothing to compute."""
@@ -241,18 +243,18 @@ class MeanShift(Scanner):
         mean, later = (total[r] - total[s]) / (r - s), (total[r] - total[middle]) / (r - middle)
         return bool(test < min(self.sign * mean, self.sign * later))
 
-    def judge(self, found: MeanDifference, z: Any, base: float, on: Any) -> tuple[Any, Any]:
+    def judge(self, difference: MeanDifference, z: Any, base: float, on: Any) -> tuple[Any, Any]:
         """Does this look break the bound `z`, in deviates; does it keep an alarm up?"""
-        smallest = on.maximum(self.min_effect, self.min_sd * found.scatter)
-        smallest = on.maximum(smallest, max(self.min_frac, _ROUNDING) * abs(found.level + base))
-        side = on.where(found.shift < 0, -1.0, 1.0) if self.sign == 0 else self.sign
-        score, shift, half = side * found.score, side * found.shift, bound("clear_frac")
+        smallest = on.maximum(self.min_effect, self.min_sd * difference.scatter)
+        smallest = on.maximum(smallest, max(self.min_frac, _ROUNDING) * abs(difference.level + base))
+        side = on.where(difference.shift < 0, -1.0, 1.0) if self.sign == 0 else self.sign
+        score, shift, half = side * difference.score, side * difference.shift, bound("clear_frac")
         return (score > z) & (shift > smallest), (score > half * z) & (shift > half * smallest)
 
-    def fire(self, k: int, found: MeanDifference, since: int, base: float) -> Decision:
+    def fire(self, k: int, difference: MeanDifference, since: int, base: float) -> Decision:
         """An alarm of scale k starts; its bound is the level and the least shift that would have broken it."""
         self.active, self.since = True, since
-        edge = max(abs(found.shift) * self._z[k] / abs(found.score), self.min_effect)
-        level = found.level + base
-        limit = level + math.copysign(edge, found.shift)
-        return Decision(True, True, True, since=self.since, bound=limit, fitted=level + found.shift)
+        min_shift = max(abs(difference.shift) * self._z[k] / abs(difference.score), self.min_effect)
+        level = difference.level + base
+        limit = level + math.copysign(min_shift, difference.shift)
+        return Decision(True, True, True, since=self.since, bound=limit, fitted=level + difference.shift)

@@ -16,7 +16,7 @@ from trimtab.detect.detectors.mean_shift.statistic import ARRAYS, MeanDifference
 from trimtab.detect.detectors.mean_shift.window_schedule import (
     LENIENT,
     cumulated,
-    first_look,
+    first_test,
     gather,
     stride,
     z_scores,
@@ -35,18 +35,18 @@ _ROUNDING = 1e-9  # what the first test gives away, so that rounding loses no lo
 _CHUNK = 128  # looks at first for the end of an alarm; doubled while it goes on
 
 
-def drawn_in(detector: MeanShift, values: Float64, every: int, look: int) -> Float64:
+def winsorized(detector: MeanShift, values: Float64, every: int, past: int) -> Float64:
     """Every value drawn in to the limits that the up to `look` values before its block of `every` set."""
     starts = np.arange(every, values.size, every)
     if not starts.size:
         return np.array(values)
-    early = [values[:start] for start in starts[starts < look].tolist()]
-    full = starts[starts >= look]
+    early = [values[:start] for start in starts[starts < past].tolist()]
+    full = starts[starts >= past]
     parts = [_deviations(past[None, :]) for past in early]
     if full.size:
-        parts.append(_deviations(np.lib.stride_tricks.sliding_window_view(values, look)[full - look]))
+        parts.append(_deviations(np.lib.stride_tricks.sliding_window_view(values, past)[full - past]))
     middle, spread, mean = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    reach = detector.reach(middle, spread, mean, ARRAYS)
+    reach = detector.clip_limit(middle, spread, mean, ARRAYS)
     block = np.arange(every, values.size) // every - 1
     low, high, later = (middle - reach)[block], (middle + reach)[block], values[every:]
     flat = np.flatnonzero((spread == 0.0)[block])
@@ -69,39 +69,39 @@ def _deviations(rows: Float64) -> tuple[Float64, Float64, Float64]:
     return middle, row_medians(away), away.mean(axis=1)
 
 
-def edges_of(detector: MeanShift, steps: Int64, drawn: Float64) -> Transitions:
+def transitions_of(detector: MeanShift, steps: Int64, clipped: Float64) -> Transitions:
     """Where alarms start and end: (index among these values, decision). `drawn`: the values, drawn in."""
-    return _Scan(detector, steps, drawn).edges()
+    return _Scan(detector, steps, clipped).transitions()
 
 
 class _Scan:
-    def __init__(self, detector: MeanShift, steps: Int64, drawn: Float64) -> None:
-        self.of, self.steps, self.base = detector, steps, float(drawn[0])
-        self.x = drawn - self.base
+    def __init__(self, detector: MeanShift, steps: Int64, clipped: Float64) -> None:
+        self.of, self.steps, self.base = detector, steps, float(clipped[0])
+        self.x = clipped - self.base
         self.sums = cumulated(self.x)
         scales = [n for n in detector.scales if not (detector.lenient and n > LENIENT)]
         self.scales = np.array(scales, np.int64)
-        self.firsts = [first_look(n, detector.min_reference) for n in scales]
+        self.firsts = [first_test(n, detector.min_reference) for n in scales]
         self.z = np.array(z_scores(detector.arl, detector.scales, 2 if detector.sign == 0 else 1))
 
-    def edges(self) -> Transitions:
-        size, found = self.x.size, self._over()
-        ends = np.array(sorted(found), np.int64)
-        edges: Transitions = []
+    def transitions(self) -> Transitions:
+        size, strongest = self.x.size, self._over()
+        ends = np.array(sorted(strongest), np.int64)
+        transitions: Transitions = []
         end = 0
         while True:
-            place = int(np.searchsorted(ends, end))
-            if place == ends.size:
-                return edges
-            end = int(ends[place])
-            k, one = found[end]
+            index = int(np.searchsorted(ends, end))
+            if index == ends.size:
+                return transitions
+            end = int(ends[index])
+            k, one = strongest[end]
             since = int(self.steps[end - self.of.scales[k]])
-            edges.append((end - 1, self.of.fire(k, one, since, self.base)))
+            transitions.append((end - 1, self.of.fire(k, one, since, self.base)))
             end = self._cleared(end + 1)
             if end > size:
-                return edges
+                return transitions
             self.of.active = False
-            edges.append((end - 1, Decision(True, cleared=True, since=since)))
+            transitions.append((end - 1, Decision(True, cleared=True, since=since)))
             end += 1
 
     def _over(self) -> dict[int, tuple[int, MeanDifference]]:
@@ -110,11 +110,14 @@ class _Scan:
         due, k = self._possible([self._due(k, 0, self.x.size) for k in range(self.scales.size)], 1.0)
         if not due.size:
             return best
-        found = self._compare(due, k)
-        above, _ = self.of.judge(found, self.z[k], self.base, ARRAYS)
+        differences = self._compare(due, k)
+        above, _ = self.of.judge(differences, self.z[k], self.base, ARRAYS)
         for i in np.flatnonzero(above).tolist():
             one = MeanDifference(
-                *(float(part[i]) for part in (found.score, found.shift, found.scatter, found.level))
+                *(
+                    float(part[i])
+                    for part in (differences.score, differences.shift, differences.scatter, differences.level)
+                )
             )
             end = int(due[i])
             if end not in best or abs(one.score) > abs(best[end][1].score):
@@ -126,24 +129,24 @@ class _Scan:
         size, length = self.x.size, _CHUNK
         while start <= size:
             ends = np.arange(start, min(start + length, size + 1))
-            kept = self._kept(ends)
-            if not kept.all():
-                return int(ends[np.argmin(kept)])
+            stays_up = self._stays_up(ends)
+            if not stays_up.all():
+                return int(ends[np.argmin(stays_up)])
             start, length = start + length, 2 * length
         return size + 1
 
-    def _kept(self, ends: Int64) -> Bool:
+    def _stays_up(self, ends: Int64) -> Bool:
         """Does the latest look of any scale keep an alarm up?"""
         dues = [self._due(k, int(ends[0]), int(ends[-1])) for k in range(self.scales.size)]
-        kept = np.zeros(ends.size, bool)
+        stays_up = np.zeros(ends.size, bool)
         due, k = self._possible(dues, bound("clear_frac"))
         if not due.size:
-            return kept
+            return stays_up
         stays = self.of.judge(self._compare(due, k), self.z[k], self.base, ARRAYS)[1]
         for end, n in zip(due[stays].tolist(), self.scales[k[stays]].tolist(), strict=True):
             at = max(0, end - int(ends[0]))
-            kept[at : end - int(ends[0]) + stride(n)] = True
-        return kept
+            stays_up[at : end - int(ends[0]) + stride(n)] = True
+        return stays_up
 
     def _due(self, k: int, start: int, stop: int) -> Int64:
         """Ends of the looks of scale k up to `stop`, from the latest at `start` on."""
@@ -158,9 +161,9 @@ class _Scan:
 
     def _possible(self, dues: list[Int64], frac: float) -> tuple[Int64, Int64]:
         """The looks that may break `frac` of their bound, all that do among them, and their scales."""
-        kept = [self._shifted(due, k, frac) for k, due in enumerate(dues)]
-        due, shift, mean = (np.concatenate([one[i] for one in kept]) for i in range(3))
-        k = np.repeat(np.arange(len(kept)), [one[0].size for one in kept])
+        shifted = [self._shifted(due, k, frac) for k, due in enumerate(dues)]
+        due, shift, mean = (np.concatenate([one[i] for one in shifted]) for i in range(3))
+        k = np.repeat(np.arange(len(shifted)), [one[0].size for one in shifted])
         n = self.scales[k]
         r = due - n
         s = np.maximum(0, r - self.of.memory)
@@ -171,9 +174,9 @@ class _Scan:
         squares = self.sums[1][r] - self.sums[1][s]
         residual = squares - of_x * mean - slope * slope * sxx
         variance = np.maximum(residual - _ROUNDING * squares, 0.0) / (m - 2.0) * (1.0 - 1e-6)
-        least = np.maximum(self.z[k] ** 2 * (1.0 / n + 1.0 / m), self.of.min_sd**2) * variance
-        held = shift * shift >= frac * frac * least
-        return due[held], k[held]
+        min_square = np.maximum(self.z[k] ** 2 * (1.0 / n + 1.0 / m), self.of.min_sd**2) * variance
+        possible = shift * shift >= frac * frac * min_square
+        return due[possible], k[possible]
 
     def _shifted(self, due: Int64, k: int, frac: float) -> tuple[Int64, Float64, Float64]:
         """The looks whose window lies on the side watched: their ends, the shift at most, the mean of the reference."""
@@ -189,5 +192,5 @@ class _Scan:
         else:
             shift = np.abs(test - mean)
         shift = shift + _ROUNDING * (np.abs(test) + np.abs(mean))
-        held = np.flatnonzero((shift > 0) & (shift >= frac * of.min_effect))
-        return due[held], shift[held], mean[held]
+        possible = np.flatnonzero((shift > 0) & (shift >= frac * of.min_effect))
+        return due[possible], shift[possible], mean[possible]

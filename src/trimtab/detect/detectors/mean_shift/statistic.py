@@ -122,8 +122,8 @@ def mean_difference(w: Sums, on: Any, sign: int = 0, lenient: bool = False) -> M
     shared = on.minimum(early * side, late * side) >= 0.3 * side * shift
     t2 = shift * shift / on.maximum(error, _TINY)
     dof = on.maximum(m / factor - 2.0, 2.0)
-    deviate = (8.0 * dof + 1.0) / (8.0 * dof + 3.0) * on.sqrt(dof * on.log1p(t2 / dof))
-    score = on.where(shared, side * on.where(shift == 0, 0.0, deviate), 0.0)
+    z_score = (8.0 * dof + 1.0) / (8.0 * dof + 3.0) * on.sqrt(dof * on.log1p(t2 / dof))
+    score = on.where(shared, side * on.where(shift == 0, 0.0, z_score), 0.0)
     return MeanDifference(score, shift, on.sqrt(variance), level)
 
 

@@ -35,10 +35,10 @@ def stride(n: int) -> int:
     return max(1, min(16, n // 8))
 
 
-def first_look(n: int, min_reference: int) -> int:
+def first_test(n: int, min_reference: int) -> int:
     """How many values there must be for a look at scale n: the window, and a reference of its length and of `min_reference`.
 
-    >>> first_look(8, 40), first_look(64, 40)
+    >>> first_test(8, 40), first_test(64, 40)
     (48, 128)
     """
     return n + max(n, min_reference)
