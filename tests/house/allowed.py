@@ -23,7 +23,6 @@ SHARED_STEMS = (
     "__main__",
     "coerce",
     "language",
-    "tables",
     "traces",
 )
 """Names that more than one module has."""

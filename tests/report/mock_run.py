@@ -91,6 +91,7 @@ def run(name: str, steps: int, grows: bool, seed: int = 0) -> dict[str, Any]:
              "grad norm": (0.38, 0.02, 0.06), "loss": (0.004, -0.001, 0.006), "completion length": (912, 140, 25)}  # fmt: skip
     return {
         "name": name, "path": f"runs/{name}", "verdict": "alarms" if grows else "healthy", "first_step": 0, "last_step": steps - 1,
+        "headline": "ALARMS since step 88: the tail grew (tail_ratio/p95, slice post_tool). Last good step: 87." if grows else "HEALTHY: calm.",
         "verdict_reason": "Reward, entropy and mean KL stayed inside their bounds throughout." if grows else
         "Text and post_tool tails grew together, as in every run that learns.",
         "num_steps": steps, "num_tokens": 8_412_903, "num_trajectories": 12_288, "ranks": 8, "sessions": 2,

@@ -22,6 +22,7 @@ from trimtab.report.screen import MAX_LINES, WIDTH, Item, Screen
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = 6  # every so many of the bank
+FIXTURE = ROOT / "tests" / "traces" / "fixtures" / "tau-like.json"
 EXAMPLE = ROOT / "reproduce" / "verdict_example"
 LOGS = sorted(TAU.parents[1].glob("real-logs/*/*.json*"))[:6]
 ALARMED = re.compile(
@@ -141,6 +142,12 @@ def test_more_alarms_than_lines_are_counted_and_a_long_command_goes_on_below() -
     ]
 
 
-def test_the_json_form_carries_the_sentence_of_the_screen(tmp_path: Path) -> None:
+def test_the_json_form_and_the_pages_carry_the_sentence_of_the_screen(tmp_path: Path) -> None:
     found = json.loads(run("diagnose", EXAMPLE, "--json")[1])
     assert sentence(run("diagnose", EXAMPLE)[1].splitlines()) == found["headline"]
+    page = tmp_path / "page.html"
+    assert run("report", EXAMPLE, "-o", page)[0] == 0
+    assert f'<p class="sentence">{found["headline"]}</p>' in page.read_text(encoding="utf-8")
+    code, text = run("traces", "diagnose", FIXTURE, "--html", page)
+    assert code == 1
+    assert f'<p class="sentence">{sentence(text.splitlines())}</p>' in page.read_text(encoding="utf-8")

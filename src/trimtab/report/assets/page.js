@@ -53,7 +53,12 @@ function summary(list) {
   });
   return parts.join(" · ");
 }
-function said(alarms) {
+function alarmText(marks) {
+  const alarms = marks.filter((a) => a.severity !== "info"), notes = marks.length - alarms.length;
+  const also = notes ? ` ${notes} note${notes > 1 ? "s" : ""}.` : "";
+  return also ? listed(alarms) + also : listed(alarms);
+}
+function listed(alarms) {
   return alarms.length ? `${alarms.length} alarm${alarms.length > 1 ? "s" : ""}, at step${alarms.length > 1 ? "s" : ""} ${alarms.map((a) => int(a.step)).join(", ")}.` : "No alarm.";
 }
 
@@ -68,7 +73,7 @@ function stepChart(host, i, title, list, size, opts = {}) {
   new StepChart(host, {
     title, height: size, extent: ext, steps, data, alarms: marks[i], flags: !!opts.flags, log: opts.log && opts.log(),
     series: data.map((s) => ({label: s.label, hue: s.hue, last: fmt(s.value[s.value.length - 1])})),
-    aria: `${title} by step, run ${run.name}. ${text}. ${said(marks[i])}`,
+    aria: `${title} by step, run ${run.name}. ${text}. ${alarmText(marks[i])}`,
     caption: text + more, showCaption: !!opts.caption || !!more,
   });
 }

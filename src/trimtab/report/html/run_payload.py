@@ -11,6 +11,7 @@ from trimtab.measure.all_measures import readings_of
 from trimtab.measure.sequences.aggregates import AGGREGATES
 from trimtab.measure.state.slice_state import Accumulator, SliceState
 from trimtab.report.alarms import alarm_payload
+from trimtab.report.headline import run_headline
 from trimtab.report.run_tables import exemplar_table, tools_table
 from trimtab.report.run_view import RunView
 from trimtab.types import Reading, Window
@@ -51,6 +52,7 @@ def _run(view: RunView) -> Json:
         "name": view.name,
         "path": str(view.folder),
         "verdict": view.verdict.word,
+        "headline": run_headline(view.verdict, view.alarms, [row["step"] for row in steps], view.user_rules),
         "verdict_reason": view.verdict.reason,
         "rules_judged": list(view.evidence.judged),
         "first_step": steps[0]["step"] if steps else 0,

@@ -9,6 +9,7 @@ from rich.console import JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from trimtab.report.alarms import severity_word
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.terminal.sparkline import span
 from trimtab.typing import Json
@@ -100,11 +101,13 @@ def alarm_list(states: Sequence[Json]) -> Iterator[RenderableType]:
             name, min_width=least, max_width=most, overflow="ellipsis", no_wrap=True, justify=side
         )
     for alarm, state in fired[:_MAX_ALARMS]:
-        severity = Text(escape_controls(alarm["severity"]), _SEVERITIES.get(alarm["severity"], "yellow"))
+        severity = Text(
+            escape_controls(severity_word(alarm["severity"])), _SEVERITIES.get(alarm["severity"], "yellow")
+        )
         calm = "no alarm" if alarm.get("hidden") else ""
         words = (escape_controls(alarm["slice"]), escape_controls(alarm["rule"]), name_of(state))
         table.add_row(Text(f"{alarm['step']:,}"), severity, Text(calm), *map(Text, words))
-    yield Text("\nalarms, newest first", "bold")
+    yield Text("\nalarms and notes, newest first", "bold")
     yield table
     if len(fired) > _MAX_ALARMS:
         yield Text(f"and {len(fired) - _MAX_ALARMS} earlier", "dim")

@@ -74,7 +74,7 @@ def diagnose_traces(
 def diagnose_table(
     paths: tuple[str, ...], table: TraceTable, report: ReadReport, declared: Requirements, start: float
 ) -> TraceDiagnosis:
-    """Judge a table that some engine has made; `start` by `time.perf_counter`."""
+    """Judge a table of `report`; `start` by `time.perf_counter`."""
     if not table.num_episodes:
         where = (
             f"; {report.problems[0].file}:{report.problems[0].line}: {report.problems[0].reason}"
