@@ -70,7 +70,7 @@ def _all(options: argparse.Namespace, bank: Path, page: Path) -> int:
     failed = train_all(cells_of(options.arms, options.seeds), bank, check_episodes(options.episodes))
     figures = write_page(bank, page)
     for name, value in figures.items():
-        print(f"{name:32s} {'cannot be told' if value is None else value}")
+        print(f"{name:32s} {'undecided' if value is None else value}")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     if options.json:

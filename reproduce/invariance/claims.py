@@ -17,7 +17,7 @@ __all__ = ["MARGIN", "coincide", "papers_table", "signed"]
 MARGIN = 0.05
 """Default, not calibrated, in reward (0 to 1): what counts as equal. The paper's final returns spread over 0.052 of a normalised return."""
 
-SAME, NOT_SEEN, OPPOSITE, UNTOLD = "same", "not seen", "opposite", "cannot be told"
+SAME, NOT_SEEN, OPPOSITE, UNTOLD = "same", "not seen", "opposite", "undecided"
 NONE = "no runs to tell"
 Curves = Mapping[str, np.ndarray]
 
@@ -26,7 +26,7 @@ def coincide(found: Sequence[Interval]) -> str:
     """Of differences that should all be nothing: same if every interval lies within the margin.
 
     Not seen if one reaches beyond the margin and leaves zero out; a difference that is surely small counts as none. Else, and without
-    an interval, it cannot be told.
+    an interval, it is undecided.
     """
     ends = [(each.low, each.high) for each in found if each.low is not None and each.high is not None]
     if not ends or len(ends) < len(found):

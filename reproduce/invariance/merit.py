@@ -105,7 +105,7 @@ def noise_scale(runs: Sequence[dict[str, Any]]) -> float:
 
 
 def figures_of(runs: Sequence[dict[str, Any]]) -> dict[str, float | int | None]:
-    """What --json prints: of each arm the spread with its interval, what noise gives, p; None where it cannot be told."""
+    """What --json prints: of each arm the spread with its interval, what noise gives, p; None where it is undecided."""
     found: dict[str, float | int | None] = {"num_runs": len(runs), "noise_scale_episodes": noise_scale(runs)}
     for arm, seeds, spread, noise, of_means, _, area, p in tables(runs):
         found |= {

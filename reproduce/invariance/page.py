@@ -96,7 +96,9 @@ def settings_table(runs: Sequence[dict[str, Any]]) -> str:
             "reward at the end", "CPU s of a run"]  # fmt: skip
     scale = noise_scale(runs)
     told = (
-        "cannot be told from the noise" if math.isnan(scale) else f"is about {scale:.0f} episodes of a step"
+        "cannot be separated from the noise"
+        if math.isnan(scale)
+        else f"is about {scale:.0f} episodes of a step"
     )
     return f"{table(head, rows)}\n\nThe gradient's noise scale over the first {CHECKPOINT} episodes, below which the rules hold, {told}."
 
@@ -112,4 +114,4 @@ def _mean(values: Sequence[float], digits: int = 3) -> str:
 def _cell(value: object) -> str:
     if isinstance(value, Interval) or not isinstance(value, float):
         return str(value)
-    return "cannot be told" if math.isnan(value) else f"{value:.3f}"
+    return "undecided" if math.isnan(value) else f"{value:.3f}"

@@ -55,7 +55,7 @@ def ratio(runs: Sequence[Outcome], arm: str, base: str, name: str) -> tuple[Inte
     """Difference of logs, and the ratio in words."""
     found = paired(runs, arm, base, log_late(name))
     if found.low is None or found.high is None:
-        return found, "cannot be told (n < 3)"
+        return found, "undecided (n < 3)"
     return found, f"x {math.exp(found.mean):.2f} ({math.exp(found.low):.2f} to {math.exp(found.high):.2f})"
 
 
@@ -71,9 +71,7 @@ def on_policy(runs: Sequence[Outcome]) -> list[Claim]:
     others = ("no_is", "length_norm", "r3")
     differences = {arm: paired(runs, arm, "minirl", score) for arm in others}
     ahead = [by_sign(found, -1) for found in differences.values()]
-    best: Verdict = (
-        "same" if set(ahead) == {"same"} else "opposite" if "opposite" in ahead else "cannot be told"
-    )
+    best: Verdict = "same" if set(ahead) == {"same"} else "opposite" if "opposite" in ahead else "undecided"
     base = collapses(runs, "minirl")
     _, entropy = ratio(runs, "no_is", "minirl", "entropy")
     kl, kl_text = ratio(runs, "r3", "minirl", "mismatch_kl")

@@ -1,4 +1,4 @@
-"""From an interval or a count of collapses to a verdict: same as the paper, not seen, opposite, cannot be told."""
+"""From an interval or a count of collapses to a verdict: same as the paper, not seen, opposite, undecided."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from reproduce.minirl.reading import Interval
 
 __all__ = ["MARGIN", "Verdict", "both", "by_collapse", "by_sign", "no_gain", "similar", "stable"]
 
-Verdict = Literal["same", "not seen", "opposite", "cannot be told", "no claim"]
+Verdict = Literal["same", "not seen", "opposite", "undecided", "no claim"]
 MARGIN = 0.05  # of score: a smaller difference in the paper's direction counts as none (house choice)
 
 
@@ -16,59 +16,59 @@ def by_sign(found: Interval, sign: int, margin: float = MARGIN) -> Verdict:
     """Does the interval lie on the paper's side of zero, on the other, or exclude a difference of `margin` on the paper's side?
 
     >>> by_sign(Interval(-0.2, -0.3, -0.1, 3), -1), by_sign(Interval(-0.2, -0.5, 0.1, 3), -1), by_sign(Interval(0, -0.02, 0.02, 3), -1)
-    ('same', 'cannot be told', 'not seen')
+    ('same', 'undecided', 'not seen')
     """
     if found.low is None or found.high is None:
-        return "cannot be told"
+        return "undecided"
     low, high = (found.low, found.high) if sign > 0 else (-found.high, -found.low)
     if low > 0:
         return "same"
     if high < 0:
         return "opposite"
-    return "not seen" if high < margin else "cannot be told"
+    return "not seen" if high < margin else "undecided"
 
 
 def by_collapse(arm: tuple[int, int], base: tuple[int, int]) -> Verdict:
     """The paper's arm collapses and its base does not. All against none is the same; none at all is not seen.
 
     >>> by_collapse((3, 3), (0, 3)), by_collapse((0, 3), (0, 3)), by_collapse((1, 3), (0, 3)), by_collapse((0, 3), (3, 3))
-    ('same', 'not seen', 'cannot be told', 'opposite')
+    ('same', 'not seen', 'undecided', 'opposite')
     """
     (lost, all_), (base_lost, base_all) = arm, base
     if min(all_, base_all) < 3:
-        return "cannot be told"
+        return "undecided"
     if lost == all_ and base_lost == 0:
         return "same"
     if lost == 0:
         return "opposite" if base_lost == base_all else "not seen"
-    return "cannot be told"
+    return "undecided"
 
 
 def no_gain(found: Interval, margin: float = MARGIN) -> Verdict:
     """The paper's arm is no better. A gain that is certain is the opposite; one of `margin` that is excluded is the same."""
     if found.low is None or found.high is None:
-        return "cannot be told"
+        return "undecided"
     if found.low > 0:
         return "opposite"
-    return "same" if found.high < margin else "cannot be told"
+    return "same" if found.high < margin else "undecided"
 
 
 def both(one: Verdict, two: Verdict) -> Verdict:
     """Of a claim with two halves: its weaker half."""
-    order: tuple[Verdict, ...] = ("opposite", "not seen", "cannot be told", "same")
+    order: tuple[Verdict, ...] = ("opposite", "not seen", "undecided", "same")
     return min(one, two, key=order.index)
 
 
 def stable(found: tuple[int, int]) -> Verdict:
     """(collapsed, all): none of at least three collapses."""
     number, every = found
-    return "cannot be told" if every < 3 or 0 < number < every else "same" if number == 0 else "opposite"
+    return "undecided" if every < 3 or 0 < number < every else "same" if number == 0 else "opposite"
 
 
 def similar(found: Interval) -> Verdict:
     """Is the difference certainly within `MARGIN`, or certainly beyond it?"""
     if found.low is None or found.high is None:
-        return "cannot be told"
+        return "undecided"
     if found.low > -MARGIN and found.high < MARGIN:
         return "same"
-    return "opposite" if found.low > MARGIN or found.high < -MARGIN else "cannot be told"
+    return "opposite" if found.low > MARGIN or found.high < -MARGIN else "undecided"

@@ -185,7 +185,7 @@ def _omen(runs: Sequence[Outcome]) -> Row:
         return [claim, NONE, "", verdict([])]
     fell = sum(run.collapsed is not None for run in mine)
     steps = max(run.steps for run in mine)
-    word = "cannot be told" if fell else f"does not hold within {steps} steps"
+    word = "undecided" if fell else f"does not hold within {steps} steps"
     return [
         claim,
         f"{fell} of {len(mine)} runs collapsed within {steps} steps",

@@ -62,5 +62,5 @@ def entropy_note(runs: Sequence[Outcome]) -> str:
     return (
         f"Entropy passes in {len(late)} of the {len(read)} growing runs, in {sum(cut for _, cut in late)} of these at the first step at which it could. It goes on falling "
         f"afterwards: in {sum(ratio < 0.8 for ratio, _ in late)} of the {len(late)} its late mean is below 0.8 of the value at that step, in {sum(ratio < 0.5 for ratio, _ in late)} below half. What passes is a fall "
-        "slower than in quiet runs, and its step is no moment at which anything happens. "
+        "slower than in quiet runs, and its step is not a moment at which anything happens. "
     )

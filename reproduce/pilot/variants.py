@@ -101,7 +101,7 @@ def medians(
 def verdict(values: Sequence[float]) -> str:
     """What numbers that should all be above zero allow to say: one sign throughout, or nothing."""
     if not values:
-        return "cannot be told"
+        return "undecided"
     if min(values) > 0:
         return "holds"
-    return "does not hold" if max(values) < 0 else "cannot be told"
+    return "does not hold" if max(values) < 0 else "undecided"

@@ -30,12 +30,12 @@ def batch(step, post, text, n_post=10, n_text=30):
 @pytest.mark.parametrize(
     ("values", "word"),
     [
-        ([], "cannot be told"),
+        ([], "undecided"),
         ([1.0, 2.0], "holds"),
-        ([1.0, 0.0], "cannot be told"),
-        ([1.0, -1.0], "cannot be told"),
+        ([1.0, 0.0], "undecided"),
+        ([1.0, -1.0], "undecided"),
         ([-1.0, -3.0], "does not hold"),
-        ([0.0], "cannot be told"),
+        ([0.0], "undecided"),
     ],
 )
 def test_a_verdict_needs_one_sign_throughout(values, word):
@@ -104,7 +104,7 @@ def test_the_claims_carry_their_verdicts_and_say_when_there_are_no_runs(runs):
     every = medians(runs, lost, "post_tail", choices(runs))
     fewer = [m for seed in range(3) for m in medians(runs, [run for run in lost if run.seed != seed], "post_tail", [CHOSEN])]  # fmt: skip
     assert first[3].rstrip(" |") == verdict([*every, *fewer, figures_of(runs)["lead_steps_tail_alone_low"]])
-    assert all(line.endswith("|  | cannot be told |") for line in claims([]).splitlines()[2:])
+    assert all(line.endswith("|  | undecided |") for line in claims([]).splitlines()[2:])
 
 
 def test_a_collapse_at_the_base_rate_takes_the_verdict_away(runs):
@@ -113,13 +113,13 @@ def test_a_collapse_at_the_base_rate_takes_the_verdict_away(runs):
     assert row.endswith("does not hold within 40 steps |")
     fallen = [dataclasses.replace(run, collapsed=30) if run.arm == "open" else run for run in runs]
     row = next(line for line in claims(fallen).splitlines() if "ends in a collapse" in line)
-    assert row.endswith("| cannot be told |")
+    assert row.endswith("| undecided |")
 
 
 def test_a_share_that_one_batch_decides_is_no_finding(runs):
     """Variance 3 against 1 from 40 of 100 tokens in each batch holds; a batch in which text alone varied takes it away."""
     one = batch(30, 3.0, 1.0, 40, 60)
-    for extra, word in ((batch(35, 3.0, 1.0, 40, 60), "holds"), (batch(35, 0.0, 1.0, 40, 60), "cannot be told")):  # fmt: skip
+    for extra, word in ((batch(35, 3.0, 1.0, 40, 60), "holds"), (batch(35, 0.0, 1.0, 40, 60), "undecided")):  # fmt: skip
         made = [dataclasses.replace(run, controls=[one, extra]) if run.arm == "open" else run for run in runs]
         row = next(
             line for line in claims(made).splitlines() if "carry more of the gradient's variance" in line
@@ -150,7 +150,7 @@ def test_localisation_needs_every_match_to_agree(runs):
     against = [sized(runs[0], "open_no_drift", seed, 8.0, 1.0, ((4.0, 1.0), (1.0, 2.0))) for seed in range(3)]
     row = localised([*agreed, *against])
     assert "p95 x0.5 to x2, p99 x0.5 to x2, not above text in 6 of 12 readings of a run" in row[2]
-    assert row[3] == "cannot be told"
+    assert row[3] == "undecided"
 
 
 def test_suppression_must_hold_at_every_quantile(runs):
@@ -160,7 +160,7 @@ def test_suppression_must_hold_at_every_quantile(runs):
     assert row[3] == "holds"
     assert "p99.9 x8.96" in row[1]  # the cube root of 8 * 9 * 10
     made[0].late["post_p999"] = 0.5
-    assert suppressed(made, "claim", ("open",), ("constrained",))[3] == "cannot be told"
+    assert suppressed(made, "claim", ("open",), ("constrained",))[3] == "undecided"
 
 
 def test_a_silent_tail_has_no_lead_and_a_late_first_look_is_said(runs):
@@ -193,4 +193,4 @@ def test_the_ratio_is_asked_whether_it_passes_at_all(runs):
     assert f"it passed in {passed} of the 3 in which it could be judged; 0 more" in row
     early = [dataclasses.replace(run, collapsed=1) if run.arm == "open_hot" else run for run in runs]
     row = next(line for line in claims(early).splitlines() if "the alarm's own series, passes" in line)
-    assert row.endswith("|  | cannot be told |")
+    assert row.endswith("|  | undecided |")

@@ -155,7 +155,7 @@ def test_another_bank_never_writes_the_repositorys_page(bank, tmp_path, monkeypa
     written = (tmp_path / "bank-evidence.md").read_text()
     assert "(bank-evidence/tails.png)" in written
     assert (tmp_path / "bank-evidence" / "tails.png").exists()
-    assert " None" not in capsys.readouterr().out  # what cannot be told is counted, not listed
+    assert " None" not in capsys.readouterr().out  # what is undecided is counted, not listed
 
 
 @pytest.mark.parametrize("text", ["my own words", f"{BEGIN}\n", f"{CLAIMS[0]}{CLAIMS[1]}{END}{BEGIN}"])

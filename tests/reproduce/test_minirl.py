@@ -129,27 +129,27 @@ def test_verdicts_follow_the_intervals():
         return Interval((low + high) / 2, low, high, 3)
 
     assert [by_sign(made(*ends), -1) for ends in ((-0.3, -0.1), (0.1, 0.3), (-0.04, 0.2), (-0.2, 0.2))] == [
-        "same", "opposite", "not seen", "cannot be told"
+        "same", "opposite", "not seen", "undecided"
     ]  # fmt: skip
     assert by_sign(made(0.1, 0.3), 1) == "same"
-    assert by_sign(Interval(-1.0, None, None, 2), -1) == "cannot be told"
+    assert by_sign(Interval(-1.0, None, None, 2), -1) == "undecided"
     assert [no_gain(made(*ends)) for ends in ((-0.1, 0.04), (0.01, 0.1), (-0.1, 0.1))] == [
         "same",
         "opposite",
-        "cannot be told",
+        "undecided",
     ]
-    assert by_collapse((2, 2), (0, 2)) == "cannot be told"
-    assert by_collapse((3, 3), (1, 3)) == "cannot be told"
+    assert by_collapse((2, 2), (0, 2)) == "undecided"
+    assert by_collapse((3, 3), (1, 3)) == "undecided"
     assert [stable(found) for found in ((0, 3), (1, 3), (3, 3), (0, 2))] == [
         "same",
-        "cannot be told",
+        "undecided",
         "opposite",
-        "cannot be told",
+        "undecided",
     ]
     assert [similar(made(*ends)) for ends in ((-0.04, 0.04), (0.06, 0.1), (-0.04, 0.06))] == [
         "same",
         "opposite",
-        "cannot be told",
+        "undecided",
     ]
 
 
@@ -182,14 +182,14 @@ def test_a_bank_without_effects_gives_none(tmp_path):
             write(tmp_path, arm, seed)
     runs = load_runs(tmp_path, ON)
     assert [claim.verdict for claim in on_policy(runs)] == [
-        "cannot be told",
+        "undecided",
         "not seen",
         "same",
         "not seen",
         "not seen",
         "same",
     ]
-    assert [claim.verdict for claim in on_policy([])] == ["cannot be told"] * 6
+    assert [claim.verdict for claim in on_policy([])] == ["undecided"] * 6
 
 
 def test_the_page_is_written_between_its_marks_alone(bank, tmp_path, monkeypatch):

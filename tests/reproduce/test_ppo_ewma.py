@@ -133,10 +133,10 @@ def at(low, high):
         ([at(-0.01, 0.02), at(-0.04, 0.04)], "same"),
         ([at(0.01, 0.02), at(-0.04, 0.04)], "same"),  # a difference, and a small one
         ([at(-0.01, 0.02), at(0.01, 0.2)], "not seen"),
-        ([at(0.001, 0.02), at(-0.06, 0.02)], "cannot be told"),  # surely small, and perhaps not
-        ([at(-0.01, 0.02), at(-0.2, 0.2)], "cannot be told"),
-        ([at(-0.01, 0.02), Interval(0.0, None, None, 1)], "cannot be told"),
-        ([], "cannot be told"),
+        ([at(0.001, 0.02), at(-0.06, 0.02)], "undecided"),  # surely small, and perhaps not
+        ([at(-0.01, 0.02), at(-0.2, 0.2)], "undecided"),
+        ([at(-0.01, 0.02), Interval(0.0, None, None, 1)], "undecided"),
+        ([], "undecided"),
     ],
 )
 def test_curves_coincide_when_every_difference_is_small(found, word):
@@ -149,9 +149,9 @@ def test_curves_coincide_when_every_difference_is_small(found, word):
         (at(0.001, 0.4), "same"),
         (at(-0.4, -0.001), "opposite"),
         (at(-0.04, 0.04), "not seen"),
-        (at(-0.04, 0.06), "cannot be told"),
-        (Interval(1.0, None, None, 1), "cannot be told"),
-        (None, "cannot be told"),
+        (at(-0.04, 0.06), "undecided"),
+        (Interval(1.0, None, None, 1), "undecided"),
+        (None, "undecided"),
     ],
 )
 def test_a_difference_needs_an_interval_that_leaves_zero(found, word):
@@ -170,9 +170,9 @@ def test_verdicts_follow_the_curves(bank, tmp_path):
         level = LEVELS[other[cell.arm]][FACTORS.index(cell.factor)]
         record(swapped, cell, level, noise=0.005, cpu=7.0 if cell.arm == "ewma" else 10.0)
     assert verdicts(load_bank(swapped)) == ["not seen", "opposite", "opposite", "not seen", "opposite"]
-    assert verdicts([]) == ["cannot be told"] * 5
+    assert verdicts([]) == ["undecided"] * 5
     one = [run for run in load_bank(bank) if run["seed"] == 0]
-    assert verdicts(one) == ["cannot be told"] * 5
+    assert verdicts(one) == ["undecided"] * 5
 
 
 def test_only_seeds_that_every_arm_has_at_every_size_are_compared(bank):
