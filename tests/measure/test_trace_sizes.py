@@ -14,7 +14,7 @@ from trimtab.measure.traces.sizes import Size, sizes
 from trimtab.report.traces.trace_diagnosis import diagnose_traces
 from trimtab.report.traces.trace_page import write_traces_html
 from trimtab.traces.core.episode import Call, Episode, Turn
-from trimtab.traces.native.writer import TraceWriter
+from trimtab.traces.native.episode_writer import TraceWriter
 from trimtab.traces.table.build import tabulate
 
 NAN, INF = math.nan, math.inf

@@ -12,7 +12,7 @@ from tests.traces.make import write_lines
 from tests.traces.test_table import episode
 from trimtab.report.traces.compare import compare_tables
 from trimtab.traces.core.episode import Call, Episode
-from trimtab.traces.native.format import dump_episode
+from trimtab.traces.native.native_format import dump_episode
 from trimtab.traces.table.build import tabulate
 from trimtab.traces.table.merge import joined
 from trimtab.traces.table.types import COUNTS

@@ -22,7 +22,7 @@ from trimtab.report.traces.shown_episodes import shown_episodes
 from trimtab.report.traces.token_colors import MAX_TOKENS
 from trimtab.report.traces.trace_diagnosis import diagnose_traces
 from trimtab.report.traces.trace_page import write_traces_html
-from trimtab.traces.native.writer import TraceWriter
+from trimtab.traces.native.episode_writer import TraceWriter
 from trimtab.traces.read import read_episodes
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

@@ -10,7 +10,7 @@ import pytest
 from tests.traces import samples
 from tests.traces.make import write_lines
 from trimtab.errors import TraceError
-from trimtab.traces.native.format import dump_episode
+from trimtab.traces.native.native_format import dump_episode
 from trimtab.traces.read import read_episodes
 
 

@@ -17,7 +17,7 @@ from trimtab.errors import TraceError
 from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.export import ExportOptions, export
 from trimtab.traces.export.token_columns import tokens_of
-from trimtab.traces.native.writer import TraceWriter
+from trimtab.traces.native.episode_writer import TraceWriter
 
 
 def _own(tmp_path, *episodes: Episode):

@@ -11,7 +11,7 @@ from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 from tests.adapters.tiny_trl import tiny_model
 from tests.traces.test_export import TOOLS, attempt, log
 from trimtab.traces.export import export
-from trimtab.traces.native.writer import TraceWriter
+from trimtab.traces.native.episode_writer import TraceWriter
 from trimtab.traces.read import read_episodes
 
 try:

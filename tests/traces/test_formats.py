@@ -12,7 +12,7 @@ from tests.traces import samples
 from tests.traces.make import write_lines
 from trimtab.errors import TraceError
 from trimtab.traces.messages.tool_tags import tagged_turns
-from trimtab.traces.native.format import dump_episode
+from trimtab.traces.native.native_format import dump_episode
 from trimtab.traces.read import read_episodes
 from trimtab.traces.table.build import tabulate
 

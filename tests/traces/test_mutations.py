@@ -19,7 +19,7 @@ from trimtab.traces.export.prm_steps import step_rows
 from trimtab.traces.export.samples import sample_of
 from trimtab.traces.export.token_columns import tokens_of
 from trimtab.traces.follow import Follower
-from trimtab.traces.native.format import dump_episode
+from trimtab.traces.native.native_format import dump_episode
 from trimtab.traces.read import iter_episodes
 from trimtab.traces.registry import FORMATS
 from trimtab.traces.table.episode_facts import facts_of

@@ -10,7 +10,7 @@ import pytest
 from tests.report.test_trace_diagnosis import run
 from trimtab.errors import TraceError
 from trimtab.traces.core.episode import Call, Episode, Turn
-from trimtab.traces.native.writer import TraceWriter
+from trimtab.traces.native.episode_writer import TraceWriter
 from trimtab.traces.read import read_episodes
 
 

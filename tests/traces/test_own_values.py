@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from trimtab.errors import TraceError
 from trimtab.traces.core.episode import Call, Episode, Turn
-from trimtab.traces.native.writer import TraceWriter
+from trimtab.traces.native.episode_writer import TraceWriter
 from trimtab.traces.read import read_episodes
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from trimtab.traces.read import read_episodes
-from trimtab.traces.readers.swe_agent.history import messages_of_steps
+from trimtab.traces.readers.swe_agent import messages_of_steps
 
 
 def step(response, action="", observation=""):

@@ -11,7 +11,7 @@ from pathlib import Path
 from trimtab.errors import TraceError
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.files.find import STDIN, spare_logs
-from trimtab.traces.native.format import dump_episode
+from trimtab.traces.native.native_format import dump_episode
 from trimtab.traces.read import iter_episodes
 
 _OTHERS = (".gz", ".zst", ".parquet", ".eval", ".csv")

@@ -11,7 +11,7 @@ import numpy as np
 
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport
-from trimtab.traces.native.format import dump_episode
+from trimtab.traces.native.native_format import dump_episode
 from trimtab.typing import Array
 
 RENAMED = "episodes under an id already taken, renamed id#2, ..."

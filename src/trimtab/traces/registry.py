@@ -9,7 +9,7 @@ from typing import Any
 
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport, Record
-from trimtab.traces.native.format import is_own, read_own
+from trimtab.traces.native.native_format import is_own, read_own
 from trimtab.traces.readers.chat import is_messages, read_messages
 from trimtab.traces.readers.inspect_ai import is_inspect, read_inspect
 from trimtab.traces.readers.mapped import read_mapped
@@ -17,8 +17,8 @@ from trimtab.traces.readers.otel.otlp_json import is_otlp
 from trimtab.traces.readers.otel.reader import read_otlp
 from trimtab.traces.readers.prime_rl import is_prime, read_prime
 from trimtab.traces.readers.ptt_steps.reader import is_step, read_steps
-from trimtab.traces.readers.swe_agent.reader import is_mini, is_swe, read_mini, read_swe
-from trimtab.traces.readers.tau2_bench import is_any_tau, read_any_tau
+from trimtab.traces.readers.swe_agent import is_mini, is_swe, read_mini, read_swe
+from trimtab.traces.readers.tau_bench import is_any_tau, read_any_tau
 from trimtab.traces.readers.trl.completions import is_trl, read_trl
 from trimtab.traces.readers.verifiers.results import is_verifiers, read_verifiers
 from trimtab.traces.readers.verl_rollouts import is_verl, read_verl

@@ -10,7 +10,7 @@ from trimtab.report.control_characters import escape_controls
 from trimtab.traces.core.episode import Call, Episode
 from trimtab.traces.core.plural import counted
 from trimtab.traces.core.read_report import ReadReport
-from trimtab.traces.native.format import dump_episode
+from trimtab.traces.native.native_format import dump_episode
 from trimtab.traces.read import iter_episodes
 from trimtab.traces.table.episode_facts import arguments_text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -46,3 +47,11 @@ def json_or_text(raw: Any) -> Any:
         return parse_json(raw) if isinstance(raw, str) else raw
     except BadJson:
         return raw
+
+
+def json_of_file(path: Path, max_bytes: int = 2**26) -> Any:
+    """Return the JSON value of a file. None where it is missing, damaged or larger than `max_bytes`."""
+    try:
+        return parse_json(path.read_bytes()) if path.stat().st_size <= max_bytes else None
+    except (OSError, ValueError):
+        return None

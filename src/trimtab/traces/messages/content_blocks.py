@@ -13,9 +13,7 @@ from trimtab.traces.core.coerce import as_label, as_text, first_of, placeholder,
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.messages.gemini_bedrock import CALLS, RESULTS, THOUGHTS, parts_of_result
 from trimtab.traces.messages.hosted_tools import blocks_of_item
-from trimtab.traces.messages.normalize import ROLES, translated
-from trimtab.traces.messages.reasoning import note_encrypted, reasoning_of, thoughts_of
-from trimtab.traces.messages.unknown import says_nothing_known
+from trimtab.traces.messages.normalization import ROLES, translated
 from trimtab.typing import Json
 
 _PROVIDED = ("server_tool_use", "server_tool_call", "mcp_tool_use")
@@ -28,6 +26,13 @@ _MORE = frozenset(
 )
 """Fields for which a message of text is looked at more closely."""
 _TOLD = ("is_error", "isError", "error", "status", "name")
+_ENCRYPTED = "reasoning that the provider encrypted, left out"
+_SAID = (
+    "content", "value", "parts", "tool_calls", "invalid_tool_calls", "function_call", "toolInvocations", "refusal", "audio",
+    "reasoning_content", "reasoning", "thinking", "reasoning_details", "tool_call_id",
+)  # fmt: skip
+_ITEMS = "items of a kind that is none of ours, left out"
+_KEYS = "messages with neither role nor content under a name we know, left out; their keys"
 
 
 def unpacked(message: Json, report: ReadReport) -> list[Json]:
@@ -165,3 +170,54 @@ def _result(block: Json, report: ReadReport) -> Json:
     if failed:
         made["error"] = first_of(content, "error_message", "error_code", "type")
     return {**made, **{name: block[name] for name in _TOLD if block.get(name) is not None}}
+
+
+def reasoning_of(message: Json) -> str | None:
+    """The reasoning a message has in a field of its own."""
+    said = as_text(first_of(message, "reasoning_content", "reasoning", "thinking"))
+    details = message.get("reasoning_details")  # OpenRouter's
+    if said is not None or not isinstance(details, list):
+        return said
+    texts = [first_of(one, "text", "summary") for one in details if isinstance(one, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str)) or None
+
+
+def note_encrypted(message: Json, report: ReadReport) -> None:
+    """Count OpenRouter's `reasoning_details` of which some are encrypted."""
+    details = message.get("reasoning_details")
+    for one in details if isinstance(details, list) else ():
+        if isinstance(one, dict) and one.get("type") == "reasoning.encrypted":
+            report.note(_ENCRYPTED)
+
+
+def thoughts_of(block: Json, report: ReadReport) -> list[str]:
+    """Inspect's `reasoning`, Anthropic's `thinking`, GenAI's `content`, a Responses item's summary; what is encrypted is counted."""
+    encrypted = block.get("encrypted_content") and not block.get("content")
+    hidden = block.get("redacted") is True or block["type"] == "redacted_thinking"
+    if hidden or encrypted:
+        report.note(_ENCRYPTED)
+    names = ("summary",) if hidden else ("reasoning", "thinking", "text", "content", "summary")
+    said = as_text(next((block[name] for name in names if block.get(name)), None))
+    return [said] if said else []
+
+
+def says_nothing_known(message: Json, report: ReadReport) -> bool:
+    """Has it no role, and nothing said under any name we know? Counted by its type, else by its keys.
+
+    >>> report = ReadReport()
+    >>> says_nothing_known({"who": "ann", "said": "q"}, report), says_nothing_known({"content": "q"}, report)
+    (True, False)
+    >>> list(report.notes)
+    ['messages with neither role nor content under a name we know, left out; their keys: said, who']
+    """
+    if message.get("content") is not None:
+        return False
+    role = as_label(message.get("role"))
+    if (role and role.strip()) or first_of(message, *_SAID) is not None:
+        return False
+    kind = message.get("type")
+    if isinstance(kind, str) and kind:
+        report.note_each(_ITEMS, kind)
+    else:
+        report.note_each(_KEYS, ", ".join(sorted(str(key)[:20] for key in message)[:8]))
+    return True

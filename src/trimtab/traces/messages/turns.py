@@ -12,8 +12,8 @@ from typing import Any
 from trimtab.traces.core.coerce import as_int, as_label, as_text, as_time, first_of
 from trimtab.traces.core.episode import Call, Turn
 from trimtab.traces.core.read_report import ReadReport
-from trimtab.traces.messages.normalize import ROLES
-from trimtab.traces.messages.reasoning import reasoning_of
+from trimtab.traces.messages.content_blocks import reasoning_of
+from trimtab.traces.messages.normalization import ROLES
 from trimtab.traces.messages.responses_api import in_openais_form
 from trimtab.traces.messages.tool_results import answer, answered, call_of, raw_calls
 from trimtab.typing import Json

@@ -12,7 +12,6 @@ from trimtab.traces.core.task_keys import space_of, task_key
 from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.readers.chat_context import answer_beside, system_of, tools_beside, with_names_of_ours
-from trimtab.traces.readers.hh_rlhf import is_dialogue
 from trimtab.traces.readers.preferences import (
     REWARD,
     SIDES,
@@ -20,6 +19,7 @@ from trimtab.traces.readers.preferences import (
     answer_of,
     is_answer,
     is_chat,
+    is_dialogue,
     is_preference,
     prompt_of,
     sides_of,

@@ -9,7 +9,7 @@ from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.core.tool_schemas import tools_of
 from trimtab.traces.messages.content_blocks import provided
-from trimtab.traces.messages.normalize import translated
+from trimtab.traces.messages.normalization import translated
 from trimtab.traces.messages.overlap import key_of
 from trimtab.traces.messages.responses_api import in_openais_form
 from trimtab.typing import Json

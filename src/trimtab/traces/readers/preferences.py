@@ -5,6 +5,7 @@ A preference says which answer is better, not that one solved its task: neither 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -12,7 +13,6 @@ from typing import Any, NamedTuple
 from trimtab.traces.core.coerce import as_label, as_number, as_text, first_of
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.messages.responses_api import is_message
-from trimtab.traces.readers.hh_rlhf import is_dialogue, spelt_out
 from trimtab.typing import Json
 
 SIDES = ("chosen", "rejected")
@@ -24,6 +24,9 @@ _READ = "rows of preferences, read as two episodes: chosen and rejected"
 _ONE = "rows of preferences with one side only, read as one episode"
 _AGAINST = "rows of preferences whose scores put the rejected side above the chosen one, scores left out"
 _WHOSE = "outcomes of rows of preferences, which do not say of which side, left out"
+_SPEAKERS = {"Human": "user", "Assistant": "assistant"}
+_SPOKEN = re.compile(r"(?:\A\s*|\r?\n\r?\n)(Human|Assistant):[^\S\r\n]?")
+_DIALOGUE = re.compile(r"\s*Human:.*?\n\r?\nAssistant:", re.S)
 
 
 class Side(NamedTuple):
@@ -167,3 +170,20 @@ def _asked(attempts: list[list[Any]]) -> str | None:
     if not shared:
         return None
     return blake2b("\n".join(shared).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def is_dialogue(value: Any) -> bool:
+    """Is it text that spells out its turns, `Human: ...` and `Assistant: ...` after blank lines?"""
+    return isinstance(value, str) and _DIALOGUE.match(value) is not None
+
+
+def spelt_out(text: str) -> list[dict[str, Any]]:
+    """Its turns, as messages.
+
+    >>> spelt_out("\\n\\nHuman: Where?\\n\\nAssistant: There.")
+    [{'role': 'user', 'content': 'Where?'}, {'role': 'assistant', 'content': 'There.'}]
+    """
+    said = _SPOKEN.split(text)[1:]
+    return [
+        {"role": _SPEAKERS[who], "content": words} for who, words in zip(said[::2], said[1::2], strict=True)
+    ]

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from trimtab.traces.core.coerce import as_number
-from trimtab.traces.readers.trl.reward_weights import fitted
-from trimtab.typing import Json
+from trimtab.typing import Float64, Json
 
 if TYPE_CHECKING:
     from trimtab.traces.core.read_report import ReadReport
@@ -34,6 +33,8 @@ _ALIKE = 1e-6  # of the largest: TRL computes in 32 bits
 _ENOUGH = 0.99  # of the pairs
 _EACH = 5  # answers a weight, from which it is told: few can be fitted by any
 _MOST = 64  # answers of a group that are compared, each with each
+_DIGITS = 3
+_TINY = 1e-9
 Row = tuple[dict[str, float], float]
 
 
@@ -159,3 +160,39 @@ def _share(groups: list[list[Row]], names: Sequence[str], weights: Sequence[floa
 def _sign(gap: float, among: list[float]) -> int:
     slack = _ALIKE * max(1e-6, max(map(abs, among)))
     return (gap > slack) - (gap < -slack)
+
+
+def fitted(groups: Sequence[tuple[Float64, Float64]], num_rewards: int) -> tuple[float, ...] | None:
+    """Weights (k,), the largest of size 1, of groups of rewards (n, k) and advantages (n,); None where they tell none.
+
+    >>> x = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    >>> fitted([(x, 5.0 * (x @ [0.1, 1.0]))], 2)
+    (0.1, 1.0)
+    """
+    across, inside = (np.zeros((num_rewards, num_rewards)) for _ in range(2))
+    turn = np.zeros(num_rewards)
+    for rewards, advantages in groups:
+        x, a = rewards - rewards.mean(0), advantages - advantages.mean()
+        size = float(a @ a)
+        if not np.isfinite(x).all() or size <= _TINY or not x.any():
+            continue
+        on = a @ x
+        across += x.T @ x - np.outer(on, on) / size
+        inside += x.T @ x
+        turn += on
+    moves = np.sqrt(np.diag(inside))
+    used = np.flatnonzero(moves > _TINY)
+    if not used.size:
+        return None
+    scale = np.outer(moves[used], moves[used])
+    values, vectors = np.linalg.eigh(inside[np.ix_(used, used)] / scale)
+    kept = values > 1e-6  # rewards that always move together have no weight each
+    root = vectors[:, kept] / np.sqrt(values[kept])
+    _, best = np.linalg.eigh(root.T @ (across[np.ix_(used, used)] / scale) @ root)
+    weights = np.zeros(num_rewards)
+    weights[used] = root @ best[:, 0] / moves[used]
+    weights *= np.sign(weights @ turn) or 1.0
+    largest = np.abs(weights).max()
+    if largest <= _TINY:
+        return None
+    return tuple(float(f"{w / largest:.{_DIGITS}g}") if abs(w) > 1e-3 * largest else 0.0 for w in weights)

@@ -11,7 +11,7 @@ from trimtab.traces.core.task_keys import env_of_path, space_of, task_key
 from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.readers.chat import episode_of
 from trimtab.traces.readers.prompt_completion import dialogue
-from trimtab.traces.readers.verifiers.traces import episodes_of_traces, is_traces
+from trimtab.traces.readers.verifiers.trace_graph import episodes_of_traces, is_traces
 from trimtab.typing import Json
 
 

@@ -6,21 +6,25 @@ A program that shows a bug is what the agent wanted to see: of a shell only a ti
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from trimtab.traces.core.coerce import as_int, as_label, as_list, as_number, as_text
 from trimtab.traces.core.episode import Call, Episode, Turn
+from trimtab.traces.core.json_text import json_of_file
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.errors.detect import error_text
+from trimtab.traces.files.find import STDIN
 from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.readers.preferences import is_chat
-from trimtab.traces.readers.swe_agent.history import messages_of_steps, not_run
-from trimtab.traces.readers.swe_agent.verdicts import verdict_of
 from trimtab.typing import Json
 
+_REPORTS = ("report.json", "results.json")
+"""Files that SWE-bench's harness and sb-cli write; in the trajectory's folder or in the one above."""
+
+_FAILED = ("unresolved_ids", "unresolved", "empty_patch_ids", "error_ids", "completed_ids")
 SHELL = "bash"
 _COMMANDS = frozenset({
     "open", "goto", "scroll_up", "scroll_down", "create", "edit", "insert", "append", "search_file", "search_dir", "find_file", "submit",
@@ -119,7 +123,7 @@ def _episode(value: Json, record: Record, turns: list[Turn], suffix: str, report
     task = as_label(value.get("instance_id")) or name
     times = [turn.time for turn in turns if turn.time is not None]
     return Episode(
-        id=name, turns=turns, task=task, stop_reason=as_label(info.get("exit_status")), success=verdict_of(task, record.file, report.used),
+        id=name, turns=turns, task=task, stop_reason=as_label(info.get("exit_status")), success=_is_resolved(task, record.file, report.used),
         tokens=as_int(stats.get("tokens_received")), cost=as_number(stats.get("instance_cost")), source=record.source,
         time=times[0] if times else None, extra={"submission": info.get("submission")},
     )  # fmt: skip
@@ -188,3 +192,68 @@ def _mini_messages(messages: list[Any], report: ReadReport) -> Iterator[Any]:
         }
     if any(word in command for word in _DONE):
         yield {"role": "tool", "name": SHELL, "content": ""}
+
+
+def messages_of_steps(steps: Sequence[Json], said: Sequence[Json]) -> list[Json | None]:
+    """The agent's message of each step, None for a step that is not in the history.
+
+    As many of both are taken in order. Else they are matched from the end, by the answer or the action, as of equal answers the last one was run.
+
+    >>> messages_of_steps([{"response": "x"}, {"response": "y"}], [{"content": "y"}])
+    [None, {'content': 'y'}]
+    """
+    if len(steps) == len(said):
+        return list(said)
+    found: list[Json | None] = [None] * len(steps)
+    place = len(said) - 1
+    for i in range(len(steps) - 1, -1, -1):
+        while place > i and not _same(steps[i], said[place]):
+            place -= 1  # a message without a step
+        if place >= 0 and (_same(steps[i], said[place]) or i == place):  # as many are left of both
+            found[i] = said[place]
+            place -= 1
+    return found
+
+
+def not_run(step: Json, message: Json | None) -> bool:
+    """Did the model have to be asked again? Such a step has no message, and nothing came of it."""
+    return message is None and not (as_text(step.get("observation")) or "").strip()
+
+
+def _same(step: Json, message: Json) -> bool:
+    pairs = (("response", "content"), ("action", "action"))
+    texts = [
+        ((as_text(step.get(a)) or "").strip(), (as_text(message.get(b)) or "").strip()) for a, b in pairs
+    ]
+    return any(one and one == other for one, other in texts)
+
+
+def _is_resolved(task: str, file: str, used: set[str]) -> bool | None:
+    """True where a report beside the file lists the task as resolved, False where it lists it otherwise, None where it says nothing.
+    What said it goes to `used`, resolved."""
+    if file == STDIN:
+        return None
+    here = Path(file).parent
+    for folder in (here, here.parent):
+        for name in _REPORTS:
+            found = _of_report(json_of_file(folder / name), task)
+            if found is not None:
+                used.add(str((folder / name).resolve()))
+                return found
+    return None
+
+
+def _of_report(report: Any, task: str) -> bool | None:
+    """A run's report has lists of ids; an instance's is keyed by its id."""
+    if not isinstance(report, dict):
+        return None
+    one = report.get(task)
+    if isinstance(one, dict) and isinstance(one.get("resolved"), bool):
+        return bool(one["resolved"])
+    resolved = report.get("resolved_ids", report.get("resolved"))
+    if not isinstance(resolved, list):
+        return None
+    if task in resolved:
+        return True
+    others = [report[name] for name in _FAILED if isinstance(report.get(name), list)]
+    return False if not others or any(task in ids for ids in others) else None

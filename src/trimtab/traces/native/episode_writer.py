@@ -15,10 +15,10 @@ from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.files.lines import MAX_LINE_BYTES
-from trimtab.traces.messages.normalize import ROLES, translated
+from trimtab.traces.messages.normalization import ROLES, translated
 from trimtab.traces.messages.turns import turns_of
-from trimtab.traces.native.coerce import as_json, fields_of, fitting, told
-from trimtab.traces.native.format import dump_episode
+from trimtab.traces.native.field_values import as_json, fields_of, fitting, told
+from trimtab.traces.native.native_format import dump_episode
 
 
 class TraceWriter:

@@ -19,7 +19,7 @@ from trimtab.traces.core.coerce import as_flag, as_int, as_label, as_number, as_
 from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.core.tool_schemas import tools_of
 from trimtab.traces.errors.detect import error_text, error_words, says_fine, says_no_error
-from trimtab.traces.native.to_json import plain
+from trimtab.traces.native.plain_json import plain
 
 
 def _one(value: Any) -> Any:

@@ -1,1 +1,0 @@
-"""Read trajectories of SWE-agent and mini-swe-agent."""
