@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.trimtab-ready
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint quick bench clean
 
 setup: $(STAMP)
 
@@ -25,6 +25,9 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+quick: setup
+	$(BIN)/python .ci/quick.py
 
 bench: setup
 	$(BIN)/python benchmarks/measure.py --json

@@ -307,8 +307,13 @@ def main() -> int:
     )
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--peer-logs", type=int, default=40, help="healthy logs the peers are asked about")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--quick", action="store_true", help="few logs and no peers: it checks that everything runs"
+    )
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object of figures")
     options = parser.parse_args()
+    if options.quick:
+        options.healthy, options.seeds, options.no_peers = 4, 1, True
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
     truths, answers, alarms = judge(healthy(options.half, options.healthy, first=options.first))

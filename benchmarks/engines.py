@@ -124,8 +124,15 @@ def main() -> None:
     parser.add_argument("--model")
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--rows", type=int, default=64)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="one step of 8 rows of each engine: it checks that everything runs",
+    )
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object of figures")
     options = parser.parse_args()
+    if options.quick:
+        options.steps, options.rows = 1, 2 * GROUP
     torch.set_num_threads(1)
     logging.set_verbosity_error()
     logging.disable_progress_bar()

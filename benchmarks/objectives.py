@@ -219,8 +219,13 @@ def main() -> None:
     parser.add_argument(
         "--no-cut", action="store_true", help="leave out benchmarks/replay_cut.py, which trains for minutes"
     )
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--quick", action="store_true", help="few rounds and a tiny mixture: it checks that everything runs"
+    )
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object of figures")
     options = parser.parse_args()
+    if options.quick:
+        options.rounds = 2
     from benchmarks.replay_cut import cuts
 
     torch.set_num_threads(1)
@@ -228,7 +233,7 @@ def main() -> None:
         found = trainer_figures(Path(name), options.rounds)
     found["replay_overhead_frac"] = replay_figure(options.rounds)
     if not options.no_cut:
-        cut, lines = cuts()
+        cut, lines = cuts(steps=20, rows=8) if options.quick else cuts()
         found |= cut
         print("\n".join(lines))
     targets = {"minirl_step_ratio": 1.05, "ppo_ewma_step_ratio": 1.45, "replay_overhead_frac": 0.05}

@@ -90,8 +90,11 @@ def main() -> None:
     )
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--memory-steps", type=int, default=20_000)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="few steps: it checks that everything runs")
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object of figures")
     options = parser.parse_args()
+    if options.quick:
+        options.steps, options.memory_steps = WARMUP + 2, 200
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)

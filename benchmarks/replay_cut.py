@@ -22,6 +22,7 @@ __all__ = ["cuts"]
 
 SYMBOLS = "0123456789+=; "
 ROWS, TOKENS, STEPS = 256, 48, 400
+SAMPLING = SimpleNamespace(temperature=1.0, top_k=0, top_p=1.0, min_p=None, repetition_penalty=1.0)
 
 
 class Symbols:
@@ -38,8 +39,8 @@ def sums(rng: np.random.Generator, number: int) -> str:
     return "; ".join(f"{a}+{b}={a + b}" for a, b in rng.integers(0, 60, (number, 2)).tolist())
 
 
-def trained(seed: int) -> tuple[Any, float]:
-    """A mixture of experts after STEPS steps on sums, and its last loss, nats a symbol."""
+def trained(seed: int, steps: int) -> tuple[Any, float]:
+    """A mixture of experts after that many steps on sums, and its last loss, nats a symbol."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     model = Qwen3MoeForCausalLM(
@@ -52,7 +53,7 @@ def trained(seed: int) -> tuple[Any, float]:
     )  # fmt: skip
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     tokenizer, loss = Symbols(), torch.tensor(0.0)
-    for _ in range(STEPS):
+    for _ in range(steps):
         ids = torch.tensor([tokenizer(sums(rng, 8))["input_ids"][:TOKENS] for _ in range(32)])
         out = model(input_ids=ids, labels=ids)
         out.loss.backward()
@@ -63,21 +64,25 @@ def trained(seed: int) -> tuple[Any, float]:
     return model.eval(), float(loss)
 
 
-def mismatches(model: Any, weights: Any, seed: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """|log pi_old - log mu| (ROWS, TOKENS) with natural routing and with the sampler's, and the share of re-routed token-layers."""
+def mismatches(model: Any, weights: Any, seed: int, rows: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """|log pi_old - log mu| (rows, TOKENS) with natural routing and with the sampler's, and the fraction of re-routed token-layers."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed + 1)
     engine = RoundedEngine(weights, max_new_tokens=TOKENS, compute=torch.bfloat16)
-    place = SimpleNamespace(unwrap_model=lambda inner: inner, device=torch.device("cpu"))
+    accelerator = SimpleNamespace(unwrap_model=lambda inner: inner, device=torch.device("cpu"))
     owner = SimpleNamespace(
-        accelerator=place, model=model, state=SimpleNamespace(global_step=0), processing_class=Symbols()
+        accelerator=accelerator,
+        model=model,
+        state=SimpleNamespace(global_step=0),
+        processing_class=Symbols(),
+        args=SAMPLING,
     )
-    out = engine([sums(rng, 2)[:7] for _ in range(ROWS)], owner)
-    rows = [row for row, own in enumerate(out["completion_ids"]) if len(own) == TOKENS]
-    ids = torch.tensor([out["prompt_ids"][row] + out["completion_ids"][row] for row in rows])
-    mu = torch.tensor([out["logprobs"][row] for row in rows])
+    out = engine([sums(rng, 2)[:7] for _ in range(rows)], owner)
+    whole = [row for row, own in enumerate(out["completion_ids"]) if len(own) == TOKENS]
+    ids = torch.tensor([out["prompt_ids"][row] + out["completion_ids"][row] for row in whole])
+    mu = torch.tensor([out["logprobs"][row] for row in whole])
     exists = torch.ones_like(ids, dtype=torch.bool)
-    routes, _ = place_routes([out["routes"][row] for row in rows], exists, allow_short=True)
+    routes, _ = place_routes([out["routes"][row] for row in whole], exists, allow_short=True)
     exists[:, -1] = False
     replay = RoutingReplay(model)
 
@@ -93,20 +98,22 @@ def mismatches(model: Any, weights: Any, seed: int) -> tuple[np.ndarray, np.ndar
     return natural, forced, float(replayed.changed.sum() / replayed.tokens.sum())
 
 
-def cuts(seed: int = 0) -> tuple[dict[str, tuple[float, float, float]], list[str]]:
+def cuts(
+    seed: int = 0, steps: int = STEPS, rows: int = ROWS
+) -> tuple[dict[str, tuple[float, float, float]], list[str]]:
     """(figure -> (value, low, high), lines that say on what)."""
-    model, loss = trained(seed)
+    model, loss = trained(seed, steps)
     found, lines = (
         {},
-        [f"mixture of experts trained to {loss:.2f} nats a symbol; {ROWS} rows of {TOKENS} tokens"],
+        [f"mixture of experts trained to {loss:.2f} nats a symbol; {rows} rows of {TOKENS} tokens"],
     )
     for weights in ("bf16", "fp8"):
-        natural, forced, changed = mismatches(model, weights, seed)
+        natural, forced, changed = mismatches(model, weights, seed, rows)
         rng = np.random.default_rng(0)
         draws = []
         for _ in range(1000):
-            rows = rng.integers(0, len(natural), len(natural))
-            draws.append(1 - np.quantile(forced[rows], 0.99) / np.quantile(natural[rows], 0.99))
+            drawn = rng.integers(0, len(natural), len(natural))
+            draws.append(1 - np.quantile(forced[drawn], 0.99) / np.quantile(natural[drawn], 0.99))
         p99 = np.quantile(natural, 0.99), np.quantile(forced, 0.99)
         low, high = np.quantile(draws, [0.025, 0.975])
         found[f"replay_p99_mismatch_cut_{weights}"] = (float(1 - p99[1] / p99[0]), float(low), float(high))

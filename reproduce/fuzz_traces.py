@@ -22,6 +22,8 @@ from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from tests.traces.samples import RECORDS
 from trimtab.errors import TraceError
 from trimtab.measure.state.requirements import Requirements
@@ -212,7 +214,7 @@ def with_atheris(atheris: Any, seconds: float, hang: float, out: Path) -> None:
 
 
 def main() -> int:
-    """Parse, fuzz, print one JSON object."""
+    """Fuzz and print what was found; exit status 1 when an input crashed a reader."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -220,19 +222,28 @@ def main() -> int:
     parser.add_argument("--hang", type=float, default=20, help="seconds from which one input is a hang")
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "trimtab-fuzz")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--quick", action="store_true", help="our own loop for two seconds: it checks that everything runs"
+    )
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object of figures")
     parser.add_argument("--own", action="store_true", help="our own loop, also where atheris is installed")
-    given = parser.parse_args()
-    if not given.own:
+    options = parser.parse_args()
+    if options.quick:
+        options.seconds, options.own = min(options.seconds, 2.0), True
+    if not options.own:
         try:
             atheris = importlib.import_module("atheris")
         except ImportError:
             print("atheris is not installed; our own loop", file=sys.stderr)
         else:
-            with_atheris(atheris, given.seconds, given.hang, given.out)
+            with_atheris(atheris, options.seconds, options.hang, options.out)
             return 0
-    found = loop(given.seconds, given.hang, given.out, given.seed)
-    print(json.dumps(found, indent=1))
-    return 1 if found["crashes"] else 0
+    result = loop(options.seconds, options.hang, options.out, options.seed)
+    print(json.dumps(result, indent=1))
+    if options.json:
+        figures = {name: value for name, value in result.items() if isinstance(value, (int, float))}
+        print(json.dumps({"figures": {**figures, "num_crashes": len(result["crashes"])}}))
+    return 1 if result["crashes"] else 0
 
 
 if __name__ == "__main__":

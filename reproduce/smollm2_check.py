@@ -242,11 +242,12 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "out" / "smollm2")
     parser.add_argument("--recorded", action="store_true", help="train nothing, compare the recorded runs")
+    parser.add_argument("--quick", action="store_true", help="the same as --recorded")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--one", choices=ARMS, help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.recorded:
+    if options.recorded or options.quick:
         _tell(compare(unpacked(RECORDED), 1), options.json)
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
