@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import gc
+import io
+import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -54,6 +60,20 @@ def finished(command: Sequence[str], limit: float = 300, **options: Any) -> subp
                 child.communicate(timeout=60)
             raise
     return subprocess.CompletedProcess(command, child.returncode, out, err)
+
+
+def cli(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """The command line in this process, which spares a second of imports: exit code, stdout and stderr."""
+    from trimtab.cli import main
+
+    command = ["trimtab", *map(str, arguments)]
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "argv", command):
+        try:
+            main()
+        except SystemExit as done:
+            code = done.code if isinstance(done.code, int) else int(done.code is not None)
+    return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
 
 
 def leave_group() -> None:
@@ -122,14 +142,44 @@ def write_run(
     shape: dict[str, Any] | None = None,
     **open_with: Any,
 ) -> Path:
-    """A run on disk; from step `grow_from` on, the post-tool drift grows by `growth` a step while text stays."""
+    """A run on disk; from step `grow_from` on, the post-tool drift grows by `growth` a step while text stays.
+
+    Equal runs of one process are made once and copied.
+    """
+    if open_with or folder.exists():
+        return _record(folder, steps, seed, grow_from, growth, shape or {}, **open_with)
+    key = (steps, seed, grow_from, growth, tuple(sorted((shape or {}).items())))
+    shutil.copytree(_recorded_once(*key), folder)
+    return folder
+
+
+@cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory()  # removed at exit
+
+
+@cache
+def _recorded_once(
+    steps: int, seed: int, grow_from: int | None, growth: float, shape: tuple[tuple[str, Any], ...]
+) -> Path:
+    folder = Path(tempfile.mkdtemp(dir=_scratch().name)) / "run"
+    return _record(folder, steps, seed, grow_from, growth, dict(shape))
+
+
+def _record(
+    folder: Path,
+    steps: int,
+    seed: int,
+    grow_from: int | None,
+    growth: float,
+    shape: dict[str, Any],
+    **open_with: Any,
+) -> Path:
     rng = np.random.default_rng(seed)
     with trimtab.open_run(folder, strict=True, **open_with) as run:
         for step in range(steps):
             factor = growth ** max(0, step - grow_from) if grow_from is not None else 1.0
-            run.observe(
-                make_batch(rng, step=step, **{"sequences": 64, **(shape or {})}, post_scale=0.05 * factor)
-            )
+            run.observe(make_batch(rng, step=step, **{"sequences": 64, **shape}, post_scale=0.05 * factor))
             run.tool_call(trimtab.ToolCall("search", {"q": "x"}, 12, "" if step % 5 else "timeout", 0.01))
             run.flush(
                 step,

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import trimtab
-from tests.support import make_batch, write_run
-from tests.test_run import cli
+from tests.support import cli, make_batch, write_run
 from trimtab.errors import RunError
 from trimtab.report.run_view import load_view
 from trimtab.runs import RunReader, compress_run

@@ -5,23 +5,16 @@ from __future__ import annotations
 import json
 import math
 import re
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 import trimtab
-from tests.support import make_batch, write_run
+from tests.support import cli, finished, make_batch, write_run
 from trimtab.report.html.run_payload import build_payload
 from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines
 from trimtab.report.run_view import load_view
-
-
-def cli(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "trimtab", *map(str, arguments)], capture_output=True, text=True, timeout=120
-    )
 
 
 def test_a_calm_run_is_healthy_and_exits_0(tmp_path):
@@ -60,7 +53,10 @@ def test_growth_that_the_averages_show_is_not_called_hidden(tmp_path):
 
 
 def test_the_text_form_says_the_same(tmp_path):
-    done = cli("diagnose", write_run(tmp_path / "run", steps=40, grow_from=25))
+    folder = write_run(tmp_path / "run", steps=40, grow_from=25)
+    done = finished([sys.executable, "-m", "trimtab", "diagnose", str(folder)])
+    inside = cli("diagnose", folder)
+    assert (inside.returncode, inside.stdout, inside.stderr) == (done.returncode, done.stdout, done.stderr)
     assert done.returncode == 1
     assert "UNHEALTHY" in done.stdout
     assert "post_tool_tail_growth in post_tool" in done.stdout
