@@ -5,8 +5,6 @@ from __future__ import annotations
 OUTSIDE_40_TO_300_LINES = (
     "_version.py",
     "adapters/verl/plugin.py",
-    "cli/options.py",
-    "report/run_view.py",
     "traces/core/plural.py",
     "traces/core/tool_call.py",
     "traces/errors/unknown_tools.py",
@@ -57,9 +55,12 @@ UNDOCUMENTED_FACES = (
 """Public functions without sections in their docstrings."""
 
 BROAD_HANDLERS = {
-    "cli/__init__.py": (1, "TODO"),
+    "cli/__init__.py": (
+        1,
+        "the last handler of the command: one line and exit code 2, never 1, which says alarms",
+    ),
     "monitor/isolation.py": (1, "any failure of the monitor is recorded, so that training goes on"),
-    "report/traces/token_colors.py": (1, "TODO"),
+    "report/traces/token_colors.py": (1, "tokenizers raises Exception itself for a bad file"),
     "traces/convert.py": (1, "TODO"),
     "traces/files/decompress.py": (1, "TODO"),
     "traces/files/inspect_zip.py": (1, "TODO"),

@@ -115,7 +115,7 @@ def test_a_tokenizer_gives_ids_their_text_and_a_bad_one_is_told_before_the_logs_
     payload = json.loads(re.search(r'id="payload">(.*?)</script>', page, re.S)[1])
     assert payload["episodes"][0]["turns"][1]["tokens"]["text"] == ["a", " ", "<", "99"]
     (tmp_path / "bad").mkdir()
-    with pytest.raises(TraceError, match=r"bad.tokenizer.json is no tokenizer.json"):
+    with pytest.raises(TraceError, match=r"bad.tokenizer.json is not a tokenizer.json"):
         run("diagnose", "nowhere.jsonl", "--html", tmp_path / "p.html", "--tokenizer", tmp_path / "bad")
     with pytest.raises(TraceError, match=r"--tokenizer .* give --html PATH too"):
         run("diagnose", path, "--tokenizer", tmp_path)

@@ -240,12 +240,12 @@ def test_a_diagnosis_comes_only_when_episodes_ended_and_the_whole_text_when_find
 
     with pytest.raises(KeyboardInterrupt):
         states.extend(follow_traces(path, every=0.01, sleep=more))
-    assert [(s.new, s.found.table.num_episodes, s.changed) for s in states] == [
+    assert [(s.new, s.judged.table.num_episodes, s.changed) for s in states] == [
         (30, 30, True),
         (9, 39, False),
         (1, 40, True),
     ]
-    assert [s.found.verdict.word for s in states] == ["healthy", "healthy", "alarms"]
+    assert [s.judged.verdict.word for s in states] == ["healthy", "healthy", "alarms"]
     assert [len(s.lines()) == 1 for s in states] == [False, True, False]
     assert states[1].lines()[0].endswith("HEALTHY: 39 episodes (+9), 0 open; no rule fired")
     assert "nan_rewards" in states[2].lines()[0]

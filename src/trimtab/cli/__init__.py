@@ -13,8 +13,7 @@ import typer
 
 from trimtab._version import __version__
 from trimtab.cli import trace_commands, trace_data  # noqa: F401  (they add their commands to traces_app)
-from trimtab.cli.options import pairs, plain
-from trimtab.cli.trace_options import traces_app
+from trimtab.cli.options import pairs, plain, traces_app
 from trimtab.errors import TrimtabError
 from trimtab.report.control_characters import escape_controls
 
@@ -87,7 +86,7 @@ def diagnose(
         from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines, diagnosis_screen
         from trimtab.report.run_view import load_view
 
-        found = diagnosis(load_view(path, extra))
+        result = diagnosis(load_view(path, extra))
         lines = diagnosis_lines if verbose else diagnosis_screen
     else:
         from trimtab.report.metric_log_diagnosis import (
@@ -97,10 +96,10 @@ def diagnose(
             log_diagnosis_screen,
         )
 
-        found = log_diagnosis(diagnose_log(path, framework, format, pairs(mapping or ()), extra))
+        result = log_diagnosis(diagnose_log(path, framework, format, pairs(mapping or ()), extra))
         lines = log_diagnosis_lines if verbose else log_diagnosis_screen
-    print(json.dumps(plain(found), allow_nan=False) if as_json else "\n".join(lines(found)))
-    raise typer.Exit(found["exit_code"])
+    print(json.dumps(plain(result), allow_nan=False) if as_json else "\n".join(lines(result)))
+    raise typer.Exit(result["exit_code"])
 
 
 @app.command()

@@ -1,17 +1,62 @@
-"""What all commands share: options of the form NAME=VALUE, and JSON without NaN."""
+"""Options that commands share, the group `trimtab traces`, and JSON without NaN."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
-from trimtab.errors import MetricLogError
+import typer
+
+from trimtab.errors import MetricLogError, TraceError
+
+traces_app = typer.Typer(
+    help="Agent logs: from logs to diagnosis to training data (docs/how-to/agent-logs.md).",
+    no_args_is_help=True,
+)
+
+Logs = Annotated[
+    list[str], typer.Argument(help="Files, folders or globs; - is standard input.", show_default=False)
+]
+LogFormat = Annotated[str | None, typer.Option(help="The logs' format; found by their content otherwise.")]
+LogMap = Annotated[
+    list[str] | None, typer.Option("--map", help="FIELD=JSON.PATH for logs of no known format; repeatable.")
+]
+ErrorPatterns = Annotated[
+    list[str] | None,
+    typer.Option("--error-pattern", help="A regular expression of results that report an error; repeatable."),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first malformed line, exit code 2.")]
+SolvedAt = Annotated[float | None, typer.Option(help="An episode with this reward or more is solved.")]
+
+
+def declared_of(require: list[str], key_arguments: list[str], solved_at: float | None) -> Any:
+    """What must be used, and from which reward on an episode is solved (`Requirements`). TraceError for what names nothing."""
+    from trimtab.measure.state.requirements import Requirements
+
+    files = tuple(name.removeprefix("file:") for name in require if name.startswith("file:"))
+    keys = dict(text.partition("=")[::2] for text in key_arguments)
+    if not all(tool and argument for tool, argument in keys.items()):
+        raise TraceError("--key-argument wants TOOL=ARGUMENT, as --key-argument read_file=path")
+    if files and not keys:
+        raise TraceError(
+            f"--require file:{files[0]} needs --key-argument TOOL=ARGUMENT, as read_file=path: nothing names a file otherwise"
+        )
+    tools = tuple(name for name in require if not name.startswith("file:"))
+    return Requirements(required_tools=tools, key_arguments=keys, required_files=files, solved_at=solved_at)
+
+
+def fields_of(texts: list[str] | None) -> dict[str, str]:
+    """FIELD=JSON.PATH texts as a dictionary. TraceError for what is none."""
+    try:
+        return pairs(texts or ())
+    except MetricLogError as error:
+        raise TraceError(f"{str(error).partition(',')[0]}, as in --map messages=data.turns") from error
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:
     """`ours=theirs` texts as a mapping; MetricLogError for one without both, and where one of ours is given twice."""
-    found: dict[str, str] = {}
+    named: dict[str, str] = {}
     for text in texts:
         ours, _, theirs = text.partition("=")
         if not ours or not theirs:
@@ -19,12 +64,12 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
                 f"--map {text!r} is not of the form ours=theirs, as in --map reward=my/score"
             )
         ours, theirs = ours.strip(), theirs.strip()
-        if ours in found:
+        if ours in named:
             raise MetricLogError(
-                f"--map {ours} is given twice, for {found[ours]} and for {theirs}; give the key it is to be read off"
+                f"--map {ours} is given twice, for {named[ours]} and for {theirs}; give the key it is to be read off"
             )
-        found[ours] = theirs
-    return found
+        named[ours] = theirs
+    return named
 
 
 def plain(value: Any) -> Any:

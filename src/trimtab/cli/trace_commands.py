@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trimtab.cli.options import plain
-from trimtab.cli.trace_options import (
+from trimtab.cli.options import (
     ErrorPatterns,
     LogFormat,
     LogMap,
@@ -20,6 +19,7 @@ from trimtab.cli.trace_options import (
     Strict,
     declared_of,
     fields_of,
+    plain,
     traces_app,
 )
 from trimtab.errors import TraceError
@@ -93,12 +93,12 @@ def diagnose_logs(
         judged = diagnose_traces(
             logs, format, fields_of(mapping), strict, declared, progress, error_pattern or (), ray
         )
-    found = trace_diagnosis(judged)
+    result = trace_diagnosis(judged)
     if html is not None:
         _write_page(judged, html, format, fields_of(mapping), decode)
     lines = trace_diagnosis_lines if verbose else trace_screen
-    print(json.dumps(plain(found), allow_nan=False) if as_json else "\n".join(lines(found)))
-    raise typer.Exit(found["exit_code"])
+    print(json.dumps(plain(result), allow_nan=False) if as_json else "\n".join(lines(result)))
+    raise typer.Exit(result["exit_code"])
 
 
 @traces_app.command("compare")
@@ -120,11 +120,11 @@ def compare_logs(
     from trimtab.report.traces.compare import compare_lines, compare_traces
 
     with reading_bar([a, b], not as_json) as progress:
-        found = compare_traces(
+        result = compare_traces(
             [a], [b], format, fields_of(mapping), strict, solved_at, progress, error_pattern or ()
         )
-    print(json.dumps(plain(found), allow_nan=False) if as_json else "\n".join(compare_lines(found)))
-    raise typer.Exit(found["exit_code"])
+    print(json.dumps(plain(result), allow_nan=False) if as_json else "\n".join(compare_lines(result)))
+    raise typer.Exit(result["exit_code"])
 
 
 def _follow(
@@ -145,7 +145,7 @@ def _follow(
     try:
         states = follow_traces(path, format, mapping, strict, declared, every, error_patterns=error_patterns)
         for state in states:
-            last = state.found
+            last = state.judged
             text = [json.dumps(plain(trace_diagnosis(last)), allow_nan=False)] if as_json else state.lines()
             print("\n".join(text), flush=True)
     except KeyboardInterrupt:

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from trimtab.cli.options import plain
-from trimtab.cli.trace_options import (
+from trimtab.cli.options import (
     ErrorPatterns,
     LogFormat,
     LogMap,
@@ -18,6 +17,7 @@ from trimtab.cli.trace_options import (
     SolvedAt,
     Strict,
     fields_of,
+    plain,
     traces_app,
 )
 from trimtab.report.control_characters import escape_controls

@@ -63,7 +63,7 @@ def trace_headline(verdict: Verdict, findings: Sequence[Mapping[str, Any]], num_
     first = serious[0]
     seen = first["numbers"].partition(":")[0]
     others = _others([f["rule"] for f in serious if f["rule"] != first["rule"]])
-    example = next((place for place in first["evidence"] if place["episode"]), None)
+    example = next((evidence for evidence in first["evidence"] if evidence["episode"]), None)
     where = f" First example: episode {example['episode']}" if example else ""
     step = f", step {example['step']}" if example and example["step"] >= 0 else ""
     return (

@@ -114,32 +114,32 @@ def _lacks(key: str) -> str:
     return f"needs the tokens' log-probabilities, which no metrics log holds ({what}); watch the run itself"
 
 
-def log_diagnosis(found: LogDiagnosis) -> dict[str, Any]:
+def log_diagnosis(diagnosis: LogDiagnosis) -> dict[str, Any]:
     """The diagnosis as JSON types; NaN and infinity are the caller's to make strict."""
-    log, steps = found.log, found.log.steps.tolist()
+    log, steps = diagnosis.log, diagnosis.log.steps.tolist()
     return {
         "log": log.source,
         "format": log.format,
         "framework": log.framework,
         "framework_why": log.why,
-        "verdict": found.verdict.word,
-        "reason": found.verdict.reason,
-        "headline": run_headline(found.verdict, found.alarms, steps, found.user_rules),
-        "exit_code": found.verdict.exit_code,
+        "verdict": diagnosis.verdict.word,
+        "reason": diagnosis.verdict.reason,
+        "headline": run_headline(diagnosis.verdict, diagnosis.alarms, steps, diagnosis.user_rules),
+        "exit_code": diagnosis.verdict.exit_code,
         "first_step": steps[0] if steps else None,
         "last_step": steps[-1] if steps else None,
         "num_steps": len(steps),
-        "alarms": [alarm_payload(alarm, found.user_rules) for alarm in found.alarms],
+        "alarms": [alarm_payload(alarm, diagnosis.user_rules) for alarm in diagnosis.alarms],
         "tails": "not observed: a metrics log has no tokens",
         "mapped": log.mapped,
-        "unwatched": list(found.unwatched),
+        "unwatched": list(diagnosis.unwatched),
         "unmapped": list(log.unmapped),
-        "judged": list(found.judged),
-        "pending": found.pending,
-        "not_run": found.not_run,
+        "judged": list(diagnosis.judged),
+        "pending": diagnosis.pending,
+        "not_run": diagnosis.not_run,
         "excluded": log.excluded,
-        "num_clipped": found.num_clipped,
-        "left_out": found.left_out,
+        "num_clipped": diagnosis.num_clipped,
+        "left_out": diagnosis.left_out,
         "notes": list(log.notes),
     }
 
@@ -169,29 +169,29 @@ def _mapped_lines(mapped: Mapping[str, str], unwatched: Sequence[str]) -> list[s
     ]
 
 
-def log_diagnosis_screen(found: dict[str, Any]) -> list[str]:
+def log_diagnosis_screen(summary: dict[str, Any]) -> list[str]:
     """Return `log_diagnosis` on one screen (`screen.Screen`)."""
-    replaced = [f"{count} {reason}" for reason, count in found["excluded"].items() if reason in REPLACED]
-    core = [name for name in _CORE if name not in found["mapped"]]
+    replaced = [f"{count} {reason}" for reason, count in summary["excluded"].items() if reason in REPLACED]
+    core = [name for name in _CORE if name not in summary["mapped"]]
     return Screen(
-        headline=found["headline"],
+        headline=summary["headline"],
         facts=[
-            source_line(f"{_where(found)}, framework {found['framework']}", found["log"]),
+            source_line(f"{_where(summary)}, framework {summary['framework']}", summary["log"]),
             *([f"left out {', '.join(replaced)} (a resume, or two writers)"] if replaced else []),
         ],
-        counts=alarm_counts(found["alarms"]),
-        alarms=alarm_items(found["alarms"]),
-        notes=note_line(found["alarms"]),
-        unseen=_unseen(found["not_run"]),
-        next_command=("trimtab", "diagnose", found["log"])
-        + (("--map", f"{core[0]}=KEY") if core and found["exit_code"] == 2 else ("--verbose",)),
+        counts=alarm_counts(summary["alarms"]),
+        alarms=alarm_items(summary["alarms"]),
+        notes=note_line(summary["alarms"]),
+        unseen=_unseen(summary["not_run"]),
+        next_command=("trimtab", "diagnose", summary["log"])
+        + (("--map", f"{core[0]}=KEY") if core and summary["exit_code"] == 2 else ("--verbose",)),
     ).lines()
 
 
-def _where(found: dict[str, Any]) -> str:
-    if not found["num_steps"]:
+def _where(diagnosis: dict[str, Any]) -> str:
+    if not diagnosis["num_steps"]:
         return "no step"
-    return f"steps {found['first_step']} to {found['last_step']}, {counted(found['num_steps'], 'row')}"
+    return f"steps {diagnosis['first_step']} to {diagnosis['last_step']}, {counted(diagnosis['num_steps'], 'row')}"
 
 
 def _unseen(not_run: Mapping[str, str]) -> list[str]:
@@ -214,34 +214,34 @@ def _unseen(not_run: Mapping[str, str]) -> list[str]:
     return [f"{counted(count, 'rule')} cannot fire without {what}" for count, what in missing if count]
 
 
-def log_diagnosis_lines(found: dict[str, Any]) -> list[str]:
+def log_diagnosis_lines(summary: dict[str, Any]) -> list[str]:
     """Return `log_diagnosis` in full: plain text, safe to print whatever the log holds."""
-    replaced = {reason: count for reason, count in found["excluded"].items() if reason in REPLACED}
+    replaced = {reason: count for reason, count in summary["excluded"].items() if reason in REPLACED}
     lines = [
-        found["headline"],
-        f"  {found['log']}: {found['reason']}",
-        f"  {_where(found)}, format {found['format']}, framework {found['framework_why']}",
-        f"  tails {found['tails']}",
+        summary["headline"],
+        f"  {summary['log']}: {summary['reason']}",
+        f"  {_where(summary)}, format {summary['format']}, framework {summary['framework_why']}",
+        f"  tails {summary['tails']}",
         *(
             f"{line}: a resume, a step counter that began anew, or two writers"
             for line in _left_out_lines(replaced)
         ),
-        *alarms_lines(found["alarms"]),
+        *alarms_lines(summary["alarms"]),
         "",
-        f"  judged   {', '.join(found['judged']) or 'no rule'}",
+        f"  judged   {', '.join(summary['judged']) or 'no rule'}",
     ]
     lines += [
         f"  waiting  {rule}: {count} values, its baseline needs more"
-        for rule, count in found["pending"].items()
+        for rule, count in summary["pending"].items()
     ]
-    lines += _not_run_lines(found["not_run"])
-    lines += _mapped_lines(found["mapped"], found["unwatched"])
-    if found["unmapped"]:
-        rest = len(found["unmapped"]) - 12
+    lines += _not_run_lines(summary["not_run"])
+    lines += _mapped_lines(summary["mapped"], summary["unwatched"])
+    if summary["unmapped"]:
+        rest = len(summary["unmapped"]) - 12
         lines.append(
-            f"  unmapped {', '.join(found['unmapped'][:12])}{f' and {rest} more' if rest > 0 else ''}"
+            f"  unmapped {', '.join(summary['unmapped'][:12])}{f' and {rest} more' if rest > 0 else ''}"
         )
-    lines += _left_out_lines({r: count for r, count in found["excluded"].items() if r not in replaced})
-    lines += input_lines(found)
-    lines += [f"  note     {note}" for note in found["notes"]]
+    lines += _left_out_lines({r: count for r, count in summary["excluded"].items() if r not in replaced})
+    lines += input_lines(summary)
+    lines += [f"  note     {note}" for note in summary["notes"]]
     return [escape_controls(line) for line in lines]

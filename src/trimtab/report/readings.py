@@ -47,24 +47,24 @@ class ReadingRows:
         keys: dict[str, list[str]] = {}
         for key, name in wanted:
             keys.setdefault(name, []).append(key)
-        found: dict[int, list[Reading]] = {}
+        seen: dict[int, list[Reading]] = {}
         for row in self.rows:
             here = [key for key in keys.get(row["slice"], ()) if key in row["values"]]
             if here:
-                found.setdefault(int(row["step"]), []).extend(readings_from_row(row, here))
-        return found
+                seen.setdefault(int(row["step"]), []).extend(readings_from_row(row, here))
+        return seen
 
     def observed(self, families: Collection[str]) -> set[str]:
         """Those families (the part of a key before the slash) that have a value in some window."""
         left = {key: key.split("/")[0] for key in self._keys if key.split("/")[0] in families}
-        found: set[str] = set()
+        seen: set[str] = set()
         for row in self.rows:
             if not left:
                 break
             done = {left[k] for k in left if k in row["values"] and k not in row["reasons"]}
-            found |= done
+            seen |= done
             left = {key: family for key, family in left.items() if family not in done}
-        return found
+        return seen
 
     def num_windows(self, families: Collection[str]) -> int:
         """Windows of any slice that hold a reading of these families."""

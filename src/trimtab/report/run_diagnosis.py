@@ -100,49 +100,49 @@ def _slice(view: RunView, name: str) -> dict[str, Any]:
     }
 
 
-def diagnosis_screen(found: dict[str, Any]) -> list[str]:
+def diagnosis_screen(summary: dict[str, Any]) -> list[str]:
     """Return `diagnosis` on one screen (`screen.Screen`)."""
-    alarmed = found["exit_code"] == 1
-    path = found["run"]
+    alarmed = summary["exit_code"] == 1
+    path = summary["run"]
     command = ("report", path, "-o", "report.html") if alarmed else ("diagnose", path, "--verbose")
-    failures = f"MONITOR FAILED {found['num_failures']} times, last: {found['last_failure']}"
+    failures = f"MONITOR FAILED {summary['num_failures']} times, last: {summary['last_failure']}"
     return Screen(
-        headline=found["headline"],
+        headline=summary["headline"],
         facts=[
-            source_line(_where(found), path),
-            *([failures] if found["num_failures"] else []),
-            *(["; ".join(damage)] if (damage := _damage(found)) else []),
+            source_line(_where(summary), path),
+            *([failures] if summary["num_failures"] else []),
+            *(["; ".join(damage)] if (damage := _damage(summary)) else []),
         ],
-        counts=alarm_counts(found["alarms"]),
-        alarms=alarm_items(found["alarms"]),
-        notes=note_line(found["alarms"]),
-        unseen=_unseen(found),
+        counts=alarm_counts(summary["alarms"]),
+        alarms=alarm_items(summary["alarms"]),
+        notes=note_line(summary["alarms"]),
+        unseen=_unseen(summary),
         next_command=("trimtab", *command),
     ).lines()
 
 
-def _damage(found: dict[str, Any]) -> list[str]:
+def _damage(summary: dict[str, Any]) -> list[str]:
     """Return what of the folder could not be read, or is not shown."""
     counts = (
-        (found["num_torn"], "torn last lines"),
-        (found["num_malformed"], "malformed lines skipped"),
-        (found["num_superseded"], "steps started over by a later session, not shown"),
+        (summary["num_torn"], "torn last lines"),
+        (summary["num_malformed"], "malformed lines skipped"),
+        (summary["num_superseded"], "steps started over by a later session, not shown"),
     )
     return [f"{what}: {count}" for count, what in counts if count]
 
 
-def _where(found: dict[str, Any]) -> str:
-    if not found["num_steps"]:
+def _where(summary: dict[str, Any]) -> str:
+    if not summary["num_steps"]:
         return "no step flushed"
     return (
-        f"steps {found['first_step']} to {found['last_step']}, {counted(found['ranks'], 'rank')}, "
-        f"{counted(found['sessions'], 'session')}, last written {_age(found['written_s_ago'])} ago"
+        f"steps {summary['first_step']} to {summary['last_step']}, {counted(summary['ranks'], 'rank')}, "
+        f"{counted(summary['sessions'], 'session')}, last written {_age(summary['written_s_ago'])} ago"
     )
 
 
-def _unseen(found: dict[str, Any]) -> list[str]:
+def _unseen(summary: dict[str, Any]) -> list[str]:
     """One line for each thing that was not observed, with what would go unseen; the most important first."""
-    missing = found["not_observed"]
+    missing = summary["not_observed"]
     same = [what for what, why in missing.items() if SAME_POLICY in why]
     lines = [
         f"{what}: {cost} would go unseen"
@@ -150,33 +150,37 @@ def _unseen(found: dict[str, Any]) -> list[str]:
         if what in missing and what not in same
     ]
     lines += [f"{what}: {why}" for what, why in missing.items() if what not in _COSTS and what not in same]
-    lines += [f"rule {rule} cannot fire: {why}" for rule, why in found["not_run"].items()]
-    small = [row["slice"] for row in found["slices"] if row["status"] != "judged"]
+    lines += [f"rule {rule} cannot fire: {why}" for rule, why in summary["not_run"].items()]
+    small = [row["slice"] for row in summary["slices"] if row["status"] != "judged"]
     if small:
-        needs = f"{found['min_tokens']} tokens from {found['min_trajectories']} trajectories in one window"
+        needs = (
+            f"{summary['min_tokens']} tokens from {summary['min_trajectories']} trajectories in one window"
+        )
         lines.append(f"{counted(len(small), 'slice')} too small to judge: {', '.join(small)} (needs {needs})")
     if same:
         lines.append(f"{', '.join(same)}: nothing is lost, the two policies compared are the same here")
     return lines
 
 
-def diagnosis_lines(found: dict[str, Any]) -> list[str]:
+def diagnosis_lines(summary: dict[str, Any]) -> list[str]:
     """Return `diagnosis` in full: plain text, safe to print whatever the run holds."""
     lines = [
-        found["headline"],
-        f"  {found['run']}: {found['reason']}",
-        f"  {_where(found)}",
+        summary["headline"],
+        f"  {summary['run']}: {summary['reason']}",
+        f"  {_where(summary)}",
     ]
-    lines += alarms_lines(found["alarms"])
+    lines += alarms_lines(summary["alarms"])
     lines += ["", "  slice                  tokens  trajectories  p95 |drift|  p99 |drift| (95 % interval)"]
-    lines += [_slice_line(row, found["min_tokens"], found["min_trajectories"]) for row in found["slices"]]
-    lines += [f"  not observed: {what}: {why}" for what, why in sorted(found["not_observed"].items())]
-    lines.append(f"  judged   {', '.join(found['judged']) or 'no rule'}")
-    lines += [f"  not run  {rule}: {why}" for rule, why in found["not_run"].items()]
-    lines += input_lines(found)
-    if found["num_failures"]:
-        lines.append(f"  MONITOR FAILURES: {found['num_failures']}, last: {found['last_failure']}")
-    lines += [f"  {line}" for line in _damage(found)]
+    lines += [
+        _slice_line(row, summary["min_tokens"], summary["min_trajectories"]) for row in summary["slices"]
+    ]
+    lines += [f"  not observed: {what}: {why}" for what, why in sorted(summary["not_observed"].items())]
+    lines.append(f"  judged   {', '.join(summary['judged']) or 'no rule'}")
+    lines += [f"  not run  {rule}: {why}" for rule, why in summary["not_run"].items()]
+    lines += input_lines(summary)
+    if summary["num_failures"]:
+        lines.append(f"  MONITOR FAILURES: {summary['num_failures']}, last: {summary['last_failure']}")
+    lines += [f"  {line}" for line in _damage(summary)]
     return [escape_controls(line) for line in lines]
 
 

@@ -20,10 +20,10 @@ def exemplar_table(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     `rows` are the run store's `exemplars`, of any number of ranks; what is malformed inside one is left out. `value`,
     `logprob` and `other_logprob` are nats: |log-ratio|, its numerator and its denominator.
     """
-    kept = [row for row in rows if row["slice"] in EXEMPLAR_SLICES]
+    selected = [row for row in rows if row["slice"] in EXEMPLAR_SLICES]
     table: list[dict[str, Any]] = []
     for name in EXEMPLAR_SLICES:
-        mine = [row for row in kept if row["slice"] == name]
+        mine = [row for row in selected if row["slice"] == name]
         if not mine:
             continue
         newest = max(mine, key=lambda row: int(row["last"]))
@@ -38,11 +38,11 @@ def exemplar_table(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return table
 
 
-def _tokens(found: Any) -> Iterable[tuple[WorstToken, str | None]]:
-    for item in found if isinstance(found, list) else []:
+def _tokens(items: Any) -> Iterable[tuple[WorstToken, str | None]]:
+    for item in items if isinstance(items, list) else []:
         try:
             value, one, two, episode, position, turn, tool, token, words = item
-            made = WorstToken(
+            worst_token = WorstToken(
                 float(value),
                 float(one),
                 float(two),
@@ -54,7 +54,7 @@ def _tokens(found: Any) -> Iterable[tuple[WorstToken, str | None]]:
             )
         except (TypeError, ValueError):
             continue
-        yield made, None if words is None else str(words)
+        yield worst_token, None if words is None else str(words)
 
 
 def _shown(name: str, ratio: str, token: WorstToken, text: str | None, row: dict[str, Any]) -> dict[str, Any]:

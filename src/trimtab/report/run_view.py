@@ -32,9 +32,10 @@ from trimtab.measure.state.values import recorded
 from trimtab.measure.state.windows import WindowSet
 from trimtab.measure.tokens.window_shift import WindowShift
 from trimtab.report.readings import ReadingRows
+from trimtab.report.run_rows import merge_steps, recorded_alarms, union_of_alarms
 from trimtab.runs import RunReader
-from trimtab.runs.records import alarm_from_row, reading_rows, readings_from_row
-from trimtab.types import Alarm, Reading, Window
+from trimtab.runs.records import reading_rows, readings_from_row
+from trimtab.types import Reading, Window
 
 Row = dict[str, Any]
 
@@ -64,7 +65,7 @@ class RunView:
         return True
 
     def _load(self) -> None:
-        self.steps = _merge_steps(self.reader.rows("steps"))
+        self.steps = merge_steps(self.reader.rows("steps"))
         self.errors = self.reader.rows("errors")
         self.tools = self.reader.rows("tools")
         self.exemplars = self.reader.rows("exemplars")
@@ -72,13 +73,13 @@ class RunView:
         if len(self.reader.ranks) <= 1:
             self.readings = ReadingRows(self.reader.rows("readings"))
             self._replay()
-            self.alarms = _union(_recorded_alarms(self.reader.rows("alarms")), self.pipeline.alarms)
+            self.alarms = union_of_alarms(recorded_alarms(self.reader.rows("alarms")), self.pipeline.alarms)
         else:
             self.readings = ReadingRows(reading_rows(self._merged_readings()))
             self._replay()
-            alarms = _recorded_alarms(self.reader.rows("alarms"))
-            held = {(a.rule, a.slice, a.step): a for a in alarms if a.rule in self._in_python}
-            self.alarms = _union(list(held.values()), self.pipeline.alarms)
+            alarms = recorded_alarms(self.reader.rows("alarms"))
+            by_key = {(a.rule, a.slice, a.step): a for a in alarms if a.rule in self._in_python}
+            self.alarms = union_of_alarms(list(by_key.values()), self.pipeline.alarms)
         self.evidence = self._evidence()
         self.verdict: Verdict = judge(self.alarms, self.evidence)
 
@@ -134,12 +135,12 @@ class RunView:
     @property
     def stored_windows(self) -> list[Window]:
         """Windows of the stored states in the order of steps."""
-        found = {Window(int(row["first"]), int(row["last"])) for row in self.reader.rows("states")}
-        return sorted(found, key=lambda window: window.last)
+        collected = {Window(int(row["first"]), int(row["last"])) for row in self.reader.rows("states")}
+        return sorted(collected, key=lambda window: window.last)
 
     def _merged_readings(self) -> list[Reading]:
         windows, aggregates = WindowSet(self.min_tokens, self.min_trajectories), StepAggregates()
-        found: list[Reading] = []
+        collected: list[Reading] = []
         shift = WindowShift()
         metrics = {int(row["step"]): row["metrics"] for row in self.steps}
         for window, states in self.blocks:
@@ -148,25 +149,29 @@ class RunView:
             closed, pair = windows.add(window.first, window.last, states)
             for name, done in closed:
                 readings = readings_of(name, done.window, done.states[name], shift)
-                found += aggregates.apply(readings, done.window) if name == "all" else readings
+                collected += aggregates.apply(readings, done.window) if name == "all" else readings
             if pair is not None:
-                found += pair_readings(pair.window, pair.states)
+                collected += pair_readings(pair.window, pair.states)
         lagged = [
             r for row in self.reader.rows("readings", self.reader.ranks[0]) for r in readings_from_row(row)
         ]
-        found += [reading for reading in lagged if recorded(reading.key)]
+        collected += [reading for reading in lagged if recorded(reading.key)]
         tools = ToolHealth(Requirements.from_config(self.reader.header.get("config", {})))
-        found += [r for r in replay_tools(tools, self.steps, self.tools) if r.key not in aggregates.logged]
-        return sorted((replace(reading, state=None) for reading in found), key=lambda reading: reading.step)
+        collected += [
+            r for r in replay_tools(tools, self.steps, self.tools) if r.key not in aggregates.logged
+        ]
+        return sorted(
+            (replace(reading, state=None) for reading in collected), key=lambda reading: reading.step
+        )
 
     def _user_rules(self, config: Row, extra: Sequence[Rule]) -> tuple[Rule, ...]:
         """The rules of files the run was watched with, and those that are given now."""
         try:
-            held = rules_of_header(config, f"{self.folder / 'run.json'}")
+            of_header = rules_of_header(config, f"{self.folder / 'run.json'}")
         except RuleError as error:
-            held, self._rule_gap = (), f"the run's own rules cannot be judged again: {error}"
-        self._live = (*RULES, *held)
-        known = {rule.name: rule for rule in held}
+            of_header, self._rule_gap = (), f"the run's own rules cannot be judged again: {error}"
+        self._live = (*RULES, *of_header)
+        known = {rule.name: rule for rule in of_header}
         for rule in extra:
             if rule.name in self._in_python or (
                 rule.name in known and header_config([rule]) != header_config([known[rule.name]])
@@ -174,7 +179,7 @@ class RunView:
                 raise RuleError(
                     f"rule {rule.name!r} was another one when {self.folder} was watched; give the new one another name"
                 )
-        return (*held, *(rule for rule in extra if rule.name not in known))
+        return (*of_header, *(rule for rule in extra if rule.name not in known))
 
     def _pipeline(self) -> Pipeline:
         """Rules that judged live keep the budget they had; those added now have their share of the budget split over all."""
@@ -285,56 +290,3 @@ def _grown(total: float, rules: Sequence[Rule], others: float) -> float:
     """The budget of `rules` alone when rules of the weight `others`, not among them, share `total` with them."""
     mine = math.fsum(rule.weight for rule in rules)
     return total * (mine + others) / mine
-
-
-def _merge_steps(rows: list[Row]) -> list[Row]:
-    """One row a step: rank 0's (or the lowest rank's) numbers, counts added over ranks, the worst news of any rank."""
-    merged: dict[int, Row] = {}
-    for row in rows:
-        known = merged.get(row["step"])
-        if known is None:
-            merged[row["step"]] = {**row, "slices": dict(row["slices"]), "nonfinite": dict(row["nonfinite"])}
-            continue
-        for name, counts in row["slices"].items():
-            mine = known["slices"].get(name, {"n_tokens": 0, "n_trajectories": 0})
-            known["slices"][name] = {
-                "n_tokens": mine["n_tokens"] + counts["n_tokens"],
-                "n_trajectories": mine["n_trajectories"] + counts["n_trajectories"],
-            }
-        for column, count in row["nonfinite"].items():
-            known["nonfinite"][column] = known["nonfinite"].get(column, 0) + count
-        known["columns"] = sorted(set(known["columns"]) & set(row["columns"]))
-        known["failed"] = known["failed"] or row["failed"]
-        known["time"] = max(known["time"], row["time"])
-    return [merged[step] for step in sorted(merged)]
-
-
-def _union(recorded: list[Alarm], replayed: list[Alarm]) -> list[Alarm]:
-    """The alarms as they were recorded, and those the replay alone has; how many rules could speak, and over which steps, is known from the replay."""
-    again = {(alarm.rule, alarm.slice, alarm.step): alarm for alarm in replayed}
-    known = {(alarm.rule, alarm.slice, alarm.step): alarm for alarm in recorded}
-    lost = [alarm for place, alarm in again.items() if place not in known]
-    told = [_with_heard(alarm, again.get((alarm.rule, alarm.slice, alarm.step))) for alarm in recorded]
-    return sorted([*told, *lost], key=lambda alarm: alarm.step)
-
-
-def _with_heard(alarm: Alarm, again: Alarm | None) -> Alarm:
-    if again is None:
-        return alarm
-    readings = tuple(
-        replace(mine, reason=other.reason)
-        for mine, other in zip(alarm.readings, again.readings, strict=False)
-    )
-    return replace(alarm, heard=again.heard, hidden=alarm.hidden and again.hidden, readings=readings)
-
-
-def _recorded_alarms(rows: list[Row]) -> list[Alarm]:
-    alarms: list[Alarm] = []
-    for row in rows:
-        if row["event"] == "fired":
-            alarms.append(alarm_from_row(row))
-            continue
-        for i, alarm in enumerate(alarms):
-            if (alarm.rule, alarm.slice, alarm.step) == (row["rule"], row["slice"], row["fired"]):
-                alarms[i] = replace(alarm, cleared=None if row["event"] == "reopened" else int(row["step"]))
-    return alarms

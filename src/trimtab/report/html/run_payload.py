@@ -88,16 +88,16 @@ def _run(view: RunView) -> Json:
 
 
 def _lines(readings: Iterable[Reading], name: str, quantity: str) -> Json:
-    kept = list(readings)
+    rows = list(readings)
     return {
         "slice": name,
         "quantity": quantity,
-        "step": [r.step for r in kept],
-        "value": [r.value for r in kept],
-        "low": [r.low for r in kept],
-        "high": [r.high for r in kept],
-        "n_tokens": [r.n_tokens for r in kept],
-        "n_trajectories": [r.n_trajectories for r in kept],
+        "step": [r.step for r in rows],
+        "value": [r.value for r in rows],
+        "low": [r.low for r in rows],
+        "high": [r.high for r in rows],
+        "n_tokens": [r.n_tokens for r in rows],
+        "n_trajectories": [r.n_trajectories for r in rows],
     }
 
 
@@ -108,9 +108,9 @@ def _facts(view: RunView) -> list[list[str]]:
         {r.reference for name in view.slices for r in view.series("drift/p95", name) if r.reference}
     )
     facts.append(["reference of drift", "; ".join(references) or "none observed"])
-    spent = {name: sum(row["costs_s"].get(name, 0.0) for row in steps) for name in _costs(steps)}
+    seconds_of = {name: sum(row["costs_s"].get(name, 0.0) for row in steps) for name in _costs(steps)}
     total = sum(row["duration_s"] or 0.0 for row in steps)
-    for name, seconds in spent.items():
+    for name, seconds in seconds_of.items():
         share = f", {seconds / total:.1%} of step time" if total else ""
         facts.append([f"time spent: {name}", f"{seconds:.2f} s{share}"])
     facts.append(["torn last lines", str(view.reader.num_torn)])
@@ -153,7 +153,7 @@ def _thirds(windows: Sequence[Window]) -> list[tuple[str, int, int]]:
 
 
 def _cdfs(view: RunView, slices: Sequence[str]) -> list[Json]:
-    found: list[Json] = []
+    curves: list[Json] = []
     for label, first, last in _thirds(view.stored_windows):
         merged = Accumulator()
         for _, states in view.stored(first, last, slices, ("drift/sketch",)):
@@ -166,11 +166,11 @@ def _cdfs(view: RunView, slices: Sequence[str]) -> list[Json]:
             x, y = sketch.abs_cdf()
             stride = max(1, -(-len(x) // _MAX_CDF_POINTS))
             pick = sorted({*range(0, len(x), stride), len(x) - 1}) if len(x) else []
-            found.append({
+            curves.append({
                 "slice": name, "window": label, "first": first, "last": last,
                 "n_tokens": sketch.count, "x": [float(x[i]) for i in pick], "y": [float(y[i]) for i in pick],
             })  # fmt: skip
-    return found
+    return curves
 
 
 def _sliding(
@@ -190,7 +190,7 @@ def _sliding(
             if series
         ]
         return [{**line, "supporting": True} if supporting else line for line in lines]
-    found: dict[tuple[str, str], Json] = {}
+    curves: dict[tuple[str, str], Json] = {}
     blocks = view.blocks
     for end in range(0, len(blocks), max(1, -(-len(blocks) // _MAX_POINTS))):
         for name in slices:
@@ -200,12 +200,12 @@ def _sliding(
             values = {r.key: r.value for r in readings_of(name, window, state) if r.status == "ok"}
             for key, label in wanted:
                 if key in values:
-                    line = found.setdefault(
+                    line = curves.setdefault(
                         (name, key), {"slice": name, "quantity": label, "step": [], "value": []}
                     )
                     line["step"].append(window.last)
                     line["value"].append(values[key])
-    return [{**line, "supporting": True} if supporting else line for line in found.values()]
+    return [{**line, "supporting": True} if supporting else line for line in curves.values()]
 
 
 def _judged_series(view: RunView, key: str, name: str) -> list[Reading]:
@@ -230,29 +230,29 @@ def _trailing(view: RunView, end: int, name: str) -> tuple[Window, SliceState | 
 
 
 def _aggregates(view: RunView) -> list[Json]:
-    found = []
+    curves = []
     for name in AGGREGATES:
         readings = view.series(f"aggregate/{name}", "all")
         if readings:
-            found.append(
+            curves.append(
                 {"name": name, "step": [r.step for r in readings], "value": [r.value for r in readings]}
             )
     alpha = view.series("alpha/frac", "all")
     if alpha:
-        found.append({"name": "alpha", "step": [r.step for r in alpha], "value": [r.value for r in alpha]})
-    return found
+        curves.append({"name": "alpha", "step": [r.step for r in alpha], "value": [r.value for r in alpha]})
+    return curves
 
 
 def _alarmed(view: RunView) -> list[Json]:
     """Readings that raised an alarm and have no chart elsewhere on the page."""
     drawn = {key for key, _ in (*_WEIGHTS, *_SUPPORT)} | {f"aggregate/{name}" for name in AGGREGATES}
     drawn |= {"drift/p99", "drift/p95", "lagged_drift/p95"}
-    asked = dict.fromkeys(
+    pairs = dict.fromkeys(
         (alarm.readings[0].key, alarm.slice)
         for alarm in view.alarms
         if alarm.readings and alarm.readings[0].key not in drawn
     )
-    lines = [(key, name, _judged_series(view, key, name)) for key, name in asked]
+    lines = [(key, name, _judged_series(view, key, name)) for key, name in pairs]
     return [
         {
             "slice": name,

@@ -80,15 +80,15 @@ def _source_hash(text: str) -> Markup:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("trimtab.report", "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         finalize=lambda value: "–" if value is None else value,
     )  # fmt: skip
-    made.filters |= {
+    environment.filters |= {
         "alarm_counts": alarm_counts, "severity_word": severity_word, "counted": counted, "code": _code, "run_letter": _run_letter,
         "integer": _integer, "number": _number, "percent": _percent, "seconds": _seconds, "nats": _nats, "figure": _figure, "short": _short,
     }  # fmt: skip
-    return made
+    return environment
 
 
 def _missing(value: object) -> bool:

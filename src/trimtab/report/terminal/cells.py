@@ -69,13 +69,13 @@ def history_of(state: Json, key: str) -> list[float]:
 
 def warnings_of(state: Json) -> list[str]:
     """What must not be overlooked: failures of the watch itself, silence, too little seen."""
-    found = [f"the watch itself: {escape_controls(note)}" for note in state.get("notes") or []]
+    warnings = [f"the watch itself: {escape_controls(note)}" for note in state.get("notes") or []]
     age = state.get("updated_s")
     if age is not None and math.isfinite(age) and age > STALE_S:
-        found.append(f"no new step for {span(age)}")
+        warnings.append(f"no new step for {span(age)}")
     if state.get("verdict") == "not judged yet":
-        found.append(f"not judged yet: {escape_controls(state.get('reason') or 'too little seen')}")
-    return found
+        warnings.append(f"not judged yet: {escape_controls(state.get('reason') or 'too little seen')}")
+    return warnings
 
 
 def warning_text(state: Json, text: str) -> Text:
@@ -95,10 +95,10 @@ def alarm_list(states: Sequence[Json]) -> Iterator[RenderableType]:
     if not fired:
         return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name, least, most in _ALARM_COLUMNS:
+    for name, min_width, max_width in _ALARM_COLUMNS:
         side: JustifyMethod = "right" if name == "step" else "left"
         table.add_column(
-            name, min_width=least, max_width=most, overflow="ellipsis", no_wrap=True, justify=side
+            name, min_width=min_width, max_width=max_width, overflow="ellipsis", no_wrap=True, justify=side
         )
     for alarm, state in fired[:_MAX_ALARMS]:
         severity = Text(

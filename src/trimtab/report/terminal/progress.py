@@ -14,7 +14,7 @@ _PACKED = (".gz", ".zst", ".parquet")
 
 @contextmanager
 def reading_bar(paths: Sequence[str | Path], wanted: bool = True) -> Iterator[Callable[[int], None] | None]:
-    """What to call with the bytes of each piece read; None where there is no terminal to draw on, or nobody wants it."""
+    """What to call with the bytes of each piece read; None without a terminal, or nobody wants it."""
     if not wanted or not sys.stderr.isatty():
         yield None
         return

@@ -19,7 +19,7 @@ def spark(values: Sequence[float], width: int, scale: tuple[float, float] | None
     """
     num_bins = min(width, len(values))
     bins = [values[len(values) * i // num_bins : len(values) * (i + 1) // num_bins] for i in range(num_bins)]
-    tops = [max(found) if all(map(math.isfinite, found)) else math.nan for found in bins]
+    tops = [max(group) if all(map(math.isfinite, group)) else math.nan for group in bins]
     finite = [value for value in values if math.isfinite(value)]
     low, high = scale or (min(finite, default=0.0), max(finite, default=0.0))
     return "".join(_block(top, low, high) for top in tops)

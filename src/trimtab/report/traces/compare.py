@@ -69,8 +69,8 @@ def compare_tables(a: TraceTable, b: TraceTable, solved_at: float | None = None)
     if source and not outcome:  # only one of them says what is solved
         solved, source = np.full(both.num_episodes, -1), ""
         outcome = _outcome(a, b, both, None)
-    given = solved if source else np.full(both.num_episodes, -1)
-    all_features = contrasts(both, is_a, ~is_a, outcome=given)
+    outcome_values = solved if source else np.full(both.num_episodes, -1)
+    all_features = contrasts(both, is_a, ~is_a, outcome=outcome_values)
     judged = judge_contrasts([one for one in all_features if one.name != outcome.get("name")])
     shared = len(set(a.tasks) & set(b.tasks))
     rows = []
@@ -97,10 +97,10 @@ def _outcome(a: TraceTable, b: TraceTable, both: TraceTable, solved: Any) -> dic
     is_a = np.arange(both.num_episodes) < a.num_episodes
     known = solved is not None
     values = np.where(solved >= 0, solved, np.nan) if known else both.reward
-    found = outcome_contrast(both, is_a, values, "is solved" if known else "reward", known)
-    if found is None:
+    result = outcome_contrast(both, is_a, values, "is solved" if known else "reward", known)
+    if result is None:
         return {}
-    contrast, paired = found
+    contrast, paired = result
     (judged,) = judge_contrasts([contrast])
     sides: dict[str, Any] = {}
     for name, table, mine in (("a", a, is_a), ("b", b, ~is_a)):
@@ -122,30 +122,30 @@ def _outcome(a: TraceTable, b: TraceTable, both: TraceTable, solved: Any) -> dic
     return {**means, **row, "paired": paired, "tasks_named": named, **sides}
 
 
-def compare_lines(found: dict[str, Any]) -> list[str]:
+def compare_lines(result: dict[str, Any]) -> list[str]:
     """The same for a person, safe to print."""
-    return [escape_controls(line) for line in _lines(found)]
+    return [escape_controls(line) for line in _lines(result)]
 
 
-def _lines(found: dict[str, Any]) -> Iterator[str]:
-    yield f"{found['verdict'].upper()}: A against B"
+def _lines(result: dict[str, Any]) -> Iterator[str]:
+    yield f"{result['verdict'].upper()}: A against B"
     for side in ("a", "b"):
-        yield f"  {side.upper()}  {', '.join(found[side]['logs'])}: {counted(found[side]['episodes'], 'episode')}, {counted(found[side]['malformed'], 'malformed line')}"
-    yield from _outcome_lines(found["outcome"], found["solved_by"])
+        yield f"  {side.upper()}  {', '.join(result[side]['logs'])}: {counted(result[side]['episodes'], 'episode')}, {counted(result[side]['malformed'], 'malformed line')}"
+    yield from _outcome_lines(result["outcome"], result["solved_by"])
     tasks = (
         "no task is named"
-        if found["outcome"].get("tasks_named") == "none"
-        else f"{counted(found['shared_tasks'], 'task')} in both"
+        if result["outcome"].get("tasks_named") == "none"
+        else f"{counted(result['shared_tasks'], 'task')} in both"
     )
-    yield f"  {tasks}; {counted(len(found['contrasts']), 'other feature')}, intervals and p corrected for all of them"
-    shown = [row for row in found["contrasts"] if row["real"] or row["real_within"]]
+    yield f"  {tasks}; {counted(len(result['contrasts']), 'other feature')}, intervals and p corrected for all of them"
+    shown = [row for row in result["contrasts"] if row["real"] or row["real_within"]]
     yield from (f"    {contrast_line(row, 'A', 'B')}" for row in shown)
-    if found["contrasts"] and not shown:
+    if result["contrasts"] and not shown:
         yield "    nothing that could not be chance"
-    if not found["contrasts"]:
+    if not result["contrasts"]:
         yield "    none can be judged: the same in all, or fewer than 10 episodes or tasks on a side"
     for side in ("a", "b"):
-        if names := found[f"only_{side}"]:
+        if names := result[f"only_{side}"]:
             yield f"  tools called in {side.upper()} only: {', '.join(names[:20])}"
 
 

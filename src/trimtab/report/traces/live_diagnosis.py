@@ -22,19 +22,19 @@ _SHARE = 5  # the pause is at least so many times what the last diagnosis took
 class Followed:
     """One state of the log: the diagnosis, how many episodes are new in it, how many have not ended."""
 
-    def __init__(self, found: TraceDiagnosis, new: int, still_open: int, changed: bool) -> None:
-        self.found, self.new, self.still_open, self.changed = found, new, still_open, changed
+    def __init__(self, judged: TraceDiagnosis, new: int, still_open: int, changed: bool) -> None:
+        self.judged, self.new, self.still_open, self.changed = judged, new, still_open, changed
 
     def lines(self) -> list[str]:
         """A line; after it the whole diagnosis when other rules fire than before."""
-        verdict = self.found.verdict
+        verdict = self.judged.verdict
         clock = time.strftime("%H:%M:%S")
         count = (
-            f"{counted(self.found.table.num_episodes, 'episode')} (+{self.new:,}), {self.still_open:,} open"
+            f"{counted(self.judged.table.num_episodes, 'episode')} (+{self.new:,}), {self.still_open:,} open"
         )
         reason = "no rule fired" if verdict.word == "healthy" else verdict.reason
         line = escape_controls(f"{clock} {verdict.word.upper()}: {count}; {reason}")
-        return [line, *trace_screen(trace_diagnosis(self.found)), ""] if self.changed else [line]
+        return [line, *trace_screen(trace_diagnosis(self.judged)), ""] if self.changed else [line]
 
 
 def follow_traces(
@@ -59,8 +59,8 @@ def follow_traces(
     while True:
         start, new = time.perf_counter(), follower.poll()
         if new:
-            found = diagnose_table((follower.path,), follower.table(), report, declared, start)
-            now = {(f.rule.name, f.measured.reading.slice) for f in found.findings}
-            yield Followed(found, new, len(follower.open), now != rules)
+            judged = diagnose_table((follower.path,), follower.table(), report, declared, start)
+            now = {(f.rule.name, f.measured.reading.slice) for f in judged.findings}
+            yield Followed(judged, new, len(follower.open), now != rules)
             rules = now
         sleep(max(every, _SHARE * (time.perf_counter() - start)))

@@ -31,18 +31,18 @@ def show(
     `strict` for the first malformed line."""
     report = ReadReport(strict=strict)
     count = 0
-    for found in iter_episodes(paths, report, format, mapping):
-        if episode is not None and found.id != episode:
+    for current in iter_episodes(paths, report, format, mapping):
+        if episode is not None and current.id != episode:
             continue
         count += 1
         if count > limit:
             continue
         if as_json:
-            yield dump_episode(found)
+            yield dump_episode(current)
         elif episode is None:
-            yield _line(found)
+            yield _line(current)
         else:
-            yield from episode_lines(found)
+            yield from episode_lines(current)
     if episode is not None and not count:
         raise TraceError(
             f"no episode {episode!r} among {report.num_episodes:,}; `trimtab traces show` lists them"
@@ -73,17 +73,17 @@ def episode_lines(episode: Episode) -> Iterator[str]:
     """The episode in full, but for texts beyond 4,000 characters, which are cut and say so. Turns go by the log's steps; where those
     begin again, by their place, with the step behind it."""
     yield _line(episode)
-    said = [
+    facts = [
         "no task" if episode.task is None else f"task {episode.task}",
         "success not said" if episode.success is None else _success(episode.success),
         *([] if episode.tokens is None else [counted(episode.tokens, "token")]),
         f"from {episode.source}",
     ]
-    yield escape_controls(f"  {', '.join(said)}")
+    yield escape_controls(f"  {', '.join(facts)}")
     steps = [turn.step for turn in episode.turns]
     ordered = steps == sorted(steps) and min(steps, default=0) >= 0
-    for place, turn in enumerate(episode.turns):
-        number = turn.step if ordered else place
+    for index, turn in enumerate(episode.turns):
+        number = turn.step if ordered else index
         step = f", step {turn.step}" if turn.step not in (number, -1) else ""
         yield escape_controls(f"[{number}] {turn.role}{f' ({turn.name})' if turn.name else ''}{step}")
         for text in (turn.reasoning, turn.content):

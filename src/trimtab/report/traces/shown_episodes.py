@@ -26,20 +26,23 @@ _WORST = 20  # episodes chosen for their log-ratios
 _TOKEN_BYTES = 16  # of a coloured token, about
 
 
-def chosen_ids(found: TraceDiagnosis, limit: int = MAX_EPISODES) -> dict[str, bool]:
+def chosen_ids(judged: TraceDiagnosis, limit: int = MAX_EPISODES) -> dict[str, bool]:
     """Ids to show -> is it named by a finding: those first, then those with the largest log-ratios of tokens, then the
     others in the logs' order, failed and solved in turn."""
     named = [
-        place.episode for finding in found.findings for place in finding.measured.evidence if place.episode
+        evidence.episode
+        for finding in judged.findings
+        for evidence in finding.measured.evidence
+        if evidence.episode
     ]
-    known = set(found.table.ids)
+    known = set(judged.table.ids)
     chosen = dict.fromkeys((name for name in named if name in known), True)
-    ratio = np.nan_to_num(found.table.ratio, nan=-1.0)
+    ratio = np.nan_to_num(judged.table.ratio, nan=-1.0)
     worst = np.argsort(-ratio, kind="stable")[: min(_WORST, int((ratio >= 0).sum()))]
-    chosen |= {name: chosen.get(name, False) for name in (found.table.ids[i] for i in worst.tolist())}
-    solved = found.solved
-    failed = [i for i, value in zip(found.table.ids, solved.tolist(), strict=True) if value == 0]
-    others = [i for i, value in zip(found.table.ids, solved.tolist(), strict=True) if value != 0]
+    chosen |= {name: chosen.get(name, False) for name in (judged.table.ids[i] for i in worst.tolist())}
+    solved = judged.solved
+    failed = [i for i, value in zip(judged.table.ids, solved.tolist(), strict=True) if value == 0]
+    others = [i for i, value in zip(judged.table.ids, solved.tolist(), strict=True) if value != 0]
     for pair in zip(_padded(failed, len(others)), _padded(others, len(failed)), strict=True):
         for name in pair:
             if name is not None and len(chosen) < limit:
@@ -52,32 +55,32 @@ def _padded(names: list[str], size: int) -> list[str | None]:
 
 
 def shown_episodes(
-    found: TraceDiagnosis,
+    judged: TraceDiagnosis,
     format: str | None = None,
     mapping: Mapping[str, str] | None = None,
     decode: Callable[[int], str] | None = None,
 ) -> list[dict[str, Any]]:
     """The chosen episodes as JSON types, read again from the logs; `decode` as `trace_tokens`."""
-    chosen, solved = chosen_ids(found), dict(zip(found.table.ids, found.solved.tolist(), strict=True))
+    chosen, solved = chosen_ids(judged), dict(zip(judged.table.ids, judged.solved.tolist(), strict=True))
     order = {name: i for i, name in enumerate(chosen)}
-    kept: list[dict[str, Any]] = []
+    episodes: list[dict[str, Any]] = []
     room = MAX_PAGE_TEXT
-    for episode in _again(found, set(chosen), format, mapping):
+    for episode in _again(judged, set(chosen), format, mapping):
         if episode.id not in chosen:
             continue
         shown = _episode(episode, order[episode.id], solved[episode.id], chosen[episode.id], decode)
         room -= _size(shown)
-        if room < 0 and kept:
+        if room < 0 and episodes:
             break
-        kept.append(shown)
-    return sorted(kept, key=lambda shown: int(shown["key"]))
+        episodes.append(shown)
+    return sorted(episodes, key=lambda shown: int(shown["key"]))
 
 
 def _again(
-    found: TraceDiagnosis, ids: set[str], format: str | None, mapping: Mapping[str, str] | None
+    judged: TraceDiagnosis, ids: set[str], format: str | None, mapping: Mapping[str, str] | None
 ) -> Iterator[Episode]:
-    report = ReadReport(error_patterns=found.report.error_patterns)
-    return iter_episodes(found.paths, report, format, mapping, ids)
+    report = ReadReport(error_patterns=judged.report.error_patterns)
+    return iter_episodes(judged.paths, report, format, mapping, ids)
 
 
 def _episode(

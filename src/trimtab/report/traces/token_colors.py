@@ -41,10 +41,10 @@ def decoder(path: str | os.PathLike[str]) -> Callable[[int], str]:
     """Ids to text by a `tokenizer.json`, or by the one of a folder. TraceError where it cannot be read."""
     file = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
     try:
-        made: Any = importlib.import_module("tokenizers").Tokenizer.from_file(str(file))
+        tokenizer: Any = importlib.import_module("tokenizers").Tokenizer.from_file(str(file))
     except ImportError as error:
         raise TraceError("--tokenizer needs the package tokenizers: pip install tokenizers") from error
     except Exception as error:  # its Rust side raises Exception itself
-        raise TraceError(f"{file} is no tokenizer.json: {error}") from error
-    size = made.get_vocab_size()
-    return lambda i: str(made.decode([i], skip_special_tokens=False)) if 0 <= i < size else str(i)
+        raise TraceError(f"{file} is not a tokenizer.json: {error}") from error
+    size = tokenizer.get_vocab_size()
+    return lambda i: str(tokenizer.decode([i], skip_special_tokens=False)) if 0 <= i < size else str(i)

@@ -103,24 +103,24 @@ def _separates(table: TraceTable, solved: Any) -> list[JudgedContrast]:
 
 def _drift(table: TraceTable, solved: Any) -> list[tuple[Drift, list[JudgedContrast]]]:
     """Every split of the log, with intervals and p that are corrected for the contrasts of all of them."""
-    found = drifts(table, solved)
-    judged = judge_contrasts([one for drift in found for one in drift.contrasts])
+    splits = drifts(table, solved)
+    judged = judge_contrasts([one for drift in splits for one in drift.contrasts])
     return [
-        (drift, [j for j in judged if any(j.contrast is one for one in drift.contrasts)]) for drift in found
+        (drift, [j for j in judged if any(j.contrast is one for one in drift.contrasts)]) for drift in splits
     ]
 
 
-def trace_diagnosis(found: TraceDiagnosis) -> dict[str, Any]:
+def trace_diagnosis(diagnosed: TraceDiagnosis) -> dict[str, Any]:
     """The diagnosis as JSON types; NaN and infinity are the caller's to make strict."""
-    table, report = found.table, found.report
-    findings = [_finding(finding) for finding in found.findings]
+    table, report = diagnosed.table, diagnosed.report
+    findings = [_finding(finding) for finding in diagnosed.findings]
     return {
-        "logs": list(found.paths),
+        "logs": list(diagnosed.paths),
         "formats": report.formats,
-        "verdict": found.verdict.word,
-        "reason": found.verdict.reason,
-        "headline": trace_headline(found.verdict, findings, table.num_episodes),
-        "exit_code": found.verdict.exit_code,
+        "verdict": diagnosed.verdict.word,
+        "reason": diagnosed.verdict.reason,
+        "headline": trace_headline(diagnosed.verdict, findings, table.num_episodes),
+        "exit_code": diagnosed.verdict.exit_code,
         "num_episodes": table.num_episodes,
         "num_calls": table.total("calls"),
         "failures_told_by": "the log" if table.told_by_log else "text",
@@ -129,19 +129,19 @@ def trace_diagnosis(found: TraceDiagnosis) -> dict[str, Any]:
         "num_malformed": report.num_malformed,
         "malformed": [problem._asdict() for problem in report.problems],
         "notes": dict(report.notes),
-        "solved_by": found.solved_by,
-        "pass_k": [asdict(row) for row in pass_k(table, found.solved)],
+        "solved_by": diagnosed.solved_by,
+        "pass_k": [asdict(row) for row in pass_k(table, diagnosed.solved)],
         "findings": findings,
-        "readings": [_reading(one) for one in found.measured],
+        "readings": [_reading(one) for one in diagnosed.measured],
         "tools": _tools(table),
         "sizes": [asdict(row) for row in sizes(table)],
-        "separates": [_contrast(one) for one in found.separates],
+        "separates": [_contrast(one) for one in diagnosed.separates],
         "drift": [
             {"by": drift.by, "a": drift.a, "b": drift.b, "contrasts": [_contrast(one) for one in judged]}
-            for drift, judged in found.drift
+            for drift, judged in diagnosed.drift
         ],
-        "outcomes": [asdict(one) for one in found.outcomes],
-        "seconds": found.seconds,
+        "outcomes": [asdict(one) for one in diagnosed.outcomes],
+        "seconds": diagnosed.seconds,
     }
 
 
@@ -151,7 +151,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "rule": rule.name, "severity": finding.severity, "slice": reading.slice, "key": reading.key, "value": reading.value,
         "low": reading.low, "high": reading.high, "n": reading.n_tokens, "bound": finding.bound, "numbers": finding.measured.text,
         "what": rule.what, "why": rule.why, "advice": rule.advice, "reference": rule.reference,
-        "evidence": [asdict(place) for place in finding.measured.evidence],
+        "evidence": [asdict(evidence) for evidence in finding.measured.evidence],
     }  # fmt: skip
 
 

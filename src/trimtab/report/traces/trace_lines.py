@@ -25,28 +25,30 @@ _SHOWN = {
 }
 
 
-def trace_diagnosis_lines(found: dict[str, Any]) -> list[str]:
+def trace_diagnosis_lines(diagnosis: dict[str, Any]) -> list[str]:
     """`found` is `trace_diagnosis`'s."""
-    tasks = f" of {counted(found['num_tasks'], 'task')}" if found["num_tasks"] else ""
-    formats = ", ".join(dict.fromkeys(found["formats"].values()))
+    tasks = f" of {counted(diagnosis['num_tasks'], 'task')}" if diagnosis["num_tasks"] else ""
+    formats = ", ".join(dict.fromkeys(diagnosis["formats"].values()))
     lines = [
-        found["headline"],
-        f"  {', '.join(found['logs'])}: {found['reason']}",
-        f"  {counted(found['num_episodes'], 'episode')}{tasks}, {counted(found['num_calls'], 'call')}, format {formats}, "
-        f"{counted(found['num_lines'], 'line')} in {found['seconds']:.1f} s",
+        diagnosis["headline"],
+        f"  {', '.join(diagnosis['logs'])}: {diagnosis['reason']}",
+        f"  {counted(diagnosis['num_episodes'], 'episode')}{tasks}, {counted(diagnosis['num_calls'], 'call')}, format {formats}, "
+        f"{counted(diagnosis['num_lines'], 'line')} in {diagnosis['seconds']:.1f} s",
     ]
-    for finding in found["findings"]:
+    for finding in diagnosis["findings"]:
         lines += _finding(finding)
-    lines += ["", *_tools(found["tools"], found["failures_told_by"])]
-    shares = [row for row in found["readings"] if row["key"] in _SHOWN and row["status"] == "ok"]
+    lines += ["", *_tools(diagnosis["tools"], diagnosis["failures_told_by"])]
+    shares = [row for row in diagnosis["readings"] if row["key"] in _SHOWN and row["status"] == "ok"]
     lines += ["", *(f"  {_what(row['key']):<18} {_share(row)}  {row['numbers']}" for row in shares)]
-    lines += pass_line(found["pass_k"])
-    lines += ["", *_sizes(found["sizes"])]
-    lines += _separates(found)
-    lines += _drift(found)
-    lines += _not_observed(found)
-    lines += [f"  malformed {row['file']}:{row['line']}: {row['reason']}" for row in found["malformed"][:5]]
-    lines += [f"  note     {noted(count, note)}" for note, count in found["notes"].items()]
+    lines += pass_line(diagnosis["pass_k"])
+    lines += ["", *_sizes(diagnosis["sizes"])]
+    lines += _separates(diagnosis)
+    lines += _drift(diagnosis)
+    lines += _not_observed(diagnosis)
+    lines += [
+        f"  malformed {row['file']}:{row['line']}: {row['reason']}" for row in diagnosis["malformed"][:5]
+    ]
+    lines += [f"  note     {noted(count, note)}" for note, count in diagnosis["notes"].items()]
     return [escape_controls(line) for line in lines]
 
 
@@ -58,10 +60,10 @@ def _finding(finding: dict[str, Any]) -> Iterator[str]:
     yield f"    seen   {figure(finding['value'])}{interval}, bound {finding['bound']:g}: {finding['numbers']}"
     yield f"    why    {finding['why']}"
     yield f"    do     {finding['advice']}"
-    for place in finding["evidence"][:3]:
-        where = f"episode {place['episode']}" if place["episode"] else place["source"]
-        step = f" step {place['step']}" if place["step"] >= 0 and place["episode"] else ""
-        yield f"    e.g.   {where}{step}{': ' if where else ''}{place['text'][:320]}"
+    for evidence in finding["evidence"][:3]:
+        where = f"episode {evidence['episode']}" if evidence["episode"] else evidence["source"]
+        step = f" step {evidence['step']}" if evidence["step"] >= 0 and evidence["episode"] else ""
+        yield f"    e.g.   {where}{step}{': ' if where else ''}{evidence['text'][:320]}"
 
 
 def _tools(tools: list[dict[str, Any]], told_by: str) -> Iterator[str]:
@@ -142,17 +144,19 @@ def pass_line(rows: list[dict[str, Any]], before: str = "") -> Iterator[str]:
         yield f"  {before}{'pass^k':<18} {', '.join(shown)}"
 
 
-def _separates(found: dict[str, Any]) -> Iterator[str]:
+def _separates(diagnosis: dict[str, Any]) -> Iterator[str]:
     yield ""
-    if not found["solved_by"]:
+    if not diagnosis["solved_by"]:
         yield "  what separates failed from solved: not observed, the log does not say what is solved (--solved-at, where it has rewards)"
         return
-    rows = [row for row in found["separates"] if row["real"]]
-    if not found["separates"]:
-        yield f"  what separates failed from solved (by {found['solved_by']}): no feature could be compared: too few of one kind, or the same in all"
+    rows = [row for row in diagnosis["separates"] if row["real"]]
+    if not diagnosis["separates"]:
+        yield f"  what separates failed from solved (by {diagnosis['solved_by']}): no feature could be compared: too few of one kind, or the same in all"
         return
-    family = f"{counted(len(found['separates']), 'feature')}, 95 % intervals and p corrected for all of them"
-    yield f"  what separates failed from solved (by {found['solved_by']}; {family}):"
+    family = (
+        f"{counted(len(diagnosis['separates']), 'feature')}, 95 % intervals and p corrected for all of them"
+    )
+    yield f"  what separates failed from solved (by {diagnosis['solved_by']}; {family}):"
     yield from (f"    {contrast_line(row)}" for row in rows[:_MAX_CONTRASTS])
     yield from _more(rows)
     if not rows:
@@ -161,9 +165,9 @@ def _separates(found: dict[str, Any]) -> Iterator[str]:
         yield "    within tasks: among attempts at the same task; what vanishes there may only mark hard tasks"
 
 
-def _drift(found: dict[str, Any]) -> Iterator[str]:
-    family = sum(len(drift["contrasts"]) for drift in found["drift"])
-    for drift in found["drift"]:
+def _drift(diagnosis: dict[str, Any]) -> Iterator[str]:
+    family = sum(len(drift["contrasts"]) for drift in diagnosis["drift"])
+    for drift in diagnosis["drift"]:
         if not drift["contrasts"]:
             continue
         yield ""
@@ -193,7 +197,7 @@ def contrast_line(row: dict[str, Any], a: str = "failed", b: str = "solved") -> 
     if not _finite(row["within"]):
         return f"{text}; {size}, {p}"
     inside = _gap(row["within"], row["within_low"], row["within_high"], percent)
-    p_inside = f", {found}" if (found := _p(row["within_p"])) else ""
+    p_inside = f", {p_text}" if (p_text := _p(row["within_p"])) else ""
     return f"{text}; {size}, {p}; within {counted(row['mixed'], 'task')} {inside}{p_inside}"
 
 
@@ -215,9 +219,9 @@ def _signed(value: float, percent: bool) -> str:
     return f"{100 * value:+.0f}" if percent else figure(value, "+")
 
 
-def _not_observed(found: dict[str, Any]) -> Iterator[str]:
+def _not_observed(diagnosis: dict[str, Any]) -> Iterator[str]:
     missing: dict[str, list[str]] = {}
-    for row in found["readings"]:
+    for row in diagnosis["readings"]:
         if row["status"] != "ok":
             names = missing.setdefault(row["reason"], [])
             if _what(row["key"]) not in names:

@@ -36,19 +36,19 @@ def write_traces_html(
 def render_traces(diagnosis: dict[str, Any], episodes: list[dict[str, Any]]) -> str:
     """Return the page of `trace_diagnosis`'s result and `shown_episodes`'s list; it refers to nothing outside itself."""
     safe: Any = escape_controls_json({"found": diagnosis, "episodes": episodes})
-    found, shown = safe["found"], safe["episodes"]
-    by_text = found["failures_told_by"] == "text"
-    notes = [BY_TEXT if by_text else "", unjudged_tools(found["tools"])]
+    result, shown = safe["found"], safe["episodes"]
+    by_text = result["failures_told_by"] == "text"
+    notes = [BY_TEXT if by_text else "", unjudged_tools(result["tools"])]
     context = {
-        "kind": "agent logs", "title": ", ".join(found["logs"]), "generated": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "trimtab_version": __version__, "num_runs": 1, "found": found, "keys": {episode["id"]: episode["key"] for episode in shown},
+        "kind": "agent logs", "title": ", ".join(result["logs"]), "generated": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "trimtab_version": __version__, "num_runs": 1, "found": result, "keys": {episode["id"]: episode["key"] for episode in shown},
         "num_shown": len(shown), "by_text": by_text, "tool_notes": ". ".join(note[0].upper() + note[1:] for note in notes if note),
-        "pass_k": "".join(f" {line.strip()}." for line in pass_line(found["pass_k"])),
-        "missing": {row["key"]: row["reason"] for row in found["readings"] if row["status"] != "ok"},
+        "pass_k": "".join(f" {line.strip()}." for line in pass_line(result["pass_k"])),
+        "missing": {row["key"]: row["reason"] for row in result["readings"] if row["status"] != "ok"},
         "provenance": [
-            ("Logs", ", ".join(found["logs"])), ("Formats", ", ".join(sorted(set(found["formats"].values())))),
-            ("Seconds", figure(found["seconds"])),
-            *((f"Note, {counted(count, 'time')}", note) for note, count in found["notes"].items()),
+            ("Logs", ", ".join(result["logs"])), ("Formats", ", ".join(sorted(set(result["formats"].values())))),
+            ("Seconds", figure(result["seconds"])),
+            *((f"Note, {counted(count, 'time')}", note) for note, count in result["notes"].items()),
         ],
     }  # fmt: skip
     return render("traces.html", {"episodes": shown}, ("traces.js",), ("report.css", "traces.css"), context)

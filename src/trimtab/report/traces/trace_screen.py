@@ -10,21 +10,25 @@ from trimtab.report.screen import Item, Screen, source_line
 from trimtab.traces.core.plural import counted, noted
 
 
-def trace_screen(found: dict[str, Any]) -> list[str]:
+def trace_screen(diagnosis: dict[str, Any]) -> list[str]:
     """Return `trace_diagnosis` on one screen (`screen.Screen`)."""
-    tasks = f" of {counted(found['num_tasks'], 'task')}" if found["num_tasks"] else ""
-    formats = ", ".join(dict.fromkeys(found["formats"].values()))
-    read = f"{counted(found['num_episodes'], 'episode')}{tasks}, {counted(found['num_calls'], 'call')}, format {formats}"
-    bad = [f"{counted(found['num_malformed'], 'malformed line')} skipped"] if found["num_malformed"] else []
-    notes = "; ".join(noted(count, note) for note, count in found["notes"].items())
+    tasks = f" of {counted(diagnosis['num_tasks'], 'task')}" if diagnosis["num_tasks"] else ""
+    formats = ", ".join(dict.fromkeys(diagnosis["formats"].values()))
+    read = f"{counted(diagnosis['num_episodes'], 'episode')}{tasks}, {counted(diagnosis['num_calls'], 'call')}, format {formats}"
+    bad = (
+        [f"{counted(diagnosis['num_malformed'], 'malformed line')} skipped"]
+        if diagnosis["num_malformed"]
+        else []
+    )
+    notes = "; ".join(noted(count, note) for note, count in diagnosis["notes"].items())
     return Screen(
-        headline=found["headline"],
-        facts=[source_line(read, ", ".join(found["logs"])), *bad],
-        counts=alarm_counts(found["findings"]),
-        alarms=[Item(_text(finding), finding["advice"]) for finding in found["findings"]],
-        notes=f"{counted(len(found['notes']), 'note')}: {notes}" if notes else "",
-        unseen=_unseen(found["readings"]),
-        next_command=("trimtab", "traces", *_next(found)),
+        headline=diagnosis["headline"],
+        facts=[source_line(read, ", ".join(diagnosis["logs"])), *bad],
+        counts=alarm_counts(diagnosis["findings"]),
+        alarms=[Item(_text(finding), finding["advice"]) for finding in diagnosis["findings"]],
+        notes=f"{counted(len(diagnosis['notes']), 'note')}: {notes}" if notes else "",
+        unseen=_unseen(diagnosis["readings"]),
+        next_command=("trimtab", "traces", *_next(diagnosis)),
     ).lines()
 
 
@@ -49,11 +53,14 @@ def _unseen(readings: list[dict[str, Any]]) -> list[str]:
     return lines + others
 
 
-def _next(found: dict[str, Any]) -> tuple[str, ...]:
+def _next(diagnosis: dict[str, Any]) -> tuple[str, ...]:
     """Show the first episode that an alarm names; else the whole diagnosis."""
-    logs = found["logs"]
+    logs = diagnosis["logs"]
     named = [
-        place["episode"] for finding in found["findings"] for place in finding["evidence"] if place["episode"]
+        evidence["episode"]
+        for finding in diagnosis["findings"]
+        for evidence in finding["evidence"]
+        if evidence["episode"]
     ]
     if named and "-" not in logs:
         return ("show", *logs, "--episode", named[0])

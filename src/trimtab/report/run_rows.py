@@ -1,0 +1,68 @@
+"""Stored rows of a run as a view takes them: steps merged over ranks, and recorded alarms joined with those of a replay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from trimtab.runs.records import alarm_from_row
+from trimtab.types import Alarm
+
+Row = dict[str, Any]
+
+
+def merge_steps(rows: list[Row]) -> list[Row]:
+    """Return one row a step: the lowest rank's numbers, counts added over ranks, a failure of any rank."""
+    merged: dict[int, Row] = {}
+    for row in rows:
+        known = merged.get(row["step"])
+        if known is None:
+            merged[row["step"]] = {**row, "slices": dict(row["slices"]), "nonfinite": dict(row["nonfinite"])}
+            continue
+        for name, counts in row["slices"].items():
+            mine = known["slices"].get(name, {"n_tokens": 0, "n_trajectories": 0})
+            known["slices"][name] = {
+                "n_tokens": mine["n_tokens"] + counts["n_tokens"],
+                "n_trajectories": mine["n_trajectories"] + counts["n_trajectories"],
+            }
+        for column, count in row["nonfinite"].items():
+            known["nonfinite"][column] = known["nonfinite"].get(column, 0) + count
+        known["columns"] = sorted(set(known["columns"]) & set(row["columns"]))
+        known["failed"] = known["failed"] or row["failed"]
+        known["time"] = max(known["time"], row["time"])
+    return [merged[step] for step in sorted(merged)]
+
+
+def union_of_alarms(recorded: list[Alarm], replayed: list[Alarm]) -> list[Alarm]:
+    """Return the alarms as recorded, and those the replay alone has.
+
+    How many rules were ready, and over which steps, is known from the replay.
+    """
+    again = {(alarm.rule, alarm.slice, alarm.step): alarm for alarm in replayed}
+    known = {(alarm.rule, alarm.slice, alarm.step): alarm for alarm in recorded}
+    lost = [alarm for key, alarm in again.items() if key not in known]
+    shown = [_with_replay(alarm, again.get((alarm.rule, alarm.slice, alarm.step))) for alarm in recorded]
+    return sorted([*shown, *lost], key=lambda alarm: alarm.step)
+
+
+def _with_replay(alarm: Alarm, again: Alarm | None) -> Alarm:
+    if again is None:
+        return alarm
+    readings = tuple(
+        replace(mine, reason=other.reason)
+        for mine, other in zip(alarm.readings, again.readings, strict=False)
+    )
+    return replace(alarm, heard=again.heard, hidden=alarm.hidden and again.hidden, readings=readings)
+
+
+def recorded_alarms(rows: list[Row]) -> list[Alarm]:
+    """Return the alarms of stored rows, with the step at which each cleared."""
+    alarms: list[Alarm] = []
+    for row in rows:
+        if row["event"] == "fired":
+            alarms.append(alarm_from_row(row))
+            continue
+        for i, alarm in enumerate(alarms):
+            if (alarm.rule, alarm.slice, alarm.step) == (row["rule"], row["slice"], row["fired"]):
+                alarms[i] = replace(alarm, cleared=None if row["event"] == "reopened" else int(row["step"]))
+    return alarms
