@@ -97,3 +97,22 @@ def test_files_that_a_page_names_exist(page):
     named = re.findall(r"`((?:[\w.-]+/)+[\w-]+\.(?:py|sh|md))\b", by_hand(page))
     roots = (ROOT, ROOT / "src" / "trimtab", ROOT / "src" / "trimtab" / "detect" / "detectors")
     assert not [name for name in named if not any((root / name).exists() for root in roots)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_pages_are_short(page):
+    """At most 1,500 words and 160 columns a page, generated parts and rows of tables aside."""
+    text = by_hand(page)
+    assert len(text.split()) <= 1500
+    assert not [line for line in text.splitlines() if len(line) > 160 and not line.startswith("|")]
+    assert page.name == "README.md" or text == "" or text.startswith("# ")
+
+
+def test_generated_parts_are_reference():
+    """Only reference pages, the catalog and the table of packages hold what a script writes."""
+    generated = {
+        page.relative_to(DOCS).as_posix()
+        for page in PAGES[2:]
+        if BLOCKS.search(page.read_text(encoding="utf-8"))
+    }
+    assert {name for name in generated if not name.startswith("reference/")} == {"architecture.md"}
