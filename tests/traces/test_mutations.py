@@ -1,4 +1,4 @@
-"""10,000 mutated inputs over the readers: no exception but ours, no lost valid line, whatever is in the line between two good ones."""
+"""7,000 mutated inputs over the readers: no exception but ours, no lost valid line, whatever is in the line between two good ones."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from trimtab.traces.read import iter_episodes
 from trimtab.traces.registry import FORMATS
 from trimtab.traces.table.episode_facts import facts_of
 
-RECORD_EXAMPLES, LINE_EXAMPLES = 200, 80
+RECORD_EXAMPLES, LINE_EXAMPLES = 110, 50
 PLACEMENTS = (0, 1, 3, 7, 20)
-"""What an example draws is done at so many places, as drawing takes longer than reading: 5 x (200 x 11 + 80 x 5 formats) = 13,000 inputs."""
+"""What an example draws is done at so many places, as drawing takes longer than reading: 5 x (110 x 11 + 50 x 5 formats) = 7,300 inputs."""
 Keys = tuple[Any, ...]
 
 _QUIET = {
