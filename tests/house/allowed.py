@@ -24,7 +24,6 @@ LONG_SIGNATURES = (
     "adapters/trl/attach.py:watch",
     "adapters/verl/policy_losses.py:policy_loss.loss",
     "capture/batch.py:token_batch",
-    "cli/trace_commands.py:_follow",
     "measure/traces/builder.py:Maker.share",
     "measure/traces/builder.py:Maker.value",
     "monitor/factory.py:open_run",

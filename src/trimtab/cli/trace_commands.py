@@ -88,7 +88,13 @@ def diagnose_logs(
     if follow:
         if html is not None or ray is not None or len(logs) != 1:
             raise TraceError("--follow takes one file, and neither --html nor --ray")
-        _follow(logs[0], format, fields_of(mapping), strict, declared, every, as_json, error_pattern or ())
+        from trimtab.report.traces.live_diagnosis import follow_traces
+
+        patterns = error_pattern or ()
+        states = follow_traces(
+            logs[0], format, fields_of(mapping), strict, declared, every, error_patterns=patterns
+        )
+        _follow(states, as_json)
     with reading_bar(logs, not as_json) as progress:
         judged = diagnose_traces(
             logs, format, fields_of(mapping), strict, declared, progress, error_pattern or (), ray
@@ -127,23 +133,12 @@ def compare_logs(
     raise typer.Exit(result["exit_code"])
 
 
-def _follow(
-    path: str,
-    format: str | None,
-    mapping: dict[str, str],
-    strict: bool,
-    declared: Any,
-    every: float,
-    as_json: bool,
-    error_patterns: Iterable[str],
-) -> None:
-    """Until Ctrl-C; the exit code is the last verdict's."""
-    from trimtab.report.traces.live_diagnosis import follow_traces
+def _follow(states: Iterable[Any], as_json: bool) -> None:
+    """Print each state until Ctrl-C; the exit code is the last verdict's."""
     from trimtab.report.traces.trace_diagnosis import trace_diagnosis
 
     last = None
     try:
-        states = follow_traces(path, format, mapping, strict, declared, every, error_patterns=error_patterns)
         for state in states:
             last = state.judged
             text = [json.dumps(plain(trace_diagnosis(last)), allow_nan=False)] if as_json else state.lines()
