@@ -47,10 +47,7 @@ LONG_SIGNATURES = (
 )
 """Functions of more than six parameters."""
 
-UNDOCUMENTED_FACES = (
-    "trimtab.cli.main",
-    "trimtab.training.llamacpp.export_gguf",
-)
+UNDOCUMENTED_FACES = ("trimtab.cli.main",)
 """Public functions without sections in their docstrings."""
 
 BROAD_HANDLERS = {

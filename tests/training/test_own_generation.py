@@ -175,11 +175,11 @@ def test_an_evaluation_scores_its_own_batches_and_touches_no_sums_of_training(mo
 
     trainer._compute_loss = keep
     trainer.train()
-    before = {name: value.clone() for name, value in trainer.tally.sums.items()}
+    before = {name: value.clone() for name, value in trainer.accumulator.sums.items()}
     found = trainer.evaluate()
     assert found["eval_loss"] == pytest.approx(sum(loss for _, loss in seen) / len(seen), abs=1e-6)
     assert len(seen) == 8
-    assert all(torch.equal(before[name], value) for name, value in trainer.tally.sums.items())
+    assert all(torch.equal(before[name], value) for name, value in trainer.accumulator.sums.items())
     if objective == "dapo":  # on policy the ratio is 1: minus the mean advantage of the tokens
         inputs, loss = seen[0]
         mask = loss_mask(inputs)

@@ -18,7 +18,7 @@ from trimtab.adapters.trl.batch_arrays import clip_range_of
 from trimtab.errors import ObjectiveError
 from trimtab.report.run_view import load_view
 from trimtab.training import MiniRLConfig, MiniRLTrainer
-from trimtab.training.minirl.config_validation import refuse_trainer
+from trimtab.training.minirl.refused_settings import refuse_trainer
 
 
 @pytest.fixture(scope="module")

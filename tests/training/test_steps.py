@@ -49,7 +49,7 @@ def test_an_advantage_that_is_no_number_stops_it_too(model, tmp_path):
         return [math.inf, *by_length(completions)[1:]]
 
     trainer = ours(model, tmp_path, rollout=fixed_rollout(path=model), max_steps=1, reward_funcs=rewards)
-    with pytest.raises(ObjectiveError, match="0 of mu, 0 of pi_theta; look at the rewards"):
+    with pytest.raises(ObjectiveError, match="0 of mu, 0 of pi_theta; check the rewards"):
         trainer.train()
 
 

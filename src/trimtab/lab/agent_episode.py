@@ -1,4 +1,4 @@
-"""One conversation as tokens: what the model wrote, what tools inserted, and where it ended. No torch here."""
+"""One conversation as tokens: what the model wrote, what tools inserted, where it ended. No torch here."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from trimtab.lab.toolbox import Toolbox
 class Episode:
     """Grows token by token. After a `</call>` the tool runs and its reply waits in `forced` to be appended.
 
-    Lists `ids`, `logprobs` (0.0 on tool tokens), `env_mask` (0 on tool tokens) and `tool_index` (0: no result yet,
-    then the last tool that spoke, its own tokens included) have one entry a completion token. `stop_reason` is "" while
-    it runs, then "eos", "length" or "calls" (one call more than `max_calls`).
+    Lists `ids`, `logprobs` (0.0 on tool tokens), `env_mask` (0 on tool tokens) and `tool_index` (0: no result
+    yet, then the last tool that spoke, its own tokens included) have one entry a completion token.
+    `stop_reason` is "" while it runs, then "eos", "length" or "calls" (one call more than `max_calls`).
     """
 
     task: Task
@@ -50,7 +50,9 @@ class Episode:
         return decode([i for i in self.ids[self._final_from :] if i != EOS])
 
     def append(self, token: int, logprob: float) -> None:
-        """Add a token the model wrote; a tool that it called has run when this returns, its reply is in `forced`."""
+        """Add a token the model wrote; a tool that it called has run when this returns, its reply is in
+        `forced`.
+        """
         self._add(token, logprob, own=True)
         if not self.stop_reason:
             self._react(token)
@@ -96,14 +98,16 @@ class Corruption:
 
 
 def script(episode: Episode, rng: np.random.Generator, spoil: Corruption | None = None) -> Episode:
-    """Let a scripted agent play the episode: the right calls through the real tools, then the answer, then eos."""
+    """Let a scripted agent play the episode: the right calls through the real tools, then the answer, then
+    eos.
+    """
     spoil = spoil or Corruption()
     task, world = episode.task, episode.toolbox.world
     spoiled = rng.random(3) < (spoil.wrong, spoil.no_call, spoil.bad_item)
     for call in () if spoiled[1] else task.calls:
         tool, _, item = call.partition(" ")
-        said = f"{tool} {_misspelled(item, rng)}" if spoiled[2] else call
-        _play(episode, [CALL_START, *encode(said), CALL_END])
+        text = f"{tool} {_misspelled(item, rng)}" if spoiled[2] else call
+        _play(episode, [CALL_START, *encode(text), CALL_END])
     answer = _other_answer(task, world, rng) if spoiled[0] or (spoiled[1] and task.calls) else task.answer
     if spoiled[2] and task.calls and not spoiled[1]:
         answer = " ".join(world.query(*call.split(" ", 1)).value for call in episode.called)
@@ -119,8 +123,8 @@ def _play(episode: Episode, tokens: list[int]) -> None:
 
 
 def _misspelled(item: str, rng: np.random.Generator) -> str:
-    place = int(rng.integers(len(item)))
-    return item[:place] + word(rng, 1)[place % 2] + item[place + 1 :]
+    index = int(rng.integers(len(item)))
+    return item[:index] + word(rng, 1)[index % 2] + item[index + 1 :]
 
 
 def _other_answer(task: Task, world: World, rng: np.random.Generator) -> str:

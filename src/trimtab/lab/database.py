@@ -33,13 +33,14 @@ class ToolReply:
 class World:
     """`items` items with a name, a price, a stock and an owner, generated from `seed`.
 
-    In memory by default; with `path` in a file, which is created if missing and then opened read-only. After the
-    table is built the connection refuses to write. The values are random, so only a query can tell them.
+    In memory by default; with `path` in a file, which is created if missing and then opened read-only. After
+    the table is built the connection refuses to write. The values are random, so only a query can tell them.
 
     >>> world = World(seed=0, items=50)
     >>> item = world.items[0]
-    >>> world.query("price", item).error, world.query("price", "nobody").error, world.query("drop", item).error
-    (None, 'no_such_item', 'unknown_tool')
+    >>> calls = (("price", item), ("price", "nobody"), ("drop", item))
+    >>> [world.query(*call).error for call in calls]
+    [None, 'no_such_item', 'unknown_tool']
     """
 
     def __init__(self, seed: int = 0, items: int = 1500, path: str | Path | None = None) -> None:

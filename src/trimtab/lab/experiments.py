@@ -1,6 +1,8 @@
-"""Named experiments. Two arms differ in what their name says: same tasks, seed and agent, and the same alpha where there are tools.
+"""Named experiments. Two arms differ in what their name says: same tasks, seed and agent, and the same alpha
+where there are tools.
 
-The token limit of an episode follows the outputs: 60 where they are constrained, 150 where they are open and need the room.
+The token limit of an episode follows the outputs: 60 where they are constrained, 150 where they are open and
+need the room.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ ARMS = {
         Arm("text_only", alpha=Ramp.constant(0.0), limits=SHORT),
     )
 }
-"""`open` drifts: longer noise and more unseen characters; `open_in_distribution` only longer; `rare_only` only stranger."""
+"""`open` drifts: longer noise and more unseen characters; `open_in_distribution` only longer; `rare_only`
+only stranger.
+"""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ def open_arm(
     seed: int = 0,
     on_tool_call: OnToolCall | None = None,
 ) -> OpenArm:
-    """Build world, tasks, tools, prompts and `rollout_func` of an arm; raises TrimtabError for an unknown name.
+    """Build world, tasks, tools, prompts and `rollout_func` of an arm; raises TrimtabError for an unknown
+    name.
 
     Arms opened with the same seed share world and prompts, so a difference between them is the tool output's.
     """

@@ -12,7 +12,9 @@ from trimtab.lab.tokenizer import BOS, EOS, PAD, VOCAB_SIZE, build_tokenizer
 
 
 def agent_path() -> str:
-    """Folder of the shipped checkpoint, for `from_pretrained` and for TRL, which wants a path and not a bare model."""
+    """Folder of the shipped checkpoint, for `from_pretrained` and for TRL, which wants a path and not a bare
+    model.
+    """
     return str(Path(__file__).parent / "assets" / "agent")
 
 
@@ -42,7 +44,9 @@ def save_agent(model: LlamaForCausalLM, folder: str | Path) -> None:
 
 
 def load_agent(folder: str | Path | None = None) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
-    """The shipped agent (or one that `sft` wrote into `folder`) with its tokenizer; `config._name_or_path` is set."""
+    """The shipped agent (or one that `sft` wrote into `folder`) with its tokenizer; `config._name_or_path` is
+    set.
+    """
     path = Path(folder or agent_path())
     if not (path / "model.safetensors").exists():
         raise TrimtabError(f"no agent in {path}: run python -m trimtab.lab.sft --out {path}")

@@ -1,4 +1,4 @@
-"""Fixed transcripts: score them every step and what grows is the policy's change, not a change of its inputs."""
+"""Fixed transcripts: scored every step, they show the change of the policy, not of its inputs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ STYLES = {
 class ProbeBank:
     """B transcripts of T tokens, padded on the right; all arrays are (B, T) unless said otherwise.
 
-    `loss_mask`: tokens the agent wrote. `env_mask`: False on tool tokens, prompt and padding True (TRL's meaning).
-    `attention_mask`: False on padding. `tool_index`: 0 before the first result, then the tool that spoke last.
+    `loss_mask`: tokens the agent wrote. `env_mask`: False on tool tokens, prompt and padding True (TRL's
+    meaning). `attention_mask`: False on padding. `tool_index`: 0 before the first result, then the tool that
+    spoke last.
     """
 
     ids: Int64

@@ -22,7 +22,9 @@ RolloutFunc = Callable[[list[str], Any], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one episode and the sampling temperature; there is no top-p, so log-probabilities are true ones."""
+    """Bounds of one episode and the sampling temperature; without top-p, so that log-probabilities are true
+    ones.
+    """
 
     max_tokens: int = 160
     max_calls: int = 3
@@ -38,7 +40,9 @@ def rollout(
     seed: int = 0,
     limits: Limits | None = None,
 ) -> list[Episode]:
-    """Play every prompt to its end; one episode a prompt, in order. Deterministic given weights, seed and step."""
+    """Play every prompt to its end; one episode a prompt, in order. Deterministic given weights, seed and
+    step.
+    """
     limits = limits or Limits()
     episodes = [
         Episode(parse_task(text, toolbox.world), toolbox, step, row, limits.max_tokens, limits.max_calls)
@@ -93,7 +97,9 @@ def _contexts(episodes: list[Episode]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def to_trl(episodes: Sequence[Episode]) -> dict[str, Any]:
-    """Episodes as TRL's `rollout_func` result: the three required keys, `env_mask`, and one extra per reward input."""
+    """Episodes as TRL's `rollout_func` result: the three required keys, `env_mask`, and one extra per reward
+    input.
+    """
     return {
         "prompt_ids": [e.prompt_ids for e in episodes],
         "completion_ids": [e.ids for e in episodes],
@@ -112,10 +118,11 @@ def to_trl(episodes: Sequence[Episode]) -> dict[str, Any]:
 
 
 def make_rollout_func(toolbox: Toolbox, *, seed: int = 0, limits: Limits | None = None) -> RolloutFunc:
-    """A `rollout_func` for GRPOTrainer: plays the prompts with the trainer's model at the trainer's global step.
+    """A `rollout_func` for GRPOTrainer: plays the prompts with the trainer's model at the trainer's global
+    step.
 
-    `limits.temperature` must equal `GRPOConfig.temperature`, or the log-probabilities follow another convention than
-    the trainer's.
+    `limits.temperature` must equal `GRPOConfig.temperature`, or the log-probabilities follow another
+    convention than the trainer's.
     """
 
     def rollout_func(prompts: list[str], trainer: Any) -> dict[str, Any]:

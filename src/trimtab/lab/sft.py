@@ -1,7 +1,8 @@
 """The recipe of the shipped agent: python -m trimtab.lab.sft --out FOLDER [--steps N] [--seed S]
 
-A scripted agent plays tasks through the real tools; its labels are spoiled on purpose so that RL has head-room. Tool
-outputs are constrained or mildly open; no rare character ever appears. The world differs from the one RL uses.
+A scripted agent plays tasks through the real tools; its labels are spoiled on purpose so that RL has
+head-room. Tool outputs are constrained or mildly open; no rare character ever appears. The world differs from
+the one RL uses.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ DRILLS = 0.875
 
 
 def sft_episode(world: World, seed: int, step: int, row: int, *, drill: bool = False) -> Episode:
-    """The training example at this place: half of the tool outputs constrained, half mildly open, labels spoiled.
+    """The training example at this place: half of the tool outputs constrained, half mildly open, labels
+    spoiled.
 
-    `drill` is for the first DRILLS of training: nothing spoiled, and a third of the rows copy a random string. Without
-    them a copy of digits, on which everything rests, comes much later (after 1,050 steps: price .61 against 1.00).
+    `drill` is for the first DRILLS of training: nothing spoiled, and a third of the rows copy a random
+    string. Without them a copy of digits, on which everything rests, comes much later (after 1,050 steps:
+    price .61 against 1.00).
     """
     rng = np.random.default_rng([seed, 303, step, row])
     mix = TaskMix(world, seed=seed, alpha=Ramp.constant(0.7), both=0.15)
@@ -96,7 +99,9 @@ def train(steps: int, seed: int = 0, batch: int = 48, lr: float = 3e-3) -> Llama
 def evaluate(
     model: LlamaForCausalLM, style: OutputStyle, *, n: int = 256, seed: int = 1, step: int = 0
 ) -> dict[str, float]:
-    """Share of exact answers in all, in tool tasks and per kind, and of tool tasks with a call, in a fresh world."""
+    """Share of exact answers in all, in tool tasks and per kind, and of tool tasks with a call, in a fresh
+    world.
+    """
     world = World(seed)
     mix = TaskMix(world, seed=seed, alpha=Ramp.constant(0.7))
     prompts = [mix.prompt(step, row) for row in range(n)]

@@ -38,13 +38,13 @@ def parse_task(prompt: str, world: World) -> Task:
     >>> parse_task("reverse tofa?", World(items=1)).answer
     'afot'
     """
-    if found := _TOOL.fullmatch(prompt):
-        first, second, item = found.groups()
+    if match := _TOOL.fullmatch(prompt):
+        first, second, item = match.groups()
         tools = [name for name in (first, second) if name]
         answer = " ".join(world.query(tool, item).value for tool in tools)
         return Task(prompt, answer, "both" if second else first, tuple(f"{t} {item}" for t in tools))
-    if found := _TEXT.fullmatch(prompt):
-        kind, letters, a, b = found.groups()
+    if match := _TEXT.fullmatch(prompt):
+        kind, letters, a, b = match.groups()
         if kind is None:
             return Task(prompt, str(int(a) + int(b)), "add")
         return Task(prompt, letters if kind == "copy" else letters[::-1], kind)
@@ -53,7 +53,8 @@ def parse_task(prompt: str, world: World) -> Task:
 
 @dataclass(frozen=True)
 class TaskMix:
-    """A stateless map (step, row) -> prompt: tool tasks with probability `alpha.at(step)`, text-only tasks otherwise.
+    """A stateless map (step, row) -> prompt: tool tasks with probability `alpha.at(step)`, text-only tasks
+    otherwise.
 
     `both` is the share of tool tasks that need two calls. Two runs with one seed see the same prompts.
 
@@ -68,7 +69,7 @@ class TaskMix:
     both: float = 0.15
 
     def prompt(self, step: int, row: int) -> str:
-        """The prompt at this place of the run."""
+        """The prompt at this step and row of the run."""
         rng = np.random.default_rng([self.seed, 202, step, row])
         if rng.random() < self.alpha.at(step):
             return self._tool_prompt(rng)

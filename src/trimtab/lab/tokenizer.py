@@ -48,7 +48,8 @@ def _backend() -> str:
 def build_tokenizer() -> PreTrainedTokenizerFast:
     """The same vocabulary for TRL: `tokenizer(prompt)` starts with bos, pads on the left, decodes losslessly.
 
-    Unlike `encode` it reads "<call>" in a text as the special token; use it for prompts, not for tool outputs.
+    Unlike `encode` it reads "<call>" in a text as the special token; use it for prompts, not for tool
+    outputs.
     """
     return PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer.from_str(_backend()),

@@ -19,8 +19,9 @@ def _world(seed: int) -> World:
 class LabEnvironment:
     """One episode at a time: `reset(prompt=...)`, then the three tools, which TRL finds by their signatures.
 
-    `prompt` is a lab prompt or a chat whose last message is one. It has no `get_reward`, since only the trainer sees
-    the final text: `environment_reward` scores the last message of a completion against the `answer` left here.
+    `prompt` is a lab prompt or a chat whose last message is one. It has no `get_reward`, since only the
+    trainer sees the final text: `environment_reward` scores the last message of a completion against the
+    `answer` left here.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -84,6 +85,6 @@ class LabEnvironment:
 def environment_reward(
     *, completions: Sequence[Any], environments: Sequence[LabEnvironment], **_: Any
 ) -> list[float]:
-    """TRL reward for the default path: 1.0 where the last message, or the plain text, is exactly the answer."""
+    """Return TRL rewards for the default path: 1.0 where the last message, or the text, is the answer."""
     texts = [c if isinstance(c, str) else c[-1]["content"] for c in completions]
     return [float(text == env.answer) for text, env in zip(texts, environments, strict=True)]

@@ -1,6 +1,7 @@
 """How a tool words its answer: the value alone, or the value somewhere inside free text.
 
-The second is the condition under which the tail after tool calls is said to grow; the two differ in nothing else.
+The second is the condition under which the tail after tool calls is said to grow; the two differ in nothing
+else.
 """
 
 from __future__ import annotations

@@ -19,8 +19,9 @@ OnToolCall = Callable[[Mapping[str, Any]], None]
 class Toolbox:
     """Parses `"price tofa"`, queries the world, words the answer in `style`, tells `on_tool_call`.
 
-    The callback receives name, arguments, result_size (characters), error (None or a word), latency_s, step, row and
-    turn. It runs inside the rollout; what it raises is raised. The noise depends on (seed, step, row, turn) only.
+    The callback receives name, arguments, result_size (characters), error (None or a word), latency_s, step,
+    row and turn. It runs inside the rollout; what it raises is raised. The noise depends on (seed, step, row,
+    turn) only.
 
     >>> seen = []
     >>> box = Toolbox(World(seed=0, items=50), on_tool_call=seen.append)
@@ -36,7 +37,9 @@ class Toolbox:
     on_tool_call: OnToolCall | None = None
 
     def call(self, text: str, *, step: int, row: int, turn: int) -> str:
-        """Execute one call and return the text for the model; a call that cannot be parsed is error "bad_call"."""
+        """Execute one call and return the text for the model; a call that cannot be parsed is error
+        "bad_call".
+        """
         name, _, item = text.partition(" ")
         start = time.perf_counter()
         reply = self.world.query(name, item) if item else ToolReply(NOTHING, "bad_call")

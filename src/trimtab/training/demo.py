@@ -1,7 +1,9 @@
-"""`make demo`: two arms of the lab side by side under TRL, watched live; then a verdict for each and one report.
+"""`make demo`: two arms of the lab side by side under TRL, watched live; then a verdict for each and one
+report.
 
-The arms differ in how tools word their answers, and in the token limit of an episode that leaves room for them. What the
-run shows is printed as it is: when the open arm's post-tool tail is not the larger one beyond the intervals of the last window, the demo says so. Exit code 0 when it ran, whatever the verdict.
+The arms differ in how tools word their answers, and in the token limit of an episode that leaves room for
+them. What the run shows is printed as it is: when the open arm's post-tool tail is not the larger one beyond
+the intervals of the last window, the demo says so. Exit code 0 when it ran, whatever the verdict.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ def run_arm(arm: str, folder: Path, steps: int, seed: int) -> None:
 
 
 def run_demo(out: Path, steps: int, seed: int, console: Console) -> Path:
-    """Both arms as child processes, one thread each; returns the report's path. TrimtabError when an arm died."""
+    """Both arms as child processes, one thread each; returns the report's path. TrimtabError when an arm
+    died.
+    """
     start = time.time()
     folder = out / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True)
@@ -125,22 +129,23 @@ def _follow(folder: Path, children: dict[str, subprocess.Popen[bytes]], console:
 
 def _comparison(constrained: RunView, open_ended: RunView) -> str:
     """What the last windows of the two runs show, in words that go no further than their 95 % intervals."""
-    found = [_last(view, name) for name in ("post_tool", "text") for view in (constrained, open_ended)]
-    told = [reading for reading in found if reading is not None]
-    if len(told) < len(found):
+    readings = [_last(view, name) for name in ("post_tool", "text") for view in (constrained, open_ended)]
+    known = [reading for reading in readings if reading is not None]
+    if len(known) < len(readings):
         return "Too few tokens after tool results to compare the two arms; nothing is claimed."
-    post_c, post_o, text_c, text_o = told
+    post_c, post_o, text_c, text_o = known
     line = (
-        f"Last window, p95 of |drift| in nats (95 % interval): post-tool {_words(post_c)} constrained, {_words(post_o)} open; "
+        f"Last window, p95 of |drift| in nats (95 % interval): post-tool {_words(post_c)} constrained, "
+        f"{_words(post_o)} open; "
         f"text {_words(text_c)}, {_words(text_o)}."
     )
     if post_o.low > max(post_c.high, text_o.high):
         return (
             line
-            + " In this seed the open arm's post-tool tail is above the constrained arm's and above its own text tail."
+            + " In this seed the open arm's post-tool tail is above the constrained arm's and its own text tail."
         )
     return (
-        line + " In this window a larger post-tool tail with open-ended tool outputs cannot be told from noise."
+        line + " In this window a larger post-tool tail with open outputs is not distinguishable from noise."
     )  # fmt: skip
 
 

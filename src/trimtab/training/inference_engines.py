@@ -1,7 +1,9 @@
-"""A second inference engine on one machine: a copy of the policy with rounded weights that samples, says its log-probabilities and routes.
+"""A second inference engine on one machine: a copy of the policy with rounded weights that samples, says its
+log-probabilities and routes.
 
-It gives TRL runs an honest train-inference mismatch without a GPU: pi_old is the trainer's float32, mu the rounded copy. Give it as the
-`rollout_func` of a GRPOTrainer or MiniRLTrainer. B rows, L layers, K experts a token.
+It gives TRL runs an honest train-inference mismatch without a GPU: pi_old is the trainer's float32, mu the
+rounded copy. Give it as the `rollout_func` of a GRPOTrainer or MiniRLTrainer. B rows, L layers, K experts a
+token.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ from trimtab.training.minirl.sampling_recorder import OwnRollout
 
 Format = Literal["float32", "bf16", "fp8", "int8"]
 _FORMATS = ("float32", "bf16", "fp8", "int8")
-_FP8_MOST = 448.0  # the largest float8_e4m3fn
+_FP8_MAX = 448.0  # the largest float8_e4m3fn
 
 
 def rounded(weight: torch.Tensor, to: Format) -> torch.Tensor:
-    """The weight as the format holds it, in its own dtype again: fp8-e4m3 and int8 with one scale an output row, bf16 as it is.
+    """The weight as the format holds it, in its own dtype again: fp8-e4m3 and int8 with one scale an output
+    row, bf16 as it is.
 
-    Rows are the first axis; for the 3-D experts of a mixture, rows of each expert. Vectors (norms, biases) stay: engines keep them wide.
+    Rows are the first axis; for the 3-D experts of a mixture, rows of each expert. Vectors (norms, biases)
+    stay: engines keep them wide.
 
     >>> rounded(torch.tensor([[1.0, 0.5, 0.301]]), "int8")  # steps of 1/127
     tensor([[1.0000, 0.5039, 0.2992]])
@@ -32,24 +36,26 @@ def rounded(weight: torch.Tensor, to: Format) -> torch.Tensor:
         return weight
     if to == "bf16":
         return weight.to(torch.bfloat16).to(weight.dtype)
-    most = weight.abs().amax(dim=-1, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny)
+    largest = weight.abs().amax(dim=-1, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny)
     if to == "fp8":
-        scale = most / _FP8_MOST
+        scale = largest / _FP8_MAX
         return (weight / scale).to(torch.float8_e4m3fn).to(weight.dtype) * scale
     if to == "int8":
-        scale = most / 127
+        scale = largest / 127
         return (weight / scale).round().clamp(-127, 127) * scale
     raise UnsupportedError(_refusal(to))
 
 
 class RoundedEngine:
-    """`rollout_func=RoundedEngine("fp8", max_new_tokens=64)`: samples a completion for each prompt from the rounded copy.
+    """`rollout_func=RoundedEngine("fp8", max_new_tokens=64)`: samples a completion for each prompt from the
+    rounded copy.
 
-    The copy is made at the first call and takes the trainer's weights whenever an optimizer step has passed. `compute`: dtype of
-    the copy's arithmetic. Prompts are text or messages. temperature, top_p, top_k, min_p and repetition_penalty are those of
-    trainer.args, and mu is the distribution they leave. Its result has `routes` for a mixture of experts that
-    routing replay knows. Raises UnsupportedError at construction for other formats, and at the first rollout for an adapter (merge it
-    first), ObjectiveError for a `temperature` that is not the trainer's.
+    The copy is made at the first call and takes the trainer's weights whenever an optimizer step has passed.
+    `compute`: dtype of the copy's arithmetic. Prompts are text or messages. temperature, top_p, top_k, min_p
+    and repetition_penalty are those of trainer.args, and mu is the distribution they leave. Its result has
+    `routes` for a mixture of experts that routing replay knows. Raises UnsupportedError at construction for
+    other formats, and at the first rollout for an adapter (merge it first), ObjectiveError for a
+    `temperature` that is not the trainer's.
     """
 
     def __init__(
@@ -79,13 +85,15 @@ class RoundedEngine:
         own = trainer.args
         if self.temperature not in (None, own.temperature):
             raise ObjectiveError(
-                f"RoundedEngine samples at temperature={self.temperature:g}, the trainer scores at {own.temperature:g}: leave it out "
+                f"RoundedEngine samples at temperature={self.temperature:g}, the trainer scores at "
+                f"{own.temperature:g}: leave it out "
                 "here, the trainer's is taken"
             )
-        config = GenerationConfig(
-            max_new_tokens=self.max_new_tokens, do_sample=True, temperature=own.temperature, top_k=own.top_k, top_p=own.top_p,
-            min_p=own.min_p, repetition_penalty=own.repetition_penalty, pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, disable_compile=True,
-        )  # fmt: skip
+        names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+        sampling = {name: getattr(own, name) for name in names}
+        sampling |= {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+        sampling |= {"do_sample": True, "max_new_tokens": self.max_new_tokens, "disable_compile": True}
+        config = GenerationConfig(**sampling)
         device = trainer.accelerator.device
         rollout = OwnRollout(self.replay)
         with torch.no_grad(), rollout.turn(self.model) as turn:
@@ -93,8 +101,8 @@ class RoundedEngine:
                 input_ids=padded.to(device), attention_mask=attended.to(device), generation_config=config
             )[:, width:].tolist()
         completions = [_until(row, tokenizer.eos_token_id) for row in written]
-        found = {"prompt_ids": ids, "completion_ids": completions, "logprobs": turn.finish(ids, completions)}
-        return {**found, "routes": rollout.routes} if self.replay is not None else found
+        result = {"prompt_ids": ids, "completion_ids": completions, "logprobs": turn.finish(ids, completions)}
+        return {**result, "routes": rollout.routes} if self.replay is not None else result
 
     @torch.no_grad()
     def synchronise(self, trainer: Any) -> None:
@@ -127,7 +135,8 @@ class RoundedEngine:
 
 def _refusal(weights: str) -> str:
     return (
-        f"weights are kept in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}, not in {weights!r}; GGUF formats are LlamaCppEngine's "
+        f"weights are kept in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}, not in {weights!r}; GGUF formats "
+        "are LlamaCppEngine's "
         "(trimtab.training.llamacpp)"
     )
 
@@ -137,7 +146,8 @@ def prompt_tokens(prompt: Any, tokenizer: Any, trainer: Any) -> list[int]:
     if isinstance(prompt, str):
         return list(tokenizer(prompt)["input_ids"])
     text = tokenizer.apply_chat_template(
-        prompt, chat_template=getattr(trainer, "chat_template", None), add_generation_prompt=True, tokenize=False,
+        prompt, tokenize=False, add_generation_prompt=True,
+        chat_template=getattr(trainer, "chat_template", None),
         **(getattr(trainer, "chat_template_kwargs", None) or {}),
     )  # fmt: skip
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -37,8 +37,8 @@ def lab_trainer(
 ) -> GRPOTrainer:
     """A GRPOTrainer of the shipped agent on an arm of the lab; `config` overrides GRPOConfig fields.
 
-    `calls` collects the executed tool calls, for `watch_lab`. `kind` may be MiniRLTrainer: `config` then overrides MiniRLConfig
-    fields. One thread; no network.
+    `calls` collects the executed tool calls, for `watch_lab`. `kind` may be MiniRLTrainer: `config` then
+    overrides MiniRLConfig fields. One thread; no network.
     """
     torch.set_num_threads(1)
     opened = open_arm(
@@ -112,7 +112,7 @@ def _trl_probes() -> dict[str, np.ndarray]:
     bank = probe_bank()
     sizes = bank.attention_mask.sum(axis=1)
     before, after = int(bank.prompt_lengths.max()), int((sizes - bank.prompt_lengths).max())
-    found = {
+    arrays = {
         "prompt_ids": np.zeros((len(sizes), before), np.int64),
         "prompt_mask": np.zeros((len(sizes), before), np.int64),
         "completion_ids": np.zeros((len(sizes), after), np.int64),
@@ -120,12 +120,12 @@ def _trl_probes() -> dict[str, np.ndarray]:
         "tool_mask": np.ones((len(sizes), after), np.int64),
     }
     for row, (size, prompt) in enumerate(zip(sizes.tolist(), bank.prompt_lengths.tolist(), strict=True)):
-        found["prompt_ids"][row, before - prompt :] = bank.ids[row, :prompt]
-        found["prompt_mask"][row, before - prompt :] = 1
-        found["completion_ids"][row, : size - prompt] = bank.ids[row, prompt:size]
-        found["completion_mask"][row, : size - prompt] = 1
-        found["tool_mask"][row, : size - prompt] = bank.env_mask[row, prompt:size]
-    return found
+        arrays["prompt_ids"][row, before - prompt :] = bank.ids[row, :prompt]
+        arrays["prompt_mask"][row, before - prompt :] = 1
+        arrays["completion_ids"][row, : size - prompt] = bank.ids[row, prompt:size]
+        arrays["completion_mask"][row, : size - prompt] = 1
+        arrays["tool_mask"][row, : size - prompt] = bank.env_mask[row, prompt:size]
+    return arrays
 
 
 def _keep(calls: list[dict[str, Any]]) -> Any:

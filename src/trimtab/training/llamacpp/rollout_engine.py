@@ -1,4 +1,5 @@
-"""llama.cpp as the second engine: kernels, rounding and cache of its own, on a GGUF export renewed after each optimizer step.
+"""llama.cpp as the second engine: kernels, rounding and cache of its own, on a GGUF export renewed after each
+optimizer step.
 
     trainer = MiniRLTrainer(..., rollout_func=LlamaCppEngine("q8_0", max_new_tokens=64))
 
@@ -25,14 +26,17 @@ _ROWS = 32  # sequences of one context; more are sampled one context after anoth
 
 
 class LlamaCppEngine:
-    """`rollout_func=LlamaCppEngine("f16", max_new_tokens=64)`: samples a completion for each prompt in llama.cpp, on the CPU.
+    """`rollout_func=LlamaCppEngine("f16", max_new_tokens=64)`: samples a completion for each prompt in
+    llama.cpp, on the CPU.
 
-    `weights`: f32, f16, bf16 or q8_0; llama.cpp rounds the other factor of each product likewise (q8_0: to 8 bits). `cache`: how keys
-    and values are kept, f16 (llama.cpp's default) or f32. The file is written and loaded at the first call and whenever an optimizer step has
-    passed. Prompts are text or messages, tokenised by the trainer's tokenizer. temperature, top_p, top_k, min_p and repetition_penalty
-    are those of trainer.args, and mu is the distribution they leave of llama.cpp's logits. Draws come from torch's
-    generator. Raises UnsupportedError at construction for other formats and without llama_cpp or gguf, and at the first rollout for adapters
-    and what `export_gguf` refuses; ObjectiveError for an empty prompt. It returns no routes.
+    `weights`: f32, f16, bf16 or q8_0; llama.cpp rounds the other factor of each product likewise (q8_0: to 8
+    bits). `cache`: how keys and values are kept, f16 (llama.cpp's default) or f32. The file is written and
+    loaded at the first call and whenever an optimizer step has passed. Prompts are text or messages,
+    tokenised by the trainer's tokenizer. temperature, top_p, top_k, min_p and repetition_penalty are those of
+    trainer.args, and mu is the distribution they leave of llama.cpp's logits. Draws come from torch's
+    generator. Raises UnsupportedError at construction for other formats and without llama_cpp or gguf, and at
+    the first rollout for adapters and what `export_gguf` refuses; ObjectiveError for an empty prompt. It
+    returns no routes.
     """
 
     def __init__(
@@ -40,7 +44,8 @@ class LlamaCppEngine:
     ) -> None:
         if weights not in FORMATS or cache not in CACHES:
             raise UnsupportedError(
-                f"LlamaCppEngine keeps weights in {', '.join(FORMATS)} and its cache in {' or '.join(CACHES)}; got {weights!r}, {cache!r}"
+                f"LlamaCppEngine keeps weights in {', '.join(FORMATS)} and its cache in "
+                f"{' or '.join(CACHES)}; got {weights!r}, {cache!r}"
             )
         library()
         need_gguf()
@@ -85,7 +90,9 @@ class LlamaCppEngine:
     def sample(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, end: int | None
     ) -> tuple[list[list[int]], list[list[float]]]:
-        """(token ids, log mu of each in nats) of a completion for each prompt; a row stops after `end` or max_new_tokens."""
+        """(token ids, log mu of each in nats) of a completion for each prompt; a row stops after `end` or
+        max_new_tokens.
+        """
         if not prompts:
             return [], []
         if not all(map(len, prompts)):
@@ -100,9 +107,9 @@ class LlamaCppEngine:
                 known = sampling.log_probabilities(before, shown)
                 drawn = torch.multinomial(known.exp(), 1)[:, 0].tolist()
                 following = []
-                for place, ((row, fed, position), token) in enumerate(zip(pieces, drawn, strict=True)):
+                for index, ((row, fed, position), token) in enumerate(zip(pieces, drawn, strict=True)):
                     written[row].append(token)
-                    logs[row].append(float(known[place, token]))
+                    logs[row].append(float(known[index, token]))
                     if token != end:
                         following.append((row, [token], position + len(fed)))
                 pieces = following
@@ -111,7 +118,9 @@ class LlamaCppEngine:
         return written, logs
 
     def logits(self, ids: Sequence[int]) -> np.ndarray:
-        """(T, V) float32: llama.cpp's logits after each of the T tokens, unprocessed, with the weights of the last `synchronise`."""
+        """(T, V) float32: llama.cpp's logits after each of the T tokens, unprocessed, with the weights of the
+        last `synchronise`.
+        """
         with self._context([len(ids)]) as context:
             return context.logits([(0, list(ids), 0)], every=True)
 

@@ -1,6 +1,8 @@
-"""How trainer.args say to sample: what temperature, top-k, top-p, min-p and a repetition penalty leave of logits.
+"""How trainer.args say to sample: what temperature, top-k, top-p, min-p and a repetition penalty leave of
+logits.
 
-The processors and their order are those of transformers' own sampling loop, so that mu means the same from either engine.
+The processors and their order are those of transformers' own sampling loop, so that mu means the same from
+either engine.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from transformers import (
 class Sampling:
     """The sampler's settings, off by default; `log_probabilities` is log mu of each word. B rows, V words.
 
-    >>> table = Sampling(top_k=2).log_probabilities([[0], [0]], torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 3.0]]))
+    >>> logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 3.0]])
+    >>> table = Sampling(top_k=2).log_probabilities([[0], [0]], logits)
     >>> table.exp()  # e / (1 + e) = 0.7311
     tensor([[0.7311, 0.2689, 0.0000],
             [0.0000, 0.5000, 0.5000]], dtype=torch.float64)
@@ -41,25 +44,27 @@ class Sampling:
         return cls(args.temperature, args.top_k, args.top_p, args.min_p, args.repetition_penalty)
 
     def log_probabilities(self, before: Sequence[Sequence[int]], logits: torch.Tensor) -> torch.Tensor:
-        """(B, V) float64, minus infinity where a word is cut; `before` are each row's tokens so far, `logits` (B, V)."""
+        """(B, V) float64, minus infinity where a word is cut; `before` are each row's tokens so far, `logits`
+        (B, V).
+        """
         scores = logits.double()
         if self.repetition_penalty != 1.0:
             punish = RepetitionPenaltyLogitsProcessor(self.repetition_penalty)
             rows = [punish(torch.tensor([own]), scores[i : i + 1]) for i, own in enumerate(before)]
             scores = torch.cat(rows)
-        nothing = torch.zeros(len(scores), 0, dtype=torch.long)  # the others do not look at what was written
+        nothing = torch.zeros(len(scores), 0, dtype=torch.long)  # the others do not read what was written
         for processor in self._warpers():
             scores = processor(nothing, scores)
         return scores.log_softmax(dim=1)
 
     def _warpers(self) -> list[Any]:
-        found: list[Any] = []
+        warpers: list[Any] = []
         if self.temperature != 1.0:
-            found.append(TemperatureLogitsWarper(self.temperature))
+            warpers.append(TemperatureLogitsWarper(self.temperature))
         if self.top_k:
-            found.append(TopKLogitsWarper(self.top_k))
+            warpers.append(TopKLogitsWarper(self.top_k))
         if self.top_p < 1.0:
-            found.append(TopPLogitsWarper(self.top_p))
+            warpers.append(TopPLogitsWarper(self.top_p))
         if self.min_p is not None:
-            found.append(MinPLogitsWarper(self.min_p))
-        return found
+            warpers.append(MinPLogitsWarper(self.min_p))
+        return warpers

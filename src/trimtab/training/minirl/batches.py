@@ -1,8 +1,9 @@
 """A TRL micro-batch as columns, and the sums of the optimizer step it belongs to: the denominators.
 
-DDP averages gradients over the ranks. TRL switches transformers' division by the accumulation steps off (1.16:
-`loss_is_scaled_for_ga`; 1.2: a `compute_loss_func` that is set). Under transformers 5.2 accelerate still divides, so there TRL's own gradients
-are too small by the accumulation steps; `one_division` ends that. `local_denominator` undoes what is left.
+DDP averages gradients over the ranks. TRL switches transformers' division by the accumulation steps off
+(1.16: `loss_is_scaled_for_ga`; 1.2: a `compute_loss_func` that is set). Under transformers 5.2 accelerate
+still divides, so there TRL's own gradients are too small by the accumulation steps; `one_division` ends that.
+`local_denominator` undoes what is left.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def columns_of(inputs: Any, logprobs: Any, entropy: Any, prox: Any) -> Columns:
 
 @contextmanager
 def one_division(accelerator: Any) -> Iterator[None]:
-    """Around a micro-batch: accelerate divides its loss by nothing, as the denominators count the accumulation steps.
+    """Around a micro-batch: accelerate divides its loss by nothing, as the denominators count the
+    accumulation steps.
 
     Put back afterwards: every trainer of a process shares this number.
     """
@@ -73,7 +75,9 @@ def evaluation_sums(trainer: Any, columns: Columns) -> StepSums:
 
 
 def step_sums(trainer: Any, rows: int) -> StepSums:
-    """Denominators of every micro-batch of `rows` rows of the optimizer step that begins, the same for all of them."""
+    """Denominators of every micro-batch of `rows` rows of the optimizer step that begins, the same for all of
+    them.
+    """
     args, world, micro = trainer.args, trainer.accelerator.num_processes, _steps_averaged(trainer)
     responses = rows * trainer.current_gradient_accumulation_steps * world
     local = local_denominator(responses, ranks_averaged=world, steps_averaged=micro)
@@ -87,12 +91,13 @@ def step_sums(trainer: Any, rows: int) -> StepSums:
 
 
 def _over_tokens(trainer: Any) -> torch.Tensor:
-    """(sum of correction weights, loss tokens) of the optimizer step, over its micro-batches and all ranks."""
+    """Return (sum of correction weights, loss tokens) of the optimizer step, over all ranks."""
     lasting = trainer.args.steps_per_generation * trainer.num_iterations
     at, steps = trainer._step % lasting, trainer.current_gradient_accumulation_steps
     if at + steps > lasting:
         raise UnsupportedError(
-            f"an optimizer step of {steps} micro-batches starts at {at} of the {lasting} of a generation: the tokens of its others "
+            f"an optimizer step of {steps} micro-batches starts at {at} of the {lasting} of a generation: "
+            "the tokens of its others "
             "are not known; make the epoch a multiple of gradient_accumulation_steps"
         )
     total = torch.zeros(2, dtype=torch.float64, device=trainer.accelerator.device)

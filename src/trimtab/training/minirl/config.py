@@ -1,7 +1,8 @@
-"""MiniRLConfig: GRPOConfig with the objectives of trimtab. Every field says its unit, its formula and how to switch it off.
+"""MiniRLConfig: GRPOConfig with the objectives of trimtab. Every field says its unit, formula and off switch.
 
 Left alone it is MiniRL with the paper's settings. TRL's own fields keep their meaning where they are honoured
-(beta, delta, epsilon, epsilon_high, num_iterations, off_policy_mask_threshold, scale_rewards); the others are refused.
+(beta, delta, epsilon, epsilon_high, num_iterations, off_policy_mask_threshold, scale_rewards); the others are
+refused.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any, ClassVar
 from transformers.utils import logging
 from trl import GRPOConfig
 
-from trimtab.training.minirl.config_validation import refuse_config, refuse_settled
-from trimtab.training.minirl.numeric_options import knobs_read
-from trimtab.training.minirl.objective_defaults import PAPERS
+from trimtab.training.minirl.config_validation import is_read, refuse_config
+from trimtab.training.minirl.objective_defaults import DEFAULTS
+from trimtab.training.minirl.refused_settings import refuse_settled
 
 logger = logging.get_logger(__name__)
 
@@ -27,12 +28,17 @@ def _field(default: Any, text: str) -> Any:
 
 @dataclass
 class MiniRLConfig(GRPOConfig):
-    """Settings of a MiniRLTrainer. UnsupportedError names what it cannot honour, ObjectiveError a value that cannot be right."""
+    """Settings of a MiniRLTrainer.
+
+    Raises:
+        UnsupportedError: A setting that the trainer cannot honour, by name.
+        ObjectiveError: A value that is out of range.
+    """
 
     _VALID_DICT_FIELDS: ClassVar[list[str]] = [*GRPOConfig._VALID_DICT_FIELDS, "slices"]
 
     objective: str = _field(
-        "minirl", f"Loss: {', '.join(PAPERS)}. Denominators are those of the whole optimizer step."
+        "minirl", f"Loss: {', '.join(DEFAULTS)}. Denominators are those of the whole optimizer step."
     )
     importance: bool = _field(
         True, "minirl: weight sg[min(pi_theta/mu, weight_cap)]; False is the ablation without."
@@ -43,13 +49,15 @@ class MiniRLConfig(GRPOConfig):
     )
     weight_cap: float | None = _field(
         None,
-        "Bound on pi_theta/mu (a ratio): minirl truncates (5), decoupled lifts mu (100). None: those; inf: off.",
+        "Bound on pi_theta/mu (a ratio): minirl truncates (5), decoupled lifts mu (100). None: those; inf: "
+        "off.",
     )
     loss_type: str | None = _field(None, "TRL's name of a loss; refused, set objective instead.")
     epsilon: float | None = _field(None, "Staleness below 1 - epsilon is clipped. None: the paper's value.")
     epsilon_high: float | None = _field(
         None,
-        "Staleness above 1 + epsilon_high is clipped; cispo: the ratio itself. None: the paper's, or epsilon if that is set.",
+        "Staleness above 1 + epsilon_high is clipped; cispo: the ratio itself. None: the paper's, or epsilon "
+        "if that is set.",
     )
     scale_rewards: str | None = _field(
         None,
@@ -61,7 +69,8 @@ class MiniRLConfig(GRPOConfig):
     use_bias_correction_kl: bool = _field(False, "TRL's weighted KL to the reference; refused.")
     correction: str = _field(
         "none",
-        "Weight pi_old/mu (a ratio): tis min(rho, high); mis and icepop rho inside [low, high], else dropped; none.",
+        "Weight pi_old/mu (a ratio): tis min(rho, high); mis and icepop rho inside [low, high], else "
+        "dropped; none.",
     )
     correction_level: str = _field(
         "token", "Whose ratio: token, sequence exp(sum), geometric exp(mean of logs)."
@@ -74,7 +83,8 @@ class MiniRLConfig(GRPOConfig):
     )
     drop_nonfinite: bool = _field(
         False,
-        "Drop and count tokens with NaN or infinite log(pi_old/mu) (vLLM gives some); False: the loss becomes NaN.",
+        "Drop and count tokens with NaN or infinite log(pi_old/mu) (vLLM gives some); False: the loss "
+        "becomes NaN.",
     )
     k3_bound: float | None = _field(
         None, "Drop where rho - 1 - log rho exceeds this, nats; 0.001 to 0.01 for row means. None: off."
@@ -85,12 +95,14 @@ class MiniRLConfig(GRPOConfig):
     )
     slices: dict[str, Any] | str | None = _field(  # noqa: RUF009
         None,
-        "Numbers for text and post_tool tokens alone, {'post_tool': {'epsilon_high': 0.1, 'beta': 0.04}}: weight_cap, epsilon, "
+        "Numbers for text and post_tool tokens alone, {'post_tool': {'epsilon_high': 0.1, 'beta': 0.04}}: "
+        "weight_cap, epsilon, "
         "epsilon_high, beta, correction_low, correction_high, k3_bound. None: one number for all.",
     )
     ewma_centre_of_mass: float | None = _field(
         None,
-        "PPO-EWMA: the clip is anchored at a weight average this many optimizer steps old (the paper's 8). None: at pi_old.",
+        "PPO-EWMA: the clip is anchored at a weight average this many optimizer steps old (the paper's 8). "
+        "None: at pi_old.",
     )
     prox_beta: float | None = _field(
         None, "decoupled_kl: coefficient of KL(pi_prox || pi_theta), nats to loss; has no default."
@@ -103,25 +115,28 @@ class MiniRLConfig(GRPOConfig):
     routing_allow_missing: bool = _field(
         False, "Route tokens live, and count them, where no route was recorded; False: an error."
     )
-    routing_compare: bool = _field(False, "Log the share of replayed tokens whose live choice was another.")
+    routing_compare: bool = _field(
+        False, "Log the fraction of replayed tokens whose live choice was another."
+    )
     lr_by_ess: bool = _field(
         False,
         "VCPO: this step's learning rate x (min(1, ess/ess_base))^(1/2), ess of raw row weights pi_theta/mu.",
     )
-    ess_base: float = _field(1.0, "VCPO: ESS share of a healthy step, in (0, 1].")
+    ess_base: float = _field(1.0, "VCPO: ESS over rows of a healthy step, in (0, 1].")
     ess_rule: str = _field("sqrt", "VCPO: sqrt (Adam) or linear (SGD).")
     ess_floor: float = _field(0.0, "VCPO: smallest factor on the learning rate, in [0, 1].")
     off_policy_baseline: bool = _field(
         False,
-        "VCPO: subtract sum w^2 |g|^2 R / sum w^2 |g|^2 of the group, not its mean; w = pi_theta/mu of a whole row, g its gradient "
+        "VCPO: subtract sum w^2 |g|^2 R / sum w^2 |g|^2 of the group, not its mean; w = pi_theta/mu of a "
+        "whole row, g its gradient "
         "of log pi_theta, both before the generation's first update. One more forward and backward a row.",
     )
     entropy_keep: float | None = _field(
         None,
-        "Keep this share of the tokens of a generation, those of highest pi_old entropy (0.2). None: off.",
+        "Keep this fraction of the tokens of a generation, those of highest pi_old entropy (0.2). None: off.",
     )
     covariance_drop: float | None = _field(
-        None, "Drop this share of tokens, those that lower the entropy most (2e-4 to 2e-3). None: off."
+        None, "Drop this fraction of tokens, those that lower the entropy most (2e-4 to 2e-3). None: off."
     )
     bonus_target: float | None = _field(
         None, "Entropy bonus while the mean entropy of a step, nats a token, is under this. None: off."
@@ -131,7 +146,7 @@ class MiniRLConfig(GRPOConfig):
 
     def __post_init__(self) -> None:
         if isinstance(self.slices, str):  # the command line
-            with suppress(json.JSONDecodeError):  # then it is no table, and refused as such
+            with suppress(json.JSONDecodeError):  # then it is not a table, and refused as such
                 self.slices = json.loads(self.slices)
         refuse_config(self)
         self._settle()
@@ -139,18 +154,26 @@ class MiniRLConfig(GRPOConfig):
         refuse_settled(self)
 
     def _settle(self) -> None:
-        """What was left open as in the objective's paper; None for bounds the objective does not read."""
-        paper, read = PAPERS[self.objective], knobs_read(self)
-        both = "epsilon" in read and self.epsilon is not None
-        if both and self.epsilon_high is None and paper.low != paper.high and self.epsilon != paper.high:
+        """Fill what was left open from the objective's paper; None for bounds that the objective does not
+        read.
+        """
+        default = DEFAULTS[self.objective]
+        both = is_read(self, "epsilon") and self.epsilon is not None
+        if (
+            both
+            and self.epsilon_high is None
+            and default.low != default.high
+            and self.epsilon != default.high
+        ):
             logger.warning(
-                f"epsilon={self.epsilon:g} sets epsilon_high too, as in TRL; the paper of {self.objective} has "
-                f"{paper.low:g} and {paper.high:g}: set epsilon_high to keep them apart"
+                f"epsilon={self.epsilon:g} sets epsilon_high too, as in TRL; the paper of {self.objective} "
+                "has "
+                f"{default.low:g} and {default.high:g}: set epsilon_high to keep them apart"
             )
-        if self.epsilon_high is None and "epsilon_high" in read:
-            self.epsilon_high = self.epsilon if both else paper.high
-        if self.epsilon is None and "epsilon" in read:
-            self.epsilon = paper.low
-        if self.weight_cap is None and "weight_cap" in read:
-            self.weight_cap = paper.cap
-        self.scale_rewards = paper.scale if self.scale_rewards is None else self.scale_rewards
+        if self.epsilon_high is None and is_read(self, "epsilon_high"):
+            self.epsilon_high = self.epsilon if both else default.high
+        if self.epsilon is None and is_read(self, "epsilon"):
+            self.epsilon = default.low
+        if self.weight_cap is None and is_read(self, "weight_cap"):
+            self.weight_cap = default.cap
+        self.scale_rewards = default.scale if self.scale_rewards is None else self.scale_rewards

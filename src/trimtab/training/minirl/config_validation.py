@@ -1,17 +1,23 @@
-"""What the trainer cannot honour, by name, at construction: one line that says what, and what to set instead."""
+"""Validation of MiniRLConfig: one table row a field, and one line for each setting that cannot be honoured.
+
+A row says which numbers a field takes, whether the settings read it, and what it needs to have an effect. A
+run must not look as if it had a setting that nothing reads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import numbers
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from trimtab.errors import ObjectiveError, UnsupportedError
-from trimtab.training.minirl.numeric_options import check_numbers, check_slices
-from trimtab.training.minirl.objective_defaults import PAPERS, WINDOW_DENOMINATORS
-from trimtab.training.minirl.unused_options import unused
+from trimtab.training.minirl.objective_defaults import CORRECTION_BOUNDS, DEFAULTS, SLICE_NAMES
+from trimtab.training.minirl.refused_settings import config_refusals
 
 _CHOICES = {
-    "objective": tuple(PAPERS),
+    "objective": tuple(DEFAULTS),
     "correction": ("none", "tis", "mis", "icepop"),
     "correction_level": ("token", "sequence", "geometric"),
     "k3_level": ("token", "sequence"),
@@ -19,142 +25,197 @@ _CHOICES = {
     "routing_replay": ("off", "R2", "R3"),
     "ess_rule": ("sqrt", "linear"),
 }
-_DUAL = ("ppo", "grpo", "dr_grpo", "dapo")
-_OWN_WEIGHT = ("decoupled", "decoupled_kl")
-_OWN_NAMES = {"cispo": "cispo", "dapo": "dapo", "dr_grpo": "dr_grpo", "grpo": "grpo"}
+_CLIPPED = ("ppo", "grpo", "dr_grpo", "dapo", "gspo", "decoupled")
+_ANCHORED = ("minirl", "decoupled", "decoupled_kl")
+
+Test = Callable[[Any], bool]
+_Range = tuple[Test, str]
+
+
+def _always(_args: Any) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Option:
+    """One field of MiniRLConfig."""
+
+    range: _Range | None = None
+    """Numbers it takes, with the words for them; None: it is not a number."""
+    read_by: Test = _always
+    """Of the config: whether something reads the field."""
+    needs: str = ""
+    """What would read it; `{own}` is the objective in use."""
+    by_slice: bool = False
+    """`slices` may set it."""
+
+
+def _cap(args: Any) -> bool:
+    return DEFAULTS[args.objective].cap is not None and (args.importance or args.objective != "minirl")
+
+
+def _clip(args: Any) -> bool:
+    return args.objective in _CLIPPED or (args.objective == "minirl" and args.clip)
+
+
+_ABOVE: _Range = (lambda v: v > 0, "above 0")
+_NOT_NEGATIVE: _Range = (lambda v: 0 <= v < math.inf, "0 or more and finite")
+_CAP = "a weight over mu (minirl with importance, decoupled); set correction"
+_ANCHOR = f"a clip to anchor ({', '.join(_ANCHORED)}), which {{own}} has not"
+_OPTIONS = {
+    "weight_cap": Option((lambda v: v > 0, "above 0, a ratio (inf: no cap)"), _cap, _CAP, True),
+    "epsilon": Option(
+        (lambda v: v >= 0, "0 or more (inf: no clip below)"),
+        _clip,
+        "a clip from below, which {own} has not",
+        True,
+    ),
+    "epsilon_high": Option(
+        (lambda v: v >= 0, "0 or more (inf: no clip above)"),
+        lambda a: _clip(a) or a.objective == "cispo",
+        "a clip from above, which {own} has not",
+        True,
+    ),
+    "beta": Option(_NOT_NEGATIVE, by_slice=True),
+    "correction_low": Option(
+        _NOT_NEGATIVE,
+        lambda a: a.correction in ("mis", "icepop"),
+        "correction='mis' or 'icepop': tis has a cap alone",
+        True,
+    ),
+    "correction_high": Option(
+        _ABOVE, lambda a: a.correction != "none", "a correction (tis, mis, icepop)", True
+    ),
+    "k3_bound": Option(_ABOVE, by_slice=True),
+    "delta": Option((lambda v: v > 1, "above 1: a dual clip of 1 or less freezes on-policy tokens")),
+    "off_policy_mask_threshold": Option(_ABOVE),
+    "veto_floor": Option((lambda v: 0 < v < 1, "in (0, 1), a ratio such as 1e-4")),
+    "ewma_centre_of_mass": Option(
+        _NOT_NEGATIVE, lambda a: a.objective in _ANCHORED and (a.objective != "minirl" or a.clip), _ANCHOR
+    ),
+    "prox_beta": Option(_NOT_NEGATIVE, lambda a: a.objective == "decoupled_kl", "objective='decoupled_kl'"),
+    "prox_estimator": Option(None, lambda a: a.objective == "decoupled_kl", "objective='decoupled_kl'"),
+    "ess_base": Option((lambda v: 0 < v <= 1, "in (0, 1]"), lambda a: a.lr_by_ess, "lr_by_ess=True"),
+    "ess_rule": Option(None, lambda a: a.lr_by_ess, "lr_by_ess=True"),
+    "ess_floor": Option((lambda v: 0 <= v <= 1, "in [0, 1]"), lambda a: a.lr_by_ess, "lr_by_ess=True"),
+    "entropy_keep": Option((lambda v: 0 < v <= 1, "in (0, 1], the fraction of tokens to keep; None: off")),
+    "covariance_drop": Option((lambda v: 0 <= v < 1, "in [0, 1), the fraction of tokens dropped; None: off")),
+    "bonus_target": Option(_NOT_NEGATIVE),
+    "bonus_rate": Option(
+        (lambda v: 0 < v < math.inf, "above 0 and finite"),
+        lambda a: a.bonus_target is not None,
+        "a bonus_target",
+    ),
+    "bonus_highest": Option(_NOT_NEGATIVE, lambda a: a.bonus_target is not None, "a bonus_target"),
+    "num_iterations": Option((lambda v: v >= 1 and v == int(v), "a whole number of 1 or more")),
+    "routing_allow_missing": Option(None, lambda a: a.routing_replay != "off", "routing_replay='R2' or 'R3'"),
+    "routing_compare": Option(None, lambda a: a.routing_replay != "off", "routing_replay='R2' or 'R3'"),
+    "correction_level": Option(
+        None, lambda a: a.correction in ("tis", "mis"), "correction='tis' or 'mis': icepop decides by token"
+    ),
+    "correction_weighs": Option(
+        None, lambda a: a.correction == "mis", "correction='mis', which can drop without a weight"
+    ),
+    "k3_level": Option(None, lambda a: a.k3_bound is not None, "a k3_bound"),
+}
+
+
+def is_read(args: Any, name: str) -> bool:
+    """Return whether the settings read the field `name`; if not it would change nothing."""
+    return _OPTIONS[name].read_by(args)
 
 
 def refuse_config(args: Any) -> None:
-    """ObjectiveError for a value that cannot be right, UnsupportedError for a TRL feature or a pair that has no meaning."""
+    """Raise ObjectiveError for a value out of range, UnsupportedError for what the trainer cannot honour."""
     for name, choices in _CHOICES.items():
         if getattr(args, name) not in choices:
             raise ObjectiveError(f"{name} must be one of {', '.join(choices)}; got {getattr(args, name)!r}")
-    check_numbers(args)
-    check_slices(args)
-    for text in (*_config_refusals(args), *unused(args)):
+    for name in _OPTIONS:
+        if getattr(args, name) is not None or _default(args, name) is not None:
+            _check(name, name, getattr(args, name))
+    if args.scale_rewards not in (None, True, False, "group", "batch", "none"):
+        raise ObjectiveError(f"scale_rewards must be group, batch or none; got {args.scale_rewards!r}")
+    _check_slices(args)
+    if args.correction in ("mis", "icepop"):
+        _check_bounds(args)
+    for text in (*config_refusals(args), *_unused(args)):
         raise UnsupportedError(f"MiniRLTrainer: {text}")
 
 
-def _config_refusals(args: Any) -> Iterator[str]:
-    objective = args.objective
-    if args.loss_type is not None:
-        own = _OWN_NAMES.get(args.loss_type)
-        yield f"loss_type={args.loss_type!r} is TRL's loss; " + (
-            f"set objective={own!r}" if own else f"the objectives are {', '.join(PAPERS)}"
+def _unused(args: Any) -> Iterator[str]:
+    """Yield one line for each field that is not at its default and that nothing reads."""
+    own = f"objective={args.objective!r}" + ("" if args.clip else " with clip=False")
+    for name, option in _OPTIONS.items():
+        value = getattr(args, name)
+        if not option.read_by(args) and value != _default(args, name):
+            needs = option.needs.format(own=own)
+            yield f"{name}={value!r} has no effect without {needs}; leave {name} out, or set that"
+
+
+def _default(args: Any, name: str) -> Any:
+    return type(args).__dataclass_fields__[name].default
+
+
+def _check_bounds(args: Any) -> None:
+    """Raise ObjectiveError where the lower bound of the correction is not below the upper one, by slice."""
+    names = ("correction_low", "correction_high")
+    defaults = zip(names, CORRECTION_BOUNDS[args.correction], strict=True)
+    bounds = {n: default if getattr(args, n) is None else getattr(args, n) for n, default in defaults}
+    for label, table in {"": {}, **(args.slices or {})}.items():
+        low, high = (table.get(name, bounds[name]) for name in names)
+        if not low < high:
+            where = label and f" of slices[{label!r}]"
+            text = f"must be below correction_high; got {low:g} and {high:g} ({args.correction})"
+            raise ObjectiveError(f"correction_low{where} {text}")
+
+
+def _check(name: str, shown: str, value: Any) -> None:
+    if (accepted := _OPTIONS[name].range) is None:
+        return
+    good, words = accepted
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ObjectiveError(f"{shown} must be a number {words}; got {value!r}")
+    if math.isnan(value) or not good(float(value)):
+        raise ObjectiveError(f"{shown} must be {words}; got {value!r}")
+
+
+def _check_slices(args: Any) -> None:
+    if args.slices is not None and not isinstance(args.slices, dict):
+        raise ObjectiveError(
+            f"slices must be a table such as {{'post_tool': {{'epsilon_high': 0.1}}}}; got {args.slices!r}"
         )
-    if args.importance_sampling_level != "token":
-        yield "importance_sampling_level: set objective='gspo' for ratios of whole sequences"
-    if args.top_entropy_quantile < 1.0:
-        yield "top_entropy_quantile selects within a micro-batch; set entropy_keep, over the whole generation"
-    if getattr(args, "entropy_coef", 0.0) or getattr(args, "use_adaptive_entropy", False):
-        yield "entropy_coef and use_adaptive_entropy: set bonus_target"
-    if args.use_bias_correction_kl:
-        yield "use_bias_correction_kl: its KL to the reference is the plain k3; leave it False"
-    if args.vllm_importance_sampling_correction:
-        yield "vllm_importance_sampling_correction: set correction (tis, mis, icepop), or take minirl, which has the weight"
-    for name, part in type(args).__dataclass_fields__.items():
-        tuned = name.startswith("vllm_importance_sampling_") and name != "vllm_importance_sampling_correction"
-        if tuned and getattr(args, name) != part.default:
-            yield f"{name}={getattr(args, name)!r} tunes TRL's own correction, which is not used; set correction and its bounds"
-    if args.use_liger_kernel:
-        yield "use_liger_kernel: a fused loss gives no per-token log-probabilities; switch it off"
-    if args.delta is not None and objective not in _DUAL:
-        yield f"delta (dual clip) belongs to {', '.join(_DUAL)}, not to {objective}"
-    if objective != "minirl" and not (args.importance and args.clip):
-        yield "importance=False and clip=False are ablations of objective='minirl'"
-    if args.length_norm and objective not in ("minirl", "reinforce"):
-        yield f"length_norm is an ablation of minirl and reinforce, not of {objective}"
-    weighs = args.correction != "none" and not (args.correction == "mis" and not args.correction_weighs)
-    if weighs and (objective in _OWN_WEIGHT or (objective == "minirl" and args.importance)):
-        yield f"correction={args.correction!r} with {objective}, whose own weight is over mu: the mismatch would be corrected twice"
-    if args.self_normalise and not weighs:
-        yield "self_normalise needs a correction that weighs (tis, mis, icepop)"
-    if args.self_normalise and args.off_policy_mask_threshold is not None:
-        yield "self_normalise with off_policy_mask_threshold: rows it drops depend on pi_theta, unknown before the step"
-    if objective == "decoupled_kl" and args.prox_beta is None:
-        yield "decoupled_kl needs prox_beta: its paper gives no default for language models"
+    allowed = [name for name, option in _OPTIONS.items() if option.by_slice]
+    for label, table in (args.slices or {}).items():
+        if label not in SLICE_NAMES or not isinstance(table, dict):
+            raise ObjectiveError(
+                f"slices must name {' and '.join(SLICE_NAMES)} with a table each; got {label!r}: {table!r}"
+            )
+        for name, value in table.items():
+            shown = f"slices[{label!r}][{name!r}]"
+            if name not in allowed:
+                raise ObjectiveError(f"slices[{label!r}] has {name!r}; it takes {', '.join(allowed)}")
+            _check(name, shown, value)
+            for text in _slice_needs(args, name):
+                raise ObjectiveError(f"{shown} {text}")
+            if not is_read(args, name):
+                raise UnsupportedError(
+                    f"MiniRLTrainer: {shown} has no effect: {_reader(args)} does not read {name}; take it out"
+                )
 
 
-def refuse_settled(args: Any) -> None:
-    """UnsupportedError for what shows once TRL and the paper have filled in their defaults."""
-    for text in _settled_refusals(args):
-        raise UnsupportedError(f"MiniRLTrainer: {text}")
+def _slice_needs(args: Any, name: str) -> Iterator[str]:
+    if name == "beta" and not args.beta:
+        yield "needs beta above 0: TRL scores no reference otherwise"
+    if name.startswith("correction") and (args.correction == "none" or args.correction_level != "token"):
+        yield "needs a correction with correction_level='token'"
+    if name == "k3_bound" and (args.k3_bound is None or args.k3_level != "token"):
+        yield "needs k3_bound and k3_level='token'"
+    if name == "weight_cap" and args.objective != "minirl":
+        yield "is minirl's"
 
 
-def _settled_refusals(args: Any) -> Iterator[str]:
-    # sums over an optimizer step are needed before all of its micro-batches exist
-    micro, lasting = args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations
-    if (args.objective in WINDOW_DENOMINATORS or args.self_normalise) and lasting % micro:
-        yield (
-            f"objective={args.objective!r} needs sums over the tokens of an optimizer step, but its "
-            f"gradient_accumulation_steps={micro} do not fit one generation, used for {lasting} micro-batches: make "
-            "steps_per_generation x num_iterations a multiple of it"
-        )
-    if PAPERS[args.objective].divide == "constant" and not args.max_completion_length:
-        yield f"objective={args.objective!r} divides by max_completion_length: set it"
-    own = getattr(args, "multi_objective_aggregation", "sum_then_normalize")
-    if own == "normalize_then_sum" and args.scale_rewards == "none":
-        yield (
-            f"multi_objective_aggregation={own!r} divides by the std of each reward, but objective={args.objective!r} centres "
-            "only: sum_then_normalize, or say scale_rewards='group' that you want the std"
-        )
-    if (args.generation_kwargs or {}).get("num_return_sequences", 1) != 1:
-        yield "generation_kwargs num_return_sequences: set num_generations, TRL repeats the prompts itself"
-
-
-def refuse_trainer(trainer: Any, needs_mu: bool) -> None:
-    """UnsupportedError for what only the built trainer shows: its engine, its parallelism, its model."""
-    for text in _trainer_refusals(trainer, needs_mu):
-        raise UnsupportedError(f"MiniRLTrainer: {text}")
-
-
-def _trainer_refusals(trainer: Any, needs_mu: bool) -> Iterator[str]:
-    args = trainer.args
-    kind = str(trainer.accelerator.distributed_type).rsplit(".", 1)[-1]
-    heavy = [
-        name
-        for name, on in (
-            ("ewma_centre_of_mass", args.ewma_centre_of_mass is not None),
-            (f"routing_replay={args.routing_replay!r}", args.routing_replay != "off"),
-            ("off_policy_baseline", args.off_policy_baseline),
-        )
-        if on
-    ]
-    if heavy and kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
-        yield f"{heavy[0]} needs whole parameters; {kind} shards them"
-    if heavy and args.torch_compile:
-        yield f"{heavy[0]} with torch_compile is not tested: switch one off"
-    if trainer.rollout_func is None and not trainer.use_vllm:
-        yield from _own_generation(trainer, needs_mu)
-    if args.routing_replay == "R3" and trainer.use_vllm and trainer.rollout_func is None:
-        yield "routing_replay='R3' with vLLM: TRL's client returns no routed experts; return `routes` from a rollout_func"
-    for name, on in (
-        ("routing_replay", args.routing_replay != "off"),
-        ("off_policy_baseline", args.off_policy_baseline),
-    ):
-        if on and trainer._is_vlm:
-            yield f"{name} of vision-language models"
-        kwargs = args.gradient_checkpointing_kwargs or {}
-        if on and args.gradient_checkpointing and kwargs.get("use_reentrant"):
-            yield f"{name} with use_reentrant=True: set gradient_checkpointing_kwargs={{'use_reentrant': False}}"
-    if args.bonus_target is not None and not hasattr(args, "entropy_coef"):
-        yield "bonus_target: this TRL computes entropies without gradient; it needs a release with entropy_coef (1.16 has it)"
-
-
-def _own_generation(trainer: Any, needs_mu: bool) -> Iterator[str]:
-    """Only a plain sampling loop of transformers shows the sampler's processed log-probabilities and its routes."""
-    args = trainer.args
-    needs = needs_mu or args.routing_replay == "R3"
-    paged = getattr(args, "use_transformers_continuous_batching", False) or getattr(
-        args, "use_transformers_paged", False
-    )
-    if needs and paged:
-        yield "continuous batching of transformers returns no log-probabilities: use plain generate, vLLM or a rollout_func"
-    config = getattr(trainer, "generation_config", None)
-    if needs and config is not None and not paged:
-        if not config.do_sample:
-            yield "generation_kwargs do_sample=False: greedy tokens have no sampling distribution mu"
-        if (config.num_beams or 1) > 1:
-            yield "generation_kwargs num_beams > 1: beams are not samples of one distribution mu"
-        if getattr(config, "prompt_lookup_num_tokens", None) or getattr(config, "assistant_early_exit", None):
-            yield "assisted generation: the recorder sees one token a forward"
+def _reader(args: Any) -> str:
+    parts = [f"objective={args.objective!r}"]
+    parts += [f"{name}=False" for name in ("importance", "clip") if not getattr(args, name)]
+    parts += [f"correction={args.correction!r}"] if args.correction != "none" else []
+    return " with ".join(parts)

@@ -1,4 +1,5 @@
-"""From one micro-batch's columns and the settings to the loss: thin compositions of `trimtab.objectives`, nothing of its own.
+"""From one micro-batch's columns and the settings to the loss: thin compositions of `trimtab.objectives`,
+nothing of its own.
 
 B rows, T completion tokens; logs in nats.
 """
@@ -38,13 +39,14 @@ from trimtab.objectives import (
 )
 from trimtab.objectives.tensor_checks import Number
 from trimtab.objectives.token_slices import Counts
-from trimtab.training.minirl.numeric_options import CORRECTION_BOUNDS, SLICE_NAMES
-from trimtab.training.minirl.objective_defaults import PAPERS
+from trimtab.training.minirl.objective_defaults import CORRECTION_BOUNDS, DEFAULTS, SLICE_NAMES
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What each token of a micro-batch looks like to each policy; `mask` is the loss mask, `cells` text and post_tool."""
+    """What each token of a micro-batch looks like to each policy; `mask` is the loss mask, `cells` text and
+    post_tool.
+    """
 
     logprobs: torch.Tensor
     old: torch.Tensor
@@ -60,7 +62,9 @@ class Columns:
 
 @dataclass(frozen=True)
 class StepSums:
-    """Of the whole optimizer step as this rank must divide by (`local_denominator`); `weights` and `count` of self_normalise."""
+    """Of the whole optimizer step as this rank must divide by (`local_denominator`); `weights` and `count` of
+    self_normalise.
+    """
 
     responses: float
     tokens: float
@@ -69,7 +73,7 @@ class StepSums:
 
 
 def needs_mu(args: Any) -> bool:
-    """Do these settings use the sampler's log-probabilities?"""
+    """Return whether these settings use the sampler's log-probabilities."""
     own = (args.objective == "minirl" and args.importance) or args.objective.startswith("decoupled")
     filters = (args.k3_bound, args.veto_floor, args.off_policy_mask_threshold)
     return bool(
@@ -90,8 +94,8 @@ def cells_of(mask: torch.Tensor, completion_mask: torch.Tensor, tool_mask: torch
     return Cells(((tool.cumsum(dim=1) > 0) & mask).long(), SLICE_NAMES)
 
 
-def knob(args: Any, cells: Cells, name: str, default: float | None) -> Number:
-    """The number, or one a token where `slices` sets it for text or post_tool. None is no bound."""
+def by_slice(args: Any, cells: Cells, name: str, default: float | None) -> Number:
+    """Return the number, or one a token where `slices` sets it. None is infinity."""
     default = math.inf if default is None else default
     table = {label: own[name] for label, own in (args.slices or {}).items() if name in own}
     return per_token(cells, table, float(default)) if table else float(default)
@@ -101,40 +105,42 @@ def correction_of(args: Any, c: Columns) -> Correction | None:
     """All corrections and filters together; None when every one is off. Decided on the raw log(pi_old/mu)."""
     if c.rollout is None:
         return None
-    raw, mask, found = (c.old - c.rollout).detach(), c.mask, []
+    raw, mask, fixes = (c.old - c.rollout).detach(), c.mask, []
     if args.drop_nonfinite:
-        found.append(reject_nonfinite(raw, mask))
-        mask = found[0].keep
+        fixes.append(reject_nonfinite(raw, mask))
+        mask = fixes[0].keep
     low, high = _bounds(args, c.cells)
     if args.correction == "tis":
-        found.append(tis(raw, mask, cap=high, level=args.correction_level))
+        fixes.append(tis(raw, mask, cap=high, level=args.correction_level))
     elif args.correction == "mis":
         level, weigh = args.correction_level, args.correction_weighs
-        found.append(mis(raw, mask, low=low, high=high, level=level, weigh=weigh))
+        fixes.append(mis(raw, mask, low=low, high=high, level=level, weigh=weigh))
     elif args.correction == "icepop":
-        found.append(icepop(raw, mask, low=low, high=high))
+        fixes.append(icepop(raw, mask, low=low, high=high))
     if args.k3_bound is not None:
-        bound = knob(args, c.cells, "k3_bound", args.k3_bound)
-        found.append(k3_rejection(raw, mask, bound=bound, level=args.k3_level))
+        bound = by_slice(args, c.cells, "k3_bound", args.k3_bound)
+        fixes.append(k3_rejection(raw, mask, bound=bound, level=args.k3_level))
     if args.veto_floor is not None:
-        found.append(veto(raw, mask, floor=args.veto_floor))
+        fixes.append(veto(raw, mask, floor=args.veto_floor))
     if args.off_policy_mask_threshold is not None:
         bound = args.off_policy_mask_threshold
-        found.append(off_policy_rejection(c.logprobs, c.rollout, c.advantages, mask, bound=bound))
-    return combine(*found, slices=c.cells) if found else None
+        fixes.append(off_policy_rejection(c.logprobs, c.rollout, c.advantages, mask, bound=bound))
+    return combine(*fixes, slices=c.cells) if fixes else None
 
 
 def _bounds(args: Any, cells: Cells) -> tuple[Number, Number]:
-    least, top = CORRECTION_BOUNDS[args.correction]
-    low = least if args.correction_low is None else args.correction_low
-    high = top if args.correction_high is None else args.correction_high
-    return knob(args, cells, "correction_low", low), knob(args, cells, "correction_high", high)
+    smallest, largest = CORRECTION_BOUNDS[args.correction]
+    low = smallest if args.correction_low is None else args.correction_low
+    high = largest if args.correction_high is None else args.correction_high
+    return by_slice(args, cells, "correction_low", low), by_slice(args, cells, "correction_high", high)
 
 
 def step_loss(
     args: Any, c: Columns, sums: StepSums, bonus: float = 0.0
 ) -> tuple[torch.Tensor, Counts, torch.Tensor | None]:
-    """The loss (0-d, with gradient), counts of everything clipped or dropped, and the KL terms (B, T) of beta, detached."""
+    """The loss (0-d, with gradient), counts of everything clipped or dropped, and the KL terms (B, T) of
+    beta, detached.
+    """
     fixed = correction_of(args, c)
     if fixed is not None and sums.weights is not None and sums.count is not None:
         fixed = self_normalise(fixed, sums.weights, sums.count)
@@ -142,22 +148,22 @@ def step_loss(
     if c.selected is not None:
         keep = keep & c.selected
     loss = policy_loss(args, c, sums, fixed, keep if (fixed is not None or c.selected is not None) else None)
-    value, counts, share = loss.value, loss.counts, _share(args, c, sums)
+    value, counts, shared = loss.value, loss.counts, _shared(args, c, sums)
     if fixed is not None:
         counts = merge_counts(counts, {f"correction/{name}": own for name, own in fixed.counts.items()})
     kl = None
     if c.ref is not None:
-        beta = knob(args, c.cells, "beta", args.beta)
-        value = value + kl_penalty(c.logprobs, c.ref, c.mask, coefficient=beta, **share).value
+        beta = by_slice(args, c.cells, "beta", args.beta)
+        value = value + kl_penalty(c.logprobs, c.ref, c.mask, coefficient=beta, **shared).value
         kl = kl_penalty(c.logprobs.detach(), c.ref, c.mask, coefficient=1.0, denominator=1.0).per_token
     if c.entropy is not None and bonus:
-        value = value + entropy_bonus(c.entropy, c.mask, coefficient=bonus, **share).value
+        value = value + entropy_bonus(c.entropy, c.mask, coefficient=bonus, **shared).value
     return value, counts, kl
 
 
-def _share(args: Any, c: Columns, sums: StepSums) -> dict[str, Any]:
+def _shared(args: Any, c: Columns, sums: StepSums) -> dict[str, Any]:
     """Denominator and lengths of the objective, shared by its penalties."""
-    divide = "row_means" if args.length_norm else PAPERS[args.objective].divide
+    divide = "row_means" if args.length_norm else DEFAULTS[args.objective].divide
     by = {
         "tokens": sums.tokens,
         "constant": sums.responses * args.max_completion_length,
@@ -170,15 +176,14 @@ def policy_loss(
 ) -> Loss:
     """The objective alone. Its clip is anchored at the proximal policy where there is one, else at pi_old."""
     anchor = c.old if c.prox is None else c.prox
-    shared = _share(args, c, sums)
-    low, high = (knob(args, c.cells, name, getattr(args, name)) for name in ("epsilon", "epsilon_high"))
+    shared = _shared(args, c, sums)
+    low, high = (by_slice(args, c.cells, name, getattr(args, name)) for name in ("epsilon", "epsilon_high"))
     rest: dict[str, Any] = {"keep": keep, "slices": c.cells}
     if args.objective == "minirl":
-        cap = knob(args, c.cells, "weight_cap", args.weight_cap)
-        return minirl(
-            c.logprobs, anchor, c.rollout, c.advantages, c.mask, denominator=shared["denominator"], eps_low=low, eps_high=high,
-            cap=cap, importance=args.importance, clip=args.clip, length_norm=args.length_norm, **rest,
-        )  # fmt: skip
+        cap = by_slice(args, c.cells, "weight_cap", args.weight_cap)
+        rest |= {"denominator": shared["denominator"], "eps_low": low, "eps_high": high, "cap": cap}
+        rest |= {name: getattr(args, name) for name in ("importance", "clip", "length_norm")}
+        return minirl(c.logprobs, anchor, c.rollout, c.advantages, c.mask, **rest)
     if args.objective.startswith("decoupled"):
         assert c.rollout is not None
         cap, rest = args.weight_cap, {**shared, **rest}
@@ -192,9 +197,8 @@ def policy_loss(
     if args.objective == "reinforce":
         return reinforce(c.logprobs, c.advantages, c.mask, weights=weights, **shared, **rest)
     if args.objective == "cispo":
-        return cispo(
-            c.logprobs, anchor, c.advantages, c.mask, denominator=shared["denominator"], high=high, weights=weights, **rest
-        )  # fmt: skip
+        rest |= {"denominator": shared["denominator"], "high": high, "weights": weights}
+        return cispo(c.logprobs, anchor, c.advantages, c.mask, **rest)
     level: Any = "sequence" if args.objective == "gspo" else "token"
     return ppo_clip(
         c.logprobs, anchor, c.advantages, c.mask, eps_low=low, eps_high=high, dual=args.delta, level=level,

@@ -1,6 +1,8 @@
-"""The half of the trainer that makes batches: what the sampler said, its routes, pi_old where needed, selected tokens.
+"""The half of the trainer that makes batches: what the sampler said, its routes, pi_old where needed,
+selected tokens.
 
-`RolloutScoring` changes no value of TRL's batch; it adds `sampling_per_token_logps`, `old_per_token_logps` and columns of its own.
+`RolloutScoring` changes no value of TRL's batch; it adds `sampling_per_token_logps`, `old_per_token_logps`
+and columns of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class RolloutScoring(GRPOTrainer):
     experts: Experts | None = None
     _own: OwnRollout | None = None
     _scoring = False
-    _said = False
+    _warned = False
     _old_comes = False
     _old_entropies: torch.Tensor | None = None
     _scored: torch.Tensor | None = None
@@ -62,14 +64,16 @@ class RolloutScoring(GRPOTrainer):
         if logprobs is None:
             if needs_mu(self.args):
                 raise ObjectiveError(
-                    f"{self.args.objective} needs the sampler's log-probabilities, but the rollout returned none: let the "
+                    f"{self.args.objective} needs the sampler's log-probabilities, but the rollout returned "
+                    "none: let the "
                     "rollout_func return `logprobs`, a list for each completion"
                 )
             return
         for row, (logs, ids) in enumerate(zip(logprobs, completions, strict=True)):
             if len(logs) != len(ids):
                 raise ObjectiveError(
-                    f"row {row} has {len(logs)} log-probabilities for {len(ids)} tokens: text changed after sampling has none"
+                    f"row {row} has {len(logs)} log-probabilities for {len(ids)} tokens: text changed after "
+                    "sampling has none"
                 )
 
     def _generate_single_turn(self, prompt_ids: Any, *args: Any, **kwargs: Any) -> Any:
@@ -93,7 +97,7 @@ class RolloutScoring(GRPOTrainer):
             batch = super()._generate_and_score_completions(inputs)
         finally:
             self._scoring = False
-        self._say_slices_without_tools(batch)
+        self._warn_slices_without_tools(batch)
         if self._needs_old() and "old_per_token_logps" not in batch:
             batch["old_per_token_logps"] = self._score_whole(batch)
         if self.experts is not None:
@@ -105,11 +109,12 @@ class RolloutScoring(GRPOTrainer):
             batch[SELECTED] = self._select(batch)
         return batch
 
-    def _say_slices_without_tools(self, batch: Any) -> None:
-        if self.args.slices and "tool_mask" not in batch and not self._said:
-            self._said = True
+    def _warn_slices_without_tools(self, batch: Any) -> None:
+        if self.args.slices and "tool_mask" not in batch and not self._warned:
+            self._warned = True
             logger.warning(
-                f"slices={self.args.slices}, but no token is post_tool: the batch has no tool mask, so every token is text; "
+                f"slices={self.args.slices}, but no token is post_tool: the batch has no tool mask, so every "
+                "token is text; "
                 "use tools, or let the rollout_func return env_mask (0 at tokens a tool wrote)"
             )
 
@@ -166,13 +171,17 @@ class RolloutScoring(GRPOTrainer):
         return self._score_old(input_ids, attention_mask, logits_to_keep, batch_size, kwargs)
 
     def _reference(self, model: Any, attention: Any, completion: int) -> Any:
-        """While TRL scores a generation, what is not pi_old is the reference: another model, or this one without its adapter."""
+        """While TRL scores a generation, what is not pi_old is the reference: another model, or this one
+        without its adapter.
+        """
         if self.experts is None or not self._scoring:
             return nullcontext()
         return self.experts.scoring_reference(model, self.model, attention, completion)
 
     def _score_old(self, ids: Any, attention: Any, completion: int, size: int, kwargs: dict[str, Any]) -> Any:
-        """pi_old of a generation, its routes recorded (R2) or replayed (R3), its entropies kept when tokens are selected."""
+        """pi_old of a generation, its routes recorded (R2) or replayed (R3), its entropies selected when
+        tokens are selected.
+        """
         if self.args.entropy_keep is not None:
             kwargs = {**kwargs, "compute_entropy": True}
         score = super()._get_per_token_logps_and_entropies
@@ -195,7 +204,9 @@ class RolloutScoring(GRPOTrainer):
         return result
 
     def _select(self, batch: Any) -> torch.Tensor:
-        """Tokens kept by entropy and by covariance, with thresholds over the whole generation on all ranks."""
+        """Tokens selected by entropy and by covariance, with thresholds over the whole generation on all
+        ranks.
+        """
         mask = batch["completion_mask"] > 0
         if "tool_mask" in batch:
             mask = mask & (batch["tool_mask"] > 0)
@@ -206,18 +217,16 @@ class RolloutScoring(GRPOTrainer):
             return self.accelerator.gather(self.accelerator.pad_across_processes(values, dim=1))
 
         every = everywhere(mask.long()) > 0  # padding turns booleans to integers on the shorter rank alone
-        kept = every
+        selected = every
         if self.args.entropy_keep is not None:
             assert self._old_entropies is not None
-            kept = kept & select_high_entropy(
-                everywhere(self._old_entropies), every, fraction=self.args.entropy_keep
-            ).keep  # fmt: skip
+            entropies = everywhere(self._old_entropies)
+            selected = selected & select_high_entropy(entropies, every, fraction=self.args.entropy_keep).keep
         if self.args.covariance_drop is not None:
             advantages = self.accelerator.gather(batch["advantages"])
             old = everywhere(batch["old_per_token_logps"])
-            kept = (
-                kept & select_by_covariance(old, advantages, every, fraction=self.args.covariance_drop).keep
-            )
+            fraction = self.args.covariance_drop
+            selected = selected & select_by_covariance(old, advantages, every, fraction=fraction).keep
         if self.model.training:
-            self.log_train("trimtab/selected_frac", float(kept.sum() / every.sum().clamp(min=1)))
-        return kept[rank * rows : (rank + 1) * rows, :width] | ~mask
+            self.log_train("trimtab/selected_frac", float(selected.sum() / every.sum().clamp(min=1)))
+        return selected[rank * rows : (rank + 1) * rows, :width] | ~mask

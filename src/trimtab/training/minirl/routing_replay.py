@@ -1,7 +1,8 @@
-"""Routing replay inside a TRL trainer: where routes come from, where they stand in a batch, which forwards replay them.
+"""Routing replay inside a TRL trainer: where routes come from, where they stand in a batch, which forwards
+replay them.
 
-B rows, P prompt and C completion places, L layers, K experts a token. The batch carries `ROUTES` (B, P + C, L, K) and `REQUIRED`
-(B, P + C), so TRL's shuffle and split keep them beside their rows.
+B rows, P prompt and C completion places, L layers, K experts a token. The batch carries `ROUTES` (B, P + C,
+L, K) and `REQUIRED` (B, P + C), so TRL's shuffle and split keep them beside their rows.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ class Experts:
     ) -> None:
         """Routes of one generation, a row (n, L, K) each, from the sampler. R3 without them is an error.
 
-        A row starts at the first prompt token. One of another length may start elsewhere (an engine that returns those of the
-        completion alone), so it is refused whatever may be missing; `own` rows, which we recorded, may end early.
+        A row starts at the first prompt token. One of another length may start elsewhere (an engine that
+        returns those of the completion alone), so it is refused whatever may be missing; `own` rows, which we
+        recorded, may end early.
         """
         self.placed, self._rows = None, []
         self._lengths = [(len(p), len(c)) for p, c in zip(prompts, completions, strict=True)]
@@ -52,29 +54,34 @@ class Experts:
             return
         if routes is None or len(routes) != len(self._lengths):
             raise RoutesError(
-                f"R3 needs `routes`, one (tokens, layers, experts a token) for each of {len(self._lengths)} rows, from the rollout_func"
+                f"R3 needs `routes`, one (tokens, layers, experts a token) for each of {len(self._lengths)} "
+                "rows, from the rollout_func"
             )
-        for row, (found, lengths) in enumerate(zip(routes, self._lengths, strict=True)):
-            self._rows.append(self._row(row, found, *lengths, may_end=own and self.allow_missing))
+        for row, (recorded, lengths) in enumerate(zip(routes, self._lengths, strict=True)):
+            self._rows.append(self._row(row, recorded, *lengths, may_end=own and self.allow_missing))
 
-    def _row(self, row: int, found: Any, prompt: int, completion: int, *, may_end: bool) -> torch.Tensor:
-        most = prompt + completion
-        if found is None and self.allow_missing:
-            return torch.full((most, len(self.replay.layers), self.replay.top_k), MISSING)
-        if found is None:
+    def _row(self, row: int, recorded: Any, prompt: int, completion: int, *, may_end: bool) -> torch.Tensor:
+        tokens = prompt + completion
+        if recorded is None and self.allow_missing:
+            return torch.full((tokens, len(self.replay.layers), self.replay.top_k), MISSING)
+        if recorded is None:
             raise RoutesError(
                 f"row {row} has no routes (None); routing_allow_missing=True routes it live and counts it"
             )
-        tensor = torch.as_tensor(found)
-        if len(tensor) not in (most, most - 1) and not (may_end and len(tensor) < most):
+        tensor = torch.as_tensor(recorded)
+        if len(tensor) not in (tokens, tokens - 1) and not (may_end and len(tensor) < tokens):
             raise RoutesError(
-                f"row {row} has {len(tensor)} routes for {most} tokens ({prompt} of the prompt, {completion} of the completion): "
-                "give all, or all but the last that was never fed, from the first prompt token on; -1 where none was recorded"
+                f"row {row} has {len(tensor)} routes for {tokens} tokens ({prompt} of the prompt, "
+                f"{completion} of the completion): "
+                "give all, or all but the last that was never fed, from the first prompt token on; -1 where "
+                "none was recorded"
             )
         return tensor
 
-    def place(self, attention: torch.Tensor, completion: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """(routes, required) in the layout of a forward: prompts padded left, completions right. Computed once a generation."""
+    def placed_routes(self, attention: torch.Tensor, completion: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return (routes, required) in the layout of a forward, prompts padded left; computed once a
+        generation.
+        """
         if self.placed is None:
             at = torch.arange(attention.shape[1]) - (attention.shape[1] - completion)
             before, after = torch.tensor(self._lengths).T[..., None]
@@ -94,7 +101,7 @@ class Experts:
         attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
         if self.placed is None and self.mode == "R2":
             raise RoutesError("R2 has no routes: pi_old was not scored")
-        routes, required = self.place(attention, batch["completion_ids"].shape[1])
+        routes, required = self.placed_routes(attention, batch["completion_ids"].shape[1])
         self.placed = None
         return {ROUTES: routes, REQUIRED: required}
 
@@ -107,18 +114,19 @@ class Experts:
     def scoring_reference(
         self, model: Any, own: Any, attention: torch.Tensor, completion: int
     ) -> AbstractContextManager[Any]:
-        """Around the pass of pi_ref: the same experts, or its KL to the policy would hold the difference of two routings.
+        """Around the pass of pi_ref: the same experts, or its KL to the policy would hold the difference of
+        two routings.
 
         R2 with one update a batch has none yet, and then the policy's pass routes as it would anyway.
         """
         replay = self.replay if model is own else self._reference
         if replay is None or (self.mode == "R2" and self.placed is None):
             return nullcontext()
-        routes, required = self.place(attention, completion)
+        routes, required = self.placed_routes(attention, completion)
         return replay.replaying(routes, required=required, allow_missing=self.allow_missing)
 
     def scoring_old(self, attention: torch.Tensor, completion: int) -> AbstractContextManager[Any]:
         """Around the pass of pi_old: R3 replays there too, R2 has nothing yet."""
         if self.mode == "R2":
             return nullcontext()
-        return self.replaying(*self.place(attention, completion))
+        return self.replaying(*self.placed_routes(attention, completion))

@@ -1,7 +1,7 @@
-"""What transformers' own sampling loop would not tell: each sampled token's log-probability as processed, and its experts.
+"""Log-probability and experts of each sampled token in transformers' own sampling loop.
 
-B rows of one call of generate, N steps, V words. The recorder is the last logits processor: it sees temperature, top-k, top-p
-and penalties applied, which is the distribution mu the token is drawn from.
+B rows of one call of generate, N steps, V words. The recorder is the last logits processor: it sees
+temperature, top-k, top-p and penalties applied, which is the distribution mu the token is drawn from.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ class Recorder(LogitsProcessor):
         self.logs.append(chosen - wide.logsumexp(dim=1))
 
     def rows(self, completions: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Of each completion's tokens. ObjectiveError when generate did not go through its logits processors."""
+        """Return log-probabilities of each completion; ObjectiveError without logits processors."""
         if not self.calls:
             raise ObjectiveError(
-                "generate() showed the recorder no scores, so the sampler's log-probabilities are unknown: the model's "
+                "generate() showed the recorder no scores, so the sampler's log-probabilities are unknown: "
+                "the model's "
                 "generate is not transformers' sampling loop; use a rollout_func that returns logprobs"
             )
         last = [own[self.calls - 1] if len(own) >= self.calls else 0 for own in completions]
@@ -54,7 +55,8 @@ class Recorder(LogitsProcessor):
 
 
 class OwnRollout:
-    """One generation of the trainer, over the turns of its tool loop: log-probabilities of each turn, routes of each row.
+    """One generation of the trainer, over the turns of its tool loop: log-probabilities of each turn, routes
+    of each row.
 
     `routes[row]` (n, L, K) belong to the first n of `ids[row]`; the last sampled token has never been fed.
     """
@@ -80,8 +82,8 @@ class OwnRollout:
             if self.replay is None:
                 yield _Turn(self, recorder, None)
             else:
-                with self.replay.recording() as tape:
-                    yield _Turn(self, recorder, tape)
+                with self.replay.recording() as recording:
+                    yield _Turn(self, recorder, recording)
         finally:
             del model._get_logits_processor
             if before is not None:
@@ -90,10 +92,11 @@ class OwnRollout:
     def add(
         self, prompts: list[list[int]], completions: list[list[int]], routes: torch.Tensor, steps: int
     ) -> None:
-        """Append what this turn fed first: `routes` (B, P + steps - 1, L, K), prompts padded on the left to P.
+        """Append what this turn fed first: `routes` (B, P + steps - 1, L, K), prompts padded on the left to
+        P.
 
-        A later turn feeds the whole prefix again; the routes of tokens fed before stay those that sampled them. Its rows
-        are a subset of the first turn's in order, recognised by their tokens so far.
+        A later turn feeds the whole prefix again; the routes of tokens fed before stay those that sampled
+        them. Its rows are a subset of the first turn's in order, recognised by their tokens so far.
         """
         width, first, row = routes.shape[1] - steps + 1, not self.ids, -1
         for prompt, completion, own in zip(prompts, completions, routes.cpu(), strict=True):
@@ -115,12 +118,12 @@ class OwnRollout:
 
 
 class _Turn:
-    def __init__(self, rollout: OwnRollout, recorder: Recorder, tape: Any) -> None:
-        self.rollout, self.recorder, self.tape = rollout, recorder, tape
+    def __init__(self, rollout: OwnRollout, recorder: Recorder, recording: Any) -> None:
+        self.rollout, self.recorder, self.recording = rollout, recorder, recording
 
     def finish(self, prompts: list[list[int]], completions: list[list[int]]) -> list[list[float]]:
         """Log-probabilities of each completion; its routes go to the rollout."""
         logs = self.recorder.rows(completions)
-        if self.tape is not None:
-            self.rollout.add(prompts, completions, self.tape.routes(len(prompts)), self.recorder.calls)
+        if self.recording is not None:
+            self.rollout.add(prompts, completions, self.recording.routes(len(prompts)), self.recorder.calls)
         return logs

@@ -1,6 +1,7 @@
 """What one optimizer step did to its tokens, over micro-batches and ranks, and how that is logged.
 
-One reduce of sums and one gather of extremes a step; their lengths depend on the settings alone, so every rank makes the same calls.
+One reduce of sums and one gather of extremes a step; their lengths depend on the settings alone, so every
+rank makes the same calls.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ from trimtab.objectives import WeightSums, kl_terms, sequence_log_weights
 from trimtab.objectives.routing_replay.recordings import Replayed
 from trimtab.objectives.token_slices import Counts
 from trimtab.training.minirl.losses import Columns
-from trimtab.training.minirl.numeric_options import SLICE_NAMES
+from trimtab.training.minirl.objective_defaults import SLICE_NAMES
 
 _LABELS = ("all", *SLICE_NAMES)
 _UNLOGGED = ("sum", "bad", "tokens", "known", "routing", "replayed")
 
 
-class StepTally:
-    """Counts, entropy, mismatch and row weights of one optimizer step on this rank, on the device until `reduce`."""
+class StepMetrics:
+    """Counts, entropy, mismatch and row weights of one optimizer step on this rank, on the device until
+    `reduce`.
+    """
 
     def __init__(self) -> None:
         self.sums: dict[str, torch.Tensor] = {}
-        self.most: dict[str, torch.Tensor] = {}
+        self.maxima: dict[str, torch.Tensor] = {}
         self.weights = WeightSums(-math.inf, -math.inf, 0)
 
     def add(self, name: str, value: torch.Tensor) -> None:
@@ -34,12 +37,12 @@ class StepTally:
 
     def raise_to(self, name: str, value: torch.Tensor) -> None:
         value = value.detach().double()
-        self.most[name] = torch.maximum(self.most[name], value) if name in self.most else value
+        self.maxima[name] = torch.maximum(self.maxima[name], value) if name in self.maxima else value
 
     def add_batch(
         self, c: Columns, value: torch.Tensor, entropy: torch.Tensor, counts: Counts, kl: torch.Tensor | None
     ) -> None:
-        """One micro-batch: its tokens, what was clipped or dropped, entropy, KL, and what is no number."""
+        """One micro-batch: its tokens, what was clipped or dropped, entropy, KL, and what is not finite."""
         for mark, by_slice in counts.items():
             for label, number in by_slice.items():
                 self.add(f"{mark}/{label}", number)
@@ -59,7 +62,9 @@ class StepTally:
             self.raise_to("high", counts["clipped_high"]["all"] / tokens)
 
     def add_mismatch(self, c: Columns, drop_nonfinite: bool) -> None:
-        """|log pi_old/mu| and its k3, an unbiased estimate of KL(mu || pi_old), by slice; dropped tokens stay out."""
+        """|log pi_old/mu| and its k3, an unbiased estimate of KL(mu || pi_old), by slice; dropped tokens stay
+        out.
+        """
         if c.rollout is None:
             return
         raw = (c.old - c.rollout).detach()
@@ -73,13 +78,14 @@ class StepTally:
             self.raise_to(f"mismatch/{label}", torch.where(own, size, -1.0).amax())
 
     def add_replay(self, replayed: Replayed, required: torch.Tensor, before: torch.Tensor) -> None:
-        """Required tokens; those without a recorded route, by layer; those whose live choice was another in the policy's own pass.
+        """Required tokens; those without a recorded route, by layer; those whose live choice was another in
+        the policy's own pass.
 
         `before`: `replayed.changed` when that pass began.
         """
         self.add("replayed/tokens", required.sum())
         self.add("replayed/layers", required.sum() * len(replayed.changed))
-        if replayed.compare:  # else nobody looked, which is not zero
+        if replayed.compare:  # else the choice is unknown, which is not zero
             self.add("routing/changed", (replayed.changed - before).sum())
         for layer, number in enumerate(replayed.counts["missing"]):
             self.add(f"routing/missing_layer_{layer}", number)
@@ -90,34 +96,36 @@ class StepTally:
         self.weights = self.weights + WeightSums.of(sequence_log_weights(logprobs, rollout, mask)[rows])
 
     def reduce(self, accelerator: Any) -> dict[str, float]:
-        """Sums over the ranks by name, and extremes over the ranks as `most/<name>`."""
-        names, found = sorted(self.sums), {}
+        """Sums over the ranks by name, and extremes over the ranks as `max/<name>`."""
+        names, totals = sorted(self.sums), {}
         if names:
             own = torch.stack([self.sums[name].to(accelerator.device) for name in names])
             total = accelerator.reduce(own, reduction="sum")
-            found = dict(zip(names, total.tolist(), strict=True))
-        names = sorted(self.most)
+            totals = dict(zip(names, total.tolist(), strict=True))
+        names = sorted(self.maxima)
         if names:
-            own = torch.stack([self.most[name].to(accelerator.device) for name in names])
-            most = accelerator.gather(own[None]).amax(dim=0)
-            found |= {f"most/{name}": value for name, value in zip(names, most.tolist(), strict=True)}
-        return found
+            own = torch.stack([self.maxima[name].to(accelerator.device) for name in names])
+            largest = accelerator.gather(own[None]).amax(dim=0)
+            totals |= {f"max/{name}": value for name, value in zip(names, largest.tolist(), strict=True)}
+        return totals
 
     @staticmethod
     def logs(totals: dict[str, float]) -> dict[str, float]:
-        """What is logged of the sums: shares of the step's loss tokens, all and by slice, means a token, extremes."""
-        found: dict[str, float] = {}
+        """What is logged of the sums: shares of the step's loss tokens, all and by slice, means a token,
+        extremes.
+        """
+        logs: dict[str, float] = {}
         tokens = {label: totals.get(f"tokens/{label}", 0.0) for label in _LABELS}
         for key, value in totals.items():
             mark, _, label = key.rpartition("/")
             if key in ("sum/entropy", "sum/kl") and tokens["all"]:
-                found[label] = value / tokens["all"]
+                logs[label] = value / tokens["all"]
             elif mark == "routing" and totals["replayed/tokens"]:
                 base = totals["replayed/layers" if label == "changed" else "replayed/tokens"]
-                found[f"routing/{label}_frac"] = value / base
-            elif mark.partition("/")[0] not in (*_UNLOGGED, "most") and tokens[label]:
-                found[f"trimtab/{mark}_frac{_suffix(label)}"] = value / tokens[label]
-        return found | _mismatch_logs(totals) | (_clip_logs(totals, found) if tokens["all"] else {})
+                logs[f"routing/{label}_frac"] = value / base
+            elif mark.partition("/")[0] not in (*_UNLOGGED, "max") and tokens[label]:
+                logs[f"trimtab/{mark}_frac{_suffix(label)}"] = value / tokens[label]
+        return logs | _mismatch_logs(totals) | (_clip_logs(totals, logs) if tokens["all"] else {})
 
     def all_weights(self, accelerator: Any) -> WeightSums:
         """Row weights of all ranks."""
@@ -141,25 +149,25 @@ def _suffix(label: str) -> str:
 
 
 def _mismatch_logs(totals: dict[str, float]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    logs: dict[str, float] = {}
     for label in _LABELS:
         known = totals.get(f"known/{label}", 0.0)
         if known:
             for name in ("abs_mean", "k3_mean"):
-                found[f"trimtab/mismatch/{name}{_suffix(label)}"] = totals[f"sum/{name}/{label}"] / known
-            found[f"trimtab/mismatch/abs_max{_suffix(label)}"] = totals[f"most/mismatch/{label}"]
-    return found
+                logs[f"trimtab/mismatch/{name}{_suffix(label)}"] = totals[f"sum/{name}/{label}"] / known
+            logs[f"trimtab/mismatch/abs_max{_suffix(label)}"] = totals[f"max/mismatch/{label}"]
+    return logs
 
 
-def _clip_logs(totals: dict[str, float], found: dict[str, float]) -> dict[str, float]:
+def _clip_logs(totals: dict[str, float], logs: dict[str, float]) -> dict[str, float]:
     """TRL's names; its minimum and maximum are over micro-batches and ranks."""
-    if "trimtab/clipped_low_frac" not in found:
+    if "trimtab/clipped_low_frac" not in logs:
         return {}
-    low, high = found["trimtab/clipped_low_frac"], found.get("trimtab/clipped_high_frac", 0.0)
+    low, high = logs["trimtab/clipped_low_frac"], logs.get("trimtab/clipped_high_frac", 0.0)
     return {
         "clip_ratio/low_mean": low,
-        "clip_ratio/low_min": -totals["most/not_low"],
+        "clip_ratio/low_min": -totals["max/not_low"],
         "clip_ratio/high_mean": high,
-        "clip_ratio/high_max": totals.get("most/high", 0.0),
+        "clip_ratio/high_max": totals.get("max/high", 0.0),
         "clip_ratio/region_mean": low + high,
     }

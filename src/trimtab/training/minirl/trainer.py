@@ -1,7 +1,9 @@
-"""MiniRLTrainer: TRL's GRPOTrainer with the objectives of trimtab. Change the import and the class of a GRPO script.
+"""MiniRLTrainer: TRL's GRPOTrainer with the objectives of trimtab. Change the import and the class of a GRPO
+script.
 
-TRL keeps generation, rewards, advantages, tools, logging and checkpoints. `RolloutScoring` records what the sampler said and
-scores pi_old; this class scores pi_prox, replaces the loss, and keeps the weight average beside the optimizer.
+TRL keeps generation, rewards, advantages, tools, logging and checkpoints. `RolloutScoring` records what the
+sampler said and scores pi_old; this class scores pi_prox, replaces the loss, and keeps the weight average
+beside the optimizer.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from trimtab.objectives import EntropyTarget, WeightAverage, trainable
 from trimtab.training.minirl.batches import columns_of, evaluation_sums, one_division, step_sums
 from trimtab.training.minirl.callbacks import StepHooks
 from trimtab.training.minirl.config import MiniRLConfig
-from trimtab.training.minirl.config_validation import refuse_trainer
 from trimtab.training.minirl.losses import Columns, StepSums, needs_mu, step_loss
+from trimtab.training.minirl.refused_settings import refuse_trainer
 from trimtab.training.minirl.rollout_scoring import RolloutScoring
 from trimtab.training.minirl.routing_replay import REQUIRED, ROUTES, Experts
-from trimtab.training.minirl.step_metrics import StepTally
+from trimtab.training.minirl.step_metrics import StepMetrics
 
 STATE_FILE = "trimtab_minirl.pt"
 """In each checkpoint, beside the optimizer's state: the weight average and the entropy controller."""
@@ -35,9 +37,10 @@ logger = logging.get_logger(__name__)
 class MiniRLTrainer(RolloutScoring):
     """GRPOTrainer(...) with a MiniRLConfig: same arguments, other loss.
 
-    A rollout_func returns `logprobs` of the sampler as TRL asks, and for R3 `routes`: a row (n, L, K) of experts of the prompt
-    and completion tokens, the last one may be left out. Without it, or vLLM, transformers' own sampling loop is recorded.
-    Raises UnsupportedError for what it cannot honour, by name, at construction.
+    A rollout_func returns `logprobs` of the sampler as TRL asks, and for R3 `routes`: a row (n, L, K) of
+    experts of the prompt and completion tokens, the last one may be left out. Without it, or vLLM,
+    transformers' own sampling loop is recorded. Raises UnsupportedError for what it cannot honour, by name,
+    at construction.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -52,7 +55,7 @@ class MiniRLTrainer(RolloutScoring):
         refuse_trainer(self, needs_mu(self.args))
         method = GRPOTrainer._get_per_token_logps_and_entropies
         self.score_arguments = frozenset(inspect.signature(method).parameters) - {"self"}
-        self.tally = StepTally()
+        self.accumulator = StepMetrics()
         self._step_sums: StepSums | None = None
         self._replaying: ExitStack | None = None
         own = self.args
@@ -74,7 +77,9 @@ class MiniRLTrainer(RolloutScoring):
 
     @property
     def staleness_clip(self) -> tuple[float, float] | None:
-        """(epsilon, epsilon_high) where the objective clips each token's pi_theta/pi_old to one range; the watch asks."""
+        """(epsilon, epsilon_high) where the objective clips each token's pi_theta/pi_old to one range; the
+        watch asks.
+        """
         own = self.args
         by_slice = any("epsilon" in name for table in (own.slices or {}).values() for name in table)
         clips = own.objective in ("ppo", "grpo", "dr_grpo", "dapo") or (
@@ -87,10 +92,12 @@ class MiniRLTrainer(RolloutScoring):
 
     def open_step(self) -> None:
         """Before the first micro-batch of an optimizer step."""
-        self.tally, self._step_sums = StepTally(), None
+        self.accumulator, self._step_sums = StepMetrics(), None
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        """A recompute of gradient checkpointing needs the routes too, so a replay lasts until after the backward."""
+        """A recompute of gradient checkpointing needs the routes too, so a replay lasts until after the
+        backward.
+        """
         try:
             with one_division(self.accelerator), ExitStack() as self._replaying:
                 return super().training_step(*args, **kwargs)
@@ -106,7 +113,7 @@ class MiniRLTrainer(RolloutScoring):
     def _loss(self, model: Any, inputs: Any, stack: ExitStack) -> torch.Tensor:
         ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
         attention = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
-        place = {
+        forward = {
             "input_ids": ids,
             "attention_mask": attention,
             "logits_to_keep": inputs["completion_ids"].shape[1],
@@ -118,13 +125,13 @@ class MiniRLTrainer(RolloutScoring):
         if self.average is not None:
             with self.average.swapped():
                 prox = RolloutScoring._get_per_token_logps_and_entropies(
-                    self, self.model, **place, **picture
+                    self, self.model, **forward, **picture
                 )[0]
             inputs["prox_per_token_logps"] = prox  # the watch reads it
         aux_wanted = {"compute_aux_loss": True} if self._aux_coefficient else {}
         before = None if replayed is None else replayed.changed.clone()
         scored = self._get_per_token_logps_and_entropies(
-            model, **place, compute_entropy=True, **aux_wanted, **picture
+            model, **forward, compute_entropy=True, **aux_wanted, **picture
         )
         columns = columns_of(inputs, scored[0], scored[1] if self.bonus is not None else None, prox)
         if not self.model.training:
@@ -138,23 +145,25 @@ class MiniRLTrainer(RolloutScoring):
         if self._aux_coefficient:
             steps = self.current_gradient_accumulation_steps if self.model.training else 1
             value = value + self._aux_coefficient * scored[2] / steps
-        tally = self.tally if self.model.training else StepTally()
-        tally.add_batch(columns, value, scored[1], counts, kl)
+        accumulator = self.accumulator if self.model.training else StepMetrics()
+        accumulator.add_batch(columns, value, scored[1], counts, kl)
         if replayed is not None and before is not None:
-            tally.add_replay(replayed, inputs[REQUIRED], before)
-        self._record(tally, columns)
+            accumulator.add_replay(replayed, inputs[REQUIRED], before)
+        self._record(accumulator, columns)
         return value
 
-    def _record(self, tally: StepTally, c: Columns) -> None:
-        """The sampler's side of the micro-batch; an evaluation batch is a step of its own and is logged at once."""
+    def _record(self, accumulator: StepMetrics, c: Columns) -> None:
+        """The sampler's side of the micro-batch; an evaluation batch is a step of its own and is logged at
+        once.
+        """
         drop = self.args.drop_nonfinite
-        tally.add_mismatch(c, drop)
+        accumulator.add_mismatch(c, drop)
         if not self.model.training:
-            for name, number in tally.logs(tally.reduce(self.accelerator)).items():
+            for name, number in accumulator.logs(accumulator.reduce(self.accelerator)).items():
                 self._metrics["eval"][name].append(number)
         elif self.args.lr_by_ess and c.rollout is not None:
             known = c.mask & torch.isfinite(c.old - c.rollout) if drop else c.mask
-            tally.add_weights(c.logprobs, c.rollout, known)
+            accumulator.add_weights(c.logprobs, c.rollout, known)
 
     @property
     def _aux_coefficient(self) -> float:
@@ -191,7 +200,7 @@ class MiniRLTrainer(RolloutScoring):
                 self.bonus.load_state_dict(state["bonus"])
 
     def _resume_average(self, average: WeightAverage, saved: dict[str, Any] | None, checkpoint: str) -> None:
-        """The saved average under the centre of mass of this config; without one, the checkpoint's weights."""
+        """Restore the saved average with this centre of mass; without one, the checkpoint's weights."""
         if saved is None:
             logger.warning(
                 f"{checkpoint} holds no weight average: it starts anew at the checkpoint's weights"

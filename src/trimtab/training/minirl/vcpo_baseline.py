@@ -1,7 +1,9 @@
-"""VCPO's baseline inside a TRL trainer: each row's weight and gradient norm, one backward a row, once a generation.
+"""VCPO's baseline inside a TRL trainer: each row's weight and gradient norm, one backward a row, once a
+generation.
 
-B rows of this rank, N of all ranks. The advantage is affine in the reward with one slope a group, so subtracting the baseline of the
-advantages is subtracting the baseline of the rewards and scaling: (R - m) / s - b((R - m) / s) = (R - b(R)) / s. No reward is needed.
+B rows of this rank, N of all ranks. The advantage is affine in the reward with one slope a group, so
+subtracting the baseline of the advantages is subtracting the baseline of the rewards and scaling: (R - m) / s
+- b((R - m) / s) = (R - b(R)) / s. No reward is needed.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ from trimtab.training.minirl.routing_replay import REQUIRED, ROUTES
 
 
 def row_scores(trainer: Any, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """(log weights, squared gradient norms) of the rows, (B,) float64: log pi_theta/mu and |grad log pi_theta|^2 over loss tokens.
+    """(log weights, squared gradient norms) of the rows, (B,) float64: log pi_theta/mu and |grad log
+    pi_theta|^2 over loss tokens.
 
-    pi_theta are the trainer's weights now, before the generation's first update; the gradient is that of what the optimizer
-    trains (an adapter's alone under PEFT). Tokens of which `drop_nonfinite` knows no mu count in neither.
+    pi_theta are the trainer's weights now, before the generation's first update; the gradient is that of what
+    the optimizer trains (an adapter's alone under PEFT). Tokens of which `drop_nonfinite` knows no mu count
+    in neither.
     """
     mask = batch["completion_mask"] > 0
     if "tool_mask" in batch:
@@ -41,19 +45,21 @@ def row_scores(trainer: Any, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
             logps = trainer._get_per_token_logps_and_entropies(
                 trainer.model, ids[own], attention[own], mask.shape[1], batch_size=1
             )[0]
-            found = torch.autograd.grad((logps * mask[own]).sum(), trained, allow_unused=True)
+            gradients = torch.autograd.grad((logps * mask[own]).sum(), trained, allow_unused=True)
         weights.append(sequence_log_weights(logps, mu[own], mask[own]))
-        squares = [g.detach().double().square().sum() for g in found if g is not None]
+        squares = [g.detach().double().square().sum() for g in gradients if g is not None]
         norms.append(torch.stack(squares).sum())
     return torch.cat(weights), torch.stack(norms)
 
 
 def rebased_advantages(trainer: Any, batch: Any, scored: torch.Tensor) -> torch.Tensor:
-    """The batch's advantages (B,) less the minimum-variance off-policy baseline of their group (arXiv 2602.17616, OPOB).
+    """The batch's advantages (B,) less the minimum-variance off-policy baseline of their group (arXiv
+    2602.17616, OPOB).
 
-    `scored` (N,) boolean: rows some reward function scored; the others stay as they are and out of the sum. A group without any
-    gradient (every token masked) keeps TRL's mean. Logged: `vcpo/baseline_shift`, the mean of |b| (0 where b is the group mean), and
-    `vcpo/no_baseline_frac`, the share of rows whose advantage was left alone.
+    `scored` (N,) boolean: rows some reward function scored; the others stay as they are and out of the sum. A
+    group without any gradient (every token masked) keeps TRL's mean. Logged: `vcpo/baseline_shift`, the mean
+    of |b| (0 where b is the group mean), and `vcpo/no_baseline_frac`, the fraction of rows whose advantage
+    was left alone.
     """
     logs, norms = row_scores(trainer, batch)
     own = batch["advantages"]
