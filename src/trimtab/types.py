@@ -1,6 +1,6 @@
-"""The records that cross trimtab's boxes. A newcomer reads this file first.
+"""Records that cross trimtab's packages. A newcomer reads this file first.
 
-    trainer -> [capture] TokenBatch -> [measure] Reading -> [detect] Alarm -> [guard] Action -> Controls -> trainer
+    trainer -> [capture] TokenBatch -> [measure] Reading -> [detect] Alarm -> [guard] Action -> trainer
 
 Shape letters: B sequences, N tokens of a batch, packed one sequence after the other.
 Log-probabilities are natural logarithms (nats), never above zero.
@@ -39,8 +39,9 @@ class Convention:
 class TokenBatch:
     """One batch as it was trained on; build it with `trimtab.capture.token_batch`, which validates.
 
-    Per token (N,), packed: `loss_mask` marks tokens that receive gradient; a tool's own tokens are present with
-    `loss_mask` False. Per sequence (B,): `lengths` sums to N. A column that is None is absent, and `absent` may say why.
+    Per token (N,), packed: `loss_mask` marks tokens that receive gradient; a tool's own tokens are present
+    with `loss_mask` False. Per sequence (B,): `lengths` sums to N. A column that is None is absent, and
+    `absent` may say why.
     """
 
     lengths: Int64  # (B,)
@@ -99,24 +100,19 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """One measured quantity of one slice over one window of steps.
+    """One measured quantity of one slice over one window of steps."""
 
-    `key` is a row of `trimtab.catalog`. `value` is nan unless `status` is "ok" (and then nan only if the state holds
-    nothing). `low`, `high`: 95 % interval bootstrapped by trajectory, nan where none is computed. `excluded` counts
-    what was left out, by reason. `reference` names the policy in the denominator and where it came from.
-    """
-
-    key: str
+    key: str  # a row of `trimtab.catalog`
     step: int
     window: Window
     slice: str
-    value: float
+    value: float  # nan unless `status` is "ok", and then nan only if the state holds nothing
     n_tokens: int
     n_trajectories: int
-    low: float = float("nan")
-    high: float = float("nan")
-    reference: str = ""
-    excluded: Mapping[str, int] = field(default_factory=dict)
+    low: float = float("nan")  # lower end of the 95 % interval bootstrapped by trajectory, nan where none
+    high: float = float("nan")  # upper end
+    reference: str = ""  # the policy in the denominator, and where it came from
+    excluded: Mapping[str, int] = field(default_factory=dict)  # reason -> how many were left out
     status: Status = "ok"
     reason: str = ""
     state: Any = field(default=None, repr=False, compare=False)
@@ -124,25 +120,21 @@ class Reading:
 
 @dataclass(frozen=True)
 class Alarm:
-    """Something changed that should not have: what, where, since when, why it matters, what to do, on whose word.
-
-    `step` is when the rule fired, `since` the first step of the evidence, `bound` what the reading had to stay under
-    (or over), `readings` the evidence. `hidden` is True when no aggregate rule of the same budget had fired
-    and one was ready to. `heard`: (aggregate rules that were ready to speak when it was raised, those that had values), where that is known.
-    """
+    """A change that should not have happened, with its evidence and advice."""
 
     rule: str
-    step: int
-    since: int
+    step: int  # when the rule fired
+    since: int  # first step of the evidence
     severity: Severity
     slice: str
-    readings: tuple[Reading, ...]
-    bound: float
-    why: str
-    advice: str
-    reference: str
-    hidden: bool = False
-    cleared: int | None = None
+    readings: tuple[Reading, ...]  # the evidence
+    bound: float  # what the reading had to stay under (or over)
+    why: str  # why it matters
+    advice: str  # what to do first
+    reference: str  # source of the rule
+    hidden: bool = False  # no aggregate rule of the same budget had fired, and one was ready to
+    cleared: int | None = None  # step at which it ended
+    # (aggregate rules ready when it was raised, those with values), where known
     heard: tuple[int, int] | None = None
 
 
@@ -164,7 +156,10 @@ class RaiseKL:
 
 @dataclass(frozen=True)
 class TightenSlice:
-    """Clip, truncate or reject more strictly in one slice from the next step on: |log-ratio| at most `bound` nats."""
+    """Clip, truncate or reject more strictly in one slice from the next step on.
+
+    |log-ratio| is at most `bound` nats.
+    """
 
     slice: str
     bound: float

@@ -362,7 +362,7 @@ def test_many_rules_on_one_reading_are_one_voice(tmp_path, capsys, monkeypatch):
     (tmp_path / "r.yaml").write_text("rules:\n" + "".join(listed))
     code, out, _ = run(capsys, monkeypatch, tmp_path / "m.jsonl", "--rules", tmp_path / "r.yaml")
     assert (code, "NOT JUDGED YET" in out) == (2, True)
-    assert "only 1 reading could be judged (reward), by 1" in out
+    assert "too few readings could be judged: reward, by 1" in out
 
     short = write(tmp_path / "short.jsonl", n=14)
     _, without, _ = run(capsys, monkeypatch, short)

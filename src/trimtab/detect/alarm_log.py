@@ -1,4 +1,4 @@
-"""Alarms of a run: raised, suppressed while another reading explains them, raised in full, cleared, reopened."""
+"""Alarms of a run: raised, suppressed while another reading explains them, cleared and reopened."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class AlarmLog:
     def __init__(self, rules: Iterable[Rule], ready_rules: Callable[[], tuple[int, int] | None]) -> None:
         """Watch the readings that may suppress alarms of `rules`.
 
-        `ready_rules` counts the aggregate rules that are ready now, and those with values; None where not known.
+        `ready_rules` counts the aggregate rules ready now, and those with values; None where that is not
+        known.
         """
         self.ready_rules = ready_rules
         watched = [
@@ -91,8 +92,8 @@ class AlarmLog:
         key = "nonfinite/count" if name == "nonfinite" else "silence/steps"
         evidence = Reading(key, step, Window(decision.since, step), column, float(value), 0, 0)
         alarm = Alarm(
-            name, step, decision.since, rule.severity, column, (evidence,), decision.bound, rule.why, rule.advice,
-            rule.reference,
+            name, step, decision.since, rule.severity, column, (evidence,), decision.bound, rule.why,
+            rule.advice, rule.reference,
         )  # fmt: skip
         self.alarms.append(alarm)
         return [alarm]
@@ -113,7 +114,7 @@ class AlarmLog:
         return ""
 
     def _alone(self, rule: Rule, since: int, step: int) -> bool:
-        """Is it a composite reading of which fewer than two members moved? Rules of their own judge single ones."""
+        """Is it a composite reading of which fewer than two members moved?"""
         return bool(rule.members) and len(self._moved(rule, since, step)) < 2
 
     def _moved(self, rule: Rule, since: int, step: int) -> list[str]:
@@ -139,8 +140,9 @@ class AlarmLog:
             moved = ", ".join(self._moved(rule, decision.since, reading.step))
             evidence = replace(evidence, reason=f"{evidence.reason}: {moved}".removeprefix(": "))
         alarm = Alarm(
-            rule=rule.name, step=reading.step, since=decision.since, slice=reading.slice, readings=(evidence,),
-            severity="info" if reason else rule.severity, bound=rule.raw(decision.bound),
+            rule=rule.name, step=reading.step, since=decision.since, slice=reading.slice,
+            readings=(evidence,), severity="info" if reason else rule.severity,
+            bound=rule.raw(decision.bound),
             why=f"{reason}, so this is information only. {rule.why}" if reason else rule.why,
             advice=rule.advice, reference=rule.reference, heard=ready,
             hidden=rule.kind == "tail" and not (self.aggregate_fired or nobody) and rule.severity != "info",

@@ -1,4 +1,4 @@
-"""Readings in, alarms out: the detectors of one run, fed live, on resume and by the views with the same code."""
+"""Readings in, alarms out: the detectors of one run, fed by the same code live, on resume and in reports."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _BUILT_IN = {rule.name for rule in RULES}
 
 
 class Pipeline:
-    """Holds one detector a rule and slice. Feed it each step, then the readings of windows that closed at that step.
+    """Holds one detector a rule and slice.
 
-    `budget`: steps between false alarms of all rules together. Aggregate rules are asked before tail rules of the same step,
-    so that "hidden" means: no aggregate rule has fired up to and including now, and some aggregate rule was ready to.
+    Feed it each step, then the readings of windows that closed at that step. `budget` is steps between false
+    alarms of all rules together. Aggregate rules judge before tail rules of the same step. So "hidden" means:
+    no aggregate rule has fired up to and including now, and some aggregate rule was ready to.
     """
 
     def __init__(self, rules: Iterable[Rule] = RULES, budget: float | None = None) -> None:
@@ -68,9 +69,9 @@ class Pipeline:
         arrived: Mapping[str, npt.NDArray[np.int64]],
         nonfinite: Mapping[str, npt.NDArray[np.int64]],
     ) -> list[Alarm]:
-        """Alarms of the step stream of a whole log at once: what `on_step` would say step by step.
+        """Return alarms of the step stream of a whole log at once: what `on_step` would say step by step.
 
-        `arrived`, `nonfinite`: column -> the places in `steps` at which it arrived, or held what is no number.
+        `arrived`, `nonfinite`: column -> indices in `steps` at which it arrived, or held NaN or infinity.
         """
         events = [
             (at, 0, "nonfinite", column, decision)
@@ -121,8 +122,11 @@ class Pipeline:
         return new
 
     def on_log(self, series: Mapping[tuple[str, str], Series]) -> list[Alarm]:
-        """Alarms of whole series at once, (reading key, slice) -> steps and values: the answers `on_readings` would give, step
-        by step, on readings without intervals. For a pipeline that has seen nothing."""
+        """Return alarms of whole series at once, (reading key, slice) -> steps and values.
+
+        The answers are those of `on_readings`, step by step, on readings without intervals. For a pipeline
+        that has seen nothing.
+        """
         self._whole = True
         columns = columns_of(series)
         for key, history in self.alarm_log.histories.items():
@@ -161,7 +165,7 @@ class Pipeline:
         return tuple(r.name for r in self.rules if r.name in ready)
 
     def pending(self) -> dict[str, int]:
-        """Rules that have seen values and are still collecting their baseline -> how many values they have."""
+        """Return rules with values that still collect their baseline -> how many values they have."""
         done, waiting = self._ready_rules(), Counter[str]()
         for (name, _), count in self.seen.items():
             if name not in done:
@@ -174,7 +178,7 @@ class Pipeline:
         return {r.name: r.key for r in self.rules if r.name not in seen}
 
     def clipped(self) -> dict[str, int]:
-        """Rules whose detectors drew wild values in before they judged, and joint readings that did -> how many."""
+        """Return rules and composite readings -> how many outliers were clipped before they were judged."""
         counts = Counter[str]()
         for (name, _), detector in self.detectors.items():
             if isinstance(detector, (MeanShift, Cusum)):
@@ -184,15 +188,21 @@ class Pipeline:
         return {name: count for name, count in counts.items() if count}
 
     def left_out(self) -> dict[str, int]:
-        """Rules that left values out -> how many: no number, 0 or less where the rule takes a logarithm or only what is positive, or
-        resting on fewer tokens or calls than the rule asks."""
+        """Return rules -> how many values they left out.
+
+        A value is left out if it is not finite, if it is 0 or less where the rule takes a logarithm or only
+        positive ones, or if it rests on fewer tokens or calls than the rule needs.
+        """
         counts = self._too_few.copy()
         for (name, _), detector in self.detectors.items():
             counts[name] += detector.num_skipped
         return {rule.name: counts[rule.name] for rule in self.rules if counts[rule.name]}
 
     def _count_ready(self) -> tuple[int, int] | None:
-        """Aggregate rules above info that are ready to speak, and those that have values; None over a whole log, whose end is known at once."""
+        """Return how many aggregate rules above info are ready, and how many have values.
+
+        None over a whole log.
+        """
         if self._whole:
             return None
         loud = {rule.name for rule in self.rules if rule.kind == "aggregate" and rule.severity != "info"}

@@ -1,4 +1,4 @@
-"""What a series did lately: asked when an alarm might be explained by another reading that moves with it."""
+"""Recent past of a series: whether it moved, when an alarm might be explained by it."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class History:
                 del self.steps[:_KEEP], self.values[:_KEEP]
 
     def fill(self, steps: Any, values: Any) -> None:
-        """`add` for a whole series at once; nothing is let go, so that any of its steps can be asked about."""
+        """Add a whole series at once and keep all of it, so that any of its steps can be compared."""
         finite = np.isfinite(values)
         self.steps, self.values = steps[finite].tolist(), values[finite].tolist()
 
     def moved(self, since: int, now: int, recent: int = _RECENT) -> float:
-        """How far the values of steps since..now (at least the last `recent`; of a sparse series three and those of four times that span) lie
-        from the 64 before, in normal deviates, signed.
+        """Return how far the values of steps since..now lie from the 64 before, as a signed z-score.
 
+        At least the last `recent` values count; of a sparse series three, and those of four times that span.
         nan without enough of them.
         """
         end = bisect_right(self.steps, now)
@@ -55,7 +55,7 @@ class History:
         return moved(self.values[max(0, start - _BEFORE) : start], self.values[start:end])
 
     def settled(self, now: int) -> bool:
-        """Has it risen, over the last thousand values, and does it still stand within a twentieth of its best? What is learnt is learnt."""
+        """Has it risen over the last thousand values, and does it stand within a twentieth of its best?"""
         end = bisect_right(self.steps, now)
         values = self.values[max(0, end - _KEEP) : end]
         if len(values) < 3 * _BLOCK:
@@ -69,7 +69,9 @@ class History:
 
 
 def moved(before: list[float], after: list[float]) -> float:
-    """The mean of `after` against `before`, in normal deviates robust to autocorrelation; nan for too few values.
+    """Return the mean of `after` against `before`, as a z-score robust to autocorrelation.
+
+    Nan for too few values.
 
     >>> moved([0.0, 1.0] * 32, [5.0, 6.0, 5.0, 6.0]) > 4
     True
@@ -84,8 +86,10 @@ def moved(before: list[float], after: list[float]) -> float:
     sums = Sums(
         m=m, n=n, first=0, x=math.fsum(b), x2=math.fsum(x * x for x in b),
         tx=math.fsum(i * x for i, x in enumerate(b)),
-        lag1=math.fsum(b[i] * b[i - 1] for i in range(1, m)), lag4=math.fsum(b[i] * b[i - 4] for i in range(4, m)),
+        lag1=math.fsum(b[i] * b[i - 1] for i in range(1, m)),
+        lag4=math.fsum(b[i] * b[i - 4] for i in range(4, m)),
         x_first=b[0], x_last=b[-1], ends=math.fsum(b[:4]) + math.fsum(b[-4:]),
-        x_half=0.0, tx_half=0.0, early=math.fsum(a[: n - half]), late=math.fsum(a[n - half :]), n_early=n - half,
+        x_half=0.0, tx_half=0.0, early=math.fsum(a[: n - half]), late=math.fsum(a[n - half :]),
+        n_early=n - half,
     )  # fmt: skip
     return float(mean_difference(sums, FLOATS).score)

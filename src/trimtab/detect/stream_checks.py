@@ -1,4 +1,4 @@
-"""Two detectors of the step stream itself: values that are not numbers, and columns that stop arriving."""
+"""Checks of the step stream itself: non-finite values, and columns that stop arriving."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Nonfinite:
         return transitions
 
     def scan(self, steps: Int64, bad: Mapping[str, Int64]) -> Placed:
-        """`update` for a whole log at once: `bad` is column -> places in `steps` at which it held NaN or infinity."""
+        """Run `update` over a whole log: `bad` is column -> indices in `steps` of NaN or infinity."""
         transitions: Placed = []
         for column, indices in bad.items():
             if not indices.size:
@@ -64,7 +64,7 @@ class Nonfinite:
 
 @dataclass
 class MissingColumn:
-    """Fires when a column that has arrived is missing for longer than its own gaps explain (`_allowed`).
+    """Missing-column check. Fires when a column is missing for longer than its own gaps explain (`_allowed`).
 
     A column seen fewer than three times has no known cadence; it is given 100 steps.
     """
@@ -107,7 +107,7 @@ class MissingColumn:
         return transitions
 
     def scan(self, steps: Int64, arrived: Mapping[str, Int64]) -> Placed:
-        """`update` for a whole log at once: `arrived` is column -> places in `steps`, all of them in ascending order."""
+        """Run `update` over a whole log: `arrived` is column -> indices in `steps`, in ascending order."""
         order = sorted(
             (name for name in arrived if arrived[name].size), key=lambda name: int(arrived[name][0])
         )
@@ -116,12 +116,14 @@ class MissingColumn:
 
 
 def _allowed(arrivals: int, rows: int, span: int, longest: int, shortest: int) -> int:
-    """Steps a column may be missing that arrived at `arrivals` of `rows` steps, `span` from first to last, with gaps from `shortest` to `longest`.
+    """Return the steps a column may be missing.
 
-    Three times the longest gap; and, unless it comes at a cadence (gaps of more than one row, all alike), as long as a column
-    that comes by chance stays away with a probability of 1e-6: (1 - p)^k = 1e-6, in rows. p is the least share that fits the
-    rows after the first, `arrivals` - 1 of `rows` - 1, within z deviates (Wilson 1927, J. Am. Stat. Assoc. 22, 209): it stays
-    under 1 in a column that never missed one, and few rows allow for much.
+    It arrived at `arrivals` of `rows` steps, `span` from first to last, with gaps from `shortest` to
+    `longest`. It may miss three times the longest gap. Unless it has a cadence (gaps of more than one row,
+    all alike), it may also stay away as long as one that comes by chance does with a probability of 1e-6: (1
+    - p)^k = 1e-6, in rows. p is the smallest fraction that fits the rows after the first, `arrivals` - 1 of
+    `rows` - 1, within z standard errors (Wilson 1927, J. Am. Stat. Assoc. 22, 209). It stays under 1 in a
+    column that never missed one, and few rows allow for much.
 
     >>> _allowed(100, 100, 99, 1, 1), _allowed(10, 100, 99, 30, 1), _allowed(10, 100, 99, 11, 11)
     (5, 282, 33)
@@ -139,9 +141,9 @@ def _allowed(arrivals: int, rows: int, span: int, longest: int, shortest: int) -
 
 
 def _silences(steps: Int64, column: str, indices: Int64) -> Placed:
-    """Where one column falls silent and comes back."""
+    """Return where one column stops arriving and comes back."""
     at = steps[indices]
-    gaps = np.diff(at)  # a gap that was a silence is no cadence: it is set to 0 once found
+    gaps = np.diff(at)  # a gap that fired does not count as cadence: it is set to 0
     latest = steps[np.append(indices[1:], steps.size) - 1]  # the last step before it comes back
     min_gap = np.full(indices.size, int(bound("silence_unknown")))
     transitions: Placed = []

@@ -1,6 +1,7 @@
-"""The verdict of a run: one word, and the reason for it in one sentence.
+"""Verdict of a run: one word, and the reason for it in one sentence.
 
-The mistake it prevents: silence read as health. A run is healthy only when tails were observed, judged, and calm.
+It prevents one mistake: silence read as health. A run is healthy only when tails were observed, judged and
+calm.
 """
 
 from __future__ import annotations
@@ -17,11 +18,9 @@ Word = Literal["healthy", "alarms", "unhealthy", "blind", "not judged yet"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """`unhealthy`: alarms that agree with each other; `alarms`: one or few, which even a healthy run has now and then.
+    """One word on a run, and the reason."""
 
-    `exit_code`: 0 healthy, 1 alarms or unhealthy, 2 blind or not judged yet (nothing that could be called fine).
-    """
-
+    # "unhealthy": alarms that agree. "alarms": one or few, which even a healthy run has now and then.
     word: Word
     reason: str
 
@@ -33,33 +32,26 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a verdict may rest on.
-
-    `observed`: ratios seen at least once, e.g. {"drift"}; `not_observed`: ratio -> why. `judged`: rules whose baseline is
-    complete; `pending`: rule -> windows of its baseline so far. `unwatched`: measured ratios that no rule has judged.
-    `gaps`: reasons, in words, why the record cannot be trusted to be whole. `zero_drift`: drift was measured, and 0 everywhere.
-    `metrics_only`: a trainer's log of averages was judged, which has no tokens; `num_windows` then counts its steps, and
-    `readings` are the keys of the readings that some rule of `judged` reads. `user_rules` are the names of the user's.
-    """
+    """What a verdict may rest on."""
 
     num_steps: int
-    observed: frozenset[str]
-    not_observed: Mapping[str, str]
-    num_windows: int
-    judged: tuple[str, ...]
-    pending: Mapping[str, int]
+    observed: frozenset[str]  # ratios seen at least once, e.g. {"drift"}
+    not_observed: Mapping[str, str]  # ratio -> why
+    num_windows: int  # with `metrics_only`, steps
+    judged: tuple[str, ...]  # rules whose baseline is complete
+    pending: Mapping[str, int]  # rule -> windows of its baseline so far
     tail_ready: bool
     aggregate_ready: bool
     post_tool_tokens: int
     num_failures: int
     num_failed_steps: int
     last_failed: bool
-    unwatched: tuple[str, ...] = ()
-    gaps: tuple[str, ...] = ()
-    zero_drift: bool = False
-    metrics_only: bool = False
-    readings: tuple[str, ...] = ()
-    user_rules: tuple[str, ...] = ()
+    unwatched: tuple[str, ...] = ()  # measured ratios that no rule has judged
+    gaps: tuple[str, ...] = ()  # why the record may not be whole
+    zero_drift: bool = False  # drift was measured, and 0 everywhere
+    metrics_only: bool = False  # a trainer's log of averages was judged, which has no tokens
+    readings: tuple[str, ...] = ()  # keys of the readings that rules of `judged` read
+    user_rules: tuple[str, ...] = ()  # names of the user's rules
     min_tokens: int = WINDOW_TOKENS
     min_trajectories: int = WINDOW_TRAJECTORIES
 
@@ -101,7 +93,9 @@ def _alarmed(serious: list[Alarm]) -> Verdict:
 
 
 def averages_words(alarm: Alarm) -> str:
-    """What the rules on averages had said when a hidden alarm was raised, and how many of them could speak; empty for any other.
+    """Return what the rules on averages had said when a hidden alarm was raised.
+
+    Empty for any other alarm.
 
     >>> from trimtab.types import Alarm
     >>> alarm = Alarm("r", 30, 9, "critical", "post_tool", (), 1.0, "", "", "", hidden=True, heard=(4, 15))
@@ -115,9 +109,10 @@ def averages_words(alarm: Alarm) -> str:
 
 
 def agreeing(serious: list[Alarm]) -> list[Alarm]:
-    """The first alarms above info that stood at the same time and are too many for chance, newest first; none where there are no such.
+    """Return the first alarms above info that stood together and are too many for chance, newest first.
 
-    Rules on one reading are one voice, and an alarm raised long before says nothing of now.
+    Rules on one reading count once, and an alarm raised long before does not count. Empty where there are no
+    such alarms.
     """
     for alarm in sorted(serious, key=lambda a: a.step):
         if alarm.rule == "nonfinite":  # exact: it needs no second voice
@@ -154,8 +149,11 @@ def _blind(evidence: Evidence) -> str:
     if evidence.post_tool_tokens and "drift" in evidence.not_observed:
         return f"drift is never observed, and the tail rules rest on it: {evidence.not_observed['drift']}"
     if evidence.zero_drift:
-        return "drift is exactly zero everywhere: the same array as policy and reference, or a policy that does not change"
+        return "drift is exactly zero everywhere: policy and reference are one array, or the policy does not change"
     return ""
+
+
+_MORE = "give more steps, and reward, KL, entropy and the gradient's norm"
 
 
 def _waiting(evidence: Evidence) -> str:
@@ -163,24 +161,21 @@ def _waiting(evidence: Evidence) -> str:
     if evidence.num_steps == 0:
         return "no step has been flushed"
     if evidence.num_windows == 0:
-        return f"no slice has reached {evidence.min_tokens:,} tokens from {evidence.min_trajectories} trajectories"
+        needed = f"{evidence.min_tokens:,} tokens from {evidence.min_trajectories} trajectories"
+        return f"no slice has reached {needed}"
     if (
         evidence.metrics_only
         and evidence.aggregate_ready
         and len(evidence.readings) < bound("judged_readings")
     ):
         names = [key.removeprefix("aggregate/") for key in evidence.readings]
-        return (
-            f"only {len(names)} reading{'s' * (len(names) != 1)} could be judged ({', '.join(names)}), by {len(evidence.judged)} rule{'s' * (len(evidence.judged) != 1)}; "
-            "give more steps, and reward, KL, entropy and the gradient's norm"
-        )
+        few = f"too few readings could be judged: {', '.join(names)}, by {len(evidence.judged)} rules"
+        return f"{few}; {_MORE}"
     own = set(evidence.user_rules)  # rules that need few values must not outvote those that wait
     judged, pending = [r for r in evidence.judged if r not in own], evidence.pending.keys() - own
     if evidence.metrics_only and evidence.aggregate_ready and len(judged) < len(pending):
-        return (
-            f"only {len(judged)} rules could judge ({', '.join(judged)}), {len(pending)} still collect their baselines; "
-            "give more steps, and reward, KL, entropy and the gradient's norm"
-        )
+        few = f"only {len(judged)} rules could judge ({', '.join(judged)})"
+        return f"{few}, {len(pending)} still collect their baselines; {_MORE}"
     if evidence.metrics_only and not evidence.aggregate_ready:
         known = ", ".join(f"{rule} {count}" for rule, count in sorted(evidence.pending.items()))
         return f"every rule is still collecting its baseline (values so far: {known or 'none'})"
@@ -188,5 +183,6 @@ def _waiting(evidence: Evidence) -> str:
     if tails or not (evidence.tail_ready or evidence.aggregate_ready):
         known = ", ".join(f"{rule} {count}" for rule, count in sorted(evidence.pending.items()))
         what = "the tail rules are" if tails else "every rule is"
-        return f"{what} still collecting a baseline of {bound('baseline'):.0f} windows (so far: {known or 'none'})"
+        size = f"{bound('baseline'):.0f} windows"
+        return f"{what} still collecting a baseline of {size} (so far: {known or 'none'})"
     return ""

@@ -1,4 +1,4 @@
-"""Rules on whole series at once, as a metrics log holds them: the moments at which something happens, for the ledger to go through."""
+"""Rules on whole series at once, as a metrics log holds them: the events for the alarm log, in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Series = tuple[Sequence[int] | npt.NDArray[np.int64], Sequence[float] | npt.NDAr
 
 
 class Event(NamedTuple):
-    """An edge of a rule; without a decision, a moment at which an excuse is looked at again."""
+    """A transition of a rule; without a decision, a moment at which a suppression is checked again."""
 
     step: int
     order: int
@@ -47,14 +47,14 @@ def joint_series(
 
 
 def scan(detector: Detector, steps: Any, values: Any) -> tuple[Transitions, Decision]:
-    """The edges of a detector that has seen nothing, and its last decision."""
+    """Return the transitions of a detector that has seen nothing, and its last decision."""
     if isinstance(detector, Scanner):
         return detector.scan(steps, values), detector.now
     return walk(detector, steps, values)
 
 
 def events_of(rule: Rule, order: int, name: str, series: Columns, transitions: Transitions) -> list[Event]:
-    """The edges with their readings, and the moments at which an excuse is looked at again."""
+    """Return the transitions with their readings, and the moments at which a suppression is checked again."""
     steps, values = series
     events: list[Event] = []
 

@@ -1,8 +1,7 @@
-"""What a detector is: a small streaming object that knows nothing of RL.
+"""Protocol and helpers of detectors: small streaming objects that know nothing of RL.
 
-`update` takes one value and answers with a `Decision`; a value that is not finite is counted and skipped, and the
-detector keeps working after it. `state` and `restore` carry it over a resume. Where there is a `scan` (`Scanner`), it gives
-the stream's answers for a whole series at once.
+`update` takes one value and returns a `Decision`. A value that is not finite is counted and skipped. `state`
+and `restore` carry the detector over a resume. A `Scanner` gives the same answers for a whole series at once.
 """
 
 from __future__ import annotations
@@ -19,11 +18,12 @@ from trimtab.typing import Bool, Float64, Int64
 
 @dataclass(frozen=True)
 class Decision:
-    """After one value: `fired` on the step an alarm starts, `cleared` on the step it ends, `active` in between.
+    """Answer of a detector to one value.
 
-    `since` is the first step of the evidence; `bound` what the value had to stay within; `fitted` is the value that broke
-    it where that is not the one just given but a line's end; `ready` False while the
-    detector still collects its baseline, when silence means nothing.
+    `fired` is True on the step an alarm starts, `cleared` on the step it ends, `active` in between. `since`
+    is the first step of the evidence. `bound` is what the value had to stay within. `fitted` is the level
+    that broke it, where that is not the last value. `ready` is False while the baseline is collected: silence
+    then means nothing.
     """
 
     ready: bool
@@ -36,7 +36,10 @@ class Decision:
 
 
 class Detector(Protocol):
-    """A stream of (step, value, standard error of the value or nan) -> decisions. `num_skipped`: values that were not finite."""
+    """A stream of (step, value, standard error of the value or nan) -> decisions.
+
+    `num_skipped` counts the values that were not finite.
+    """
 
     num_skipped: int
 
@@ -51,7 +54,10 @@ Transitions = list[tuple[int, Decision]]
 
 @dataclass
 class Hysteresis:
-    """Turns "over the bound" and "well back under it" into edges: `confirm` in a row to fire, as many to clear."""
+    """Turns "over the bound" and "well back under it" into transitions.
+
+    It takes `confirm` values in a row to fire, and as many to clear.
+    """
 
     confirm: int
     over: int = 0
@@ -79,7 +85,10 @@ class Hysteresis:
         )
 
     def scan(self, steps: Int64, above: Bool, back: Bool, bounds: Float64, num: int = -1) -> Transitions:
-        """`update` over whole arrays, from a state without pending values; the first `num` edges only where given."""
+        """Run `update` over whole arrays; return the first `num` transitions, or all.
+
+        No value may be pending.
+        """
         runs_above, runs_back = _runs(above), _runs(back)
         ready = np.flatnonzero(runs_above >= self.confirm), np.flatnonzero(runs_back >= self.confirm)
         transitions: Transitions = []
@@ -104,7 +113,7 @@ class Hysteresis:
         return transitions
 
     def _pend(self, steps: Int64, runs_above: Int64, runs_back: Int64, start: int) -> None:
-        """What the values after the last edge leave pending."""
+        """Set what the values after the last transition leave pending."""
         end = steps.size
         if end <= start:
             return
@@ -120,13 +129,13 @@ class Hysteresis:
 
 
 def _runs(flags: Bool) -> Int64:
-    """At each place, how many in a row were true up to and including it."""
+    """Return at each position how many in a row were true up to and including it."""
     positions = np.arange(1, flags.size + 1)
     return np.asarray(positions - np.maximum.accumulate(np.where(flags, 0, positions)))
 
 
 class Carried:
-    """`state` and `restore` by the names of the fields that change as values come, `carried`."""
+    """`state` and `restore` by `carried`, the names of the fields that change as values come."""
 
     carried: ClassVar[tuple[str, ...]] = ()
 
@@ -151,7 +160,7 @@ class Scanner(Carried, ABC):
 
     @abstractmethod
     def scan(self, steps: Int64, values: Float64) -> Transitions:
-        """The edges `update` would give, value by value without standard errors."""
+        """Return the transitions `update` would give, value by value without standard errors."""
 
     @property
     @abstractmethod
@@ -159,14 +168,14 @@ class Scanner(Carried, ABC):
         """Is it ready, is it active: what the last value left behind."""
 
     def finite(self, values: Float64) -> Int64:
-        """Places of the values that are finite; the others are counted as skipped."""
+        """Return the indices of the finite values; the others are counted as skipped."""
         indices = np.flatnonzero(np.isfinite(values))
         self.num_skipped += values.size - indices.size
         return indices
 
 
 def walk(detector: Detector, steps: Int64, values: Float64) -> tuple[Transitions, Decision]:
-    """The edges of a detector that answers value by value only, and its last decision."""
+    """Return the transitions of a detector that answers value by value only, and its last decision."""
     transitions: Transitions = []
     decision = Decision(False)
     for i, (step, value) in enumerate(zip(steps.tolist(), values.tolist(), strict=True)):

@@ -1,8 +1,8 @@
-"""Several readings that one trouble moves together, added up: small movements of each make a large one of the sum.
+"""Composite readings: the sum of several readings that one trouble moves together.
 
-Each member is taken on its rule's scale, signed so that up is bad, and standardised by the median and robust deviation of its first values,
-which stay fixed; the joint value is their sum over sqrt(k), so its scatter is about one whatever k is, if members are
-independent. k movements of d deviations each then make one of sqrt(k) d.
+Each member is taken on its rule's scale and signed so that up is bad. It is standardised by median and robust
+deviation of its first values, which stay fixed. The composite value is the sum over sqrt(k), so its scatter
+is about one for independent members, whatever k is. k movements of d deviations each make one of sqrt(k) d.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from trimtab.catalog import bound
 from trimtab.typing import Float64, Int64
 
 BASE = 40  # values that set a member's scale
-_LIMIT = 30.0  # deviations a member counts for at most: one reading alone is no joint movement
+_LIMIT = 30.0  # deviations a member counts for at most: one reading alone does not fire
 Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Member:
-    """A reading that moves up (+1) or down (-1) in this trouble; `log`: on a logarithmic scale, `floor` added first."""
+    """A reading that moves up (+1) or down (-1) in this trouble.
+
+    `log`: on a log scale, `floor` added first.
+    """
 
     key: Key
     sign: int
@@ -78,7 +81,10 @@ FAMILIES: dict[str, tuple[Member, ...]] = {
         _up("mismatch_kl", True),
         _up("mismatch_abs", True),
     ),
-    "staleness": (_up("staleness_lag"), _up("policy_kl", True), _share("clip_high_frac", "clip_floor"), _share("clip_low_frac", "clip_floor")),
+    "staleness": (
+        _up("staleness_lag"), _up("policy_kl", True),
+        _share("clip_high_frac", "clip_floor"), _share("clip_low_frac", "clip_floor"),
+    ),
     "groups": (_up("zero_std_frac"), _down("reward_std"), _down("advantage_std")),
     "outcome": (_down("reward"), _up("grad_norm", True)),
     "likelihood": (_down("correct_logp"), _down("reward")),
@@ -100,8 +106,11 @@ FAMILIES: dict[str, tuple[Member, ...]] = {
 
 @dataclass
 class CompositeReading:
-    """The joint value of one family. Members that bring no value in the first 40 do not count; one that misses later makes
-    the step's joint value absent. A member counts for 30 deviations at most; `num_clipped` counts how often one had more."""
+    """Composite value of one family.
+
+    Members without a value in the first 40 do not count. A member that misses later makes the step's value
+    absent. A member is clipped to 30 deviations; `num_clipped` counts how often.
+    """
 
     members: tuple[Member, ...]
     first: dict[Key, list[float]] = field(default_factory=dict)
@@ -109,7 +118,7 @@ class CompositeReading:
     num_clipped: int = 0
 
     def update(self, values: Mapping[Key, float]) -> float:
-        """The joint value of one step's readings; nan while the scales are being learnt or when a member is missing."""
+        """Return the value of one step's readings; nan while scales are learnt or a member is missing."""
         present = {m.key: m.value(values[m.key]) for m in self.members if m.key in values}
         if not present:
             return math.nan
@@ -131,7 +140,10 @@ class CompositeReading:
         return sum(min(max(one, -_LIMIT), _LIMIT) for one in z_scores) / math.sqrt(len(self.scale))
 
     def scan(self, series: Mapping[Key, tuple[Any, Any]]) -> tuple[Int64, Float64]:
-        """`update` over whole series: the steps with a joint value, and the values. For a joint that has seen nothing."""
+        """Run `update` over whole series; return the steps with a value, and the values.
+
+        Nothing may have been seen.
+        """
         mine = [member for member in self.members if member.key in series]
         nothing = np.zeros(0, np.int64), np.zeros(0)
         if len(mine) < 2:
@@ -173,7 +185,7 @@ def _aligned(series: Sequence[tuple[Any, Any]]) -> tuple[Int64, Float64]:
 
 
 def _scales(first: Mapping[Key, list[float]]) -> dict[Key, tuple[float, float]]:
-    """Median and robust deviation of each member that brought at least 40 values and scatters at all."""
+    """Return median and robust deviation of each member with at least 40 values and some scatter."""
     scales: dict[Key, tuple[float, float]] = {}
     for key, values in first.items():
         middle = median(values)

@@ -1,8 +1,9 @@
-"""Page's cumulative sum (Page 1954), two forms: against a baseline (CUSUM) and against the running mean (Page-Hinkley).
+"""Page's cumulative sum (Page 1954), against a baseline (CUSUM) or the running mean (Page-Hinkley).
 
-Both work on one-step prediction errors of an AR(1) fit to the baseline, so that autocorrelation does not pass for a change.
-The threshold for a wanted run length is Siegmund's (1985): ARL = (exp(2 k b) - 2 k b - 1) / (2 k^2), b = h + 1.166.
-It holds for independent normal errors; heavy tails are drawn in to four deviations, and `num_clipped` counts how often.
+Both work on one-step prediction errors of an AR(1) fit to the baseline, so autocorrelation does not pass for
+a change. The threshold for a wanted run length is Siegmund's (1985): ARL = (exp(2 k b) - 2 k b - 1) / (2
+k^2), b = h + 1.166. It holds for independent normal errors. Errors are clipped to four deviations;
+`num_clipped` counts them.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ def _run_length(h: float, k: float) -> float:
 
 @dataclass
 class Cusum(Carried):
-    """Fires when the errors' cumulative sum above (`sign` +1) or below (-1) the baseline exceeds the budget's threshold.
+    """Cumulative-sum detector.
 
-    `shift` is the change to be found fastest, in standard deviations of the errors; k is half of it. After an alarm the
-    sum is set back once it has returned under half the threshold.
+    Fires when the sum of errors above (`sign` +1) or below (-1) the baseline exceeds the budget's threshold.
+
+    `shift` is the change to detect fastest, in standard deviations of the errors; k is half of it. After an
+    alarm the sum is reset once it has returned under half the threshold.
 
     >>> d = Cusum(arl=1000.0, baseline=20)
     >>> fired = [d.update(t, (t % 2) + (3.0 if t >= 30 else 0.0)).fired for t in range(40)]
@@ -113,7 +116,7 @@ class PageHinkley(Cusum):
 
 
 def _fit(values: list[float]) -> tuple[float, float, float]:
-    """Mean, scale of one-step errors, and phi with Kendall's correction and one standard error on top, in 0..0.95."""
+    """Return mean, scale of one-step errors, and phi (0 to 0.95) with Kendall's correction."""
     n = len(values)
     mean = math.fsum(values) / n
     u = [v - mean for v in values]

@@ -1,4 +1,4 @@
-"""A score that falls back from its best: what overfitting and hacking look like on evaluations."""
+"""Drawdown detector: a score falls back from its best, as overfitting and hacking look on evaluations."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from trimtab.typing import Float64, Int64
 
 @dataclass
 class Drawdown(Scanner):
-    """Fires when the median of the last three values lies worse than the best such median, twice in a row.
+    """Drawdown detector.
 
-    `sign` -1: the best is the highest, and a fall is looked for; +1: the lowest, and a rise. The distance must exceed the
-    deviate of level 1/`arl`, plus that of a best among n medians, sqrt(2 ln n), times the scatter of a value; `min_frac` of
-    the best's size; and `min_effect`, in the values' unit. The scatter is the largest of the robust deviations of second differences one and two values apart
-    (over the last 64 values), so a curve that rises or bends adds none to it. For series whose values are measured
-    independently of each other, as evaluations are; strong autocorrelation makes it alarm more often.
+    Fires when the median of the last three values is worse than the best such median, twice in a row.
+
+    `sign` -1: the best is the highest, a fall fires. +1: the best is the lowest, a rise fires. The distance
+    must exceed `min_effect` (the values' unit), `min_frac` of the best's size, and a multiple of a value's
+    scatter: the normal quantile of level 1/`arl` plus sqrt(2 ln n), that of a best among n medians. The
+    scatter is the largest robust deviation of second differences one and two values apart (last 64 values),
+    so trends and bends add nothing. It is for independent values, as evaluations are; autocorrelation makes
+    it alarm more often.
 
     >>> d = Drawdown(sign=-1, min_frac=0.05)
     >>> score = [min(t, 20) / 20 - (0.4 if t >= 60 else 0.0) + (t * 7 % 5) / 100 for t in range(80)]
@@ -82,7 +85,7 @@ class Drawdown(Scanner):
 
 
 def _scatter(values: list[float]) -> float:
-    """Robust deviation of a value about whatever curve it follows; 0 for fewer than five."""
+    """Return the robust deviation of a value about whatever curve it follows; 0 for fewer than five."""
     scatter = 0.0
     for lag in (1, 2):
         bends = [a - 2.0 * b + c for a, b, c in zip(values, values[lag:], values[2 * lag :], strict=False)]

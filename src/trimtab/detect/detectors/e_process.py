@@ -1,10 +1,11 @@
-"""An anytime-valid change detector that knows nothing of the distribution: conformal betting, summed Shiryaev-Roberts style.
+"""An anytime-valid, distribution-free change detector: conformal betting, Shiryaev-Roberts sum.
 
-Each value's p-value is its rank among all values so far. While the series is exchangeable these p-values are independent and
-uniform, so any bet on them is fair: e(p) = (1 - p + p ln p) / (p ln^2 p), the mixture of all power bets (Vovk and Wang 2021,
-arXiv 1912.06116). R_t = (1 + R_(t-1)) e_t is then expected to grow by one a step, and stopping when R >= arl leaves at least
-`arl` values between false alarms on average (Shin, Ramdas and Rinaldo 2022, arXiv 2203.03532), whatever the tails. Autocorrelated
-series are not exchangeable: use `MeanShift` there.
+Each value's p-value is its rank among all values so far. While the series is exchangeable these are
+independent and uniform, so any bet on them is fair: e(p) = (1 - p + p ln p) / (p ln^2 p), the mixture of all
+power bets (Vovk and Wang 2021, arXiv 1912.06116). R_t = (1 + R_(t-1)) e_t then grows by one a step on
+average. Stopping when R >= arl leaves at least `arl` values between false alarms on average, whatever the
+tails (Shin, Ramdas and Rinaldo 2022, arXiv 2203.03532). Autocorrelated series are not exchangeable: use
+`MeanShift` there.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def bet(p: float) -> float:
 
 @dataclass
 class EProcess(Carried):
-    """Fires when values have become larger (`sign` +1) or smaller (-1) than exchangeability allows. Clears with a new start.
+    """Fires when values grow larger (`sign` +1) or smaller (-1) than exchangeability allows.
+
+    Clears with a new start.
 
     >>> d = EProcess(arl=1000.0)
     >>> fired = [d.update(t, float(t % 7) + (9.0 if t >= 60 else 0.0)).fired for t in range(90)]

@@ -1,4 +1,4 @@
-"""A fast, large departure from the best level so far: what a collapse looks like before any long baseline exists."""
+"""Excursion detector: a fast, large departure from the best level, before any long baseline exists."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ from trimtab.typing import Float64, Int64
 
 @dataclass
 class Excursion(Scanner):
-    """Fires when `confirm` times in a row the median of the last `window` values lies beyond `factor` times the calmest block of the last `memory`
-    values before (blocks of `window` values, their medians): above it for `sign` +1 (factor > 1), below it for -1 (factor < 1).
+    """Relative-departure detector.
 
-    The distance must also exceed the budget's normal deviate times the scatter of a block, taken from the differences of blocks
-    one, four and twelve apart, and of neighbouring values while blocks are few (the largest of the robust deviations: slow wander counts, a steady trend does not),
-    and for `sign` +1 the value must exceed `floor`. Values are on their own positive scale, not logarithms.
-    A block beyond the factor makes the scatter no larger. From an alarm on, best and limit stay what they were then: it ends when the level is back, or
-    after `memory` values, when the level reached is the series' own. The first `warmup` values are not looked at.
+    Compares the median of the last `window` values with the calmest block of the last `memory` values.
+
+    Blocks are `window` values, taken by their medians. It fires when the median lies beyond `factor` times
+    that block `confirm` times in a row: above it for `sign` +1 (factor > 1), below it for -1 (factor < 1).
+    The distance must also exceed the budget's normal quantile times the scatter of a block. The scatter is
+    the largest robust deviation of differences of blocks one, four and twelve apart, and of neighbouring
+    values while blocks are few: slow wander counts, a steady trend does not. A block beyond the factor does
+    not raise the scatter. For `sign` +1 the value must exceed `floor` too. Values are on their own positive
+    scale, not logarithms. From an alarm on, best and limit stay fixed. It ends when the level is back, or
+    after `memory` values. The first `warmup` values are not judged.
 
     >>> d = Excursion(sign=-1, factor=0.5)
     >>> [d.update(t, 0.8 + (t % 2) / 20 - (0.7 if t >= 20 else 0.0)).fired for t in range(30)].index(True)
@@ -33,7 +37,8 @@ class Excursion(Scanner):
     """
 
     carried: ClassVar[tuple[str, ...]] = (
-        "num_skipped", "recent", "moves", "blocks", "count", "limit", "best", "scatter", "hysteresis", "at_alarm", "skipped",
+        "num_skipped", "recent", "moves", "blocks", "count", "limit", "best", "scatter", "hysteresis",
+        "at_alarm", "skipped",
     )  # fmt: skip
     sign: int
     factor: float
@@ -193,7 +198,10 @@ class Excursion(Scanner):
 
 
 def _scatter(blocks: list[float], lag: int) -> float:
-    """Robust deviation of one block from the differences `lag` blocks apart, their median taken out; 0 for fewer than three."""
+    """Return the robust deviation of a block from differences `lag` apart, less their median.
+
+    0 for fewer than three.
+    """
     steps = [b - a for a, b in zip(blocks, blocks[lag:], strict=False)]
     if len(steps) < 3:
         return 0.0

@@ -1,4 +1,7 @@
-"""A series that stands still to the last digit: a broken reward looks like this, and tasks that are all solved or never."""
+"""Flatline detector: a value is stuck, as a broken reward is.
+
+Or tasks that are all solved or all unsolved.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from trimtab.typing import Float64, Int64
 
 @dataclass
 class Flatline(Scanner):
-    """Fires when `values` values in a row are the same number, and clears when as many differ from the one before.
+    """Stuck-value detector.
+
+    Fires when `values` values in a row are the same number; clears when as many differ.
 
     An exact statement: it takes no part of the budget. `since` is the step of the first repetition.
 

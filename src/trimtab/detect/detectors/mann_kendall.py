@@ -1,9 +1,8 @@
-"""A steady trend: Mann-Kendall's test on a sliding window, Theil-Sen's slope, corrected for autocorrelation.
+"""Mann-Kendall trend test on a sliding window, with Theil-Sen's slope, corrected for autocorrelation.
 
-The window is pre-whitened with its own lag-1 correlation after the Theil-Sen line is taken out, and the line is put back
-(trend-free pre-whitening, Yue et al. 2002). Looks are taken every quarter of a window, or every `stride` values, each at level
-stride / arl.
-T values of the window.
+The window is pre-whitened with its own lag-1 correlation after the Theil-Sen line is taken out, and the line
+is put back (trend-free pre-whitening, Yue et al. 2002). The test is made every quarter of a window, or every
+`stride` values, each at level stride / arl.
 """
 
 from __future__ import annotations
@@ -31,7 +30,9 @@ def theil_sen(values: Float64) -> float:
 
 
 def mann_kendall(values: Float64) -> float:
-    """Normal deviate of Mann-Kendall's S with tie and continuity corrections; 0 for fewer than four values.
+    """Return the z-score of Mann-Kendall's S with tie and continuity corrections.
+
+    0 for fewer than four values.
 
     >>> round(mann_kendall(np.arange(10.0)), 2)
     3.94
@@ -63,7 +64,9 @@ def whitened(values: Float64) -> Float64:
 
 @dataclass
 class MannKendall(Carried):
-    """Fires when the last `window` values rise (`sign` +1), fall (-1) or either (0) by `min_effect` at least.
+    """Trend detector.
+
+    Fires when the last `window` values rise (`sign` +1), fall (-1) or either (0) by `min_effect` at least.
 
     >>> d = MannKendall(arl=1000.0, window=24, sign=-1)
     >>> [d.update(t, -0.1 * t + (t % 3)).fired for t in range(60)].index(True) < 60

@@ -1,4 +1,4 @@
-"""A single wild value."""
+"""Outlier detector: a single extreme value."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ _MOVE = 10  # values between moves of the edge
 
 @dataclass
 class Outlier(Scanner):
-    """Fires on one value beyond everything the last `memory` values prepare for; clears after `quiet` values without.
+    """Outlier detector.
 
-    The excess over the median is compared with the Pareto quantile of level 1/arl whose shape is Hill's estimate from
-    the largest tenth of the past excesses (at least 0.25, a tail of four moments), anchored at the tenth's edge. A series that
-    has always thrown wild values therefore needs a wilder one, up to `ratio` times a positive median.
+    Fires on one value beyond the tail of the last `memory` values; clears after `quiet` values without.
+
+    The excess over the median is compared with the Pareto quantile of level 1/arl. Its shape is Hill's
+    estimate from the largest tenth of past excesses (at least 0.25, a tail of four moments), anchored at the
+    end of that tenth. A series with many outliers therefore needs a larger one, up to `ratio` times a
+    positive median.
 
     >>> d = Outlier(arl=1000.0, warmup=30)
     >>> [d.update(t, (t * 37 % 11) / 10 + (50.0 if t == 40 else 0.0)).fired for t in range(50)].index(True)
@@ -69,7 +72,7 @@ class Outlier(Scanner):
         return Decision(True, self.active > 0, since=self.since, bound=limit)
 
     def scan(self, steps: Int64, values: Float64) -> Transitions:
-        """`update` for a whole series at once: exact edges are computed only where a value may lie beyond them."""
+        """Run `update` over a whole series: exact limits only where a value may lie beyond them."""
         indices = self.finite(values)
         x, n = values[indices], indices.size
         self.count, self.values = n, x[-self.memory :].tolist()
@@ -115,7 +118,7 @@ class Outlier(Scanner):
         return Decision(ready, self.active > 0, since=self.since)
 
     def _rough_limits(self, x: Float64, moves: Int64) -> Float64:
-        """Every edge, to rounding; infinite where it is out of range."""
+        """Return every limit, to rounding; infinite where it is out of range."""
         few = [self._limit(x[:count].tolist()) for count in moves[moves < self.memory].tolist()]
         full = moves[moves >= self.memory] - self.memory
         if not full.size:
@@ -145,11 +148,14 @@ class Outlier(Scanner):
         spread = median([abs(x) for x in excess]) * 1.4826
         try:
             quantile: float = anchor * (top / len(excess) * self.arl) ** shape
-        except OverflowError:  # wild values among equal ones: no value is wilder than such a tail
+        except OverflowError:  # outliers among equal values: nothing exceeds such a tail
             quantile = math.inf
         limit = middle + self.sign * max(quantile, 8.0 * spread)
         return min(limit, float(self._ratio_limit(middle))) if middle > 0 else limit
 
     def _ratio_limit(self, middle: Any) -> Any:
-        """The wildest value over a positive median that is not a spike; there is none below."""
+        """Return the largest value over a positive median that does not fire.
+
+        Infinite where there is none.
+        """
         return middle * self.ratio if self.sign > 0 and math.isfinite(self.ratio) else math.inf

@@ -1,4 +1,4 @@
-"""A series that has stopped rising."""
+"""Plateau detector: a series has stopped rising."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ _BLOCK = 16  # values between looks
 
 @dataclass
 class Plateau(Scanner):
-    """Fires when the line through the last `window` values can have risen no more than `gain` of the best window's rise so far.
+    """Plateau detector.
 
-    "Can have": the upper end of the line's 95 % interval, its error widened by the lag-1 correlation of what the line leaves; the
-    best window counts by its lower end. Clears when the line itself rises more. A description, not a test: it has no
-    false-alarm rate.
+    Fires when the last `window` values can have risen by at most `gain` of the best window's rise.
+
+    "Can have" is the upper end of the fitted line's 95 % interval, its error widened by the lag-1 correlation
+    of the residuals. The best window counts by its lower end. It clears when the line itself rises more. A
+    description, not a test: it has no false-alarm rate.
 
     >>> d = Plateau(window=64)
     >>> [d.update(t, min(t, 100) / 100 + (t % 3) / 50).fired for t in range(300)].index(True)

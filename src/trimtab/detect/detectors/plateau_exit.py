@@ -1,4 +1,4 @@
-"""A plateau that ends in a jump."""
+"""Plateau-exit detector: a plateau ends in a jump."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from trimtab.typing import Float64, Int64
 
 @dataclass
 class PlateauExit(Scanner):
-    """Fires when a series that stood still for `plateau` values moves within `window` by `factor` times the plateau's range.
+    """Plateau-exit detector.
 
-    What grokking looks like: information, as a rule. `sign` +1 for a jump upwards.
+    Fires when a series flat for `plateau` values moves by `factor` times its range within `window`.
+
+    Grokking looks like this: information, as a rule. `sign` +1 for a jump upwards.
 
     >>> d = PlateauExit(plateau=30, window=10)
     >>> [d.update(t, 0.1 + (t % 2) / 100 + (0.5 if t >= 50 else 0.0)).fired for t in range(70)].index(True)
@@ -70,7 +72,7 @@ class PlateauExit(Scanner):
         return Decision(True, bound=limit)
 
     def scan(self, steps: Int64, values: Float64) -> Transitions:
-        """`update` for a whole series at once: the whole look is taken only where a value lies far from its plateau."""
+        """Run `update` over a whole series: the full test only where a value lies far from its plateau."""
         indices, span = self.finite(values), self.plateau + self.window
         x, n = values[indices], indices.size
         self.count, self.values = n, x[-span:].tolist()

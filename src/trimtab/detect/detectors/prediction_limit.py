@@ -1,13 +1,15 @@
 """Growth over a run's own baseline, with a stated false-alarm budget.
 
-The first `baseline` values give a mean and a scale, the scale from successive differences (von Neumann 1941), which a slow
-trend does not inflate, with two thirds of the degrees of freedom. A later value is over the bound when it exceeds the one-sided
-Student-t prediction limit at level 1/arl (the catalog's `arl_measured` where every value brings its measurement error,
-which the scale cannot fall under), and the smallest effect worth attention. `confirm` values in a row fire.
-Growth that is already under way while the baseline is taken would hide in its scatter, so the finished baseline is
-tested once for a trend: a line's slope at the same level, with the same smallest effect from its start to its end.
-A stationary run with independent values therefore fires at most once in `arl` values on average (in fact less often,
-because `confirm` earns no credit in the derivation: it is the margin for autocorrelation and heavy tails).
+The first `baseline` values give a mean and a scale. The scale comes from successive differences (von Neumann
+1941), which a slow trend does not inflate, with two thirds of the degrees of freedom. A later value is over
+the bound when it exceeds the smallest effect and the one-sided Student-t prediction limit at level 1/arl.
+(The level is the catalog's `arl_measured` where every value brings its measurement error, which bounds the
+scale from below.) `confirm` values in a row fire.
+
+Growth already under way would hide in the baseline's scatter, so the finished baseline is tested once for a
+trend: a line's slope at the same level, with the same smallest effect from start to end. A stationary run
+with independent values fires at most once in `arl` values on average. `confirm` earns no credit in the
+derivation: it is the margin for autocorrelation and heavy tails.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from trimtab.typing import Float64, Int64
 
 @dataclass
 class PredictionLimit(Scanner):
-    """Fires when values leave their own baseline upwards (`sign` +1) or downwards (-1) by at least `min_effect`.
+    """Prediction-limit detector.
+
+    Fires when values leave their baseline upwards (`sign` +1) or downwards (-1) by `min_effect`.
 
     `min_effect` is in the unit of the values (log units for a log-transformed reading).
 
@@ -64,7 +68,10 @@ class PredictionLimit(Scanner):
         self._t, self._t_measured = t_quantile(1.0 / self.arl, dof), t_quantile(1.0 / measured, dof)
 
     def update(self, step: int, value: float, se: float = math.nan) -> Decision:
-        """Take one value; `se` is its measurement error, which widens the bound when it exceeds the baseline's scatter."""
+        """Take one value; `se`, its measurement error.
+
+        Widens the bound where it exceeds the baseline's scatter.
+        """
         if not math.isfinite(value):
             self.num_skipped += 1
             return Decision(
@@ -154,7 +161,7 @@ class PredictionLimit(Scanner):
         return max(self.min_effect, self._quantile() * scale * math.sqrt(1.0 + 1.0 / self.baseline))
 
     def _quantile(self) -> float:
-        """Student's bound: of the smaller budget where every value brought its measurement error, which the scale cannot fall under."""
+        """Return Student's quantile, of the smaller budget where all values have measurement errors."""
         return self._t_measured if self._measured else self._t
 
     @property

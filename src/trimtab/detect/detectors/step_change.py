@@ -1,4 +1,4 @@
-"""A gross change from one handful of values to the next, whatever curve the series was on."""
+"""Step-change detector: a gross change from one handful of values to the next, on any curve."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ _MIN_MOVES = 8  # differences of neighbouring blocks that make a scatter
 
 @dataclass
 class StepChange(Scanner):
-    """Fires when the median of the last `window` values lies beyond that of the `window` values before them, `confirm` times in a row.
+    """Step-change detector.
 
-    `sign` +1 looks up, -1 down. The distance must exceed the t quantile of level 1/`arl` times the scatter of such distances, and
-    be at least `min_effect` (the values' unit) and `min_frac` of the level before, one of which must be given. The scatter is the robust deviation of the
-    differences of neighbouring blocks of `window` values, the last `memory` values of them, about their median, which is taken off as
-    well where it points the same way. So a curve that bends over tens of values, or a level that wanders, adds little to it, where a
-    past of hundreds would count all of that as scatter. An alarm ends when half the way is gone back, or after `hold` values, when the level is the
-    series' own.
+    Compares the median of the last `window` values with that of the `window` values before.
+
+    It fires when the distance exceeds the limit `confirm` times in a row; `sign` +1 upwards, -1 downwards.
+    The limit is the t quantile of level 1/`arl` times the scatter of such distances, and at least
+    `min_effect` (the values' unit) and `min_frac` of the level before; one of the two must be set. The
+    scatter is the robust deviation of differences of neighbouring blocks over the last `memory` values, about
+    their median; a median in the watched direction is subtracted as well. Curves that bend over tens of
+    values add little to it. An alarm ends when half the way is gone back, or after `hold` values.
 
     >>> d = StepChange(sign=-1, min_frac=0.4)
     >>> [d.update(t, t / 100 - (0.5 if t >= 90 else 0.0)).fired for t in range(100)].index(True)
@@ -139,7 +141,10 @@ class StepChange(Scanner):
         return Decision(math.isfinite(self.reach), self.hysteresis.active, since=self.hysteresis.since)
 
     def _min_shift(self, before: float) -> float:
-        """The smallest distance that counts; none does from a level of 0 that never moved, where only a share is given."""
+        """Return the smallest distance that counts.
+
+        Infinite for a level of 0 that never moved, with `min_frac` alone.
+        """
         drift = max(self.sign * self.centre, 0.0)
         return max(self.reach + drift, self.min_effect, self.min_frac * abs(before)) or math.inf
 

@@ -16,11 +16,14 @@ from trimtab.typing import Float64, Int64
 
 @dataclass
 class Threshold(Scanner):
-    """Fires when `confirm` values in a row lie beyond `limit` (`sign` +1 above, -1 below); clears when as many are back.
+    """Threshold detector.
 
-    A value with a standard error must lie beyond the limit by the deviate of level 1/`arl`: a run whose true value sits at
-    the limit then alarms at most once in `arl` values. `back` is the level to return to; the limit itself without it. It can
-    fire from the first values on, but its silence means something only after `warmup` of them.
+    Fires when `confirm` values in a row lie beyond `limit` (`sign` +1 above, -1 below); clears likewise.
+
+    A value with a standard error must lie beyond the limit by the normal quantile of level 1/`arl`: a run
+    whose true value sits at the limit then alarms at most once in `arl` values. `back` is the level to return
+    to; without it the limit itself. It can fire from the first values on, but its silence means something
+    only after `warmup` of them.
 
     >>> d = Threshold(limit=0.3, confirm=2)
     >>> [d.update(t, x).fired for t, x in enumerate([0.1, 0.4, 0.4, 0.4])]

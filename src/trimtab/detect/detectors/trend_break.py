@@ -1,7 +1,8 @@
-"""A break from a series' own recent trend, with the same false-alarm budget as `PredictionLimit`.
+"""Trend-break detector: a series leaves its own recent trend, with the same budget as `PredictionLimit`.
 
-For aggregates that move in every run that learns (reward, KL from the start, entropy): steady movement is the null
-hypothesis, so the next value is compared with the line through the last `baseline` values and its prediction limit.
+It is for aggregates that move in every run that learns (reward, KL from the start, entropy). Steady movement
+is the null hypothesis: the next value is compared with the prediction limit of the line through the last
+`baseline` values.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from trimtab.typing import Float64, Int64
 
 @dataclass
 class TrendBreak(Scanner):
-    """Fires when `confirm` values in a row leave the line's one-step prediction limit upwards (`sign` +1), downwards
-    (-1) or either way (0). The limit is at least `min_effect`, and `min_frac` of the size of the line's mean. Values under suspicion do not move the line; after `baseline` active values it starts anew.
+    """Trend-break detector. Fires when `confirm` values in a row leave the line's one-step prediction limit.
+
+    `sign` +1 watches upwards, -1 downwards, 0 both. The limit is at least `min_effect`, and `min_frac` of the
+    size of the line's mean. Suspect values do not move the line; after `baseline` active values it starts
+    anew.
     """
 
     carried: ClassVar[tuple[str, ...]] = ("values", "pending", "num_skipped", "count", "hysteresis")
@@ -77,7 +81,7 @@ class TrendBreak(Scanner):
         return decision
 
     def scan(self, steps: Int64, values: Float64) -> Transitions:
-        """`update` for a whole series at once: value by value only from where the line might be left until it holds again."""
+        """Run `update` over a whole series: value by value only while the line may be left."""
         indices, m = self.finite(values), self.baseline
         x, at = values[indices], steps[indices].tolist()
         suspects = m + np.flatnonzero(self._suspected(x))
@@ -129,7 +133,7 @@ class TrendBreak(Scanner):
         return ~(distance <= limit - slack)
 
     def _predict(self, ahead: int, se: float) -> tuple[float, float]:
-        """Line through the values, extrapolated `ahead` steps past the next one, and its prediction half-width."""
+        """Return the line extrapolated `ahead` steps past the next value, and its prediction half-width."""
         m, offsets, sxx = self.baseline, self._offsets, self._sxx
         mean = math.fsum(self.values) / m
         slope = math.fsum([x * (v - mean) for x, v in zip(offsets, self.values, strict=True)]) / sxx

@@ -122,11 +122,13 @@ DETECTORS: dict[str, Kind] = {
         either=True, check=_mean_shift,
     ),
     "excursion": Kind(
-        Excursion, {"factor": _float(1e-9, 1e9), "window": _int(1, 1_000), "memory": _COUNT, "floor": _float()},
+        Excursion,
+        {"factor": _float(1e-9, 1e9), "window": _int(1, 1_000), "memory": _COUNT, "floor": _float()},
         ("factor",), log=False, check=_excursion,
     ),
     "threshold": Kind(
-        Threshold, {"limit": _float(), "confirm": _COUNT, "back": _float()}, ("limit",), log=False, check=_threshold,
+        Threshold, {"limit": _float(), "confirm": _COUNT, "back": _float()}, ("limit",), log=False,
+        check=_threshold,
     ),
     "growth": Kind(PredictionLimit, _GROWTH),
     "leap": Kind(

@@ -1,4 +1,4 @@
-"""Grammar of a rule file (docs/how-to/user-rules.md): from its data to rules, an error for all that cannot be right."""
+"""Grammar of rule files (docs/how-to/user-rules.md): from data to rules; what cannot be right is an error."""
 
 from __future__ import annotations
 
@@ -113,13 +113,14 @@ def _rule(row: _Row, data: Mapping[str, Any], source: Source, at: Where, referen
         Suppression(_key(one.metric, source, (*at, "excused_by", i, "metric")), SIGNS[one.direction])
         for i, one in enumerate(row.excused_by)
     )
-    what, why, advice, said = (" ".join(t.split()) for t in (row.what, row.why, row.advice, row.reference))
+    what, why, advice, origin = (" ".join(t.split()) for t in (row.what, row.why, row.advice, row.reference))
     return FileRule(
-        row.name, key, slice=row.slice, kind="tail" if key.split("/")[0] in _TAILS else "aggregate", family="user",
-        transform=row.transform, detector=_maker(kind, sign, options), severity=row.severity, what=what or row.name,
-        why=why or f"A user's rule on {key}.", reference=said or reference, suppressions=conditions,
+        row.name, key, slice=row.slice, kind="tail" if key.split("/")[0] in _TAILS else "aggregate",
+        family="user", transform=row.transform, detector=_maker(kind, sign, options), severity=row.severity,
+        what=what or row.name, why=why or f"A user's rule on {key}.", reference=origin or reference,
+        suppressions=conditions,
         advice=advice or "The rule does not say what to do: look at this reading around `since`.",
-        weight=row.weight, floor=row.floor, plain={**data, "reference": said or reference},
+        weight=row.weight, floor=row.floor, plain={**data, "reference": origin or reference},
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Rules of users, from a YAML file or as `Rule` objects; they join the built-in ones and their budget.
 
-The grammar is docs/how-to/user-rules.md. Nothing in a file is run: a detector is chosen by name, its options are numbers.
+The grammar is docs/how-to/user-rules.md. Nothing in a file is run: detectors are chosen by name, options are
+numbers.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def header_config(rules: Iterable[Rule]) -> dict[str, Any]:
 
 
 def rules_of_header(config: Mapping[str, Any], where: str) -> tuple[Rule, ...]:
-    """Return the rules of files that a run was watched with; RuleError when its header holds something else."""
+    """Return the rules of files that a run was watched with; RuleError when its header is damaged."""
     rows = config.get("rules")
     return rules_of({"rules": rows}, Source(f"{where}: config"), "user rule") if rows else ()
 

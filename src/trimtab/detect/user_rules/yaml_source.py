@@ -20,7 +20,8 @@ from trimtab.errors import RuleError
 Where = tuple[str | int, ...]
 """Path of a value: names of fields and positions in lists."""
 T = TypeVar("T")
-_WORDS = {"float": "a finite number", "int": "a whole number", "bool": "true or false", "str": "text (quote it)",
+_WORDS = {"float": "a finite number", "int": "a whole number", "bool": "true or false",
+          "str": "text (quote it)",
           "array": "a list", "object": "a mapping"}  # fmt: skip
 
 

@@ -1,12 +1,15 @@
-"""A change of level against the series' own past, at several time scales, with a stated false-alarm budget.
+"""Mean-shift detector: a change of level against the series' own past, at several time scales.
 
-At step t and scale n the mean of the last n values is compared with the up to `memory` values before them (`mean_difference`). A
-scale fires above the normal deviate of level max(1, n/25) / (K arl), K scales: neighbouring looks of a long window are nearly
-the same look. Both halves of the window must share the movement, so that one wild value is no change; values are drawn in
-to four robust deviations (1.4826 MAD of the last 100) of the median first, so that wild values do not inflate the scatter
-either; `num_clipped` counts them. Where more than half of those values are one and the same there is no MAD: then the reach is four mean
-absolute deviations (times 1.2533), and never short of the median of the newest five, so that a level that was flat may move. Alarms of stationary AR(1) series with phi up to 0.8 and light or heavy tails stay below one
-in `arl` values (docs/explanation/detectors.md says what is not covered).
+At step t and scale n the mean of the last n values is compared with the up to `memory` values before
+(`mean_difference`). A scale fires above the normal quantile of level max(1, n/25) / (K arl) for K scales:
+neighbouring tests of a long window are nearly the same test. Both halves of the window must share the
+movement, so one outlier does not fire.
+
+Values are winsorized at median +/- 4 robust standard deviations (1.4826 MAD, last 100 values) before testing;
+`num_clipped` counts the values changed. Where more than half of those values are equal, the MAD is 0: the
+limit is then four mean absolute deviations (times 1.2533), and includes the median of the newest five values,
+so that a flat level may move. Stationary AR(1) series with phi up to 0.8 and light or heavy tails stay below
+one alarm in `arl` values (docs/explanation/detectors.md says what is not covered).
 """
 
 from __future__ import annotations
@@ -41,11 +44,12 @@ _ROOM = 2_400
 
 @dataclass
 class MeanShift(Scanner):
-    """Fires when the level moves up (`sign` +1), down (-1) or either way (0) against the up to `memory` values before.
+    """Two-window mean-shift detector. Fires when the level moves up (`sign` +1), down (-1) or either way (0).
 
-    `arl`: values between false alarms. A movement under `min_sd` scatters, `min_effect` (the values' unit) or `min_frac` of
-    the level is left alone. `lenient`: a trend already there, in the direction watched, is expected to go on. `since` is the first
-    step of the window that broke the bound; `fitted` its mean.
+    `arl` is values between false alarms. Movements under `min_sd` standard deviations, `min_effect` (the
+    values' unit) or `min_frac` of the level are ignored. `lenient`: a trend already there, in the watched
+    direction, is expected to go on. `since` is the first step of the window that broke the bound; `fitted`
+    its mean.
 
     >>> d = MeanShift(sign=1, arl=1e5)
     >>> fired = [d.update(t, (t % 3) / 10 + (2.0 if t >= 60 else 0.0)).fired for t in range(80)]
@@ -132,15 +136,17 @@ class MeanShift(Scanner):
 
     @property
     def now(self) -> Decision:
-        """Ready once the reference is long enough for the shortest look."""
+        """Ready once the reference is long enough for the shortest test."""
         return Decision(self.is_ready, self.active, since=self.since)
 
     def state(self) -> dict[str, Any]:
         """Everything `restore` needs, as JSON types."""
         clipped = [x + self._base for x in self._x]
         return {
-            "raw": list(self.raw), "steps": list(self.steps), "num_skipped": self.num_skipped, "num_clipped": self.num_clipped,
-            "clipped": clipped, "active": self.active, "since": self.since, "base": self._base, "stays": list(self._stays),
+            "raw": list(self.raw), "steps": list(self.steps), "num_skipped": self.num_skipped,
+            "num_clipped": self.num_clipped,
+            "clipped": clipped, "active": self.active, "since": self.since, "base": self._base,
+            "stays": list(self._stays),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -153,11 +159,11 @@ class MeanShift(Scanner):
 
     @property
     def is_ready(self) -> bool:
-        """Is the reference long enough for the shortest look?"""
+        """Is the reference long enough for the shortest test?"""
         return len(self.raw) >= self.min_reference + self.scales[0]
 
     def _start(self, clipped: list[float], raw: list[float], base: float) -> None:
-        """Begin again with these values, already drawn in."""
+        """Begin again with these values, already winsorized."""
         x = np.array(clipped, np.float64) - (base if clipped else 0.0)
         self._x: list[float] = x.tolist()
         self._stays = [False] * len(self.scales)
@@ -168,7 +174,7 @@ class MeanShift(Scanner):
 
     @property
     def is_late(self) -> bool:
-        """Does the first look come after the first limits? Then they hold for the values they rest on too."""
+        """Does the first test come after the first limits? Then they hold for the values they rest on too."""
         return self.min_reference + self.scales[0] > _EVERY
 
     def _clip_first(self) -> None:
@@ -180,7 +186,7 @@ class MeanShift(Scanner):
         self._limits = limits
 
     def _limit(self, past: list[float]) -> tuple[float, float, bool]:
-        """The least and the largest value taken as it is, all while there are few; were most values one and the same?"""
+        """Return the smallest and largest value left unclipped, and whether most values were equal."""
         if len(past) < _EVERY:
             return -math.inf, math.inf, False
         middle = median(past)
@@ -190,7 +196,7 @@ class MeanShift(Scanner):
         return middle - clip_limit, middle + clip_limit, spread == 0.0
 
     def clip_limit(self, middle: Any, spread: Any, mean: Any, on: Any) -> Any:
-        """Four deviations, by the median or, where it is 0, the mean of the absolute ones; and room for the smallest movement that counts."""
+        """Return four deviations (MAD, or mean deviation where it is 0), at least two smallest movements."""
         deviation = on.where(spread > 0.0, 1.4826 * spread, 1.2533 * mean)
         min_limit = on.maximum(_LIMIT * deviation, 2.0 * self.min_effect)
         return on.maximum(min_limit, 2.0 * self.min_frac * abs(middle))
@@ -205,7 +211,7 @@ class MeanShift(Scanner):
             row.append(row[-1] + one)
 
     def _evaluate(self, end: int) -> Decision:
-        """Every scale at the newest value."""
+        """Test every scale at the newest value."""
         best: tuple[float, int, MeanDifference] | None = None
         for k, n, step, first in self._schedule:
             if end < first:
@@ -223,7 +229,7 @@ class MeanShift(Scanner):
         return self.fire(best[1], best[2], self.steps[end - self.scales[best[1]]], self._base)
 
     def _test(self, end: int, k: int, n: int) -> MeanDifference | None:
-        """One look of scale k: does it keep an alarm up? Its comparison where it breaks the bound."""
+        """Test scale k: set whether it keeps an alarm up, return its comparison where it breaks the bound."""
         if self._other_way(end, n):
             self._stays[k] = False
             return None
@@ -233,7 +239,7 @@ class MeanShift(Scanner):
         return difference if above else None
 
     def _other_way(self, end: int, n: int) -> bool:
-        """Does the window lie on the harmless side of every level it may be held against? Then there is nothing to compute."""
+        """Does the window lie on the harmless side of every level it may be compared with?"""
         if not self.sign:
             return False
         total, r = self._sums[0], end - n
@@ -244,7 +250,7 @@ class MeanShift(Scanner):
         return bool(test < min(self.sign * mean, self.sign * later))
 
     def judge(self, difference: MeanDifference, z: Any, base: float, on: Any) -> tuple[Any, Any]:
-        """Does this look break the bound `z`, in deviates; does it keep an alarm up?"""
+        """Does this test break the bound `z`, a z-score; does it keep an alarm up?"""
         smallest = on.maximum(self.min_effect, self.min_sd * difference.scatter)
         smallest = on.maximum(smallest, max(self.min_frac, _ROUNDING) * abs(difference.level + base))
         side = on.where(difference.shift < 0, -1.0, 1.0) if self.sign == 0 else self.sign
@@ -252,7 +258,7 @@ class MeanShift(Scanner):
         return (score > z) & (shift > smallest), (score > half * z) & (shift > half * smallest)
 
     def fire(self, k: int, difference: MeanDifference, since: int, base: float) -> Decision:
-        """An alarm of scale k starts; its bound is the level and the least shift that would have broken it."""
+        """Start an alarm of scale k; its bound is the level plus the smallest shift that fires."""
         self.active, self.since = True, since
         min_shift = max(abs(difference.shift) * self._z[k] / abs(difference.score), self.min_effect)
         level = difference.level + base

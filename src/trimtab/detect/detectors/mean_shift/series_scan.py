@@ -1,7 +1,10 @@
-"""`MeanShift` on a whole series: the stream's answers, the whole comparison made only where it could matter.
+"""Scan of `MeanShift` over a whole series: the stream's answers.
 
-A look can break its bound only if the shift is large even for independent values, where the scatter of both means is least.
-That test needs three of the running sums; what passes it, a few looks in a calm series, is compared as the stream does.
+Full comparisons only where they could matter.
+
+A test can break its bound only if the shift is large even for independent values, where the scatter of both
+means is smallest. That check needs three of the running sums. What passes it, a few tests in a calm series,
+is compared as the stream does.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ _CHUNK = 128  # looks at first for the end of an alarm; doubled while it goes on
 
 
 def winsorized(detector: MeanShift, values: Float64, every: int, past: int) -> Float64:
-    """Every value drawn in to the limits that the up to `look` values before its block of `every` set."""
+    """Return the values clipped to the limits of the up to `past` values before each block of `every`."""
     starts = np.arange(every, values.size, every)
     if not starts.size:
         return np.array(values)
@@ -70,7 +73,7 @@ def _deviations(rows: Float64) -> tuple[Float64, Float64, Float64]:
 
 
 def transitions_of(detector: MeanShift, steps: Int64, clipped: Float64) -> Transitions:
-    """Where alarms start and end: (index among these values, decision). `drawn`: the values, drawn in."""
+    """Return where alarms start and end: (index, decision). `clipped`: the values, winsorized."""
     return _Scan(detector, steps, clipped).transitions()
 
 
@@ -125,7 +128,10 @@ class _Scan:
         return best
 
     def _cleared(self, start: int) -> int:
-        """The first end, from `start` on, at which no scale keeps the alarm up; past the series when there is none."""
+        """Return the first end, from `start` on, at which no scale keeps the alarm up.
+
+        Past the series if none.
+        """
         size, length = self.x.size, _CHUNK
         while start <= size:
             ends = np.arange(start, min(start + length, size + 1))
@@ -136,7 +142,7 @@ class _Scan:
         return size + 1
 
     def _stays_up(self, ends: Int64) -> Bool:
-        """Does the latest look of any scale keep an alarm up?"""
+        """Return at which ends the latest test of some scale keeps an alarm up."""
         dues = [self._due(k, int(ends[0]), int(ends[-1])) for k in range(self.scales.size)]
         stays_up = np.zeros(ends.size, bool)
         due, k = self._possible(dues, bound("clear_frac"))
@@ -149,7 +155,7 @@ class _Scan:
         return stays_up
 
     def _due(self, k: int, start: int, stop: int) -> Int64:
-        """Ends of the looks of scale k up to `stop`, from the latest at `start` on."""
+        """Return the ends of the tests of scale k up to `stop`, from the latest at `start` on."""
         step = stride(int(self.scales[k]))
         start = max(start - start % step, self.firsts[k] + -self.firsts[k] % step)
         return np.arange(start, stop + 1, step)
@@ -160,7 +166,7 @@ class _Scan:
         return mean_difference(gather(self.sums, self.x, due, n, begins), ARRAYS, of.sign, of.lenient)
 
     def _possible(self, dues: list[Int64], frac: float) -> tuple[Int64, Int64]:
-        """The looks that may break `frac` of their bound, all that do among them, and their scales."""
+        """Return the tests that may break `frac` of their bound, all that do among them, and their scales."""
         shifted = [self._shifted(due, k, frac) for k, due in enumerate(dues)]
         due, shift, mean = (np.concatenate([one[i] for one in shifted]) for i in range(3))
         k = np.repeat(np.arange(len(shifted)), [one[0].size for one in shifted])
@@ -179,7 +185,10 @@ class _Scan:
         return due[possible], k[possible]
 
     def _shifted(self, due: Int64, k: int, frac: float) -> tuple[Int64, Float64, Float64]:
-        """The looks whose window lies on the side watched: their ends, the shift at most, the mean of the reference."""
+        """Return the tests whose window lies on the watched side.
+
+        Ends, largest shift, mean of the reference.
+        """
         of, n, total = self.of, int(self.scales[k]), self.sums[0]
         r = due - n
         s = np.maximum(0, r - of.memory)

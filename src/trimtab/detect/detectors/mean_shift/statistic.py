@@ -1,13 +1,16 @@
-"""How far the mean of the last n values lies from the values before them, in normal deviates, robust to autocorrelation.
+"""Mean difference: how far the mean of the last n values lies from the values before, as a z-score.
 
-The scatter is that of the m reference values about their own line. Their lag-1 correlation, corrected for small-sample bias (Kendall
-1954), raised by one to three standard errors, and by the decay from lag 1 to lag 4 where that is slower, gives the variance of both means as
-those of an AR(1) process. It is never taken below `unseen_memory` (1 - m / `memory_values`) of the catalog: few values cannot tell a slow wander under noise from a level.
-The test window's own scatter counts where it is larger: the variance of its mean is at least s_w^2/n, so that a few wild values, or the first
-ones after a past without any, are no change of level.
-    var(mean of n) = s^2/n [(1 + phi)/(1 - phi) - 2 phi (1 - phi^n) / (n (1 - phi)^2)].
-The ratio is read as Student's t with as many degrees of freedom as the reference holds independent values, and turned into a normal
-deviate (Wallace 1959). The same lines serve one look (floats) and all looks of a series (arrays).
+It is robust to autocorrelation. The scatter is that of the m reference values about their own line. Their
+lag-1 correlation gives the variance of both means as those of an AR(1) process: var(mean of n) = s^2/n [(1 +
+phi)/(1 - phi) - 2 phi (1 - phi^n) / (n (1 - phi)^2)]. The correlation is corrected for small-sample bias
+(Kendall 1954) and raised by one to three standard errors, and by the decay from lag 1 to lag 4 where that is
+slower. It is never taken below `unseen_memory` (1 - m / `memory_values`) of the catalog: few values cannot
+tell a slow wander under noise from a level.
+
+The test window's own scatter counts where it is larger: the variance of its mean is at least s_w^2/n, so that
+a few outliers, or the first ones after a past without any, do not pass for a change of level. The ratio is
+read as Student's t with as many degrees of freedom as the reference holds independent values, and turned into
+a z-score (Wallace 1959). The same lines serve one test (floats) and all tests of a series (arrays).
 """
 
 from __future__ import annotations
@@ -23,11 +26,12 @@ from trimtab.catalog import bound
 
 @dataclass
 class Sums:
-    """Sums over one look's windows; every field is a float or an array of looks. Times count from any origin.
+    """Sums over the two windows of one test; every field is a float or an array of tests.
 
-    Reference of `m` values, first at time `first`: `x`, `x2`, `tx` and the lagged products `lag1`, `lag4`; its first and last
-    value `x_first`, `x_last`; `ends`: its first four and last four values added. Test window of `n`: `early` of `n_early` and `late`.
-    `test_x2`: its squares. `x_half`, `tx_half`: the sums of the reference's later m - m//2 values.
+    Times count from any origin. Reference of `m` values, first at time `first`: `x`, `x2`, `tx` and the
+    lagged products `lag1`, `lag4`; its first and last value `x_first`, `x_last`; `ends`: its first four and
+    last four values added. Test window of `n`: `early` of `n_early` and `late`; `test_x2`: its squares.
+    `x_half`, `tx_half`: the sums of the reference's later m - m//2 values.
     """
 
     m: Any
@@ -51,7 +55,7 @@ class Sums:
 
 @dataclass
 class MeanDifference:
-    """`score`: normal deviates, signed, 0 when the halves disagree; `shift`: mean minus `level`; `scatter`: s."""
+    """`score`: z-score, signed, 0 when the halves disagree; `shift`: mean minus `level`; `scatter`: s."""
 
     score: Any
     shift: Any
@@ -86,11 +90,12 @@ _UNSEEN, _ENOUGH = bound("unseen_memory"), bound("memory_values")
 
 
 def mean_difference(w: Sums, on: Any, sign: int = 0, lenient: bool = False) -> MeanDifference:
-    """The contrast of one look or of many; `on` is FLOATS or ARRAYS.
+    """Return the mean difference of one test or of many; `on` is FLOATS or ARRAYS.
 
-    `sign`: the direction watched, 0 for either. Where the reference moves the other way by more than two standard errors, its later half
-    alone is the level: a fall from a level just reached is a fall. `lenient`: a trend of the reference in the watched direction, or of its
-    later half where that is steeper, is carried on as far as it is significant: what grows smoothly, as learning does, is expected to go on.
+    `sign` is the direction watched, 0 for either. Where the reference moves the other way by more than two
+    standard errors, its later half alone is the level: a fall from a level just reached is a fall. `lenient`:
+    a trend of the reference in the watched direction, or of its later half where that is steeper, is
+    extrapolated as far as it is significant. What grows smoothly, as learning does, is expected to go on.
     """
     m, n = w.m, w.n
     mean, middle = w.x / m, w.first + 0.5 * (m - 1)
@@ -128,14 +133,14 @@ def mean_difference(w: Sums, on: Any, sign: int = 0, lenient: bool = False) -> M
 
 
 def _carried(slope: Any, of_slope: Any, ahead: Any, on: Any, sign: int) -> tuple[Any, Any]:
-    """How far a trend is carried on over `ahead` steps, shrunk by its own significance, and the variance this adds."""
+    """Return a trend over `ahead` steps, shrunk by its own significance, and the variance this adds."""
     keep = on.maximum(0.0, 1.0 - of_slope / on.maximum(slope * slope, _TINY))
     keep = on.where(sign * slope > 0, keep, 0.0)
     return keep * slope * ahead, keep * keep * of_slope * ahead * ahead
 
 
 def _memory(w: Sums, on: Any, mean: Any, slope: Any, sxx: Any, residual: Any) -> tuple[Any, Any, Any]:
-    """Variance of one value, lag-1 correlation to reckon with, and (1 + phi)/(1 - phi)."""
+    """Return the variance of one value, the lag-1 correlation to reckon with, and (1 + phi)/(1 - phi)."""
     m, half = w.m, 0.5 * (w.m - 1)
     u_first, u_last = w.x_first - mean, w.x_last - mean
     pairs = w.lag1 - mean * (2.0 * w.x - w.x_first - w.x_last) + (m - 1.0) * mean * mean

@@ -1,4 +1,7 @@
-"""Where `MeanShift` looks: how often at each scale, with which bound, and the sums of a look's two windows off running sums."""
+"""Schedule of tests of `MeanShift`: how often at each scale.
+
+At which level, and the sums of the two windows.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ LENIENT = 128
 
 @lru_cache(maxsize=256)
 def z_scores(arl: float, scales: tuple[int, ...], sides: int) -> tuple[float, ...]:
-    """The normal deviate each scale must exceed, for one false alarm in `arl` values.
+    """Return the z-score each scale must exceed, for one false alarm in `arl` values.
 
     >>> [round(z, 2) for z in z_scores(1e4, (8, 256), 1)]
     [3.89, 3.28]
@@ -27,7 +30,7 @@ def z_scores(arl: float, scales: tuple[int, ...], sides: int) -> tuple[float, ..
 
 
 def stride(n: int) -> int:
-    """A window of n values is looked at every n/8 steps, at least every 16.
+    """Return the steps between tests of a window of n values: n/8, at most 16.
 
     >>> stride(8), stride(64), stride(256)
     (1, 8, 16)
@@ -36,7 +39,9 @@ def stride(n: int) -> int:
 
 
 def first_test(n: int, min_reference: int) -> int:
-    """How many values there must be for a look at scale n: the window, and a reference of its length and of `min_reference`.
+    """Return how many values a test at scale n needs.
+
+    The window, and a reference of its length and of `min_reference`.
 
     >>> first_test(8, 40), first_test(64, 40)
     (48, 128)
@@ -55,7 +60,10 @@ def cumulated(x: Float64) -> Float64:
 
 
 def gather(sums: Any, x: Any, end: Any, n: Any, s: Any) -> Sums:
-    """The sums of looks whose n values end before `end` and whose reference begins at `s`; off lists or arrays."""
+    """Return the sums of tests whose n values end before `end`, with references from `s` on.
+
+    Off lists or arrays.
+    """
     r, total, half = end - n, sums[0], n // 2
     m = r - s
     middle = s + m // 2
