@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from trimtab.catalog import BOUNDS, READINGS, bound
-from trimtab.catalog.composite import JOINT
+from trimtab.catalog.episode_readings import JOINT
 from trimtab.detect.detectors.composite_reading import FAMILIES
 from trimtab.detect.detectors.drawdown import Drawdown
 from trimtab.detect.detectors.excursion import Excursion

@@ -74,7 +74,7 @@ def values(batch: TokenBatch, name: str = "all") -> dict[str, Reading]:
 
 
 def emitted_keys() -> set[str]:
-    """Every key that the measures of `catalog/policy.py` give for such a batch."""
+    """Every key that the measures of `catalog/policy_readings.py` give for such a batch."""
     states = observe(rich_batch())
     keys = {r.key for name, state in states.items() for r in readings_of(name, W, state)}
     keys |= {value.key for value, _ in Distinguish().update(np.eye(3), np.arange(3))}

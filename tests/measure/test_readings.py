@@ -14,7 +14,7 @@ from tests.measure.policy import emitted_keys
 from tests.support import make_batch
 from trimtab import BatchError, Convention, token_batch
 from trimtab.catalog import METRIC_NAMES, READINGS
-from trimtab.catalog.composite import JOINT
+from trimtab.catalog.episode_readings import JOINT
 from trimtab.detect.detectors.composite_reading import FAMILIES
 from trimtab.detect.rules.all_rules import RULES
 from trimtab.measure.accumulate import nonfinite_columns, observe

@@ -6,24 +6,24 @@ A reading's key is `<what>/<statistic>`. `docs/metrics.md` is generated from thi
 
 from __future__ import annotations
 
-from trimtab.catalog.composite import JOINT
 from trimtab.catalog.definitions import Bound, Definition
-from trimtab.catalog.distributions import LAG_BUCKETS, SHAPE
-from trimtab.catalog.episodes import EPISODES
-from trimtab.catalog.policy import BOUNDARY_TOKENS, POLICY, PROB_BANDS
+from trimtab.catalog.episode_readings import EPISODES, JOINT
+from trimtab.catalog.policy_readings import BOUNDARY_TOKENS, POLICY, PROB_BANDS
 from trimtab.catalog.thresholds import BOUNDS
-from trimtab.catalog.tokens import TAUS, TOKENS
-from trimtab.catalog.traces import TRACE_BOUNDS, TRACE_READINGS
+from trimtab.catalog.token_readings import LAG_BUCKETS, LOG_RATIOS, STATISTICS, TAUS, TOKENS
+from trimtab.catalog.trace_readings import TRACE_BOUNDS, TRACE_READINGS
 from trimtab.catalog.trainer_metrics import METRIC_NAMES, METRICS
 
 __all__ = [
     "BOUNDARY_TOKENS",
     "BOUNDS",
     "LAG_BUCKETS",
+    "LOG_RATIOS",
     "MAIN_SLICES",
     "METRIC_NAMES",
     "PROB_BANDS",
     "READINGS",
+    "STATISTICS",
     "TAUS",
     "TRACE_BOUNDS",
     "TRACE_READINGS",
@@ -45,7 +45,7 @@ MAIN_SLICES = ("all", "text", "post_tool")
 """Slices with tail indices, shifts between windows, intervals of k-hat and chi-square, quantiles of entropy and mismatch by
 the sampler's probability (default, not calibrated, for the cost)."""
 
-READINGS: dict[str, Definition] = {**TOKENS, **SHAPE, **METRICS, **POLICY, **EPISODES, **JOINT}
+READINGS: dict[str, Definition] = {**TOKENS, **METRICS, **POLICY, **EPISODES, **JOINT}
 
 
 def definition(key: str) -> Definition:

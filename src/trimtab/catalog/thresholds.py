@@ -140,7 +140,7 @@ BOUNDS: dict[str, Bound] = {
     "suppression_recent_fast": Bound(16.0, "values", "the same for alarms that come within a few steps", UNCALIBRATED),
     "settled_near": Bound(0.95, "share of the best mean of ten values", "a reading this near to its best still stands there", UNCALIBRATED),
     "settled_rise": Bound(1.2, "times the first mean of ten values", "a reading that rose less has learnt nothing that could explain an alarm", UNCALIBRATED),
-    "rounding": Bound(1e-6, "share of the level", "what single precision may make of a constant is no movement", "IEEE 754: 2^-23 is 1.2e-7"),
+    "rounding": Bound(1e-6, "share of the level", "what single precision may make of a constant does not count as movement", "IEEE 754: 2^-23 is 1.2e-7"),
     "tail_change": Bound(
         math.log(1.25), "log of a ratio", "smallest change of slope of a tail that grows anyway worth attention", UNCALIBRATED
     ),

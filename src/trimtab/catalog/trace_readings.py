@@ -32,7 +32,7 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "traces/refusal_frac": ("share of episodes with an assistant turn that opens as a refusal; English phrases, a rule of thumb", "share", "up is bad", UNCALIBRATED),
     "traces/switch_frac": (
         "share of episodes with an assistant turn in a script that nobody used before in it, ten letters of it, if Latin with seven words in a row; a rule of thumb, languages "
-        "of one script are not told apart", "share", "up is bad", "DeepSeek-R1, arXiv 2501.12948, language mixing",
+        "of one script are not distinguished", "share", "up is bad", "DeepSeek-R1, arXiv 2501.12948, language mixing",
     ),
     "traces/wrong_first_frac": (
         "share of failed episodes with a failed or repeated call or a void turn; the evidence is the first of them", "share", "up is bad", UNCALIBRATED,

@@ -26,3 +26,13 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
 }  # fmt: skip
 
 EPISODES: dict[str, Definition] = {key: Definition(*row) for key, row in _ROWS.items()}
+
+JOINT: dict[str, Definition] = {
+    f"joint/{family}": Definition(
+        f"sum of the standardised members of the family {family}, up is bad, over sqrt(k)", "deviations", "up is bad", UNCALIBRATED
+    )
+    for family in (
+        "post_tool", "support", "mismatch", "staleness", "groups", "outcome", "likelihood", "gradient", "vanishing", "tools", "tool_use", "text", "hacking",
+        "template", "entropy", "looping", "value", "preference", "throughput",
+    )
+}  # fmt: skip
