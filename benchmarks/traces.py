@@ -1,13 +1,15 @@
-"""How fast, and in how much memory, is a large log of agent steps diagnosed?
+"""How fast, and in how much memory, are large agent logs diagnosed?
 
-    python benchmarks/traces.py [--json] [--mb 1200] [--big-mb 5000] [--folder DIR]
+    python benchmarks/traces.py [--json] [--quick] [--run] [--mb 200] [--folder DIR]
 
-A synthetic step JSONL (30 MB of fresh episodes, repeated under new ids) is written to the folder, which should be on a disk with
-room for it, and read once to warm the page cache. `mb_per_s`: file bytes over wall seconds of the whole diagnosis, a process of
-its own, start-up included, the best of `--repeat`. `peak_mb`: its largest resident set. `json_loop_ratio`: seconds of a
-`json.loads` loop that makes the per-tool table only (calls, failures, p50 and p95 of latency) over seconds of the diagnosis, in
-turns in the same run. `peak_mb_5gb`: the peak at `--big-mb`; null without. CPU
-seconds are beside the walls: on a busy machine they are the fairer figure. With --json the last line is one JSON object.
+Three synthetic logs are written to a temporary folder, read once to warm the page cache, diagnosed, and deleted: step JSONL, plain; nasty step
+JSONL (many failures, long error texts with numbers of their own); chats with text of three scripts.
+
+`json_loop_ratio`, `json_loop_ratio_nasty`: wall seconds of the diagnosis, a process of its own and its start included, over those of a
+`json.loads` loop over the lines of the same file in one process: lower is better, 1.0 is wanted. `chat_mb_per_s`: 30 is wanted.
+`peak_mb`, `peak_mb_nasty`: largest resident set of the process, and of its largest worker times the workers. `peak_growth_frac`: how much
+`peak_mb` grows from 1 to 5 GB; `--run` measures it (tens of minutes) and writes results/traces.json, from which `--json` takes it; null before.
+With --json the last line is {"figures": {...}}. `--quick`: logs of 3 MB, for CI: the figures are then mostly of starting.
 """
 
 from __future__ import annotations
@@ -20,16 +22,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 TOOLS = ("search", "read_file", "run_tests", "write_file", "browse", "sql", "calculate", "submit")
 ERRORS = ("TimeoutError: no answer in 30 s", "HTTP 503: overloaded", "ValueError: bad column")
 FRESH_BYTES = 30_000_000
+RESULTS = Path(__file__).parent / "results" / "traces.json"
+WORDS = (
+    "the answer",
+    "прогноз погоды на завтра",
+    "今日の天気はどうですか",
+    "naïve façade",
+    "and then we search again",
+)
 
 
-def episode(rng: random.Random, blob: str, number: int) -> str:
+def episode(rng: random.Random, blob: str, number: int, nasty: bool) -> str:
     """One episode's lines, in the shape the post-training-toolkit writes; PREFIX stands in its id."""
     rows: list[dict[str, Any]] = []
     now = 1.7e9 + number
@@ -61,12 +70,12 @@ def episode(rng: random.Random, blob: str, number: int) -> str:
     for _ in range(rng.randint(5, 12)):
         tool = rng.choice(TOOLS)
         add("tool_call", content=text(60), tool=tool, args={"q": text(30), "n": rng.randrange(50)})
-        failed = rng.random() < (0.3 if tool == "sql" else 0.03)
+        failed = rng.random() < (0.5 if nasty else 0.3 if tool == "sql" else 0.03)
         add(
             "tool_result",
             tool=tool,
             result=None if failed else text(rng.randint(50, 700)),
-            error=rng.choice(ERRORS) if failed else None,
+            error=(_long_error(rng, text) if nasty else rng.choice(ERRORS)) if failed else None,
         )
     solved = rng.random() < 0.4
     add("assistant_message", content=text(300))
@@ -80,76 +89,73 @@ def episode(rng: random.Random, blob: str, number: int) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def write_log(path: Path, mb: float) -> int:
-    """Write about `mb` megabytes; the bytes written."""
+def _long_error(rng: random.Random, text: Any) -> str:
+    """A traceback of about 1 kB, with numbers that no other has."""
+    frames = [f'  File "/srv/{text(9)}.py", line {rng.randrange(900)}\n    {text(60)}' for _ in range(8)]
+    return "Traceback (most recent call last):\n" + "\n".join(
+        [*frames, f"{rng.choice(ERRORS)} ({rng.random()})"]
+    )
+
+
+def chat(rng: random.Random, number: int) -> str:
+    """One chat of 8 turns with two calls, in three scripts."""
+    messages: list[dict[str, Any]] = []
+    for turn in range(8):
+        words = " ".join(rng.choices(WORDS, k=30))
+        messages.append({"role": "assistant" if turn % 2 else "user", "content": words})
+        if turn in (3, 5):
+            call = {
+                "id": f"c{turn}",
+                "type": "function",
+                "function": {"name": rng.choice(TOOLS), "arguments": '{"q": 1}'},
+            }
+            messages[-1]["tool_calls"] = [call]
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": words})
+    row = {
+        "id": f"PREFIX-{number}",
+        "messages": messages,
+        "reward": float(rng.random() < 0.4),
+        "task_id": f"t{number // 8}",
+    }
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def write_log(path: Path, mb: float, kind: str = "plain") -> int:
+    """Write about `mb` megabytes of a kind (plain, nasty, chat); the bytes written."""
     rng = random.Random(0)
     words = ["".join(rng.choices("abcdefghijklmnop", k=rng.randint(3, 9))) for _ in range(3_000)]
     blob = " ".join(rng.choices(words, k=200_000))
-    fresh: list[str] = []
-    size = number = 0
+    fresh: list[bytes] = []
+    size = 0
     while size < min(FRESH_BYTES, mb * 1e6):
-        fresh.append(episode(rng, blob, number))
-        size, number = size + len(fresh[-1]), number + 1
-    block, written, copy = "".join(fresh), 0, 0
-    with path.open("w", encoding="ascii") as file:
+        number = len(fresh)
+        text = chat(rng, number) if kind == "chat" else episode(rng, blob, number, kind == "nasty")
+        fresh.append(text.encode())
+        size += len(fresh[-1])
+    block, written, copy = b"".join(fresh), 0, 0
+    with path.open("wb") as file:
         while written < mb * 1e6:
-            written += file.write(block.replace("PREFIX", f"run{copy:04d}"))
+            written += file.write(block.replace(b"PREFIX", b"run%04d" % copy))
             copy += 1
     return written
 
 
 def diagnose(path: str) -> None:
-    """The whole diagnosis, as the command line does it; seconds, peak and the table's first figures as JSON."""
-    start = time.perf_counter()
+    """Print seconds, peak and number of episodes of the whole diagnosis, as the command line does it."""
     from trimtab.report.traces.trace_diagnosis import diagnose_traces, trace_diagnosis
+    from trimtab.traces.workers import num_workers
 
     found = trace_diagnosis(diagnose_traces([path]))
-    seconds = time.perf_counter() - start
-    tools = {row["tool"]: [row["calls"], row["failed"], row["latency_p50_s"]] for row in found["tools"]}
-    print(
-        json.dumps(
-            {
-                "seconds": seconds,
-                "peak_mb": _peak_mb(),
-                "cpu_s": _cpu_s(),
-                "engine": found["engine"],
-                "episodes": found["num_episodes"],
-                "tools": tools,
-            }
-        )
-    )
+    workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024 * num_workers()
+    print(json.dumps({"peak_mb": _peak_mb() + workers, "episodes": found["num_episodes"]}))
 
 
 def json_loop(path: str) -> None:
-    """The same per-tool table by json.loads: a result answers the call just before it in its episode."""
-    start = time.perf_counter()
-    called: dict[str, tuple[str, float]] = {}
-    calls: dict[str, int] = defaultdict(int)
-    failed: dict[str, int] = defaultdict(int)
-    latency: dict[str, list[float]] = defaultdict(list)
+    """Decode every line, and do nothing with it."""
     with open(path, encoding="utf-8") as file:
         for line in file:
-            row = json.loads(line)
-            if row["type"] == "tool_call":
-                calls[row["tool"]] += 1
-                called[row["episode_id"]] = (row["tool"], row["timestamp"])
-            elif row["type"] == "tool_result":
-                tool, when = called.pop(row["episode_id"])
-                failed[tool] += row["error"] is not None
-                latency[tool].append(row["timestamp"] - when)
-    tools = {
-        tool: [calls[tool], failed[tool], sorted(latency[tool])[len(latency[tool]) // 2]] for tool in calls
-    }
-    print(
-        json.dumps(
-            {"seconds": time.perf_counter() - start, "peak_mb": _peak_mb(), "cpu_s": _cpu_s(), "tools": tools}
-        )
-    )
-
-
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+            json.loads(line)
+    print("{}")
 
 
 def _peak_mb() -> float:
@@ -165,49 +171,53 @@ def child(what: str, path: Path) -> dict[str, Any]:
     return {**json.loads(done.stdout), "wall": time.perf_counter() - start}
 
 
+def measure(folder: Path, kind: str, mb: float, repeat: int) -> dict[str, float]:
+    """Best wall seconds of both sides, in turns, and the largest peak."""
+    path = folder / "log.jsonl"
+    size = write_log(path, mb, kind)
+    path.read_bytes()
+    ours, loops = zip(*((child("diagnose", path), child("json", path)) for _ in range(repeat)), strict=True)
+    path.unlink()
+    wall, loop = (min(one["wall"] for one in side) for side in (ours, loops))
+    return {
+        "ratio": wall / loop,
+        "mb_per_s": size / 1e6 / wall,
+        "peak_mb": max(one["peak_mb"] for one in ours),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--mb", type=float, default=1_200)
-    parser.add_argument("--big-mb", type=float, default=0)
-    parser.add_argument("--repeat", type=int, default=3)
+    for flag in ("--json", "--quick", "--run"):
+        parser.add_argument(flag, action="store_true")
+    parser.add_argument("--mb", type=float, default=200)
+    parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--child", nargs=2, metavar=("WHAT", "PATH"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         {"diagnose": diagnose, "json": json_loop}[options.child[0]](options.child[1])
         return
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        path = Path(folder) / "steps.jsonl"
-        size = write_log(path, options.mb)
-        with path.open("rb") as file:
-            while file.read(2**24):
-                pass
-        ours, loops = [], []
-        for _ in range(options.repeat):
-            ours.append(child("diagnose", path))
-            loops.append(child("json", path))
-        same = {tool: row[:2] for tool, row in ours[0]["tools"].items()} == {
-            tool: row[:2] for tool, row in loops[0]["tools"].items()
-        }
-        assert same, "the two sides do not agree"
-        best, slow = min(ours, key=lambda one: one["wall"]), min(loops, key=lambda one: one["wall"])
-        big = None
-        if options.big_mb:
-            write_log(path, options.big_mb)
-            big = child("diagnose", path)["peak_mb"]
+    mb, repeat = (3.0, 1) if options.quick else (options.mb, options.repeat)
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        folder = Path(name)
+        kinds = {kind: measure(folder, kind, mb, repeat) for kind in ("plain", "nasty", "chat")}
+        if options.run:
+            peaks = {f"peak_mb_{gb}gb": measure(folder, "plain", gb * 1e3, 1)["peak_mb"] for gb in (1, 5)}
+            RESULTS.parent.mkdir(exist_ok=True)
+            RESULTS.write_text(json.dumps(peaks) + "\n")
+    long = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     figures = {
-        "mb_per_s": size / 1e6 / best["wall"], "peak_mb": max(one["peak_mb"] for one in ours),
-        "json_loop_ratio": slow["wall"] / best["wall"], "peak_mb_5gb": big, "mb": size / 1e6, "engine": best["engine"],
-        "episodes": best["episodes"], "cpu_s": [one["cpu_s"] for one in ours],
-        "json_loop_cpu_s": [one["cpu_s"] for one in loops], "wall_s": [one["wall"] for one in ours], "json_loop_s": [one["wall"] for one in loops],
+        "json_loop_ratio": kinds["plain"]["ratio"], "json_loop_ratio_nasty": kinds["nasty"]["ratio"],
+        "chat_mb_per_s": kinds["chat"]["mb_per_s"], "peak_mb": kinds["plain"]["peak_mb"], "peak_mb_nasty": kinds["nasty"]["peak_mb"],
+        "peak_growth_frac": long["peak_mb_5gb"] / long["peak_mb_1gb"] - 1 if long else None,
     }  # fmt: skip
-    for name, value in figures.items():
-        print(f"{name:16} {value}")
+    for figure, value in figures.items():
+        print(f"{figure:22} {value}")
     if options.json:
-        print(json.dumps(figures))
+        print(json.dumps({"figures": figures}))
 
 
 if __name__ == "__main__":

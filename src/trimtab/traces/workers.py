@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import logging
 import multiprocessing
@@ -40,7 +41,8 @@ def process_map() -> Iterator[Mapper]:
     Where they cannot start (a script that has no `if __name__ == "__main__"`), this process does the work.
     """
     workers = num_workers()
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, spawn, initializer=gc.disable) as pool:  # episodes have no cycles
         yield lambda function, jobs: _pooled(pool, workers, function, jobs)
 
 

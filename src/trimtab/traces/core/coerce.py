@@ -85,6 +85,8 @@ def as_number(value: Any) -> float | None:
     >>> as_number(True), as_number("0.5"), as_number("NaN"), as_number("high"), as_number(None)
     (1.0, 0.5, nan, None, None)
     """
+    if type(value) is float:
+        return value
     if isinstance(value, (bool, int, float, str)):
         try:
             return float(value)
@@ -97,6 +99,8 @@ def as_number(value: Any) -> float | None:
 
 def as_int(value: Any) -> int | None:
     """A whole number; None for anything else, a fraction included."""
+    if value is None or (type(value) is int and -(2**53) < value < 2**53):
+        return value
     number = as_number(value)
     whole = number is not None and abs(number) < 2**53 and number == int(number)
     return int(number) if number is not None and whole else None
@@ -141,6 +145,8 @@ def as_time(value: Any) -> float | None:
     """
     number = as_number(value)
     if number is not None:
+        if -1e12 < number < 1e12:
+            return number
         if not math.isfinite(number):
             return None
         for size in (1e18, 1e15, 1e12):  # nano, micro, milli: 1e12 seconds lie 30,000 years ahead

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal
 
 Fault = Literal["tool", "policy", "unknown"]
@@ -96,7 +97,11 @@ def fault_of(error: str) -> Fault:
     >>> fault_of("HTTP 500: KeyError: 'user_id'")
     'tool'
     """
-    head = error[:400]
+    return _fault_of(error[:400])
+
+
+@lru_cache(4096)
+def _fault_of(head: str) -> Fault:
     shown = (
         head if head.lstrip("[( \n\tEeRrOo:").startswith("{") else _QUOTED.sub("''", head)
     )  # an object's words are all in quotes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from trimtab.traces.errors.json_errors import said_by
 
@@ -15,6 +16,7 @@ _LEAD = re.compile(
 )
 _TAG_END = re.compile(r"\s*</(?:tool_use_)?(?:error|exception)>\s*\Z", re.I)
 _NUMBERED = re.compile(r"(?:code|status|status_code) -?\d+")
+_ENDINGS = ("Error", "Exception", "Timeout")
 _MAX_READ = 20_000  # characters of an error that are looked at
 
 
@@ -29,12 +31,25 @@ def error_kind_of(error: str) -> str:
     >>> error_kind_of("{'error': 'no row 7'}"), error_kind_of('{"message": "no row 7", "code": 404}'), error_kind_of('{"code": 500}')
     ('no row #', 'no row #', 'code 500')
     """
-    shown = _REPR.match(error[:4_000])
+    return _kind_of(error[:_MAX_READ])
+
+
+def _class_in(text: str) -> re.Match[str] | None:
+    """Return the first class of an error. The search starts at the word with the first ending of one: it costs most where there is none."""
+    at = min((i for ending in _ENDINGS if (i := text.find(ending)) >= 0), default=-1)
+    while at > 0 and (text[at - 1].isalnum() or text[at - 1] in "_."):
+        at -= 1
+    return None if at < 0 else _CLASS.search(text, at)
+
+
+@lru_cache(4096)
+def _kind_of(error: str) -> str:
+    shown = _REPR.match(error[:4_000]) if error.startswith("{'error'") else None
     error = shown[2] if shown else error
-    found = _CLASS.search(error[:4_000])
-    if found and found.group().lower() != "error":
-        return found.group()[:80]
-    text = _LEAD.sub("", error[:_MAX_READ]).strip()
+    match = _class_in(error[:4_000])
+    if match and match.group().lower() != "error":
+        return match.group()[:80]
+    text = _LEAD.sub("", error).strip()
     if said := said_by(text):
         if _NUMBERED.fullmatch(said):
             return said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _NONE = r"(?:not found|(?:does not|doesn't) exist|(?:(?:is|was) )?(?:unknown|(?:not|un)[ -]?(?:recogni[sz]ed|registered|available|known|supported)))"
 _NOT_ITS_NAME = r"(?:calls?|results?|outputs?|inputs?|arguments?|args|parameters?|params|responses?|errors?|definitions?|schemas?|choice|use)\b"
@@ -24,4 +25,11 @@ def says_unknown_tool(error: str) -> bool:
     >>> says_unknown_tool("Error executing tool get_user: User u17 not found"), says_unknown_tool("function load(): file not found")
     (False, False)
     """
-    return _UNKNOWN_TOOL.search(error[:400]) is not None
+    return _says_unknown(error[:400])
+
+
+@lru_cache(4096)
+def _says_unknown(head: str) -> bool:
+    low = head.lower()
+    named = "tool" in low or "function" in low  # in all that the pattern matches
+    return named and _UNKNOWN_TOOL.search(head) is not None

@@ -55,9 +55,11 @@ def facts_of(episode: Episode) -> EpisodeFacts:
     """The facts of one episode."""
     calls, counts, found = episode.calls, Counter(dict.fromkeys((*COUNTS, *MARKS), 0)), dict[str, Evidence]()
 
-    def seen(what: str, step: int, text: str) -> None:
+    def seen(what: str, step: int, text: str | Call) -> None:
         counts[what] += 1
-        found.setdefault(what, Evidence(episode.id, step, text, episode.source))
+        if what not in found:
+            shown = text if isinstance(text, str) else call_text(text)
+            found[what] = Evidence(episode.id, step, shown, episode.source)
 
     schemas, declared = (
         schemas_by_name(episode.tools or []),
@@ -117,7 +119,10 @@ def arguments_text(call: Call) -> str:
     """The arguments as text. Two calls are identical when their arguments are, to the letter."""
     if call.bad_arguments is not None:
         return call.bad_arguments
-    return "" if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False)
+    return "" if call.arguments is None else _encode(call.arguments)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _call(call: Call, declared: Mapping[str, Any] | None) -> CallFacts:
@@ -158,15 +163,15 @@ def _errors(calls: list[Call], flat: list[CallFacts], seen: Any, cut_off: int) -
     first = ""
     for place, (call, facts) in enumerate(zip(calls, flat, strict=True)):
         if facts.error:
-            seen("failed", call.step, call_text(call))
-            seen(f"failed/{facts.name}", call.step, call_text(call))
+            seen("failed", call.step, call)
+            seen(f"failed/{facts.name}", call.step, call)
             first = first or f"{facts.name}: {facts.kind}"
         if facts.fault == "tool":
-            seen("tool_faults", call.step, call_text(call))
+            seen("tool_faults", call.step, call)
         if call.result is None and not call.error and place < len(calls) - cut_off:
-            seen("unanswered", call.step, call_text(call))
+            seen("unanswered", call.step, call)
         if call.bad_arguments is not None:
-            seen("bad_arguments", call.step, call_text(call))
+            seen("bad_arguments", call.step, call)
     return first
 
 
@@ -175,7 +180,7 @@ def _arguments(calls: list[Call], flat: list[CallFacts], schemas: Mapping[str, A
     checked = 0
     for call, facts in zip(calls, flat, strict=True):
         if facts.unknown:
-            seen("unknown_tools", call.step, call_text(call))
+            seen("unknown_tools", call.step, call)
         elif schemas.get(call.name) and call.bad_arguments is None:  # of some only the name is told
             checked += 1
             if why := misfit(call.arguments, schemas[call.name]):
