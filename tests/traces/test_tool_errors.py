@@ -163,7 +163,7 @@ def test_a_pattern_of_the_users_own_and_by_text_beside_the_share(tmp_path):
     path = _log(tmp_path)
     found = json.loads(run("diagnose", path, "--json")[1])
     assert (found["failures_told_by"], found["tools"][0]["failed"]) == ("text", 0)
-    text = run("diagnose", path)[1]
+    text = run("diagnose", path, "--verbose")[1]
     assert "failed by text" in text
     assert "0 of 40 calls, by text" in text
     code, text = run("diagnose", path, "--error-pattern", r"\bsuch LUCK", "--html", tmp_path / "o.html")
