@@ -79,7 +79,7 @@ def page(text: str) -> str:
         "for readings that no run of the bank has (`reproduce/record_gallery.py`: real trainers and tiny untrained models; what the policy of "
         "`gallery-tools` writes is scripted, and so are its tool's failures, and `gallery-dpo` swaps most of its labels on the way; "
         "`gallery-learn` logs `kl_max` and gives `Run.gradients` itself, `gallery-moe` both engines' experts: the watch of TRL has none of the three). "
-        "Titles say so when an alarm was excused (information only), and when a rule stayed calm.",
+        "Titles say so when an alarm was suppressed (a note), and when a rule stayed calm.",
     ]  # fmt: skip
     for name, (title, rules) in SETS.items():
         lines += ["", f"## {title}", "", *_table(rules, budgets)]
@@ -115,7 +115,7 @@ def _entry(rule: Rule, trace: dict[str, Any]) -> str:
         parts.append(f"Members: {', '.join(members)}.")
     parts += [f"*First:* {_stop(rule.advice)}", f"*Do not trust it:* {_stop(rule.not_when)}"]
     if rule.suppressions:
-        parts.append(f"*Excused while* {'; or while '.join(map(excuse_words, rule.suppressions))}.")
+        parts.append(f"*Suppressed while* {'; or while '.join(map(suppression_words, rule.suppressions))}.")
     parts += [f"*Source:* {rule.reference}.", f"*Trace:* {trace_words(trace, WITHOUT.get(rule.name, ''))}."]
     return " ".join(parts)
 
@@ -172,7 +172,7 @@ def detector(rule: Rule) -> str:
     raise TypeError(f"{rule.name}: no words for {type(one).__name__}")
 
 
-def excuse_words(excuse: Suppression) -> str:
+def suppression_words(excuse: Suppression) -> str:
     """What the other reading must do."""
     words = f"`{excuse.key}` {'rises' if excuse.sign > 0 else 'falls'} with it"
     if excuse.min_score != bound("suppression"):
@@ -206,14 +206,12 @@ def trace_words(trace: dict[str, Any], why: str = "") -> str:
     if status == "generated":
         return f"generated log {place}, trouble from step {trace['onset']}: {fired}"
     runs = f"; it spoke in {trace['num']} of the {trace['of']} recorded runs that have the reading"
-    return f"{place}, {'excused ' if trace['excused'] else ''}alarm {fired}{runs}"
+    return f"{place}, {'suppressed ' if trace['excused'] else ''}alarm {fired}{runs}"
 
 
 def _gallery_words(trace: dict[str, Any]) -> str:
     if trace["status"] == "fired":
-        return (
-            f"{'excused ' if trace['excused'] else ''}alarm at step {trace['step']}, since {trace['since']}"
-        )
+        return f"{'suppressed ' if trace['excused'] else ''}alarm at step {trace['step']}, since {trace['since']}"
     return "no alarm" if trace["status"] == "calm" else "too few values to be judged"
 
 
