@@ -60,7 +60,13 @@ BROAD_HANDLERS = {
     "traces/convert.py": (1, "TODO"),
     "traces/files/decompress.py": (1, "TODO"),
     "traces/files/inspect_zip.py": (1, "TODO"),
-    "traces/native/field_values.py": (1, "TODO"),
-    "traces/native/episode_writer.py": (1, "TODO"),
+    "traces/native/field_values.py": (
+        1,
+        "asks objects of the user for their text or items, and these may raise anything",
+    ),
+    "traces/native/episode_writer.py": (
+        1,
+        "the exception of the block must not be replaced by one of writing its episode",
+    ),
 }
 """Module -> number of handlers of Exception, and why nothing narrower will do."""

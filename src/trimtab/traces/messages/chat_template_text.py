@@ -1,7 +1,9 @@
-"""Text that a chat template made, back to who said what: by its special tokens, or by the role words that are left of them.
+"""Text that a chat template made, back to who said what: by its special tokens, or by the role words that are
+left of them.
 
-Decoding with `skip_special_tokens=True`, as verl does, leaves of `<|im_start|>user` a line `user`. Such lines are taken for roles where a
-template would have put them: at the start of a prompt, and in the order in which speakers take turns.
+Decoding with `skip_special_tokens=True`, as verl does, leaves of `<|im_start|>user` a line `user`. Such lines
+are taken for roles where a template would have put them: at the start of a prompt, and in the order in which
+speakers take turns.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ _SPLIT = "texts split into turns at role words that a chat template left"
 def prompt_turns(text: str, report: ReadReport) -> tuple[list[Turn], list[dict[str, Any]] | None, str]:
     """Turns of a prompt, the tools in its system prompt, and what it already put into the agent's mouth.
 
-    Plain text is a user's turn. Where a role word at the end says that a template made it, but not where its turns begin, it is
-    one turn of the role `prompt`, which exports leave out and count.
+    Plain text is a user's turn. Where a role word at the end says that a template made it, but not where its
+    turns begin, it is one turn of the role `prompt`, which exports leave out and count.
 
     >>> turns, _, _ = prompt_turns("system\\nBe nice.\\nuser\\n2+2?\\nassistant\\n", ReadReport())
     >>> [(turn.role, turn.content) for turn in turns]
@@ -92,7 +94,8 @@ def _marked(text: str) -> list[tuple[str, str]] | None:
 
 
 def _by_lines(text: str, speaker: str) -> list[tuple[str, str]] | None:
-    """Parts at lines that are a role word; None where the text does not begin with one, and nobody speaks yet."""
+    """Parts at lines that are a role word; None where the text does not begin with one, and nobody speaks
+    yet."""
     found: list[tuple[str, int, int]] = [] if not speaker else [(speaker, 0, 0)]
     marks = [(m, _SAME.get(m[1], m[1])) for m in _LINE.finditer(text)]
     last = max((m.start() for m, role in marks if role == "assistant"), default=-1)

@@ -1,6 +1,8 @@
-"""Content in blocks to OpenAI's messages: Anthropic's blocks, Inspect's content, GenAI's parts, Responses' items.
+"""Content in blocks to OpenAI's messages: Anthropic's blocks, Inspect's content, GenAI's parts, Responses'
+items.
 
-Reasoning goes into its own field, calls and results to where OpenAI has them. What is left is text, or `[kind digest]`, counted.
+Reasoning goes into its own field, calls and results to where OpenAI has them. What is left is text, or `[kind
+digest]`, counted.
 """
 
 from __future__ import annotations
@@ -36,8 +38,10 @@ _KEYS = "messages with neither role nor content under a name we know, left out; 
 
 
 def unpacked(message: Json, report: ReadReport) -> list[Json]:
-    """The message as OpenAI writes it: the results in it as messages of their own, then the rest, if anything is. What an agent says after
-    the result of a provider's own tool is a message after it.
+    """The message as OpenAI writes it: the results in it as messages of their own, then the rest, if anything
+    is.
+
+    What an agent says after the result of a provider's own tool is a message after it.
 
     >>> block = {"type": "tool_result", "tool_use_id": "t", "content": "4"}
     >>> unpacked({"role": "user", "content": [block, {"type": "text", "text": "And 5?"}]}, ReadReport())
@@ -116,7 +120,8 @@ def _said(message: Json, blocks: list[_Block], report: ReadReport) -> Json:
 
 
 def provided(messages: Iterable[Any]) -> list[str]:
-    """Names of the provider's own tools and of MCP's that messages call, each once: logs do not declare them as they are called.
+    """Names of the provider's own tools and of MCP's that messages call, each once: logs do not declare them
+    as they are called.
 
     >>> provided([{"role": "assistant", "content": [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}]}])
     ['web_search']
@@ -191,7 +196,8 @@ def note_encrypted(message: Json, report: ReadReport) -> None:
 
 
 def thoughts_of(block: Json, report: ReadReport) -> list[str]:
-    """Inspect's `reasoning`, Anthropic's `thinking`, GenAI's `content`, a Responses item's summary; what is encrypted is counted."""
+    """Inspect's `reasoning`, Anthropic's `thinking`, GenAI's `content`, a Responses item's summary; what is
+    encrypted is counted."""
     encrypted = block.get("encrypted_content") and not block.get("content")
     hidden = block.get("redacted") is True or block["type"] == "redacted_thinking"
     if hidden or encrypted:

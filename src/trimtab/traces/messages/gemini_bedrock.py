@@ -1,4 +1,5 @@
-"""Parts of messages that have no `type`, told by their one field: Gemini's (`functionCall`, also in Python's spelling) and Bedrock's (`toolUse`)."""
+"""Parts of messages that have no `type`, told by their one field: Gemini's (`functionCall`, also in Python's
+spelling) and Bedrock's (`toolUse`)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _OF_RESULTS = {
     *("file_url", "input_file", "computer_screenshot", "resource", "resource_link", "embedded_resource", "search_result", "web_search_result"),
     *("tool_reference", "container_upload", "code_execution_output", "bash_code_execution_output"),
 }  # fmt: skip
-"""Types of the blocks that a tool's result may have; another list of things with types is the tool's own JSON."""
+"""Types of the blocks that a tool's result may have; another list of things with types is the tool's own
+JSON."""
 _AMBIGUOUS = ("file", "document", "audio", "video", "media")
 _OF_FILES = ("file", "file_id", "file_data", "base64", "data", "source", "mime_type", "mimeType", "mediaType")
 _BESIDE = (
@@ -30,9 +32,11 @@ _BESIDE = (
 
 
 def typed_parts(message: Json) -> list[Json] | None:
-    """Its content or parts as blocks with a type, of which `blocks` knows calls, results and thoughts; None where all have types, or are
-    none. Beside a part of a known kind, text is a text block and what is not known a block of its field's name; in a tool's content, and
-    where no part is known, a list of other objects is JSON.
+    """Its content or parts as blocks with a type, of which `blocks` knows calls, results and thoughts; None
+    where all have types, or are none.
+
+    Beside a part of a known kind, text is a text block and what is not known a block of its field's name; in
+    a tool's content, and where no part is known, a list of other objects is JSON.
 
     >>> typed_parts({"role": "model", "parts": [{"text": "I look."}, {"functionCall": {"name": "f", "args": {"q": 1}}}]})
     [{'type': 'text', 'text': 'I look.'}, {'type': 'tool_use', 'id': None, 'name': 'f', 'input': {'q': 1}}]
@@ -57,7 +61,8 @@ def typed_parts(message: Json) -> list[Json] | None:
 
 
 def parts_of_result(given: Any) -> list[Json] | None:
-    """What a tool gave as blocks; None for what is no list of them, which is JSON though its items may have types of the tool's own.
+    """What a tool gave as blocks; None for what is no list of them, which is JSON though its items may have
+    types of the tool's own.
 
     >>> parts_of_result([{"type": "text", "text": "a"}, "b"])
     [{'type': 'text', 'text': 'a'}, {'type': 'text', 'text': 'b'}]
@@ -94,7 +99,10 @@ def _fields(part: Json) -> list[str]:
 
 
 def _typed(part: Any, named: bool) -> Json | None:
-    """The block; empty for what says nothing; None for what is none. `named`: what is not known has the name of its field."""
+    """The block; empty for what says nothing; None for what is none.
+
+    `named`: what is not known has the name of its field.
+    """
     if isinstance(part, str):
         return {"type": "text", "text": part}
     if not isinstance(part, dict):
@@ -124,7 +132,8 @@ def _call(value: Any, _: Json) -> Json | None:
 
 
 def _response(value: Any, _: Json) -> Json | None:
-    """Gemini's result: an object, in which `output` or `result` alone is the result, and `error` alone says what went wrong."""
+    """Gemini's result: an object, in which `output` or `result` alone is the result, and `error` alone says
+    what went wrong."""
     if not isinstance(value, dict):
         return None
     made = {"type": "tool_result", "tool_use_id": value.get("id"), "name": value.get("name")}

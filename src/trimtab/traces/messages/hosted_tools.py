@@ -1,6 +1,8 @@
-"""Items of the tools that the provider runs (Responses API): `mcp_call`, `web_search_call`, `shell_call` and their like, as a call and its result.
+"""Items of the tools that the provider runs (Responses API): `mcp_call`, `web_search_call`, `shell_call` and
+their like, as a call and its result.
 
-Most hold what came back in themselves; those that the client runs (shells, patches, the computer) have it in an item of its own.
+Most hold what came back in themselves; those that the client runs (shells, patches, the computer) have it in
+an item of its own.
 """
 
 from __future__ import annotations
@@ -40,8 +42,11 @@ _BY_STATUS = "calls of the provider's own tools whose results the log does not k
 
 
 def blocks_of_item(item: Json, report: ReadReport) -> list[Json] | None:
-    """The call, and the result if the item has one, or the result alone, as blocks; None for an item of another kind. Where the log keeps
-    no result, but says that the call was completed or failed, that word is the result, counted.
+    """The call, and the result if the item has one, or the result alone, as blocks; None for an item of
+    another kind.
+
+    Where the log keeps no result, but says that the call was completed or failed, that word is the result,
+    counted.
 
     >>> item = {"type": "mcp_call", "id": "m", "name": "ask", "arguments": "{}", "output": "yes"}
     >>> [(block["type"], block.get("content")) for block in blocks_of_item(item, ReadReport())]

@@ -19,7 +19,8 @@ def plain_role(name: str) -> str:
 
 
 def speaker_of(message: Json) -> str | None:
-    """Who speaks in a message that says so by its `type`, or by the class it is a dump of; None where neither does.
+    """Who speaks in a message that says so by its `type`, or by the class it is a dump of; None where neither
+    does.
 
     >>> speaker_of({"type": "ai", "content": ""}), speaker_of({"lc": 1, "id": ["langchain", "HumanMessage"], "kwargs": {}})
     ('ai', 'human')
@@ -36,7 +37,10 @@ def speaker_of(message: Json) -> str | None:
 
 
 def from_langchain(message: Json) -> Json:
-    """The message with a `role`, out of its wrapper; others as they are. Calls that stand only in what the provider said are its calls."""
+    """The message with a `role`, out of its wrapper; others as they are.
+
+    Calls that stand only in what the provider said are its calls.
+    """
     role = None if message.get("role") is not None else speaker_of(message)
     if role is not None:
         inner = next((v for n in ("kwargs", "data") if isinstance(v := message.get(n), dict)), message)

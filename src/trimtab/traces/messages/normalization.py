@@ -1,4 +1,5 @@
-"""Messages as other makers write them, in OpenAI's roles and typed blocks: ShareGPT, Gemini's parts, Bedrock's Converse, custom tools, LangChain, Vercel.
+"""Messages as other makers write them, in OpenAI's roles and typed blocks: ShareGPT, Gemini's parts,
+Bedrock's Converse, custom tools, LangChain, Vercel.
 
 What is not known stays as it is: `messages` counts the roles that are none of ours.
 """
@@ -27,7 +28,8 @@ _THINK = re.compile(r"\s*<think>(.*?)</think>", re.S)
 
 
 def translated(message: Json) -> Json:
-    """The message with a role of ours, typed blocks, its refusal or what it spoke for its text where it has none, and calls of custom tools as of others.
+    """The message with a role of ours, typed blocks, its refusal or what it spoke for its text where it has
+    none, and calls of custom tools as of others.
 
     >>> translated({"from": "human", "value": "Where?"})
     {'role': 'user', 'content': 'Where?'}

@@ -1,4 +1,7 @@
-"""How much of what a model was asked is known already? Inputs repeat the conversation so far, in words that may be changed a little."""
+"""How much of what a model was asked is known already?
+
+Inputs repeat the conversation so far, in words that may be changed a little.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ Key = tuple[Any, ...]
 
 
 def key_of(message: Mapping[str, Any]) -> Key:
-    """What makes two messages the same: role, text and calls; of a result the id of its call, as its text may be shortened.
+    """What makes two messages the same: role, text and calls; of a result the id of its call, as its text may
+    be shortened.
 
     >>> key_of({"role": "assistant", "content": " a "}) == key_of({"role": "assistant", "content": "a", "reasoning": "b"})
     True
@@ -31,10 +35,12 @@ def key_of(message: Mapping[str, Any]) -> Key:
 def num_known(
     known: Sequence[Key], given: Sequence[Key], report: ReadReport, open: Collection[str] = ()
 ) -> int:
-    """How many messages at the head of `given` are not new. All up to the last known one, in order; messages among them that are not
-    known (edited, summarised) are counted. Where nothing was answered in `given`, and it does not begin as `known` does, it is
-    no history but what was added, and only its system prompt can be known. Results of parallel calls may come in any order; those of
-    `open` calls, by id, are new wherever they stand, and not counted.
+    """How many messages at the head of `given` are not new.
+
+    All up to the last known one, in order; messages among them that are not known (edited, summarised) are
+    counted. Where nothing was answered in `given`, and it does not begin as `known` does, it is no history
+    but what was added, and only its system prompt can be known. Results of parallel calls may come in any
+    order; those of `open` calls, by id, are new wherever they stand, and not counted.
 
     >>> num_known([("user", "a"), ("assistant", "b")], [("user", "a"), ("assistant", "b"), ("user", "c")], ReadReport())
     2

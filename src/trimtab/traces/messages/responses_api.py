@@ -1,6 +1,8 @@
-"""Answers in pieces: the Responses API writes reasoning, text and each call as an item of its own, which are one message of the agent's.
+"""Answers in pieces: the Responses API writes reasoning, text and each call as an item of its own, which are
+one message of the agent's.
 
-An answer is the agent's items up to the first result, or to what somebody else says. Results stand after it, in any order, by the call's id.
+An answer is the agent's items up to the first result, or to what somebody else says. Results stand after it,
+in any order, by the call's id.
 """
 
 from __future__ import annotations
@@ -34,8 +36,11 @@ def is_message(value: Any) -> bool:
 
 
 def in_openais_form(messages: Iterable[Any], report: ReadReport) -> Iterator[tuple[int, Json]]:
-    """Messages as OpenAI's chats have them, each with the place of the message it was made of, or of the first of the items. A value that is
-    no message is counted and left out."""
+    """Messages as OpenAI's chats have them, each with the place of the message it was made of, or of the
+    first of the items.
+
+    A value that is no message is counted and left out.
+    """
     pieces: list[tuple[int, Json]] = []
     last = ""
     for place, given in enumerate(messages):
@@ -71,7 +76,8 @@ def _runs(said: Iterable[tuple[int, Json]]) -> Iterator[tuple[int, dict[str, Any
 
 
 def _piece(message: Json) -> str:
-    """`item`, `text` (a message that may be a piece of an answer), or empty: not the agent's, or with calls of its own."""
+    """`item`, `text` (a message that may be a piece of an answer), or empty: not the agent's, or with calls
+    of its own."""
     kind, role = message.get("type"), message.get("role")
     if role is None:
         return "item" if isinstance(kind, str) and kind in _OWN else ""

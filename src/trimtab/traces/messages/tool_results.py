@@ -18,7 +18,8 @@ _QUOTED = re.compile(r"tool call arguments:\n\n(.*)\n\nError details:", re.S)
 
 
 def raw_calls(message: Json) -> list[Any]:
-    """The calls a message makes, in OpenAI's form of today or of old; with them those that LangChain could not parse."""
+    """The calls a message makes, in OpenAI's form of today or of old; with them those that LangChain could
+    not parse."""
     calls, invalid = message.get("tool_calls"), message.get("invalid_tool_calls")
     if isinstance(invalid, list) and invalid:
         bad = [{**call, "type": _INVALID} for call in invalid if isinstance(call, dict)]
@@ -67,8 +68,8 @@ def call_of(raw: Any, step: int, report: ReadReport) -> Call:
 
 
 def answered(pending: list[Call], message: Json) -> Call | None:
-    """The call a result answers: of the open ones of its id the first of the latest message; without an id, the first open one of its
-    name, or at all."""
+    """The call a result answers: of the open ones of its id the first of the latest message; without an id,
+    the first open one of its name, or at all."""
     wanted = as_label(message.get("tool_call_id"))
     name = as_label(message.get("name"))
     if wanted:
@@ -80,7 +81,8 @@ def answered(pending: list[Call], message: Json) -> Call | None:
 
 
 def answer(call: Call, message: Json) -> None:
-    """Give the call its result, and its error where a field of the log says that it failed, or none does and the text says so."""
+    """Give the call its result, and its error where a field of the log says that it failed, or none does and
+    the text says so."""
     call.result = as_text(first_of(message, "content", "value"))
     if call.result is None:
         call.result = ""

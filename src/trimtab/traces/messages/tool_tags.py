@@ -1,7 +1,8 @@
 """Decoded text with tool tags to turns: what TRL and verl dump has no other structure.
 
-Only Hermes' tags are read (`<tool_call>{"name": ..., "arguments": ...}</tool_call>`, `<tool_response>...</tool_response>`), as Qwen's
-templates write them; other text stays text, of whom the template says it is.
+Only Hermes' tags are read (`<tool_call>{"name": ..., "arguments": ...}</tool_call>`,
+`<tool_response>...</tool_response>`), as Qwen's templates write them; other text stays text, of whom the
+template says it is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _TAG = re.compile(r"<tool_(call|response)>(.*?)(?:</tool_\1>|\Z)", re.S)
 
 
 def tagged_turns(text: str, report: ReadReport | None = None) -> list[Turn]:
-    """Assistant turns with their calls; a response answers the oldest open call, and what follows it is a new turn.
+    """Assistant turns with their calls; a response answers the oldest open call, and what follows it is a new
+    turn.
 
     >>> turns = tagged_turns('<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call><tool_response>2</tool_response>It is 2.')
     >>> [(turn.content, [(call.name, call.result) for call in turn.calls]) for turn in turns]

@@ -1,7 +1,7 @@
 """Chat messages of any maker's to turns, each call with its result.
 
-The trap: ids of calls are reused within an episode (73 times in tau-bench's published file), so a result answers the
-latest message's call of its id that has no answer yet.
+The trap: ids of calls are reused within an episode (73 times in tau-bench's published file), so a result
+answers the latest message's call of its id that has no answer yet.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
 def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
-    """Turns of messages of any maker's, each of the step where it stands, an answer in items where its first one does. A value that is no
-    message is counted and left out; a result that answers no call stays as a turn of its own."""
+    """Turns of messages of any maker's, each of the step where it stands, an answer in items where its first
+    one does.
+
+    A value that is no message is counted and left out; a result that answers no call stays as a turn of its
+    own.
+    """
     turns: list[Turn] = []
     pending: list[Call] = []
     for step, message in in_openais_form(messages, report):

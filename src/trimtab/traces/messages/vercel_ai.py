@@ -1,6 +1,8 @@
-"""The Vercel AI SDK's messages to typed blocks: ModelMessages (`tool-call`, `tool-result`) and UIMessages of versions 4 and 5.
+"""The Vercel AI SDK's messages to typed blocks: ModelMessages (`tool-call`, `tool-result`) and UIMessages of
+versions 4 and 5.
 
-A UIMessage holds a whole answer: its parts are of steps, each begun by `step-start`, and a call's result stands in the call.
+A UIMessage holds a whole answer: its parts are of steps, each begun by `step-start`, and a call's result
+stands in the call.
 """
 
 from __future__ import annotations
@@ -94,8 +96,11 @@ def _invocation(part: Any) -> tuple[Json, Any] | None:
 
 
 def _steps(parts: list[Any]) -> list[Any]:
-    """Blocks in the order in which they were written: what the agent said and called, then what came back, of all its calls in a row. Text
-    after a result is of a new step, whether or not a part begins one."""
+    """Blocks in the order in which they were written: what the agent said and called, then what came back, of
+    all its calls in a row.
+
+    Text after a result is of a new step, whether or not a part begins one.
+    """
     made: list[Any] = []
     results: list[Json] = []
     for part in parts:

@@ -22,9 +22,11 @@ from trimtab.traces.native.native_format import dump_episode
 
 
 class TraceWriter:
-    """Write episodes from your own loop; each is on its line, in the kernel's hands, when `write` or the `with` ends.
+    """Write episodes from your own loop; each is on its line, in the kernel's hands, when `write` or the
+    `with` ends.
 
-    Opens to append, after a line that was cut on a line of its own. TraceError when the file cannot be opened, or after `close`.
+    Opens to append, after a line that was cut on a line of its own. TraceError when the file cannot be
+    opened, or after `close`.
 
     >>> import tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "runs.jsonl")
@@ -47,7 +49,10 @@ class TraceWriter:
             raise TraceError(f"{self.path} cannot be written: {error.strerror or error}") from error
 
     def write(self, episode: Episode) -> None:
-        """Append one episode, its values as the reader takes them (`own_values`). TraceError, and nothing written, for one that has no such value."""
+        """Append one episode, its values as the reader takes them (`own_values`).
+
+        TraceError, and nothing written, for one that has no such value.
+        """
         if self._file is None:
             raise TraceError(f"the log {self.path} is closed")
         data = f"{dump_episode(Episode(**fitting(Episode, fields_of(episode))))}\n".encode("ascii")
@@ -61,10 +66,12 @@ class TraceWriter:
         self._cut = False
 
     def episode(self, id: Any, **fields: Any) -> AbstractContextManager[EpisodeLog]:
-        """Collect an episode and write it at the end of the block, also when the block raises: then its stop reason says so.
+        """Collect an episode and write it at the end of the block, also when the block raises: then its stop
+        reason says so.
 
-        What the block raised is raised on, also where the episode cannot be written; a note of the exception then says that. TraceError for a
-        field that an episode does not have, or a value that has no plain meaning there.
+        What the block raised is raised on, also where the episode cannot be written; a note of the exception
+        then says that. TraceError for a field that an episode does not have, or a value that has no plain
+        meaning there.
         """
         return _Block(self, EpisodeLog(Episode(**fitting(Episode, {"id": id, **fields}))))
 
@@ -135,7 +142,8 @@ def _answered(turn: Turn) -> bool:
 
 
 def _in_our_role(role: str, content: Any) -> dict[str, Any]:
-    """The message with its role as the chat reader has it, case aside; a `function_call` with the call in its text."""
+    """The message with its role as the chat reader has it, case aside; a `function_call` with the call in its
+    text."""
     if (lower := role.strip().lower()) in ROLES:
         return {"role": lower, "content": content}
     said = translated({"role": role, "content": content})
@@ -143,8 +151,11 @@ def _in_our_role(role: str, content: Any) -> dict[str, Any]:
 
 
 class EpisodeLog:
-    """An episode as it happens; see `TraceWriter.episode`. Its methods raise TraceError for a field that there is none of, or a value that
-    has no plain meaning there, and then add nothing."""
+    """An episode as it happens; see `TraceWriter.episode`.
+
+    Its methods raise TraceError for a field that there is none of, or a value that has no plain meaning
+    there, and then add nothing.
+    """
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
@@ -152,8 +163,8 @@ class EpisodeLog:
     def message(self, role: str, content: Any, calls: Sequence[Call] = (), **fields: Any) -> None:
         """Add a turn; `fields` are those of `Turn`, e.g. tokens, token_ids, logprobs, policy_version.
 
-        Roles are brought to ours, and content in blocks (OpenAI's, Anthropic's) is read, as in chat logs: calls and reasoning go to their
-        fields, results to the open calls.
+        Roles are brought to ours, and content in blocks (OpenAI's, Anthropic's) is read, as in chat logs:
+        calls and reasoning go to their fields, results to the open calls.
         """
         turn = Turn(**fitting(Turn, {"role": role, "calls": calls, **fields}))
         turn.calls = list(calls)
@@ -176,12 +187,15 @@ class EpisodeLog:
             self.episode.turns.append(one)
 
     def call(self, name: str, arguments: Any = None, *, parallel: bool = False, **fields: Any) -> None:
-        """Add a call; `fields` are those of `Call`. It belongs to the latest assistant turn, unless a call of that turn has its answer
-        already: then the agent knew it, and the call is a turn of its own. `parallel`: it was made together with the call before.
+        """Add a call; `fields` are those of `Call`.
 
-        Without an error, that a result's text starts as one says that there was one, as in chat logs; `error=False` that there was none.
-        Arguments that are the text of a JSON object, as OpenAI's clients give them, are that object; text that begins as one and is none
-        could not be parsed.
+        It belongs to the latest assistant turn, unless a call of that turn has its answer already: then the
+        agent knew it, and the call is a turn of its own. `parallel`: it was made together with the call
+        before.
+
+        Without an error, that a result's text starts as one says that there was one, as in chat logs;
+        `error=False` that there was none. Arguments that are the text of a JSON object, as OpenAI's clients
+        give them, are that object; text that begins as one and is none could not be parsed.
         """
         made = Call(**fitting(Call, {"name": name, "arguments": arguments, **fields}))
         unread = _unread(made)
@@ -202,7 +216,10 @@ class EpisodeLog:
             setattr(self.episode, name, value)
 
     def _turns_of(self, message: dict[str, Any]) -> list[Turn]:
-        """The turns of a message as the chat reader has them; results in it go to the calls they answer. What else a tool says answers none."""
+        """The turns of a message as the chat reader has them; results in it go to the calls they answer.
+
+        What else a tool says answers none.
+        """
         asked = [turn.calls for turn in self.episode.turns if turn.calls]
         open_calls = [[call for call in calls if call.result is None and not call.error] for calls in asked]
         history = [

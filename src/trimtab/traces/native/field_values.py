@@ -1,6 +1,8 @@
-"""What a loop gives, as the fields of our records hold it: ids are text, rewards numbers, NumPy's and torch's values Python's.
+"""What a loop gives, as the fields of our records hold it: ids are text, rewards numbers, NumPy's and torch's
+values Python's.
 
-What has no plain meaning is refused at once and by its field's name, so that no line is written that cannot be read.
+What has no plain meaning is refused at once and by its field's name, so that no line is written that cannot
+be read.
 """
 
 from __future__ import annotations
@@ -65,13 +67,15 @@ def _version(value: Any) -> int | str | None:
 
 
 def _error(value: Any) -> str | None:
-    """Its text; of an object the message; `error` where it is only that there was one, empty where the value says that there was none."""
+    """Its text; of an object the message; `error` where it is only that there was one, empty where the value
+    says that there was none."""
     said = _said(_one(value))
     return "" if said is None else error_words(said) or "error"
 
 
 def _said(value: Any) -> Any:
-    """What a plain value says of an error: of an object its message or type, if one says anything; None where it says that there was none."""
+    """What a plain value says of an error: of an object its message or type, if one says anything; None where
+    it says that there was none."""
     if isinstance(value, dict):
         inner = (_said(value.get(name)) for name in ("message", "type"))
         said = next((one for one in inner if one is not None), None)
@@ -81,7 +85,8 @@ def _said(value: Any) -> Any:
 
 
 def told(error: Any, result: str | None) -> tuple[str, str]:
-    """The error of a call and who says so (`Call.error_from`), of what a loop gave as its error and of its result's text, as chat logs are read.
+    """The error of a call and who says so (`Call.error_from`), of what a loop gave as its error and of its
+    result's text, as chat logs are read.
 
     >>> told(None, "Error: HTTP 503"), told(False, "Error: HTTP 503"), told(True, "HTTP 503"), told("none", "ok")
     (('Error: HTTP 503', 'text'), ('', 'log'), ('HTTP 503', 'log'), ('', ''))
@@ -183,7 +188,9 @@ def fields_of(record: msgspec.Struct) -> dict[str, Any]:
 def fitting(
     kind: type[Call] | type[Turn] | type[Episode], given: Mapping[str, Any], at: str = ""
 ) -> dict[str, Any]:
-    """The fields of a Call, Turn or Episode as its reader takes them; None is the field's default. `at`: the place, before the name.
+    """The fields of a Call, Turn or Episode as its reader takes them; None is the field's default.
+
+    `at`: the place, before the name.
 
     TraceError for a field that there is none of, and for a value without a plain meaning there.
 
@@ -201,7 +208,10 @@ def fitting(
 
 
 def as_json(value: Any, at: str) -> Any:
-    """The value in what JSON holds (`plain`). TraceError, by its place `at`, for one whose own methods fail."""
+    """The value in what JSON holds (`plain`).
+
+    TraceError, by its place `at`, for one whose own methods fail.
+    """
     return _fit(_JSON, value, at)
 
 

@@ -1,4 +1,5 @@
-"""Our own JSONL: one episode a line, `{"trimtab": 1, "id": ..., "turns": [...]}`, NaN and infinity written as such."""
+"""Our own JSONL: one episode a line, `{"trimtab": 1, "id": ..., "turns": [...]}`, NaN and infinity written as
+such."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ def is_own(value: dict[str, Any]) -> bool:
 
 
 def read_own(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """Episodes of our own lines. What does not fit the record is malformed; fields we do not know are ignored."""
+    """Episodes of our own lines.
+
+    What does not fit the record is malformed; fields we do not know are ignored.
+    """
     for record in records:
         version = record.value.get("trimtab") if isinstance(record.value, dict) else None
         if version is None:

@@ -1,4 +1,5 @@
-"""A value of a user's program as JSON holds it: arrays and tensors as lists, records as objects, what is left as text."""
+"""A value of a user's program as JSON holds it: arrays and tensors as lists, records as objects, what is left
+as text."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ _WIDEST = 10_000  # bits of a whole number; Python reads 4,300 digits
 
 
 def plain(value: Any) -> Any:
-    """The value in what JSON holds. Of arrays and tensors `tolist`, of errors type and message, of what we do not know `str`.
+    """The value in what JSON holds.
+
+    Of arrays and tensors `tolist`, of errors type and message, of what we do not know `str`.
 
     >>> plain({1: (2, b"x"), "e": KeyError("k")})
     {'1': [2, 'x'], 'e': "KeyError: 'k'"}

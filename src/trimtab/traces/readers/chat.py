@@ -1,4 +1,5 @@
-"""Records of chat messages to episodes, with whatever else they name: chat logs, TRL's conversational sets, tau-bench."""
+"""Records of chat messages to episodes, with whatever else they name: chat logs, TRL's conversational sets,
+tau-bench."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ _LABEL = ("label", "kto_tag")
 
 
 def is_messages(value: Json) -> bool:
-    """Has it a list of messages under one of the usual names, or are its texts a prompt with a preference or with KTO's label?"""
+    """Has it a list of messages under one of the usual names, or are its texts a prompt with a preference or
+    with KTO's label?"""
     if any(is_chat(value.get(name)) for name in _CHATS) or any(is_answer(value.get(name)) for name in SIDES):
         return True
     if is_preference(value) and any(is_dialogue(value[name]) for name in SIDES):
@@ -44,8 +46,11 @@ def is_messages(value: Json) -> bool:
 
 
 def read_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """An episode a record: `messages`, or `prompt` and `completion` (text or messages), and whatever else it names; of `chosen` and
-    `rejected` one each (`traces.preferences`). KTO's `label` of a completion is its success."""
+    """An episode a record: `messages`, or `prompt` and `completion` (text or messages), and whatever else it
+    names; of `chosen` and `rejected` one each (`traces.preferences`).
+
+    KTO's `label` of a completion is its success.
+    """
     for record, value in iter_objects(records, report):
         if is_preference(value):
             for side in sides_of(value, record.source, report):
@@ -91,7 +96,10 @@ def _label(value: Json) -> bool | None:
 
 
 def _trains(value: Json) -> bool:
-    """Is it a row to train on, which ends where the agent's last turn does? Not what says how it went: a rollout may have died in a call."""
+    """Is it a row to train on, which ends where the agent's last turn does?
+
+    Not what says how it went: a rollout may have died in a call.
+    """
     if any(value.get(name) is not None for name in (*REWARD, *SUCCESS, *_STOPS)):
         return False
     if first_of(value, *_TURNS) is not None:

@@ -1,4 +1,5 @@
-"""What stands in a record beside its messages, and belongs to the conversation: the system prompt, the tools, and the answer to the last request."""
+"""What stands in a record beside its messages, and belongs to the conversation: the system prompt, the tools,
+and the answer to the last request."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _CHOICES = "further choices of a response, left out"
 
 
 def with_names_of_ours(value: dict[str, Any], messages: list[Any]) -> dict[str, Any]:
-    """The record with what Gemini's `config` holds, and with the system prompt of another name where the messages begin with none.
+    """The record with what Gemini's `config` holds, and with the system prompt of another name where the
+    messages begin with none.
 
     >>> with_names_of_ours({"system_prompt": "Be nice."}, [{"role": "user", "content": "a"}])["system"]
     'Be nice.'
@@ -39,7 +41,8 @@ def with_names_of_ours(value: dict[str, Any], messages: list[Any]) -> dict[str, 
 
 
 def system_of(value: Json, messages: list[Any]) -> list[Json]:
-    """The system prompt where it stands beside the messages: Anthropic's, Bedrock's, LLaMA-Factory's, Gemini's."""
+    """The system prompt where it stands beside the messages: Anthropic's, Bedrock's, LLaMA-Factory's,
+    Gemini's."""
     given = first_of(value, "system", "systemInstruction", "system_instruction")
     if not given or _first_role(messages) == "system":
         return []
@@ -53,7 +56,8 @@ def _first_role(messages: list[Any]) -> Any:
 
 
 def tools_beside(value: Json, messages: list[Any], report: ReadReport) -> list[dict[str, Any]] | None:
-    """The tools that the record declares, and with them those of the provider's that are called; None where it declares none."""
+    """The tools that the record declares, and with them those of the provider's that are called; None where
+    it declares none."""
     config = first_of(value, "toolConfig", "tool_config")  # Bedrock's
     given = (
         config.get("tools") if value.get("tools") is None and isinstance(config, dict) else value.get("tools")
@@ -71,8 +75,11 @@ def tools_beside(value: Json, messages: list[Any], report: ReadReport) -> list[d
 
 
 def answer_beside(value: Json, messages: list[Any], report: ReadReport) -> tuple[list[Any], str | None]:
-    """The messages of the response to them, of its first choice, and why it stopped; none where the messages end with it already, or the
-    record holds none. Further choices are counted."""
+    """The messages of the response to them, of its first choice, and why it stopped; none where the messages
+    end with it already, or the record holds none.
+
+    Further choices are counted.
+    """
     response = value.get("response")
     if isinstance(response, str):
         text, response = response, _object(response)
@@ -104,7 +111,8 @@ def _keys(messages: list[Any]) -> list[Any]:
 
 
 def _first_choice(response: Json) -> tuple[list[Any], str | None, int]:
-    """Messages of a response of OpenAI's, in choices or items, of Anthropic's or Gemini's; why it stopped; how many more choices there are."""
+    """Messages of a response of OpenAI's, in choices or items, of Anthropic's or Gemini's; why it stopped;
+    how many more choices there are."""
     for name, inner, reason in (("choices", "message", "finish_reason"), ("candidates", "content", "finishReason")):  # fmt: skip
         listed = response.get(name)
         choices = [c for c in (listed if isinstance(listed, list) else ()) if isinstance(c, dict)]

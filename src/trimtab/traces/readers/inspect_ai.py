@@ -27,9 +27,12 @@ def is_inspect(value: Json) -> bool:
 
 
 def read_inspect(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """Inspect's logs, JSON or .eval. The reward is the first score: C 1, P 0.5, I and N 0, or
-    its number; all scores are parts, those of a scorer with several each by its key. NaN is Inspect's sign of a sample that was not
-    scored. A limit is the stop reason. The id of a sample counts within its eval's task."""
+    """Inspect's logs, JSON or .eval.
+
+    The reward is the first score: C 1, P 0.5, I and N 0, or its number; all scores are parts, those of a
+    scorer with several each by its key. NaN is Inspect's sign of a sample that was not scored. A limit is the
+    stop reason. The id of a sample counts within its eval's task.
+    """
     for record, value in iter_objects(records, report, is_inspect, "no eval with samples"):
         samples = value.get("samples") or []
         if not samples:
@@ -91,8 +94,8 @@ def _tools(events: list[Json]) -> list[dict[str, Any]] | None:
 
 
 def _time_calls(calls: list[Call], events: list[Json], error: Any) -> None:
-    """A tool's event says when its call began, how long it took, waiting included, and whether it raised, which ends the sample with
-    `error`; ids may come again, and are used up in order."""
+    """A tool's event says when its call began, how long it took, waiting included, and whether it raised,
+    which ends the sample with `error`; ids may come again, and are used up in order."""
     ran: dict[str, list[Json]] = {}
     for event in events:
         if event.get("event") == "tool" and (called := as_label(event.get("id"))):

@@ -1,4 +1,5 @@
-"""Logs of no known format, by JSON paths: `--map id=$.run.uuid --map messages=data.turns --map reward=score.value`."""
+"""Logs of no known format, by JSON paths: `--map id=$.run.uuid --map messages=data.turns --map
+reward=score.value`."""
 
 from __future__ import annotations
 
@@ -50,8 +51,11 @@ def _found(value: Any, path: str) -> Any:
 def read_mapped(
     mapping: Mapping[str, str], records: Iterable[Record], report: ReadReport
 ) -> Iterator[Episode]:
-    """Episodes of records whose fields lie at the given paths; the report knows how many records had nothing there. TraceError for a field
-    that there is none of."""
+    """Episodes of records whose fields lie at the given paths; the report knows how many records had nothing
+    there.
+
+    TraceError for a field that there is none of.
+    """
     for name in mapping:
         if name not in FIELDS:
             raise TraceError(f"--map {name}=...: there is no such field; one of {', '.join(FIELDS)}")
@@ -91,7 +95,10 @@ def _messages(given: Any) -> Any:
 
 
 def say_missed(mapping: Mapping[str, str], report: ReadReport) -> None:
-    """Note the paths at which records had nothing. Where a record is a step, those that none had: a call has no result."""
+    """Note the paths at which records had nothing.
+
+    Where a record is a step, those that none had: a call has no result.
+    """
     steps = is_step_mapping(mapping)
     for name, count in report.missed.items():
         if count == report.mapped:

@@ -1,6 +1,8 @@
-"""Rows of preference sets, as DPO is trained on: a prompt with a chosen and a rejected answer, which are two attempts at it.
+"""Rows of preference sets, as DPO is trained on: a prompt with a chosen and a rejected answer, which are two
+attempts at it.
 
-A preference says which answer is better, not that one solved its task: neither has an outcome. Scores of each side are rewards.
+A preference says which answer is better, not that one solved its task: neither has an outcome. Scores of each
+side are rewards.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ _DIALOGUE = re.compile(r"\s*Human:.*?\n\r?\nAssistant:", re.S)
 
 
 class Side(NamedTuple):
-    """`name`: chosen or rejected; `fields`: what is said of it; `messages`: with those of the prompt; `group`: a name of what both are
-    attempts at, where the row says no task."""
+    """`name`: chosen or rejected; `fields`: what is said of it; `messages`: with those of the prompt;
+    `group`: a name of what both are attempts at, where the row says no task."""
 
     name: str
     fields: dict[str, Any]
@@ -51,7 +53,8 @@ def is_answer(value: Any) -> bool:
 
 
 def prompt_of(value: Any) -> list[Any]:
-    """Messages as they are; text as the user's, or as the turns that it spells out as Anthropic's hh-rlhf does; none of nothing.
+    """Messages as they are; text as the user's, or as the turns that it spells out as Anthropic's hh-rlhf
+    does; none of nothing.
 
     >>> prompt_of("Where?"), prompt_of(None)
     ([{'role': 'user', 'content': 'Where?'}], [])
@@ -82,13 +85,16 @@ def _messages(value: Any, role: str) -> list[Any]:
 
 
 def _side(value: Any, prompt: list[Any]) -> list[Any]:
-    """An answer; the turns that its text spells out only where these begin with the prompt: what an agent makes a `Human:` say is its own."""
+    """An answer; the turns that its text spells out only where these begin with the prompt: what an agent
+    makes a `Human:` say is its own."""
     turns = spelt_out(value) if is_dialogue(value) else []
     return turns if turns and turns[: len(prompt)] == prompt else answer_of(value)
 
 
 def is_preference(value: Json) -> bool:
-    """Has it messages as `chosen` or `rejected`? Text is an answer only in both, and where the row holds no conversation of its own.
+    """Has it messages as `chosen` or `rejected`?
+
+    Text is an answer only in both, and where the row holds no conversation of its own.
 
     >>> is_preference({"chosen": [{"role": "assistant", "content": "a"}]}), is_preference({"chosen": "a", "rejected": "b"})
     (True, True)
@@ -102,8 +108,11 @@ def is_preference(value: Json) -> bool:
 
 
 def sides_of(value: Json, source: str, report: ReadReport) -> Iterator[Side]:
-    """The chosen and the rejected attempt of a row, counted in the report. The id is the attempt's own (`chosen_episode`), else the
-    row's, else its place in the log, and the side: an attempt that our export has in many pairs is known again."""
+    """The chosen and the rejected attempt of a row, counted in the report.
+
+    The id is the attempt's own (`chosen_episode`), else the row's, else its place in the log, and the side:
+    an attempt that our export has in many pairs is known again.
+    """
     prompt = _asked_with(value)
     given = {name: _side(value[name], prompt) for name in SIDES if value.get(name) not in (None, [])}
     whole = {name: _whole(prompt, answer) for name, answer in given.items()}
@@ -132,7 +141,8 @@ def sides_of(value: Json, source: str, report: ReadReport) -> Iterator[Side]:
 
 
 def _asked_with(value: Json) -> list[Any]:
-    """The prompt; where there is none the conversation beside the sides, without the answer if it ends with one of them."""
+    """The prompt; where there is none the conversation beside the sides, without the answer if it ends with
+    one of them."""
     said = first_of(value, *_TURNS)
     if value.get("prompt") is not None or not is_chat(said):
         return prompt_of(value.get("prompt"))

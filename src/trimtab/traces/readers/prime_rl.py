@@ -38,7 +38,8 @@ def read_prime(records: Iterable[Record], report: ReadReport) -> Iterator[Episod
 
 
 def _log_ratios(value: Json, turn: Turn) -> list[float] | None:
-    """Of the tokens that are trained on: the log's own, else the difference of its log-probabilities; NaN elsewhere."""
+    """Of the tokens that are trained on: the log's own, else the difference of its log-probabilities; NaN
+    elsewhere."""
     size = len(turn.token_ids or ())
     found = _numbers(value.get("log_importance_ratio"), size)
     trainer = _numbers(value.get("trainer_logprobs"), size)

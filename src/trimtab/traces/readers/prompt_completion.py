@@ -35,7 +35,8 @@ def dialogue(
 def template_turns(
     prompt: str, completion: str, report: ReadReport
 ) -> tuple[list[Turn], list[dict[str, Any]] | None]:
-    """Both as a chat template wrote them; what the prompt put into the agent's mouth is the head of its first turn."""
+    """Both as a chat template wrote them; what the prompt put into the agent's mouth is the head of its first
+    turn."""
     turns, tools, opened = prompt_turns(prompt, report)
     return [*turns, *tagged_turns(f"{opened}\n{completion}" if opened else completion, report)], tools
 

@@ -1,6 +1,7 @@
 """SWE-agent's trajectories and mini-swe-agent's: what was run in a shell, and what came of it.
 
-A program that shows a bug is what the agent wanted to see: of a shell only a time-out, or a line it could not run, is an error.
+A program that shows a bug is what the agent wanted to see: of a shell only a time-out, or a line it could not
+run, is an error.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _DONE = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")
 
 
 def is_swe(value: Json) -> bool:
-    """SWE-agent's .traj: steps, or of a demonstration the history alone, or attempts of which none is chosen yet."""
+    """SWE-agent's .traj: steps, or of a demonstration the history alone, or attempts of which none is chosen
+    yet."""
     if isinstance(value.get("trajectory"), list):
         return "info" in value or "history" in value
     history, attempts = value.get("history"), value.get("attempts")
@@ -59,8 +61,12 @@ def is_mini(value: Json) -> bool:
 
 
 def read_swe(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """A step's call is the tool call of its message in the history; else its action, a command of SWE-agent's or a line of bash. Of a run
-    of several attempts the chosen one is read; while none is chosen, and of a demonstration without steps, what there is."""
+    """A step's call is the tool call of its message in the history; else its action, a command of SWE-agent's
+    or a line of bash.
+
+    Of a run of several attempts the chosen one is read; while none is chosen, and of a demonstration without
+    steps, what there is.
+    """
     for record, value in iter_objects(records, report):
         attempts = [one for one in as_list(value.get("attempts")) if isinstance(one, dict) and is_swe(one)]
         if attempts and not isinstance(value.get("trajectory"), list):
@@ -197,7 +203,8 @@ def _mini_messages(messages: list[Any], report: ReadReport) -> Iterator[Any]:
 def messages_of_steps(steps: Sequence[Json], said: Sequence[Json]) -> list[Json | None]:
     """The agent's message of each step, None for a step that is not in the history.
 
-    As many of both are taken in order. Else they are matched from the end, by the answer or the action, as of equal answers the last one was run.
+    As many of both are taken in order. Else they are matched from the end, by the answer or the action, as of
+    equal answers the last one was run.
 
     >>> messages_of_steps([{"response": "x"}, {"response": "y"}], [{"content": "y"}])
     [None, {'content': 'y'}]
@@ -229,8 +236,11 @@ def _same(step: Json, message: Json) -> bool:
 
 
 def _is_resolved(task: str, file: str, used: set[str]) -> bool | None:
-    """True where a report beside the file lists the task as resolved, False where it lists it otherwise, None where it says nothing.
-    What said it goes to `used`, resolved."""
+    """True where a report beside the file lists the task as resolved, False where it lists it otherwise, None
+    where it says nothing.
+
+    What said it goes to `used`, resolved.
+    """
     if file == STDIN:
         return None
     here = Path(file).parent

@@ -1,6 +1,7 @@
 """tau2-bench: results of text runs in one file, of voice runs a file a simulation beside a `results.json`.
 
-In it the simulated user calls tools too. Those calls are no doing of the agent's: they are left out, and counted.
+In it the simulated user calls tools too. Those calls are no doing of the agent's: they are left out, and
+counted.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def is_any_tau(value: Json) -> bool:
 
 
 def read_any_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """tau-bench as `read_tau`. tau2-bench: a simulation is an episode, the reward its `reward_info`'s, the task counts within its domain."""
+    """tau-bench as `read_tau`. tau2-bench: a simulation is an episode, the reward its `reward_info`'s, the
+    task counts within its domain."""
     for record, value in iter_objects(records, report):
         if _is_results(value):
             info = as_object(value.get("info"))
@@ -157,7 +159,10 @@ def _is_trajectory(value: Json) -> bool:
 
 
 def read_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """tau-bench's results: the id is task and trial, the task also its customer. A run that was never scored (no `reward_info`) hit the step limit."""
+    """tau-bench's results: the id is task and trial, the task also its customer.
+
+    A run that was never scored (no `reward_info`) hit the step limit.
+    """
     for record, value in iter_objects(records, report, _is_trajectory, "no traj and reward"):
         episode = episode_of(record, {k: v for k, v in value.items() if k != "id"}, value["traj"], report)
         trial = as_label(value.get("trial"))

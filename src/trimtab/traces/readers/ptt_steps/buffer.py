@@ -1,4 +1,5 @@
-"""Lines of a step log, held by their episode's id until the file ends; then episodes in the order of their first lines."""
+"""Lines of a step log, held by their episode's id until the file ends; then episodes in the order of their
+first lines."""
 
 from __future__ import annotations
 
@@ -34,8 +35,10 @@ class Held:
 
 
 def in_order(held: dict[str, Held], report: ReadReport) -> Iterator[Held]:
-    """Episodes by their first lines, those that began anew after their end (`restarts`) apart. What was given is let go of; copies that
-    `restarts` drops, and episodes that it finds, are counted."""
+    """Episodes by their first lines, those that began anew after their end (`restarts`) apart.
+
+    What was given is let go of; copies that `restarts` drops, and episodes that it finds, are counted.
+    """
     waiting = [one for whole in held.values() for one in _apart(whole, report)]
     held.clear()
     waiting.sort(key=lambda one: one.lines[0], reverse=True)

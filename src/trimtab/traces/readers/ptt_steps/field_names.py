@@ -92,7 +92,8 @@ class StepNames:
         self.tell(notes)
 
     def tell(self, notes: Counter[str]) -> None:
-        """Put what was found in the notes, the most frequent names first, in place of what was told before."""
+        """Put what was found in the notes, the most frequent names first, in place of what was told
+        before."""
         for told in self._told:
             del notes[told]
         self._told = []

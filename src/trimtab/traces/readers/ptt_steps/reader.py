@@ -1,7 +1,9 @@
-"""The post-training-toolkit's step JSONL: one event a line, episodes interleaved, calls and results not linked.
+"""The post-training-toolkit's step JSONL: one event a line, episodes interleaved, calls and results not
+linked.
 
-A result answers the oldest open call of its tool in its episode. Latency is the time between their timestamps, where
-both have one. Steps out of order are sorted; a line that repeats another of its episode is dropped. Both are counted.
+A result answers the oldest open call of its tool in its episode. Latency is the time between their
+timestamps, where both have one. Steps out of order are sorted; a line that repeats another of its episode is
+dropped. Both are counted.
 """
 
 from __future__ import annotations
@@ -35,8 +37,11 @@ def is_step(value: Json) -> bool:
 
 
 def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """Episodes in the order of their first line; one that begins anew after its end is another (`traces.restarts`). All lines are held until
-    the file ends: a late line may belong anywhere."""
+    """Episodes in the order of their first line; one that begins anew after its end is another
+    (`traces.restarts`).
+
+    All lines are held until the file ends: a late line may belong anywhere.
+    """
     episodes: dict[str, Held] = {}
     names: StepNames = report.state.setdefault("steps", StepNames())
     for record, value in iter_objects(records, report):
@@ -118,7 +123,8 @@ def _turn(event: Json, role: str) -> Turn:
 
 
 def _assistant(episode: Episode, event: Json, before: str) -> Turn:
-    """The turn a call belongs to: the assistant's latest, if its message or another call came just before; else one of its own."""
+    """The turn a call belongs to: the assistant's latest, if its message or another call came just before;
+    else one of its own."""
     if before in _ASSISTANT and episode.turns and episode.turns[-1].role == "assistant":
         return episode.turns[-1]
     episode.turns.append(Turn(role="assistant", step=_step(event), time=as_time(event.get("timestamp"))))

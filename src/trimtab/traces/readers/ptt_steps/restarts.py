@@ -1,16 +1,20 @@
-"""Did an episode of a step log begin anew after its end? A run that is started again and appended uses its ids again.
+"""Did an episode of a step log begin anew after its end?
 
-Lines of one id, in the file's order. Copies of an earlier line are dropped. Once its `episode_end` has come, a line is *late* where its
-step number was not seen and lies below the highest one; it belongs to the episode that ended. Any other line may begin another
-episode, and does where one of these shows that it is one:
+A run that is started again and appended uses its ids again.
+
+Lines of one id, in the file's order. Copies of an earlier line are dropped. Once its `episode_end` has come,
+a line is *late* where its step number was not seen and lies below the highest one; it belongs to the episode
+that ended. Any other line may begin another episode, and does where one of these shows that it is one:
 
 - it has the episode's first step number again, and is of a kind that this number had, with other content;
 - lines of two numbers had each their kind before, with other content;
-- another `episode_end` comes, with other content, and before it such a line, copies from the first number on, or what a run may begin with: words of a
+- another `episode_end` comes, with other content, and before it such a line, copies from the first number on,
+  or what a run may begin with: words of a
   user or system; where steps are numbered, a call, or an answer whose number goes on.
 
-Results are no such lines: they come late by themselves. So an end that is corrected, a result that comes late in a step of several, and steps that go on after the end change nothing. Copies of
-lines of earlier steps just before the line that begins an episode are its own: a run may say the same at first.
+Results are no such lines: they come late by themselves. So an end that is corrected, a result that comes late
+in a step of several, and steps that go on after the end change nothing. Copies of lines of earlier steps just
+before the line that begins an episode are its own: a run may say the same at first.
 """
 
 from __future__ import annotations
@@ -29,8 +33,11 @@ _KINDS = ("tool_call", "tool_result", "tool_parse_error", "assistant_message", "
 
 
 class Line(NamedTuple):
-    """`kind`: as `kind_of`. `known`: has it a step number or, an end, a time, by which a copy is told from another of the same words?
-    `said`: all of it, to be compared."""
+    """`kind`: as `kind_of`.
+
+    `known`: has it a step number or, an end, a time, by which a copy is told from another of the same words?
+    `said`: all of it, to be compared.
+    """
 
     step: int | None
     kind: str
@@ -122,8 +129,10 @@ class _Run:
         )
 
     def _opens(self, line: Line, many: bool) -> bool:
-        """May another run begin with it, rather than this one have its end corrected after a late line? Where steps have no numbers, or one
-        for all, only what was asked says so."""
+        """May another run begin with it, rather than this one have its end corrected after a late line?
+
+        Where steps have no numbers, or one for all, only what was asked says so.
+        """
         if line.kind in ("user_message", "system"):
             return True
         if not many or line.end or line.kind == "tool_result":
@@ -131,7 +140,8 @@ class _Run:
         return line.kind == "tool_call" or (line.step is not None and line.step > self._last)
 
     def begun(self, lines: Sequence[Line]) -> list[int]:
-        """Places of the next episode's lines so far: from the first that may begin it, and copies of earlier steps before that."""
+        """Places of the next episode's lines so far: from the first that may begin it, and copies of earlier
+        steps before that."""
         start, head = self.after[0], lines[self.after[0]]
         own = [at for at in self.copies if at > start or _is_before(lines[at], head)]
         return sorted([*own, *self.after])

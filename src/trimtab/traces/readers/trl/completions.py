@@ -21,9 +21,12 @@ def is_trl(value: Json) -> bool:
 
 
 def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """`completions_*.parquet` of TRL: the reward is the sum of the reward functions' columns; which these are, and with what weights where the plain
-    sum is not it, the advantages say (`traces.trl_rewards`). TRL writes NaN for a function that returned None, and leaves it out of the sum; the sum is NaN where all are.
-    Attempts at one prompt in one step are a group."""
+    """`completions_*.parquet` of TRL: the reward is the sum of the reward functions' columns; which these
+    are, and with what weights where the plain sum is not it, the advantages say (`traces.trl_rewards`).
+
+    TRL writes NaN for a function that returned None, and leaves it out of the sum; the sum is NaN where all
+    are. Attempts at one prompt in one step are a group.
+    """
     rest, columns = iter(records), report.state.get("trl")
     first: list[Record] = []
     if columns is None:  # not read from files

@@ -1,9 +1,13 @@
-"""Which number columns of TRL's completions are rewards? `log_extra` of a reward function writes columns that look just like them.
+"""Which number columns of TRL's completions are rewards?
 
-The advantage tells: within a group it rises and stands still with the reward. TRL writes the rewards before the extra columns, so the rewards are
-the run of first columns whose sum puts the most pairs of a group in the order of their advantages; of several such runs the shortest, as a
-number that is the same in all of a group changes no comparison, unless what follows is called a reward. Where no plain sum does, weights may
-(`reward_weights`, which TRL does not log): the shortest run for which the advantages tell some (`traces.trl_weights`).
+`log_extra` of a reward function writes columns that look just like them.
+
+The advantage tells: within a group it rises and stands still with the reward. TRL writes the rewards before
+the extra columns, so the rewards are the run of first columns whose sum puts the most pairs of a group in the
+order of their advantages; of several such runs the shortest, as a number that is the same in all of a group
+changes no comparison, unless what follows is called a reward. Where no plain sum does, weights may
+(`reward_weights`, which TRL does not log): the shortest run for which the advantages tell some
+(`traces.trl_weights`).
 """
 
 from __future__ import annotations
@@ -39,8 +43,10 @@ Row = tuple[dict[str, float], float]
 
 
 class RewardColumns(NamedTuple):
-    """`names`: of the rewards; `others`: of what is none; `told`: does the advantage confirm them? `unknown` where no group has two.
-    `weights`: one a name, the largest 1; none where the plain sum is meant."""
+    """`names`: of the rewards; `others`: of what is none; `told`: does the advantage confirm them?
+
+    `unknown` where no group has two. `weights`: one a name, the largest 1; none where the plain sum is meant.
+    """
 
     names: tuple[str, ...]
     others: tuple[str, ...]
@@ -82,8 +88,10 @@ def numbers_of(row: Json) -> dict[str, float]:
 
 
 def reward_columns(rows: Sequence[Json]) -> RewardColumns:
-    """Of rows with `step`, `prompt`, `advantage` and numbers, in TRL's order. All, where no group has two advantages. `no`: weights, a scale for
-    each function, or a filter make the advantages follow no sum.
+    """Of rows with `step`, `prompt`, `advantage` and numbers, in TRL's order.
+
+    All, where no group has two advantages. `no`: weights, a scale for each function, or a filter make the
+    advantages follow no sum.
 
     >>> rows = [{"prompt": "q", "right": r, "length": n, "advantage": a} for r, n, a in ((0.0, 300, -1.0), (1.0, 100, 1.0))]
     >>> reward_columns(rows)
@@ -115,7 +123,8 @@ def columns_of(files: Iterable[str], read: Callable[[str], Iterable[Json]]) -> R
 
 
 def _groups(rows: Iterable[Json]) -> list[list[Row]]:
-    """Answers to one prompt that stand together; a prompt that comes twice running is cut by the size of the smallest group."""
+    """Answers to one prompt that stand together; a prompt that comes twice running is cut by the size of the
+    smallest group."""
     runs = [
         list(some)
         for _, some in itertools.groupby(rows, key=lambda row: (str(row.get("step")), str(row.get("prompt"))))
@@ -163,7 +172,8 @@ def _sign(gap: float, among: list[float]) -> int:
 
 
 def fitted(groups: Sequence[tuple[Float64, Float64]], num_rewards: int) -> tuple[float, ...] | None:
-    """Weights (k,), the largest of size 1, of groups of rewards (n, k) and advantages (n,); None where they tell none.
+    """Weights (k,), the largest of size 1, of groups of rewards (n, k) and advantages (n,); None where they
+    tell none.
 
     >>> x = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     >>> fitted([(x, 5.0 * (x @ [0.1, 1.0]))], 2)

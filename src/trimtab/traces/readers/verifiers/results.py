@@ -28,7 +28,8 @@ def _is_old(value: Json) -> bool:
 
 
 def read_verifiers(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """`results.jsonl` of verifiers: an example of an environment is a task, each line an attempt; see `traces.verifiers_traces` for the other."""
+    """`results.jsonl` of verifiers: an example of an environment is a task, each line an attempt; see
+    `traces.verifiers_traces` for the other."""
     for record, value in iter_objects(
         records, report, is_verifiers, "no example_id, completion and reward, nor traces"
     ):

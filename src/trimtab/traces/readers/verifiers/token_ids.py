@@ -1,4 +1,5 @@
-"""Token ids of verifiers' nodes to turns: a node holds what its message adds to the sequence, log-probabilities of sampled tokens only."""
+"""Token ids of verifiers' nodes to turns: a node holds what its message adds to the sequence,
+log-probabilities of sampled tokens only."""
 
 from __future__ import annotations
 
@@ -14,8 +15,11 @@ _WORDS = ("content", "tool_calls", "reasoning_content", "reasoning")
 
 
 def give_ids(turns: Sequence[Turn], nodes: Sequence[Mapping[str, Any]]) -> bool:
-    """Ids, masks, log-probabilities and log-ratios to the turns, end to end the sequence that the model saw: those of a result go on after its
-    call's. NaN stands where nothing was sampled. False, and none given, where they do not fit, or a message lacks its own.
+    """Ids, masks, log-probabilities and log-ratios to the turns, end to end the sequence that the model saw:
+    those of a result go on after its call's.
+
+    NaN stands where nothing was sampled. False, and none given, where they do not fit, or a message lacks its
+    own.
 
     >>> turn = Turn(role="assistant")
     >>> give_ids([turn], [{"token_ids": [7, 8], "mask": [False, True], "logprobs": [-0.5], "reference_logprobs": [-0.75]}])
@@ -33,8 +37,10 @@ def give_ids(turns: Sequence[Turn], nodes: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _gap(nodes: Sequence[Mapping[str, Any]]) -> bool:
-    """A message with words or calls has no ids, and it or a later one is the agent's or has ids. What follows the agent's
-    last message was never given to the model and needs none."""
+    """A message with words or calls has no ids, and it or a later one is the agent's or has ids.
+
+    What follows the agent's last message was never given to the model and needs none.
+    """
     messages = [message if isinstance(message := node.get("message"), dict) else {} for node in nodes]
     last = max(
         (
@@ -70,7 +76,8 @@ def _given(turns: Sequence[Turn], nodes: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _columns(node: Mapping[str, Any]) -> tuple[list[int], list[int], list[float], list[float]] | None:
-    """Ids, mask, and log-probabilities of the sampler and of the reference, each as long as the ids; None where they do not fit."""
+    """Ids, mask, and log-probabilities of the sampler and of the reference, each as long as the ids; None
+    where they do not fit."""
     ids, mask = node.get("token_ids") or [], node.get("mask") or []
     if not (isinstance(ids, list) and isinstance(mask, list) and len(ids) == len(mask)):
         return None

@@ -1,7 +1,8 @@
-"""verifiers' `traces.jsonl` (0.4, and prime-rl's rollouts): an episode a line, a trace for each of its agents, a trace a graph of messages.
+"""verifiers' `traces.jsonl` (0.4, and prime-rl's rollouts): an episode a line, a trace for each of its
+agents, a trace a graph of messages.
 
-A node names the one before it, so a conversation is the way from a leaf back to its root. Compaction and sub-agents make more leaves; the
-last one's conversation is read, as verifiers' own `Trace.messages`.
+A node names the one before it, so a conversation is the way from a leaf back to its root. Compaction and
+sub-agents make more leaves; the last one's conversation is read, as verifiers' own `Trace.messages`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ def is_traces(value: Json) -> bool:
 
 
 def episodes_of_traces(record: Record, value: Json, report: ReadReport) -> Iterator[Episode]:
-    """An episode a trace. Traces of agents that are not trained (judges, users) are left out where another is, and counted."""
+    """An episode a trace.
+
+    Traces of agents that are not trained (judges, users) are left out where another is, and counted.
+    """
     given = [value] if _is_trace(value) else value.get("traces")
     traces = [one for one in (given if isinstance(given, list) else ()) if isinstance(one, dict)]
     if not traces:
@@ -72,7 +76,8 @@ def _episode(record: Record, value: Json, trace: Json, report: ReadReport) -> Ep
 
 
 def _turns(trace: Json, calls: list[Json], report: ReadReport) -> list[Turn]:
-    """The messages' turns, each with the time and, if a model call made it, the tokens; see `give_ids` for theirs."""
+    """The messages' turns, each with the time and, if a model call made it, the tokens; see `give_ids` for
+    theirs."""
     nodes = _way(trace, report)
     used = {as_int(call.get("node")): as_object(call.get("usage")) for call in calls}
     turns = turns_of(
@@ -106,7 +111,8 @@ def _way(trace: Json, report: ReadReport) -> list[tuple[int, Json]]:
 
 
 def _rewards(trace: Json) -> tuple[dict[str, float], float | None]:
-    """Scores and metrics by name, and the sum of the scores by their weights; those that were never given (null) count for nothing."""
+    """Scores and metrics by name, and the sum of the scores by their weights; those that were never given
+    (null) count for nothing."""
     parts: dict[str, float] = {}
     total: float | None = None
     for name, given in as_object(trace.get("rewards")).items():
@@ -128,7 +134,8 @@ def _stop(trace: Json, calls: list[Json], report: ReadReport) -> str | None:
 
 
 def _task(task: Json) -> str | None:
-    """Its key where that is a name; else its row's id; else the digest of its row, which verifiers takes for the key."""
+    """Its key where that is a name; else its row's id; else the digest of its row, which verifiers takes for
+    the key."""
     key, digest, row = as_label(task.get("key")), as_label(task.get("hash")), as_object(task.get("data"))
     named = key if key != digest else as_label(first_of(row, "id"))
     return named or (digest[:16] if digest else as_label(first_of(row, "name", "idx")))
