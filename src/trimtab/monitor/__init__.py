@@ -3,6 +3,7 @@
 factory             `open_run`: a folder, new or to be resumed
 run                 `Run`: observe, flush, close
 isolation           failures of the monitor itself are recorded and do not end training
+flush_arguments     the step number and the metrics of `flush`
 step_buffer         what arrived in the open step
 batch_measurement   from what arrived to states, windows and readings
 detection           from readings to alarms; the detectors' baseline after a resume

@@ -21,7 +21,7 @@ from trimtab.measure.policy.exemplar_tokens import EXEMPLAR_SLICES, exemplar_row
 from trimtab.measure.policy.gradients import gradient_values
 from trimtab.measure.policy.input_dependence import Distinguish
 from trimtab.measure.policy.lagged_drift import Probes
-from trimtab.measure.sequences.aggregates import TRAINER_KEYS, as_numbers, may_be_missing
+from trimtab.measure.sequences.aggregates import may_be_missing
 from trimtab.measure.sequences.episode_totals import Episodes
 from trimtab.measure.sequences.reencoding import difference
 from trimtab.measure.sequences.tool_health import ToolHealth
@@ -30,6 +30,7 @@ from trimtab.measure.state.values import step_readings
 from trimtab.measure.state.windows import Closed, WindowSet
 from trimtab.monitor.batch_measurement import Measuring
 from trimtab.monitor.detection import Detection
+from trimtab.monitor.flush_arguments import MetricReader, step_number
 from trimtab.monitor.isolation import Isolation
 from trimtab.monitor.step_buffer import Intake
 from trimtab.runs import RunWriter
@@ -89,6 +90,7 @@ class Run:
             windows, self.episodes, self.options.state_every, self._write_states, self._write_exemplars
         )
         self._fed: set[str] = set()
+        self._metrics = MetricReader()
         self._new_step()
 
     def _new_step(self) -> None:
@@ -178,14 +180,17 @@ class Run:
         """
         fired: list[Alarm] = []
         numbers: dict[str, float] = {}
-        written = False
+        number, written = -1, False
         with self.isolated("flush"):
-            numbers = as_numbers(metrics or {})
-            fired = self._flush(int(step), numbers, dict(absent or {}), duration_s)
+            number = step_number(step)
+            numbers = self._metrics.read(metrics or {})
+            fired = self._flush(number, numbers, dict(absent or {}), duration_s)
             written = True
+        if number < 0:
+            return fired  # what arrived waits for the next good call
         if not written:
             with self.isolated("flush"):  # the step is part of the run all the same, marked as failed
-                self.writer.commit(self._step_row(int(step), numbers, {}, duration_s))
+                self.writer.commit(self._step_row(number, numbers, {}, duration_s))
         self._new_step()
         return fired
 
@@ -248,12 +253,11 @@ class Run:
 
     def _absent(self, numbers: Mapping[str, float]) -> dict[str, str]:
         """What this step cannot show, whatever the trainer says, with the reason."""
-        absent = {what: why for what, why in _UNFED.items() if what not in self._fed}
+        absent = self._metrics.absent() | {k: why for k, why in _UNFED.items() if k not in self._fed}
         if self.probes.last is None:
             absent["lagged_drift"] = "no probe transcripts were scored"
         if "reward" not in numbers and "reward" not in self._intake.columns:
-            names = " or ".join(TRAINER_KEYS["reward"][:3])
-            absent["reward"] = f"no metric named {names} (nor by another trainer's name), no reward column"
+            absent["reward"] = self._metrics.why_no_reward()
         return absent
 
     def _judge(self, step: int, readings: list[Reading], known: list[Alarm] | None = None) -> list[Alarm]:

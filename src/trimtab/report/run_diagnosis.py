@@ -144,12 +144,14 @@ def _unseen(summary: dict[str, Any]) -> list[str]:
     """One line for each thing that was not observed, with what would go unseen; the most important first."""
     missing = summary["not_observed"]
     same = [what for what, why in missing.items() if SAME_POLICY in why]
-    lines = [
+    lines = [f"{what}: {why}" for what, why in missing.items() if what.startswith("metrics/")]
+    lines += [
         f"{what}: {cost} would go unseen"
         for what, cost in _COSTS.items()
         if what in missing and what not in same
     ]
-    lines += [f"{what}: {why}" for what, why in missing.items() if what not in _COSTS and what not in same]
+    known = {*_COSTS, *same, *(what for what in missing if what.startswith("metrics/"))}
+    lines += [f"{what}: {why}" for what, why in missing.items() if what not in known]
     lines += [f"rule {rule} cannot fire: {why}" for rule, why in summary["not_run"].items()]
     small = [row["slice"] for row in summary["slices"] if row["status"] != "judged"]
     if small:
