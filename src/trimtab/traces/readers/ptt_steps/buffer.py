@@ -1,5 +1,5 @@
-"""Lines of a step log, held by their episode's id until the file ends; then episodes in the order of their
-first lines."""
+"""Lines of a step log, buffered by their episode's id until the file ends; then episodes in the order of
+their first lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trimtab.traces.readers.ptt_steps.restarts import BEGAN_AGAIN, COPY, Line, k
 COPIES = "steps that are copies of another, dropped"
 
 
-class Held:
+class EpisodeLines:
     """The steps of one episode, and where each stood."""
 
     def __init__(self, name: str, file: str) -> None:
@@ -34,33 +34,33 @@ class Held:
         return f"{self.file}:{self.lines[0]}"
 
 
-def in_order(held: dict[str, Held], report: ReadReport) -> Iterator[Held]:
+def in_order(episodes: dict[str, EpisodeLines], report: ReadReport) -> Iterator[EpisodeLines]:
     """Episodes by their first lines, those that began anew after their end (`restarts`) apart.
 
-    What was given is let go of; copies that `restarts` drops, and episodes that it finds, are counted.
+    `episodes` is emptied. Copies that `restarts` drops, and episodes that it finds, are counted.
     """
-    waiting = [one for whole in held.values() for one in _apart(whole, report)]
-    held.clear()
+    waiting = [one for whole in episodes.values() for one in _apart(whole, report)]
+    episodes.clear()
     waiting.sort(key=lambda one: one.lines[0], reverse=True)
     while waiting:
         yield waiting.pop()
 
 
-def _apart(whole: Held, report: ReadReport) -> list[Held]:
+def _apart(whole: EpisodeLines, report: ReadReport) -> list[EpisodeLines]:
     end = next((i for i, event in enumerate(whole.events) if event["type"] == "episode_end"), None)
     if end is None or end == len(whole.events) - 1:
         return [whole]
-    found: dict[int, Held] = {}
-    for place, run in enumerate(runs_of([_line(event) for event in whole.events])):
+    by_run: dict[int, EpisodeLines] = {}
+    for index, run in enumerate(runs_of([_line(event) for event in whole.events])):
         if run == COPY:
             report.note(COPIES)
         else:
-            one = found.setdefault(run, Held(whole.name, whole.file))
-            one.events.append(whole.events[place])
-            one.lines.append(whole.lines[place])
-    if len(found) > 1:
-        report.note(BEGAN_AGAIN, len(found) - 1)
-    return list(found.values())
+            one = by_run.setdefault(run, EpisodeLines(whole.name, whole.file))
+            one.events.append(whole.events[index])
+            one.lines.append(whole.lines[index])
+    if len(by_run) > 1:
+        report.note(BEGAN_AGAIN, len(by_run) - 1)
+    return list(by_run.values())
 
 
 def _line(event: Mapping[str, Any]) -> Line:

@@ -1,4 +1,4 @@
-"""Which names of a step log does nothing read? A field spelt otherwise is not missed until its measure is."""
+"""Names in a step log that nothing reads. A field with another name is not missed until its measure is."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ FIELDS = frozenset(
 """What steps are read for."""
 
 SAMPLE = 500
-"""Lines of a file that are looked at."""
+"""Lines of a file that are checked."""
 
 _KINDS = {*TYPES, *KINDS, *KINDS.values(), "system", "developer"}
 _MAX_NAMES = 8
@@ -70,10 +70,10 @@ class StepNames:
         self._steps = 0
         self._fields: Counter[str] = Counter()
         self._kinds: Counter[str] = Counter()
-        self._told: list[str] = []
+        self._notes: list[str] = []
 
-    def look(self, step: Mapping[str, Any], line: int) -> None:
-        """At a step of a file's first lines."""
+    def add(self, step: Mapping[str, Any], line: int) -> None:
+        """Count the names of a step of a file's first lines."""
         if line > SAMPLE:
             return
         odd = [name for name, value in step.items() if name not in FIELDS and value is not None]
@@ -83,21 +83,20 @@ class StepNames:
             self._kinds[str(step.get("type"))] += 1
 
     def merge(self, other: StepNames, notes: Counter[str], others: Counter[str]) -> None:
-        """Add what another part of the logs holds; what was told of it in `others` is withdrawn."""
-        for told in other._told:
-            del others[told]
+        """Add what another part of the logs holds, and withdraw its notes from `others`."""
+        for note in other._notes:
+            del others[note]
         self._steps += other._steps
         self._fields.update(other._fields)
         self._kinds.update(other._kinds)
-        self.tell(notes)
+        self.write_notes(notes)
 
-    def tell(self, notes: Counter[str]) -> None:
-        """Put what was found in the notes, the most frequent names first, in place of what was told
-        before."""
-        for told in self._told:
-            del notes[told]
-        self._told = []
-        for what, found, count in (
+    def write_notes(self, notes: Counter[str]) -> None:
+        """Write notes of the names, the most frequent first, in place of the earlier ones."""
+        for note in self._notes:
+            del notes[note]
+        self._notes = []
+        for what, counts, count in (
             ("steps with fields that nothing reads", self._fields, self._steps),
             (
                 "steps of a kind that is none of ours, kept as turns of that role",
@@ -105,9 +104,9 @@ class StepNames:
                 self._kinds.total(),
             ),
         ):
-            if found:
-                names = sorted(found, key=lambda name: (-found[name], name))
+            if counts:
+                names = sorted(counts, key=lambda name: (-counts[name], name))
                 shown = ", ".join(name[:_MAX_CHARS] for name in names[:_MAX_NAMES])
                 more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-                self._told.append(f"{what}, of a file's first {SAMPLE} lines: {shown}{more}")
-                notes[self._told[-1]] = count
+                self._notes.append(f"{what}, of a file's first {SAMPLE} lines: {shown}{more}")
+                notes[self._notes[-1]] = count

@@ -21,7 +21,7 @@ from trimtab.traces.core.read_report import UNREAD_REWARD, UNREAD_SUCCESS, ReadR
 from trimtab.traces.errors.detect import error_words, says_fine, says_no_error
 from trimtab.traces.errors.patterns import starts_as_error
 from trimtab.traces.files.json_records import iter_objects
-from trimtab.traces.readers.ptt_steps.buffer import COPIES, Held, in_order
+from trimtab.traces.readers.ptt_steps.buffer import COPIES, EpisodeLines, in_order
 from trimtab.traces.readers.ptt_steps.field_names import KINDS, StepNames
 from trimtab.typing import Json
 
@@ -40,9 +40,9 @@ def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episod
     """Episodes in the order of their first line; one that begins anew after its end is another
     (`traces.restarts`).
 
-    All lines are held until the file ends: a late line may belong anywhere.
+    All lines are buffered until the file ends: a late line may belong anywhere.
     """
-    episodes: dict[str, Held] = {}
+    episodes: dict[str, EpisodeLines] = {}
     names: StepNames = report.state.setdefault("steps", StepNames())
     for record, value in iter_objects(records, report):
         name = as_label(value.get("episode_id"))
@@ -50,11 +50,11 @@ def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episod
             missing = "episode_id" if name is None else "type"
             report.malformed(record.file, record.line, f"no {missing}")
             continue
-        names.look(value, record.line)
-        episodes.setdefault(name, Held(name, record.file)).add(record)
-    names.tell(report.notes)
-    for held in in_order(episodes, report):
-        yield _episode(held.name, held.source, _ordered(held.events, report), report)
+        names.add(value, record.line)
+        episodes.setdefault(name, EpisodeLines(name, record.file)).add(record)
+    names.write_notes(report.notes)
+    for lines in in_order(episodes, report):
+        yield _episode(lines.name, lines.source, _ordered(lines.events, report), report)
 
 
 def _ordered(events: Sequence[Json], report: ReadReport) -> list[Json]:
@@ -142,13 +142,13 @@ def _call(event: Json) -> Call:
     return call
 
 
-def _arguments(given: Any) -> Any:
+def _arguments(raw: Any) -> Any:
     """As they are; of text that is a JSON object, as OpenAI sends it, the object."""
-    if isinstance(given, str) and given.lstrip()[:1] == "{":
+    if isinstance(raw, str) and raw.lstrip()[:1] == "{":
         with contextlib.suppress(BadJson):
-            value = parse_json(given)
-            return value if isinstance(value, dict) else given
-    return given
+            value = parse_json(raw)
+            return value if isinstance(value, dict) else raw
+    return raw
 
 
 def _result(
@@ -159,31 +159,31 @@ def _result(
     report: ReadReport,
 ) -> None:
     tool = as_label(event.get("tool"))
-    place = next((i for i, (call, _) in enumerate(pending) if tool in (None, "", call.name)), None)
+    index = next((i for i, (call, _) in enumerate(pending) if tool in (None, "", call.name)), None)
     text = as_text(first_of(event, "result", "content"))
-    if place is None:
+    if index is None:
         report.note(ORPHANS)
         episode.turns.append(Turn(role="tool", content=text, name=tool, step=_step(event)))
         return
-    call, called = pending.pop(place)
+    call, called = pending.pop(index)
     call.result = text or ""
-    said = event.get("error")
-    if not says_no_error(said):
-        call.error, call.error_from = error_words(said) or call.result or "error", "log"
-    elif says_fine(said):  # the log's word is before what the text looks like
+    error = event.get("error")
+    if not says_no_error(error):
+        call.error, call.error_from = error_words(error) or call.result or "error", "log"
+    elif says_fine(error):  # the log's word is before what the text looks like
         call.error_from = "log"
     elif starts_as_error(call.result):
         call.error, call.error_from = call.result, "text"
     numbers = (as_number(event.get(name)) for name in ("latency_s", "duration_s"))
-    given = next((number for number in numbers if number is not None), None)
+    latency = next((number for number in numbers if number is not None), None)
     if (
-        (given is None or not math.isfinite(given))
+        (latency is None or not math.isfinite(latency))
         and when is not None
         and called is not None
         and when >= called
     ):
-        given = when - called
-    call.latency_s = given
+        latency = when - called
+    call.latency_s = latency
 
 
 def _end(episode: Episode, event: Json, report: ReadReport) -> None:
@@ -193,14 +193,14 @@ def _end(episode: Episode, event: Json, report: ReadReport) -> None:
     report.unread(UNREAD_REWARD, event.get("reward"), episode.reward)
     episode.tokens = as_int(event.get("total_tokens"))
     episode.cost = as_number(event.get("total_cost"))
-    said = _said(event)
-    episode.task = as_label(first_of(said, *_TASK))
-    episode.group = as_label(first_of(said, *_GROUP))
-    episode.stop_reason = as_label(first_of(said, "stop_reason", "termination_reason"))
+    fields = _fields_of(event)
+    episode.task = as_label(first_of(fields, *_TASK))
+    episode.group = as_label(first_of(fields, *_GROUP))
+    episode.stop_reason = as_label(first_of(fields, "stop_reason", "termination_reason"))
 
 
-def _said(event: Json) -> Json:
-    """What the event says in its metadata or beside it."""
+def _fields_of(event: Json) -> Json:
+    """Return the fields of the event, those in its metadata included."""
     metadata = event.get("metadata")
     extra: Json = metadata if isinstance(metadata, dict) else {}
     return {**extra, **{name: value for name, value in event.items() if value is not None}}
@@ -212,11 +212,11 @@ def _fill_task(episode: Episode, events: list[Json]) -> None:
         return
     for event in reversed(events):
         if event["type"] != "episode_end" and as_number(event.get("step")) in (None, 0):
-            said = _said(event)
+            fields = _fields_of(event)
             if episode.task is None:
-                episode.task = as_label(first_of(said, *_TASK))
+                episode.task = as_label(first_of(fields, *_TASK))
             if episode.group is None:
-                episode.group = as_label(first_of(said, *_GROUP))
+                episode.group = as_label(first_of(fields, *_GROUP))
 
 
 def _step(event: Json) -> int:

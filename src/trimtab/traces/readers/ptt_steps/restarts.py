@@ -35,15 +35,15 @@ _KINDS = ("tool_call", "tool_result", "tool_parse_error", "assistant_message", "
 class Line(NamedTuple):
     """`kind`: as `kind_of`.
 
-    `known`: has it a step number or, an end, a time, by which a copy is told from another of the same words?
-    `said`: all of it, to be compared.
+    `known`: has it a step number or, an end, a time, that tells a copy from another line of the same words?
+    `content`: all of it, to be compared.
     """
 
     step: int | None
     kind: str
     end: bool
     known: bool
-    said: Hashable
+    content: Hashable
 
 
 def kind_of(type: str) -> str:
@@ -63,36 +63,36 @@ def runs_of(lines: Sequence[Line]) -> list[int]:
     >>> runs_of([*first, first[1], Line(0, "user_message", False, True, "b")])
     [0, 0, 0, -1, 1]
     """
-    found, run, number = list[int](), _Run(), 0
-    said: set[Hashable] = set()  # by any of them
-    for place, line in enumerate(lines):
-        if line.known and (line in run.said or (run.ended and line in said)):
-            found.append(COPY)
+    runs, run, number = list[int](), _Run(), 0
+    seen: set[Hashable] = set()  # by any of them
+    for index, line in enumerate(lines):
+        if line.known and (line in run.seen or (run.ended and line in seen)):
+            runs.append(COPY)
             if run.ended:
-                run.copies.append(place)
+                run.copies.append(index)
             continue
-        found.append(number)
-        said.add(line)
-        run.said.add(line)
+        runs.append(number)
+        seen.add(line)
+        run.seen.add(line)
         if not run.ended or run.is_late(line):
             run.add(line)
             continue
-        run.after.append(place)
+        run.after.append(index)
         if run.is_over(line, lines):
             begun, run, number = run.begun(lines), _Run(), number + 1
             for at in begun:
-                if not (lines[at].known and lines[at] in run.said):
-                    found[at] = number
-                    run.said.add(lines[at])
+                if not (lines[at].known and lines[at] in run.seen):
+                    runs[at] = number
+                    run.seen.add(lines[at])
                     run.add(lines[at])
-    return found
+    return runs
 
 
 class _Run:
-    """One episode's lines so far; since its end, places of copies and of lines that may begin another."""
+    """One episode's lines so far; since its end, indices of copies and of lines that may begin another."""
 
     def __init__(self) -> None:
-        self.said: set[Hashable] = set()
+        self.seen: set[Hashable] = set()
         self.copies: list[int] = []
         self.after: list[int] = []
         self.ended, self._again = False, set[int]()
@@ -140,8 +140,8 @@ class _Run:
         return line.kind == "tool_call" or (line.step is not None and line.step > self._last)
 
     def begun(self, lines: Sequence[Line]) -> list[int]:
-        """Places of the next episode's lines so far: from the first that may begin it, and copies of earlier
-        steps before that."""
+        """Return the indices of the next episode's lines so far: from the first that may begin it, and copies
+        of earlier steps before that."""
         start, head = self.after[0], lines[self.after[0]]
         own = [at for at in self.copies if at > start or _is_before(lines[at], head)]
         return sorted([*own, *self.after])
