@@ -115,3 +115,18 @@ def test_the_state_cadence_grows_with_the_age_of_the_run():
     blocks = sum(1 for step in range(100_000) if (step + 1) % state_block(step) == 0)
     assert 7_000 < blocks < 9_000
     assert state_block(0, 5) == 5
+
+
+def test_the_end_of_a_run_is_recorded_and_void_when_steps_follow(tmp_path):
+    """Issue 17.8: the record has an end, so that a finished run and a killed one differ."""
+    writer, folder = RunWriter(tmp_path / "run"), tmp_path / "run"
+    writer.commit({"step": 0, **STEP})
+    assert RunReader(folder).end(0) is None
+    writer.end("exception", {"error": "ValueError: x"})
+    writer.end("finished")  # the first word counts
+    assert RunReader(folder).end(0)["reason"] == "exception"
+    writer.commit({"step": 1, **STEP})
+    assert RunReader(folder).end(0) is None
+    writer.close()
+    end = RunReader(folder).end(0)
+    assert (end["reason"], end["step"], end["num_steps"]) == ("closed", 1, 2)

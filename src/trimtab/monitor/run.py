@@ -209,9 +209,15 @@ class Run:
             if self.last_step is not None:
                 self._judge(self.last_step, readings)
 
-    def close(self) -> None:
-        """Write what is still in memory and close the files."""
+    def end(self, reason: str = "finished", detail: Mapping[str, Any] | None = None) -> None:
+        """Write what is in memory, and how the run ended; it stays open, and later steps make that void."""
         self.settle()
+        with self.isolated("end"):
+            self.writer.end(reason, detail)
+
+    def close(self) -> None:
+        """End the run as "finished", where `end` was not called, and close the files."""
+        self.end()
         with self.isolated("close"):
             self.writer.close()
 
@@ -221,6 +227,13 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end(
+            *(
+                ("finished",)
+                if error is None
+                else ("exception", {"error": f"{type(error).__name__}: {error}"[:500]})
+            )
+        )
         self.close()
 
     def _flush(

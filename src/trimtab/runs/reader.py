@@ -138,6 +138,13 @@ class RunReader:
         rows = self.rows("steps", rank)
         return int(rows[-1]["step"]) if rows else None
 
+    def end(self, rank: int) -> Row | None:
+        """How the latest session of a rank ended: its `end` row; None while it is written, and after a kill -9."""
+        session = max((s for _, owner, s in self._files if owner == rank), default=-1)
+        ends = self._files.get(("end", rank, session), _File()).rows
+        steps = self._files.get(("steps", rank, session), _File()).rows
+        return ends[-1] if ends and ends[-1].get("num_steps") == len(steps) else None
+
     def _superseded_from(self, rank: int, session: int) -> int | None:
         """First step of the later sessions of a rank, None when there is none."""
         starts: list[int] = [

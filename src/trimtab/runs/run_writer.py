@@ -34,6 +34,7 @@ class RunWriter:
         self.folder, self.rank = Path(folder), rank
         self.header = self._open_folder(dict(config or {}))
         self.session, self._files = self._open_session()
+        self._num_steps, self._last_step, self._ended_at = 0, -1, -1
 
     def write(self, kind: str, rows: Iterable[dict[str, Any]]) -> None:
         """Append rows; they are in the kernel's hands when this returns."""
@@ -51,6 +52,22 @@ class RunWriter:
     def commit(self, step_row: dict[str, Any]) -> None:
         """Write the row that makes a step part of the run; call it last."""
         self.write("steps", [step_row])
+        self._num_steps, self._last_step = self._num_steps + 1, int(step_row.get("step", -1))
+
+    def end(self, reason: str, detail: Mapping[str, Any] | None = None) -> None:
+        """Record how the run ended, e.g. "finished", "exception" or "signal"; the files stay open.
+
+        Steps written later make the row void, as a second `train()` does. Of several calls the first one counts.
+        """
+        if self._files and self._ended_at != self._num_steps:
+            row = {
+                "step": self._last_step,
+                "time": time.time(),
+                "reason": reason,
+                "detail": dict(detail or {}),
+            }
+            self.write("end", [row | {"num_steps": self._num_steps}])
+            self._ended_at = self._num_steps
 
     def sync(self) -> None:
         """Force everything to the disk, for machines that may lose power and not only processes."""
@@ -58,7 +75,8 @@ class RunWriter:
             os.fsync(file)
 
     def close(self) -> None:
-        """Close the files; the run can be resumed by opening the folder again."""
+        """End the run, as "closed" where `end` was not called, and close the files. Opening the folder again resumes it."""
+        self.end("closed")
         for file in self._files.values():
             os.close(file)
         self._files = {}

@@ -16,6 +16,7 @@ tools       one tool call                                              at flush
 errors      one failure inside the monitor, with its traceback         when it happens
 exemplars   the worst tokens of one slice over one closed window        when a window closes
 steps       one flushed step; written last: it commits the others      at flush
+end         how the run ended: finished, exception, signal             when it ends; void when steps follow
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ import re
 from typing import Any
 
 FORMAT = 1
-KINDS = ("states", "readings", "alarms", "tools", "errors", "exemplars", "steps")
-_NAME = re.compile(r"^(states|readings|alarms|tools|errors|exemplars|steps)\.r(\d+)\.s(\d+)\.jsonl(?:\.gz)?$")
+KINDS = ("states", "readings", "alarms", "tools", "errors", "exemplars", "steps", "end")
+_NAME = re.compile(
+    r"^(states|readings|alarms|tools|errors|exemplars|steps|end)\.r(\d+)\.s(\d+)\.jsonl(?:\.gz)?$"
+)
 COMPRESSED = ".gz"
 REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "states": {"first": int, "last": int, "states": str},
@@ -40,6 +43,7 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "exemplars": {"step": int, "first": int, "last": int, "slice": str, "tokens": dict},
     "steps": {"step": int, "time": (int, float), "metrics": dict, "slices": dict, "columns": list, "not_observed": dict,
               "nonfinite": dict, "costs_s": dict, "failed": bool},
+    "end": {"step": int, "time": (int, float), "reason": str, "detail": dict, "num_steps": int},
 }  # fmt: skip
 """What readers rely on in a row of each kind; a row without it is malformed."""
 

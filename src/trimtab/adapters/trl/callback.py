@@ -57,8 +57,8 @@ class StepCloser(TrainerCallback):
         self.started, self.loss_before = time.perf_counter(), 0.0
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
-        """Write what is in memory; the run stays open for a second `train()`."""
-        self.run.settle()
+        """Record that the run finished; it stays open for a second `train()`."""
+        self.run.end("finished")
 
     def _close(self, *args: Any, **kwargs: Any) -> Any:
         step = int(self.trainer.state.global_step)
