@@ -2,6 +2,7 @@
 
 factory             `open_run`: a folder, new or to be resumed
 run                 `Run`: observe, flush, close
+run_options         options of a run, and what it offers and lacks by itself
 isolation           failures of the monitor itself are recorded and do not end training
 flush_arguments     the step number and the metrics of `flush`
 step_buffer         what arrived in the open step

@@ -12,7 +12,8 @@ from trimtab.detect.rules.rule import Rule
 from trimtab.detect.user_rules.load import header_config, resolve
 from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.state.windows import WindowSet
-from trimtab.monitor.run import Run, RunOptions
+from trimtab.monitor.run import Run
+from trimtab.monitor.run_options import RunOptions
 from trimtab.runs import RunWriter
 
 log = logging.getLogger("trimtab")

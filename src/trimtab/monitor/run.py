@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import lru_cache
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rules.all_rules import RULES
-from trimtab.detect.rules.rule import Rule
 from trimtab.errors import RunError
 from trimtab.measure.accumulate import observe
 from trimtab.measure.policy.exemplar_tokens import EXEMPLAR_SLICES, exemplar_row
@@ -25,42 +23,19 @@ from trimtab.measure.sequences.aggregates import may_be_missing
 from trimtab.measure.sequences.episode_totals import Episodes
 from trimtab.measure.sequences.reencoding import difference
 from trimtab.measure.sequences.tool_health import ToolHealth
-from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.state.values import step_readings
 from trimtab.measure.state.windows import Closed, WindowSet
 from trimtab.monitor.batch_measurement import Measuring
 from trimtab.monitor.detection import Detection
 from trimtab.monitor.flush_arguments import MetricReader, step_number
 from trimtab.monitor.isolation import Isolation
+from trimtab.monitor.run_options import LATEST, UNFED, RunOptions, end_of
 from trimtab.monitor.step_buffer import Intake
 from trimtab.runs import RunWriter
 from trimtab.traces.core.tool_call import ToolCall
 from trimtab.types import Alarm, Reading, TokenBatch
 
-LATEST = frozenset(
-    (name, key)
-    for name in ("text", "post_tool")
-    for key in ("drift/p95", "drift/p99", "drift/concentration", "mismatch/p99", "mismatch/token_ess_frac", "total/p99",
-                "ref_logprob/below_5_frac", "tail_ratio/p95", "lagged_drift/p95", "entropy/mean")
-)  # fmt: skip
-"""Slice and key of the readings offered to the user's own tracker as `trimtab/<slice>/<key>`."""
-
 _MAX_TEXTS = 4_096  # decoded tokens remembered
-_UNFED = {
-    "gradient": "none given (Run.gradients)",
-    "cross_scores": "none given (Run.cross_scores)",
-}
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """Options of `open_run` that hold for the whole run; that function documents them."""
-
-    strict: bool = False
-    state_every: int = 5
-    token_text: Callable[[int], str] | None = None
-    requirements: Requirements = field(default_factory=Requirements)
-    rules: tuple[Rule, ...] = ()
 
 
 class Run:
@@ -227,13 +202,7 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end(
-            *(
-                ("finished",)
-                if error is None
-                else ("exception", {"error": f"{type(error).__name__}: {error}"[:500]})
-            )
-        )
+        self.end(*end_of(error))
         self.close()
 
     def _flush(
@@ -266,7 +235,7 @@ class Run:
 
     def _absent(self, numbers: Mapping[str, float]) -> dict[str, str]:
         """What this step cannot show, whatever the trainer says, with the reason."""
-        absent = self._metrics.absent() | {k: why for k, why in _UNFED.items() if k not in self._fed}
+        absent = self._metrics.absent() | {k: why for k, why in UNFED.items() if k not in self._fed}
         if self.probes.last is None:
             absent["lagged_drift"] = "no probe transcripts were scored"
         if "reward" not in numbers and "reward" not in self._intake.columns:

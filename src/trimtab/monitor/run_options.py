@@ -1,0 +1,47 @@
+"""Options of a run, and what it offers and lacks by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from trimtab.detect.rules.rule import Rule
+from trimtab.measure.state.requirements import Requirements
+
+LATEST = frozenset(
+    (name, key)
+    for name in ("text", "post_tool")
+    for key in ("drift/p95", "drift/p99", "drift/concentration", "mismatch/p99", "mismatch/token_ess_frac", "total/p99",
+                "ref_logprob/below_5_frac", "tail_ratio/p95", "lagged_drift/p95", "entropy/mean")
+)  # fmt: skip
+"""Slice and key of the readings offered to the user's own tracker as `trimtab/<slice>/<key>`."""
+
+UNFED = {
+    "gradient": "none given (Run.gradients)",
+    "cross_scores": "none given (Run.cross_scores)",
+}
+"""What only the loop can give -> why it is not observed where the loop gives none."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of `open_run` that hold for the whole run; that function documents them."""
+
+    strict: bool = False
+    state_every: int = 5
+    token_text: Callable[[int], str] | None = None
+    requirements: Requirements = field(default_factory=Requirements)
+    rules: tuple[Rule, ...] = ()
+
+
+def end_of(error: BaseException | None) -> tuple[str, dict[str, str]]:
+    """How a run ended whose block left with `error`: the reason and its detail, as `Run.end` takes them.
+
+    >>> end_of(None), end_of(ValueError("x"))
+    (('finished', {}), ('exception', {'error': 'ValueError: x'}))
+    """
+    return (
+        ("finished", {})
+        if error is None
+        else ("exception", {"error": f"{type(error).__name__}: {error}"[:500]})
+    )
