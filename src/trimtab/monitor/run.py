@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import lru_cache
+from types import TracebackType
 from typing import Any
 
 import numpy as np
