@@ -23,9 +23,12 @@ def checks() -> str:
     rows = []
     for rule in TRACE_RULES:
         limits = ", ".join("0" if name == "zero" else f"{TRACE_BOUNDS[name].value:g}" for name in rule.bounds)
-        test = {"interval": f"lower end above {limits}", "value": f"above {limits}", "zero": "equal to 0"}[
-            rule.test
-        ]
+        test = {
+            "interval": f"lower end above {limits}",
+            "value": f"above {limits}",
+            "below": f"below {limits}",
+            "zero": "equal to 0",
+        }[rule.test]
         least = f"{TRACE_BOUNDS[rule.least].value:g} {TRACE_BOUNDS[rule.least].unit}"
         rows.append(
             f"| `{rule.name}` | {rule.severity} | `{rule.key}` | {test} | {least} | {_cell(rule.what)} | {_cell(rule.reference)} |"

@@ -66,9 +66,12 @@ def trace_headline(verdict: Verdict, findings: Sequence[Mapping[str, Any]], num_
     example = next((evidence for evidence in first["evidence"] if evidence["episode"]), None)
     where = f" First example: episode {example['episode']}" if example else ""
     step = f", step {example['step']}" if example and example["step"] >= 0 else ""
+    # A solve rate near zero is said in words even where a graver alarm leads: it puts every other reading in doubt.
+    solved = next((f["numbers"].partition(":")[0] for f in serious[1:] if f["rule"] == "hardly_solved"), "")
+    solved = f" Hardly any task is solved: {solved}." if solved and first["rule"] != "hardly_solved" else ""
     return (
         f"{word} in {counted(num_episodes, 'episode')}: {first['what']} ({first['key']}, slice {first['slice']}; {seen})"
-        f"{others}.{where}{step}{'.' if where else ''}"
+        f"{others}.{where}{step}{'.' if where else ''}{solved}"
     )
 
 

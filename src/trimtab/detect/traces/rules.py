@@ -16,12 +16,12 @@ from trimtab.types import Severity
 
 @dataclass(frozen=True)
 class TraceRule:
-    """`test` "interval": the lower end of the 95 % interval; "value": the value; "zero": it fires at zero. `bounds`: names in the
+    """`test` "interval": the lower end of the 95 % interval; "value": the value; "below": the value, which fires below the bound; "zero": it fires at zero. `bounds`: names in the
     catalog for a warning and, if there are two, for critical. `least`: name of the bound on n below which nothing is judged."""
 
     name: str
     key: str
-    test: Literal["interval", "value", "zero"]
+    test: Literal["interval", "value", "below", "zero"]
     bounds: tuple[str, ...]
     least: str
     severity: Severity
@@ -150,6 +150,12 @@ TRACE_RULES: tuple[TraceRule, ...] = (
         "Check that the reward function is called with the right answer.",
     ),
     TraceRule(
+        "hardly_solved", "traces/solved_frac", "below", ("trace_solved",), _EPISODES, "warning",
+        "hardly any episode solves its task", "Most groups of attempts then hold no success at all, and a policy gradient learns nothing from them.",
+        "Read a few episodes from start to end: are tools, parser and checker sound? Only then look for easier tasks.",
+        "DAPO, arXiv 2503.14476",
+    ),
+    TraceRule(
         "groups_without_gradient", "aggregate/zero_std_frac", "interval", ("trace_zero_groups", "trace_zero_groups_critical"), "trace_groups",
         "warning", "all attempts of a group (the log's, else a task's in one training step, else a prompt's) have the same reward, for most groups",
         "Group-relative advantages are zero there.",
@@ -204,6 +210,9 @@ def judge_traces(rule: TraceRule, measured: Measured) -> Finding | None:
     if rule.test == "zero":
         return Finding(rule, rule.severity, 0.0, measured) if reading.value == 0 else None
     value = reading.low if rule.test == "interval" else reading.value
+    if rule.test == "below":
+        limit = bound(rule.bounds[0])
+        return Finding(rule, rule.severity, limit, measured) if reading.value < limit else None
     limits = [0.0 if name == "zero" else bound(name) for name in rule.bounds]
     if not value > limits[0]:
         return None
@@ -211,8 +220,13 @@ def judge_traces(rule: TraceRule, measured: Measured) -> Finding | None:
     return Finding(rule, "critical" if worse else rule.severity, limits[1] if worse else limits[0], measured)
 
 
-def trace_verdict(findings: list[Finding], measured: list[Measured], num_episodes: int) -> Verdict:
-    """One word and why. Healthy needs enough episodes, and calls or rewards to judge."""
+def trace_verdict(
+    findings: list[Finding], measured: list[Measured], num_episodes: int, num_without_turns: int = 0
+) -> Verdict:
+    """One word and why. Healthy needs enough episodes, and turns and calls or rewards to judge.
+
+    `num_without_turns`: episodes of which no message was read.
+    """
     serious = [finding for finding in findings if finding.severity != "info"]
     if serious:
         critical = sum(finding.severity == "critical" for finding in serious)
@@ -227,6 +241,9 @@ def trace_verdict(findings: list[Finding], measured: list[Measured], num_episode
             "not judged yet",
             f"{counted(num_episodes, 'episode')}; {bound(_EPISODES):.0f} are needed to judge anything",
         )
+    if num_without_turns > bound("trace_no_turns") * num_episodes:
+        unread = f"no message was read of {num_without_turns:,} of {counted(num_episodes, 'episode')}"
+        return Verdict("blind", f"{unread}; the notes say what was left out")
     seen = {m.reading.key for m in measured if m.reading.status == "ok"}
     if not seen & {"tools/failure_frac", "traces/reward_std", "traces/solved_frac"}:
         return Verdict("blind", "the log has no tool call, no reward and no success to judge")

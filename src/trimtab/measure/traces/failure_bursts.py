@@ -74,7 +74,10 @@ class _Case:
 
 @dataclass(frozen=True)
 class _Burst:
-    """The worst window, and whether it is more than chance; `trend`: whether a steady trend explains it as well."""
+    """The worst window, and whether it is more than chance; `trend`: whether a steady trend explains it as well.
+
+    The window is empty (`first == end`) where the tasks alone decide what fails.
+    """
 
     p: float
     real: bool
@@ -104,7 +107,13 @@ def bursts(maker: Maker) -> Iterator[Measured]:
             )
             continue
         burst = _worst(case, level)
-        yield _burst(maker, table, case, burst)
+        if burst.end > burst.first:
+            yield _burst(maker, table, case, burst)
+        else:
+            fixed = (
+                "each task always fails or never does, whenever it is tried: no time is worse than another"
+            )
+            yield maker.value("traces/burst_excess", 0.0, case.failed.size, f"tool/{case.tool}", text=fixed)
         yield _no_load(maker, case) or _load(maker, table, case, burst, level)
 
 

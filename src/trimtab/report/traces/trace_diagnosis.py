@@ -90,7 +90,8 @@ def diagnose_table(
         by_outcome = list(outcomes(table, solved))
         measured, separates = read.result(), apart.result() if apart else []
     findings = trace_findings(measured)
-    verdict = trace_verdict(findings, measured, table.num_episodes)
+    empty = int((table.counts["turns"] == 0).sum())
+    verdict = trace_verdict(findings, measured, table.num_episodes, empty)
     return TraceDiagnosis(
         paths, report, table, measured, findings, verdict, separates, by_outcome, solved, source,
         time.perf_counter() - start, drift,
@@ -130,6 +131,8 @@ def trace_diagnosis(diagnosed: TraceDiagnosis) -> dict[str, Any]:
         "malformed": [problem._asdict() for problem in report.problems],
         "notes": dict(report.notes),
         "solved_by": diagnosed.solved_by,
+        "num_solved": int((diagnosed.solved == 1).sum()),
+        "num_scored": int((diagnosed.solved >= 0).sum()),
         "pass_k": [asdict(row) for row in pass_k(table, diagnosed.solved)],
         "findings": findings,
         "readings": [_reading(one) for one in diagnosed.measured],

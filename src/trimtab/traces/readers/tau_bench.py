@@ -64,7 +64,7 @@ def _episode(run: Json, info: Json, record: Record, report: ReadReport) -> Episo
     used = [turn.tokens for turn in turns if turn.role == "assistant" and turn.tokens is not None]
     domain = as_label(as_object(info.get("environment_info")).get("domain_name"))
     return Episode(
-        id=as_label(run.get("id")) or f"{task}/{trial}",
+        id=as_label(run.get("id")) or (record.source if None in (task, trial) else f"{task}/{trial}"),
         turns=turns,
         task=task_key(domain, task),
         reward=as_number(graded.get("reward")),
@@ -90,12 +90,7 @@ def _messages(run: Json, report: ReadReport) -> Iterator[Any]:
                 yield one
             elif one.get("role") == "tool":
                 if one.get("requestor") != "user":
-                    yield {
-                        **one,
-                        "tool_call_id": one.get("id"),
-                        "is_error": one.get("error") is True,
-                        "error": None,
-                    }
+                    yield {**one, "tool_call_id": one.get("id")}
             elif one.get("role") == "user" and one.get("tool_calls"):
                 report.note("calls of tools by the simulated user, left out", len(as_list(one["tool_calls"])))
                 if one.get("content"):
@@ -166,7 +161,7 @@ def read_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
     for record, value in iter_objects(records, report, _is_trajectory, "no traj and reward"):
         episode = episode_of(record, {k: v for k, v in value.items() if k != "id"}, value["traj"], report)
         trial = as_label(value.get("trial"))
-        episode.id = episode.source if episode.task is None else f"{episode.task}/{trial or '0'}"
+        episode.id = episode.source if None in (episode.task, trial) else f"{episode.task}/{trial}"
         info: Json = given if isinstance(given := value.get("info"), dict) else {}
         episode.task = task_key(tau_space(info, value["traj"]), episode.task)
         episode.stop_reason = _tau_stop(value["traj"], info)
