@@ -22,6 +22,7 @@ from trimtab.measure.state.log_ratios import RATIOS, Ratio, log_ratio, why_not
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.token_view import TokenView
 from trimtab.measure.tokens.clip import add_clip
+from trimtab.measure.tokens.first_order_gap import DIRECT, add_gaps, add_log_gaps, first_order_gaps
 from trimtab.measure.tokens.low_probability import add_rare_tokens
 from trimtab.measure.tokens.policy_lag import add_lag
 from trimtab.stats import ClusterTail, LogMoments, LogSketch, Moments, TopK
@@ -30,6 +31,9 @@ from trimtab.typing import Float32, Float64
 
 MASS_EXPONENT = 24
 """|A w| is histogrammed up to 2^24; the tail beyond shares one bucket."""
+
+_LARGEST_LOG_WEIGHT = 690.0
+"""A larger weight counts as e^690 in |A w|, so that sums stay finite: it is the largest, not a missing one."""
 
 _COLUMNS = (
     "rollout_logprobs",
@@ -170,11 +174,9 @@ def _add_ratio(
         lower.update(-values, index)
     shape = (run.batch.num_sequences, rows)
     sums = _sequence_sums(values, index, sequence, shape)
-    gaps = (
-        _sequence_sums(np.expm1(values.astype(np.float64)), index, sequence, shape)
-        if "first_order" in ratio.valid
-        else None
-    )
+    gaps, high = None, bool((values > DIRECT).any())
+    if "first_order" in ratio.valid:
+        gaps = _sequence_sums(np.expm1(np.minimum(values.astype(np.float64), DIRECT)), index, sequence, shape)
     for name, cells in run.cells.slices.items():
         state, chosen = states[name], list(cells)
         here = counts[:, chosen].sum(axis=1) > 0
@@ -191,9 +193,12 @@ def _add_ratio(
                 LogMoments(), sums[:, chosen].sum(axis=1)[here]
             )
         if gaps is not None:
-            product = np.exp(sums[:, chosen].sum(axis=1)[here])
-            gap = np.abs(product - 1.0 - gaps[:, chosen].sum(axis=1)[here])
-            state.summaries[f"{ratio.name}/gap"] = _filled(LogSketch(highest_exponent=MASS_EXPONENT), gap)
+            product = sums[:, chosen].sum(axis=1)[here]
+            if high or (product > DIRECT).any():
+                within = np.isin(index, chosen)
+                add_log_gaps(state, ratio.name, first_order_gaps(values[within], sequence[within]))
+            else:
+                add_gaps(state, ratio.name, np.abs(np.expm1(product) - gaps[:, chosen].sum(axis=1)[here]))
         if keep is not None:
             state.excluded[f"{ratio.name}: sequence not sampled for the reference"] = (
                 state.n_tokens - state.scored_tokens
@@ -245,13 +250,14 @@ def _add_mass(run: _Pass, log_weights: Float32 | None, states: dict[str, SliceSt
     if run.batch.advantages is None:
         return
     advantage = np.abs(run.batch.advantages[run.batch.loss_mask].astype(np.float64))
-    with np.errstate(over="ignore"):
-        mass = advantage if log_weights is None else advantage * np.exp(log_weights.astype(np.float64))
+    mass = advantage
+    if log_weights is not None:
+        mass = advantage * np.exp(np.minimum(log_weights.astype(np.float64), _LARGEST_LOG_WEIGHT))
     finite = np.where(np.isfinite(mass), mass, 0.0)  # excluded from the totals; the sketch counts them
     table = run.by_sequence(finite)
     rows = run.cells.num_cells
     sketch = LogSketch(rows=rows, highest_exponent=MASS_EXPONENT)
-    sketch.update(mass, run.cells.index)
+    sketch.update(np.minimum(mass, np.finfo(np.float32).max), run.cells.index)
     for name, cells in run.cells.slices.items():
         state, per_sequence = states[name], table[:, list(cells)].sum(axis=1)
         state.summaries["weight/mass"] = sketch.select(list(cells))

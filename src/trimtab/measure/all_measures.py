@@ -18,8 +18,9 @@ from trimtab.measure.state.log_ratios import RATIOS
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.values import Measure, Value
 from trimtab.measure.tokens.clip import clip
-from trimtab.measure.tokens.divergences import chi2, chi2_interval, first_order, kl
+from trimtab.measure.tokens.divergences import chi2, chi2_interval, kl
 from trimtab.measure.tokens.ess import concentration, ess
+from trimtab.measure.tokens.first_order_gap import first_order
 from trimtab.measure.tokens.log_ratio_tails import tail_ratio, tails
 from trimtab.measure.tokens.low_probability import rare, support
 from trimtab.measure.tokens.policy_lag import lag

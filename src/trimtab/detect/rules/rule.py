@@ -58,6 +58,10 @@ SLOWLY = Suppression("aggregate/reward", 1, min_steps=64)
 """The reward rises, and the evidence took 64 steps or more."""
 
 
+LARGEST = 1e100
+"""What a detector takes for a larger reading, infinity included; its square is finite."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """A detector on one reading of one slice, and the text of its alarms."""
@@ -88,7 +92,11 @@ class Rule:
     members: tuple[Member, ...] = ()
 
     def value(self, raw: float) -> float:
-        """Return the value the detector sees; nan, which detectors skip, for the log of zero or less."""
+        """Return the value the detector sees; nan, which detectors skip, for the log of zero or less.
+
+        An infinite reading is the largest value, not a missing one: detectors skip what is not finite.
+        """
+        raw = min(raw, LARGEST) if raw == raw else raw
         if self.transform == "identity":
             return math.nan if self.positive and raw <= 0 else raw
         raised = raw + self.floor
@@ -96,6 +104,7 @@ class Rule:
 
     def values(self, raw: Float64) -> Float64:
         """Return `value` for a whole series."""
+        raw = np.minimum(raw, LARGEST)
         if self.transform == "identity":
             return np.where(raw > 0, raw, math.nan) if self.positive else raw
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -33,6 +33,7 @@ SUMMARY_CLASSES: dict[str, type[Any]] = {
     "lower": TopK,  # largest -x
     "sequence": LogMoments,  # sequence log-weights
     "gap": LogSketch,  # first-order gap a sequence
+    "log_gap": LogSketch,  # the logarithm of gaps beyond the histogram of `gap`
     "values": Moments,  # a plain per-token or per-sequence quantity
     "lengths": LogSketch,  # gradient tokens a sequence
     "groups": GroupSums,  # rewards by group

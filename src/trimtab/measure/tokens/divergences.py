@@ -9,10 +9,6 @@ chi2(pi || mu) = E_mu[w^2] - 1 needs E_mu[w] = 1. The plug-in here keeps the 1: 
 so where the observed mean is off 1 (a finite sample that misses the tail; a mu of other support) it may be negative
 or low. Kish's ESS/n of the same weights is the self-normalised view: (E w)^2 / E w^2. Token-level values multiply
 over a sequence: (1 + chi2)^T. Sums are shifted, so no log-ratio overflows them before the value itself does.
-
-The first-order gap: what the token-level surrogate leaves out of the sequence-level objective.
-
-MiniRL (arXiv 2512.01374) rests on prod w = 1 + sum(w - 1) + higher order; this is the size of the higher order.
 """
 
 from __future__ import annotations
@@ -75,11 +71,3 @@ def _chi2(state: SliceState, interval: bool) -> Iterator[Value]:
 
 def _expm1(value: float) -> float:
     return math.expm1(value) if value < 709.0 else math.inf if value == value else math.nan
-
-
-def first_order(state: SliceState) -> Iterator[Value]:
-    """`total/first_order_gap_mean` and `_p95` over sequences of |prod w - 1 - sum(w - 1)|."""
-    gap = state.summaries.get("total/gap")
-    if gap is not None:
-        yield Value("total/first_order_gap_mean", gap.mean() if gap.count else math.nan, gap.count)
-        yield Value("total/first_order_gap_p95", gap.abs_quantile(0.95), gap.count)
