@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("trl", reason="needs the trl extra")
 import torch
 from transformers import LlamaForCausalLM
-from trl import DPOConfig, DPOTrainer, GRPOTrainer, SFTConfig, SFTTrainer
+from trl import DPOConfig, DPOTrainer, GRPOTrainer, RLOOConfig, RLOOTrainer, SFTConfig, SFTTrainer
 
 from tests.adapters.tiny_trl import (
     chat_rows,
@@ -31,6 +31,7 @@ from tests.adapters.tiny_trl import (
 from trimtab import UnsupportedError
 from trimtab.adapters.trl import watch
 from trimtab.adapters.trl.batch_arrays import clip_range_of
+from trimtab.report.run_diagnosis import diagnosis, diagnosis_screen
 from trimtab.report.run_view import load_view
 
 SMALL = {"min_tokens": 20, "min_trajectories": 2, "strict": True}
@@ -480,7 +481,8 @@ def test_dpo_gives_chosen_and_rejected_tokens(tiny, tmp_path):
     assert load_view(tmp_path / "run").series("drift/p99", "source/chosen")
 
 
-def test_sft_gives_step_metrics_and_says_it_is_blind(tiny, tmp_path):
+def test_sft_gives_step_metrics_and_says_what_it_cannot_give(tiny, tmp_path):
+    """Issue 17.5: it was BLIND because "no probe transcripts were scored"."""
     path, tokenizer = tiny
     from datasets import Dataset
 
@@ -493,7 +495,28 @@ def test_sft_gives_step_metrics_and_says_it_is_blind(tiny, tmp_path):
     view = load_view(tmp_path / "run")
     assert len(view.steps) == 12
     assert view.series("aggregate/grad_norm", "all")
-    assert view.verdict.word == "blind"
+    assert view.verdict.word == "not judged yet"
+    assert "nothing is sampled" in view.not_observed["mismatch"]
+    assert view.not_observed["drift"] == "SFTTrainer has no reference policy (ref_logprobs)"
+    assert view.not_observed["reward"] == "SFTTrainer has no reward"
+    assert "SFTTrainer trains on given texts" in "\n".join(diagnosis_screen(diagnosis(view)))
+
+
+def test_rloo_gives_averages_and_says_that_its_tokens_are_not_read(tiny, tmp_path):
+    """Issue 17.5: an RLOO run was BLIND for a reason that is not its own."""
+    path, tokenizer = tiny
+    config = RLOOConfig(output_dir=str(tmp_path / "out"), per_device_train_batch_size=4, num_generations=4, max_completion_length=4,
+                        max_steps=2, logging_steps=1, report_to=[], use_cpu=True, save_strategy="no", bf16=False, disable_tqdm=True)  # fmt: skip
+    trainer = RLOOTrainer(
+        path, random_reward, args=config, train_dataset=text_rows(), processing_class=tokenizer
+    )
+    watch(trainer, tmp_path / "run", **SMALL)
+    trainer.train()
+    view = load_view(tmp_path / "run")
+    assert view.verdict.word == "not judged yet"
+    assert "not those of RLOOTrainer" in view.not_observed["mismatch"]
+    assert "probe" not in view.verdict.reason
+    assert "reward" not in view.not_observed
 
 
 def test_what_cannot_be_watched_is_refused_by_name(tiny, tmp_path):

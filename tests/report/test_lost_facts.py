@@ -60,3 +60,46 @@ def test_a_whole_step_of_any_type_is_taken(tmp_path, step):
     with trimtab.open_run(tmp_path / "run", strict=True) as run:
         run.flush(step)
     assert [row["step"] for row in load_view(tmp_path / "run").steps] == [3]
+
+
+def sampled_until(folder, last, steps):
+    """A run whose sampler gives log-probabilities up to step `last`."""
+    with trimtab.open_run(folder, strict=True) as run:
+        for step in range(steps):
+            rng = np.random.default_rng(step)
+            run.observe(make_batch(rng, sequences=64, step=step, mismatch=0.01 if step <= last else 0.0))
+            run.flush(step, {"reward": 0.5 + 0.01 * rng.normal(), "grad_norm": 1.0 + 0.05 * rng.normal()})
+    return folder
+
+
+def test_what_some_steps_lack_is_shown_with_their_number(tmp_path):
+    """Issue 17.5: what was not observed was hidden unless every step listed it."""
+    folder = sampled_until(tmp_path / "run", last=9, steps=40)
+    result = json.loads(cli("diagnose", folder, "--json").stdout)
+    assert result["not_observed"]["total"].startswith("in 30 of 40 steps: no rollout_logprobs")
+    assert "total in 30 of 40 steps" in result["reason"]
+    assert "total in 30 of 40 steps: a gap" in cli("diagnose", folder).stdout
+
+
+def test_every_step_lists_what_it_lacks(tmp_path):
+    """Issue 17.5: the steps before the first measurement listed nothing, so that "never" was never true."""
+    with trimtab.open_run(tmp_path / "run", strict=True) as run:
+        for step in range(7):  # small steps, measured in blocks of five
+            run.observe(make_batch(np.random.default_rng(step), sequences=2, step=step))
+            run.flush(step, {"reward": 0.5})
+    view = load_view(tmp_path / "run")
+    assert all("no rollout_logprobs" in row["not_observed"]["total"] for row in view.steps)
+    assert "routing" in view.steps[0]["not_observed"]
+    assert view.unobserved.never["total"].startswith("no rollout_logprobs")
+    assert "not observed: mismatch, total" in view.verdict.reason
+
+
+def test_rows_that_list_nothing_lack_what_their_columns_lack(tmp_path):
+    """Issue 17.5: folders of 0.1 have such rows at their start and after failures."""
+    folder = sampled_until(tmp_path / "run", last=-1, steps=12)
+    path = folder / "steps.r0.s0.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows[:4]:
+        row["not_observed"] = {}
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "mismatch" in load_view(folder).unobserved.never

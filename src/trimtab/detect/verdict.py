@@ -52,6 +52,8 @@ class Evidence:
     metrics_only: bool = False  # a trainer's log of averages was judged, which has no tokens
     readings: tuple[str, ...] = ()  # keys of the readings that rules of `judged` read
     user_rules: tuple[str, ...] = ()  # names of the user's rules
+    no_tokens: str = ""  # with `metrics_only`: why there are no tokens; empty for a metrics log
+    unobserved: str = ""  # what some or all steps did not observe, by name
     min_tokens: int = WINDOW_TOKENS
     min_trajectories: int = WINDOW_TRAJECTORIES
 
@@ -59,23 +61,26 @@ class Evidence:
 def judge(alarms: Iterable[Alarm], evidence: Evidence) -> Verdict:
     """The verdict of a run from its alarms and what they could rest on."""
     serious = [alarm for alarm in alarms if alarm.severity != "info"]
+    unseen = f"; not observed: {evidence.unobserved}" if evidence.unobserved else ""
     if serious:
-        return _alarmed(serious)
+        alarmed = _alarmed(serious)
+        return Verdict(alarmed.word, alarmed.reason + unseen)
     blind = _blind(evidence)
     if blind:
         return Verdict("blind", blind)
     waiting = _waiting(evidence)
     if waiting:
-        return Verdict("not judged yet", waiting)
+        return Verdict("not judged yet", waiting + unseen)
     count = len(evidence.judged)
     text = f"no alarm from the {count} rule{'s' * (count != 1)} that judged"
     if evidence.metrics_only:
-        text = f"the averages are calm; the tails were not observed, a metrics log has no tokens; {text}"
+        why = evidence.no_tokens or "a metrics log has no tokens"
+        text = f"the averages are calm; the tails were not observed, {why}; {text}"
     elif not evidence.tail_ready:
         text = f"no token was written after a tool result; {text}"
     if evidence.unwatched:
         text += f"; measured, but watched by no rule so far: {', '.join(evidence.unwatched)}"
-    return Verdict("healthy", text)
+    return Verdict("healthy", text + ("" if evidence.no_tokens else unseen))
 
 
 def _alarmed(serious: list[Alarm]) -> Verdict:
@@ -140,11 +145,13 @@ def _blind(evidence: Evidence) -> str:
     if evidence.num_failed_steps > bound("failed_frac") * evidence.num_steps:
         return f"the monitor failed at {evidence.num_failed_steps} of {evidence.num_steps} steps; see errors"
     if evidence.metrics_only:
-        return (
-            "" if evidence.pending or evidence.judged else "the log has none of the metrics that a rule reads"
-        )
+        if evidence.pending or evidence.judged:
+            return ""
+        no_metric = "the log has none of the metrics that a rule reads"
+        return f"{evidence.no_tokens}, and {no_metric}" if evidence.no_tokens else no_metric
     if not evidence.observed:
-        why = "; ".join(f"{name}: {reason}" for name, reason in evidence.not_observed.items())
+        reasons = {name: why for name, why in evidence.not_observed.items() if name != "lagged_drift"}
+        why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         return f"no log-ratio was observed ({why or 'no token that receives gradient reached the monitor'})"
     if evidence.post_tool_tokens and "drift" in evidence.not_observed:
         return f"drift is never observed, and the tail rules rest on it: {evidence.not_observed['drift']}"

@@ -10,6 +10,7 @@ from trimtab.measure.all_measures import not_observed, pair_readings, readings_o
 from trimtab.measure.sequences.episode_totals import Episodes
 from trimtab.measure.sequences.step_aggregates import StepAggregates
 from trimtab.measure.state.blocks import StateBlocks
+from trimtab.measure.state.log_ratios import RATIOS, why_not
 from trimtab.measure.state.slice_state import Accumulator, SliceState
 from trimtab.measure.state.windows import Closed, WindowSet
 from trimtab.measure.tokens.window_shift import WindowShift
@@ -23,7 +24,8 @@ class Measuring:
     """Holds batches until measuring them is worth a call. `store` takes the rows of `states` to be written, before anything is
     read from them; `keep(slice, closed)` is called with each closed window.
 
-    `not_observed`: ratio -> why, of what was measured last.
+    `not_observed`: log-ratio -> why, of the batches of the last step that had any; other names -> why, of what was
+    measured last.
     """
 
     def __init__(
@@ -41,22 +43,32 @@ class Measuring:
         self._shift = WindowShift()
         self._pending: list[tuple[TokenBatch, Bool]] = []
         self._pending_first = -1
+        self._missing: dict[str, str] | None = None  # of the open step; None before its first batch
+        self._measured = False
 
     def add(self, batch: TokenBatch, fresh: Bool) -> None:
         """Keep a batch of the open step; `fresh` (B,) marks trajectories seen for the first time."""
         self._pending.append((batch, fresh))
         self.episodes.add(batch, fresh)
+        ratios = (ratio for ratio in RATIOS.values() if ratio.name != "lagged_drift")
+        missing = {ratio.name: why for ratio in ratios if (why := why_not(batch, ratio))}
+        known = missing if self._missing is None else self._missing
+        self._missing = {name: why for name, why in missing.items() if name in known}
 
     def step(self, step: int, num_tokens: int) -> list[Reading]:
         """Close a step of `num_tokens`: readings of the windows that close with it.
 
-        Measures at a step with a window's tokens, or at the end of a stored block.
+        Measures at a step with a window's tokens, at the end of a stored block, and at the first step with any, so
+        that every row says what was not observed.
         """
         self.episodes.close(step)
         self._pending_first = step if self._pending_first < 0 else self._pending_first
         ends, readings = self._blocks.ends_at(step), []
-        if ends or num_tokens >= self.windows.min_tokens:
+        if ends or num_tokens >= self.windows.min_tokens or (num_tokens and not self._measured):
             readings = self._measure(step, ends)
+        if self._missing is not None:
+            others = {name: why for name, why in self.not_observed.items() if name not in RATIOS}
+            self.not_observed, self._missing = others | self._missing, None
         if (
             "all" not in self.windows.clocks and not self._pending
         ):  # a trainer without tokens has its averages
@@ -80,7 +92,7 @@ class Measuring:
     def _observe_pending(self) -> tuple[int, dict[str, SliceState]]:
         """Measure the pending batches: their first step and the state of each slice. They are pending no more."""
         pending, first = self._pending, self._pending_first
-        self._pending, self._pending_first = [], -1
+        self._pending, self._pending_first, self._measured = [], -1, True
         merged = Accumulator()
         for batch, fresh in join_batches(pending):
             self.not_observed = not_observed(states := observe(batch, fresh))

@@ -20,6 +20,7 @@ from trimtab.metric_logs import REPLACED, MetricLog, read_metric_log
 from trimtab.report.alarms import alarm_counts, alarm_payload, alarms_lines, input_lines
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.headline import run_headline
+from trimtab.report.readings import judged_readings
 from trimtab.report.screen import Screen, alarm_items, note_line, source_line
 from trimtab.traces.core.plural import counted
 from trimtab.types import Alarm
@@ -64,7 +65,7 @@ def diagnose_log(
         num_steps=log.steps.size, observed=frozenset(), not_observed={}, num_windows=log.steps.size, judged=judged,
         pending=pending, tail_ready=False, aggregate_ready=pipeline.ready("aggregate"), post_tool_tokens=0,
         num_failures=0, num_failed_steps=0, last_failed=False, metrics_only=True,
-        readings=_readings(pipeline), user_rules=tuple(rule.name for rule in rules),
+        readings=judged_readings(pipeline), user_rules=tuple(rule.name for rule in rules),
     )  # fmt: skip
     lacking = {name: _lacks(key) for name, key in pipeline.without_input().items()}
     return LogDiagnosis(
@@ -79,13 +80,6 @@ def diagnose_log(
         _unwatched(log, pipeline),
         tuple(rules),
     )
-
-
-def _readings(pipeline: Pipeline) -> tuple[str, ...]:
-    """Keys of the readings that were judged; a joint reading is made of others."""
-    judged = set(pipeline.judged())
-    keys = dict.fromkeys(rule.key for rule in pipeline.rules if rule.name in judged)
-    return tuple(key for key in keys if not key.startswith("joint/"))
 
 
 def _unwatched(log: MetricLog, pipeline: Pipeline) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+from trimtab.detect.pipeline import Pipeline
 from trimtab.measure.state.values import recorded
 from trimtab.runs.records import readings_from_row
 from trimtab.types import Reading
@@ -79,3 +80,10 @@ class ReadingRows:
 
     def __iter__(self) -> Iterator[Reading]:
         return (reading for row in self.rows for reading in readings_from_row(row))
+
+
+def judged_readings(pipeline: Pipeline) -> tuple[str, ...]:
+    """Return the keys of the readings that were judged; a joint reading consists of others."""
+    judged = set(pipeline.judged())
+    keys = dict.fromkeys(rule.key for rule in pipeline.rules if rule.name in judged)
+    return tuple(key for key in keys if not key.startswith("joint/"))

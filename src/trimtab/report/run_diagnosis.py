@@ -13,6 +13,7 @@ from trimtab.report.headline import run_headline
 from trimtab.report.run_tables import exemplar_table, tools_table
 from trimtab.report.run_view import RunView
 from trimtab.report.screen import Screen, alarm_items, note_line, source_line
+from trimtab.report.unobserved import COLUMNS, TOKENS
 from trimtab.traces.core.plural import counted
 
 _LATEST = (
@@ -61,6 +62,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "num_clipped": view.pipeline.clipped(),
         "left_out": view.pipeline.left_out(),
         "not_observed": view.not_observed,
+        "not_observed_steps": {what: view.unobserved.count(what) for what in view.not_observed},
         "min_tokens": view.min_tokens,
         "min_trajectories": view.min_trajectories,
         "slices": [_slice(view, name) for name in view.slices],
@@ -142,16 +144,23 @@ def _where(summary: dict[str, Any]) -> str:
 
 def _unseen(summary: dict[str, Any]) -> list[str]:
     """One line for each thing that was not observed, with what would go unseen; the most important first."""
-    missing = summary["not_observed"]
+    missing, steps = summary["not_observed"], summary["not_observed_steps"]
     same = [what for what, why in missing.items() if SAME_POLICY in why]
-    lines = [f"{what}: {why}" for what, why in missing.items() if what.startswith("metrics/")]
-    lines += [
-        f"{what}: {cost} would go unseen"
-        for what, cost in _COSTS.items()
-        if what in missing and what not in same
+    lines = [
+        f"{what}: {why}" for what, why in missing.items() if what == TOKENS or what.startswith("metrics/")
     ]
-    known = {*_COSTS, *same, *(what for what in missing if what.startswith("metrics/"))}
-    lines += [f"{what}: {why}" for what, why in missing.items() if what not in known]
+    hidden = {*same, *(COLUMNS if TOKENS in missing else ())}
+    for what, cost in _COSTS.items():
+        if what in missing and what not in hidden:
+            partly = steps[what] < summary["num_steps"]
+            where = f" in {steps[what]} of {summary['num_steps']} steps" if partly else ""
+            lines.append(f"{what}{where}: {cost} would go unseen")
+    known = {*_COSTS, *hidden, TOKENS}
+    lines += [
+        f"{what}: {why}"
+        for what, why in missing.items()
+        if what not in known and not what.startswith("metrics/")
+    ]
     lines += [f"rule {rule} cannot fire: {why}" for rule, why in summary["not_run"].items()]
     small = [row["slice"] for row in summary["slices"] if row["status"] != "judged"]
     if small:
@@ -176,7 +185,7 @@ def diagnosis_lines(summary: dict[str, Any]) -> list[str]:
     lines += [
         _slice_line(row, summary["min_tokens"], summary["min_trajectories"]) for row in summary["slices"]
     ]
-    lines += [f"  not observed: {what}: {why}" for what, why in sorted(summary["not_observed"].items())]
+    lines += [f"  not observed: {what}: {why}" for what, why in summary["not_observed"].items()]
     lines.append(f"  judged   {', '.join(summary['judged']) or 'no rule'}")
     lines += [f"  not run  {rule}: {why}" for rule, why in summary["not_run"].items()]
     lines += input_lines(summary)

@@ -31,8 +31,9 @@ from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.values import recorded
 from trimtab.measure.state.windows import WindowSet
 from trimtab.measure.tokens.window_shift import WindowShift
-from trimtab.report.readings import ReadingRows
+from trimtab.report.readings import ReadingRows, judged_readings
 from trimtab.report.run_rows import merge_steps, recorded_alarms, union_of_alarms
+from trimtab.report.unobserved import COLUMNS, Unobserved
 from trimtab.runs import RunReader
 from trimtab.runs.records import reading_rows, readings_from_row
 from trimtab.types import Reading, Window
@@ -66,6 +67,7 @@ class RunView:
 
     def _load(self) -> None:
         self.steps = merge_steps(self.reader.rows("steps"))
+        self.unobserved = Unobserved(self.steps)
         self.errors = self.reader.rows("errors")
         self.tools = self.reader.rows("tools")
         self.exemplars = self.reader.rows("exemplars")
@@ -203,16 +205,20 @@ class RunView:
         families = {"mismatch", "staleness", "total", "drift", "lagged_drift"}
         observed = self.readings.observed(families)
         seen = {c for row in self.steps for c in row["columns"]}
-        pairs = {"drift": {"logprobs", "ref_logprobs"}, "total": {"logprobs", "rollout_logprobs"},
-                 "mismatch": {"old_logprobs", "rollout_logprobs"}, "staleness": {"logprobs", "old_logprobs"}}  # fmt: skip
-        why = self.not_observed
-        arrived = {name for name, columns in pairs.items() if columns <= seen and name not in why}
+        why = self.unobserved.never
+        arrived = {n for n, columns in COLUMNS.items() if n in families and columns <= seen and n not in why}
+        no_tokens = self.unobserved.metrics_only
         last = self.steps[-1] if self.steps else {}
         return Evidence(
             num_steps=len(self.steps),
             observed=frozenset(observed | arrived),
             not_observed={what: reason for what, reason in why.items() if what in families},
-            num_windows=self.readings.num_windows(families),
+            num_windows=len(self.steps) if no_tokens else self.readings.num_windows(families),
+            metrics_only=bool(no_tokens),
+            no_tokens=no_tokens,
+            readings=judged_readings(self.pipeline),
+            user_rules=tuple(rule.name for rule in self.user_rules) if no_tokens else (),
+            unobserved=self.unobserved.words,
             judged=self.pipeline.judged(),
             pending=self.pipeline.pending(),
             unwatched=tuple(sorted(observed - self._watched())),
@@ -264,14 +270,8 @@ class RunView:
 
     @property
     def not_observed(self) -> dict[str, str]:
-        """Ratio or column -> why it was never observed, from all steps."""
-        reasons: dict[str, str] = {}
-        count: Counter[str] = Counter()
-        for row in self.steps:
-            for what, why in row["not_observed"].items():
-                reasons[what] = why
-                count[what] += 1
-        return {what: why for what, why in reasons.items() if count[what] == len(self.steps)}
+        """Ratio or column -> why some or all steps did not observe it, with the number of steps."""
+        return self.unobserved.shown
 
 
 def _count(folder: str | os.PathLike[str], config: Row, name: str, default: int) -> int:

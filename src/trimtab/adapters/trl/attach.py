@@ -11,6 +11,7 @@ import trl
 
 from trimtab.adapters.trl.callback import StepCloser
 from trimtab.adapters.trl.grpo import CaptureOptions, GrpoCapture
+from trimtab.adapters.trl.metrics_only import MetricsCapture
 from trimtab.adapters.trl.preference_trainers import DpoCapture, KtoCapture
 from trimtab.errors import UnsupportedError
 from trimtab.monitor import Run, open_run
@@ -104,6 +105,8 @@ def watch(
         capture = DpoCapture(trainer, run)
     elif isinstance(trainer, trl.KTOTrainer):
         capture = KtoCapture(trainer, run)
+    else:
+        capture = MetricsCapture(trainer)
     StepCloser(trainer, run, capture, log_readings)
     trainer.trimtab_run = run
     return run

@@ -15,10 +15,13 @@ import numpy as np
 import torch
 import trl
 
+from trimtab.adapters.trl.metrics_only import reasons_of
 from trimtab.measure.sequences.step_aggregates import CHANCE_KEY
 from trimtab.monitor import Run
 
 _NO_REFERENCE = "no reference forward was seen (precomputed reference log-probabilities are sums, not tokens)"
+_NO_SAMPLER = "preference training uses given completions: nothing is sampled"
+_IMPLICIT = "DPO has no reward, only implicit ones (rewards/chosen and rewards/rejected)"
 _LOG2 = ("sigmoid", "sigmoid_norm", "robust")
 
 
@@ -79,6 +82,7 @@ class DpoCapture:
             source=["chosen"] * half + ["rejected"] * (len(mask) - half),
             source_names=("chosen", "rejected"),
             reference="the trainer's own reference",
+            absent={"rollout_logprobs": _NO_SAMPLER, "old_logprobs": _NO_SAMPLER},
             **columns,
         )
 
@@ -88,7 +92,8 @@ class DpoCapture:
 
     def absent(self) -> dict[str, str]:
         """Return the columns that this trainer does not give, with the reason."""
-        return {} if self.saw_reference else {"drift": _NO_REFERENCE}
+        missing = {"reward": _IMPLICIT}
+        return missing if self.saw_reference else {**missing, "drift": _NO_REFERENCE}
 
 
 class KtoCapture:
@@ -115,8 +120,8 @@ class KtoCapture:
         return metrics
 
     def absent(self) -> dict[str, str]:
-        """Return nothing: KTO has no per-token method to read."""
-        return {}
+        """Return the columns that this trainer does not give, with the reason."""
+        return reasons_of(self.trainer)
 
 
 def chance_loss(trainer: Any) -> dict[str, float]:
