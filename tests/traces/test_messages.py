@@ -108,7 +108,7 @@ def test_a_log_that_calls_no_call_failed_tells_all_the_same(tmp_path):
     for row in rows:
         row["messages"][2]["is_error"] = False
     table = tabulate(read_episodes([write_lines(tmp_path / "a.jsonl", rows)])[0])
-    assert (table.told_by_log, table.total("failed"), table.total("calls")) == (True, 0, 4)
+    assert (table.error_flags_in_log, table.total("failed"), table.total("calls")) == (True, 0, 4)
 
 
 def test_roles_nobody_knows_are_counted_once_a_role():

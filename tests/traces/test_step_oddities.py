@@ -180,7 +180,7 @@ def test_that_there_was_no_error_is_the_logs_word(tmp_path, said):
         for row in steps(f"e{i}")
     ]
     table = same(write_lines(tmp_path / "log.jsonl", rows))
-    assert (table.tools["search"].failed, table.told_by_log) == (2, True)
+    assert (table.tools["search"].failed, table.error_flags_in_log) == (2, True)
     assert table.counts["failed"].tolist() == [0, 2]
 
 
@@ -221,7 +221,7 @@ def test_only_an_answered_call_is_told_of_by_the_log(tmp_path):
         "result": "x",
         "error": "boom",
     }
-    assert not same(write_lines(tmp_path / "log.jsonl", [*steps("a"), orphan])).told_by_log
+    assert not same(write_lines(tmp_path / "log.jsonl", [*steps("a"), orphan])).error_flags_in_log
 
 
 def test_a_parse_error_with_a_blank_error_has_words_of_ours(tmp_path):

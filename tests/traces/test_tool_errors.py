@@ -89,10 +89,10 @@ def test_steps_report_errors_by_the_same_texts(tmp_path):
         call = {"episode_id": f"e{i}", "step": 0, "type": "tool_call", "tool": "a", "args": {"i": i}}
         rows += [call, {"episode_id": f"e{i}", "step": 1, "type": "tool_result", "tool": "a", "result": text}]
     table = same(write_lines(tmp_path / "steps.jsonl", rows))
-    assert (table.tools["a"].failed, table.told_by_log) == (len(FAILED), False)
+    assert (table.tools["a"].failed, table.error_flags_in_log) == (len(FAILED), False)
     rows[-1]["error"] = "down"
     table = same(write_lines(tmp_path / "said.jsonl", rows))
-    assert (table.tools["a"].failed, table.told_by_log) == (len(FAILED) + 1, True)
+    assert (table.tools["a"].failed, table.error_flags_in_log) == (len(FAILED) + 1, True)
 
 
 def test_every_branch_of_the_pattern_is_met():
@@ -171,7 +171,7 @@ def test_a_pattern_of_the_users_own_and_by_text_beside_the_share(tmp_path):
     assert "20 of 40 calls" in text
     assert "20 calls that failed by --error-pattern" in text
     assert "Failed, by text" in (tmp_path / "o.html").read_text()
-    with pytest.raises(TraceError, match=r"'\(' is no regular expression"):
+    with pytest.raises(TraceError, match=r"'\(' is not a regular expression"):
         run("diagnose", path, "--error-pattern", "(")
 
 

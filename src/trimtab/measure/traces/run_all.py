@@ -124,5 +124,5 @@ def _calls(maker: Maker) -> Iterator[Measured]:
             )
             continue
         hits = table.counts[column].astype(np.float64)
-        what = "calls, by text" if column == "failed" and not table.told_by_log else "calls"
+        what = "calls, by text" if column == "failed" and not table.error_flags_in_log else "calls"
         yield maker.share(key, hits, calls, maker.clusters, "no call", table.evidence.get(column), what)

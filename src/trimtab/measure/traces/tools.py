@@ -39,7 +39,7 @@ def tool_readings(maker: Maker) -> Iterator[Measured]:
             "there is no such tool: its calls are those of unknown tools",
             ends=share_interval(share, _independent_calls(maker, name, row)),
             evidence=found,
-            text=_failures(row) + ("" if table.told_by_log else ", by text"),
+            text=_failures(row) + ("" if table.error_flags_in_log else ", by text"),
         )
         for label, seconds in (("p50", row.p50), ("p95", row.p95), ("p99", row.p99)):
             reason, slowest = "the log has no latency nor timestamps to take one from", label == "p95"

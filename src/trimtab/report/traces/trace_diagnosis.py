@@ -124,7 +124,7 @@ def trace_diagnosis(diagnosed: TraceDiagnosis) -> dict[str, Any]:
         "exit_code": diagnosed.verdict.exit_code,
         "num_episodes": table.num_episodes,
         "num_calls": table.total("calls"),
-        "failures_told_by": "the log" if table.told_by_log else "text",
+        "failures_told_by": "the log" if table.error_flags_in_log else "text",
         "num_tasks": len(table.tasks),
         "num_lines": report.num_lines,
         "num_malformed": report.num_malformed,

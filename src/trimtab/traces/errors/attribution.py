@@ -1,4 +1,4 @@
-"""Whose fault was an error: the tool's or the policy's? By its words."""
+"""Attribution of an error to the tool or to the policy, by its words."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _POLICY = re.compile(
 
 
 def fault_of(error: str) -> Fault:
-    """Whose fault: the tool's (time-outs, connections, HTTP 5xx and 429) or the policy's (its call was wrong)? By its words.
+    """Return whose fault an error is: the tool's (time-outs, connections, HTTP 5xx and 429) or the policy's (a wrong call).
 
     A number is a status where its text says so, a time-out or a connection counts where it happened, not where it is a name: of a field,
     in quotes, or in an error of the program's own. A server's error stays one where it names the exception behind it.

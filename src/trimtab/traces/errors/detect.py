@@ -1,4 +1,4 @@
-"""Did the call fail? Chat logs have no error field: it must be read off the result's text. And what an error field says, where there is one."""
+"""Detection of failed calls, from the result's text or an error field. Chat logs have no error field."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ def _json_error(value: dict[str, Any]) -> str:
     for name in _TEXTS:
         if not says_no_error(value.get(name)):
             return _with_status(as_text(value[name]) or "error", status)
-    given = next((value[name] for name in ("status", "status_code") if name in value), None)
-    left = next((value[name] for name in _CODES if name in value), None)
-    said = ""
+    status_field = next((value[name] for name in ("status", "status_code") if name in value), None)
+    exit_code = next((value[name] for name in _CODES if name in value), None)
+    message = ""
     if any(value.get(name) is True for name in ("is_error", "isError")):
-        said = "error"
-    elif str(given).lower() in ("error", "failed", "failure"):
-        said = f"status {given}"
+        message = "error"
+    elif str(status_field).lower() in ("error", "failed", "failure"):
+        message = f"status {status_field}"
     elif first := _status(value, _STATUSES[:2]):
-        said = first
+        message = first
     elif any(value.get(name) is False for name in ("success", "ok")):
-        said = "no success"
-    elif isinstance(left, int) and not isinstance(left, bool) and left:
-        said = f"exit code {left}"
-    if not said:
+        message = "no success"
+    elif isinstance(exit_code, int) and not isinstance(exit_code, bool) and exit_code:
+        message = f"exit code {exit_code}"
+    if not message:
         return ""
     text = next(
-        (value[k] for k in ("message", "detail", "reason", "content", "stderr") if value.get(k)), said
+        (value[k] for k in ("message", "detail", "reason", "content", "stderr") if value.get(k)), message
     )
     return _with_status(as_text(text) or "error", status)
 

@@ -17,7 +17,7 @@ _ID = re.compile(r"\S*\d\S*")
 
 def said_by(text: str) -> str:
     """The message in the text of an object, or what else names the error; a number with its field, as `code 500`. Where nothing does, the
-    object's keys; empty for text that is no object, or its beginning.
+    object's keys; empty for other text.
 
     >>> said_by('{"error": {"message": "no seats", "code": 9}}'), said_by('{"code":500}'), said_by('{"at": 7}')
     ('no seats', 'code 500', '{at}')
@@ -29,34 +29,34 @@ def said_by(text: str) -> str:
     try:
         value = parse_json(text)
     except BadJson:
-        found = {name: _unescaped(said) if not number else int(number[:18]) for name, said, number in reversed(_FIELD.findall(text))}  # fmt: skip
-        return _first(found)
+        fields = {name: _unescaped(quoted) if not number else int(number[:18]) for name, quoted, number in reversed(_FIELD.findall(text))}  # fmt: skip
+        return _first(fields)
     return _first(_flat(value)) or _keys(value)
 
 
 def _flat(value: Mapping[str, Any]) -> dict[str, Any]:
     """The object's fields, and those of the error in it."""
-    found = dict(value)
+    fields = dict(value)
     for name in _INNER:
-        inner = found.get(name)
+        inner = fields.get(name)
         inner = inner[0] if isinstance(inner, list) and inner else inner
         if isinstance(inner, dict):
-            found |= {key: one for key, one in inner.items() if one not in (None, "")}
+            fields |= {key: one for key, one in inner.items() if one not in (None, "")}
             if name not in inner:
-                del found[name]
+                del fields[name]
         elif isinstance(inner, str):
-            found[name] = inner
-    return found
+            fields[name] = inner
+    return fields
 
 
-def _first(found: Mapping[str, Any]) -> str:
+def _first(fields: Mapping[str, Any]) -> str:
     for name in _NAMES:
-        said = found.get(name)
-        if isinstance(said, str) and said.strip():
-            number = said.strip().isdecimal()
-            return f"{name} {said.strip()}" if number else said
-        if isinstance(said, int) and not isinstance(said, bool):
-            return f"{name} {said}"
+        message = fields.get(name)
+        if isinstance(message, str) and message.strip():
+            number = message.strip().isdecimal()
+            return f"{name} {message.strip()}" if number else message
+        if isinstance(message, int) and not isinstance(message, bool):
+            return f"{name} {message}"
     return ""
 
 

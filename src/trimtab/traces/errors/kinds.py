@@ -50,10 +50,10 @@ def _kind_of(error: str) -> str:
     if match and match.group().lower() != "error":
         return match.group()[:80]
     text = _LEAD.sub("", error).strip()
-    if said := said_by(text):
-        if _NUMBERED.fullmatch(said):
-            return said
-        text = _LEAD.sub("", said).strip()
+    if message := said_by(text):
+        if _NUMBERED.fullmatch(message):
+            return message
+        text = _LEAD.sub("", message).strip()
     lines = text[:400].splitlines()
     line = _TAG_END.sub("", lines[0]) if lines else ""
     return _VARIABLE.sub("#", line)[:80].strip() or "error"

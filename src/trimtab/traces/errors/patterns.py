@@ -1,4 +1,4 @@
-"""Does a text report an error? By how it starts, in the dialect that Python's re and DuckDB's RE2 share; and by a user's own patterns."""
+"""Patterns of texts that report an error, by how they start, in the dialect that Python's re and DuckDB's RE2 share; and by a user's own patterns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AFTER = (
 )
 _THING = r"([^\s\dn]|n[^o\s]|no[^nt\s]|not[^\s])"  # no count, and neither none, no nor not
 _MORE = r"[^\s,;.)\]}\x22\x27]"  # the sentence goes on
-_WHAT = (  # all but none, null, false and 0, as what is said of the error; there is no look-ahead in RE2
+_WHAT = (  # all but none, null, false and 0, as what is said of the error; RE2 has no look-ahead
     rf"\s*([^\s0nf]|$|0\w|n([^ou]|$)|f([^a]|$)|no([^n]|$)|nu([^l]|$)|fa([^l]|$)|non([^e]|$)|nul([^l]|$)|fal([^s]|$)|fals([^e]|$)|"
     rf"(none|null|false)({_MORE}|[ \t]{{1,9}}{_MORE}))"
 )
@@ -78,7 +78,7 @@ _OPENINGS = (
     r"an (?:\w+ )?e(?:rror|xception) |mcp |json-?rpc |(?:in|out)put val|(?:file|directory|path|resource) not|(?:unable to|could not|cannot) (?:con|res)"
 )
 _MAYBE = re.compile(rf"[\s\[(<*❌✗⛔🚫]*(?:[\w./-]*:|[\w.]*(?:error|exception)|{_OPENINGS})", re.A)
-"""All of ERROR_START's and more, in lower case, by the first word: seven times as fast, and most text is no error."""
+"""All of ERROR_START's and more, in lower case, by the first word: seven times as fast, and most text reports none."""
 
 _HEAD = 112  # characters that _MAYBE looks at: nine before a name of 81 and `exception`
 
@@ -86,7 +86,7 @@ _HEAD = 112  # characters that _MAYBE looks at: nine before a name of 81 and `ex
 def starts_as_error(text: str) -> bool:
     """Does the text start as an error report?
 
-    >>> [starts_as_error(text) for text in ("ERROR 7", "KeyError: 'a'", "HTTP 503 Service Unavailable", "bash: foo: command not found")]
+    >>> [starts_as_error(text) for text in ("ERROR 7", "KeyError: 'a'", "HTTP 503 Service Unavailable", "bash: foo: command not compiled")]
     [True, True, True, True]
     >>> [starts_as_error(text) for text in ("Errors: 0", "Error rate: 0 %", "error-free", "ok")]
     [False, False, False, False]
@@ -95,15 +95,15 @@ def starts_as_error(text: str) -> bool:
 
 
 def compile_patterns(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    """A user's own patterns of error texts, searched anywhere in a result, case aside. TraceError for one that is no regular expression."""
-    found = []
+    """A user's own patterns of error texts, searched anywhere in a result, case aside. TraceError for one that is not a regular expression."""
+    compiled = []
     for text in patterns:
         if not text:
             raise TraceError(
                 "--error-pattern is empty, which every result would match; leave it out or name a pattern"
             )
         try:
-            found.append(re.compile(text, re.I))
+            compiled.append(re.compile(text, re.I))
         except re.error as error:
-            raise TraceError(f"--error-pattern {text!r} is no regular expression: {error}") from error
-    return tuple(found)
+            raise TraceError(f"--error-pattern {text!r} is not a regular expression: {error}") from error
+    return tuple(compiled)

@@ -1,4 +1,4 @@
-"""Does an error say that there is no such tool? Of the tool itself: what an existing tool did not find is another matter."""
+"""Errors that say that there is no such tool; what an existing tool did not find is another matter."""
 
 from __future__ import annotations
 

@@ -12,12 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from trimtab.traces.core.episode import Call, Episode
-from trimtab.traces.table.compact import Names, narrow
+from trimtab.traces.table.compact import Codes, Names, narrow
 from trimtab.traces.table.episode_facts import EpisodeFacts, call_text, facts_of
-from trimtab.traces.table.interning import Codes
 from trimtab.traces.table.language import MARKS
 from trimtab.traces.table.partials import CODED, FLOATS, MAX_DECLARED, MAX_KINDS, PLAIN, Partial, combine
-from trimtab.traces.table.prompt_groups import asked
+from trimtab.traces.table.prompt_groups import prompt_key
 from trimtab.traces.table.required_files import RequiredFiles
 from trimtab.traces.table.schema_check import schemas_by_name
 from trimtab.traces.table.types import (
@@ -68,7 +67,7 @@ class TableBuilder:
         self.declared: dict[str, None] = {}
         self.evidence: dict[str, list[Evidence]] = {}
         self.nan_rewards = self.checked = 0
-        self.told_by_log = False
+        self.error_flags_in_log = False
 
     def add(self, episode: Episode) -> None:
         """Count one episode."""
@@ -81,7 +80,7 @@ class TableBuilder:
             self.ints[name].append(facts.marks[name])
         for name, value in zip(("wrong", "wrong_turn", "wrong_step"), facts.wrong, strict=True):
             self.ints[name].append(value)
-        self.prompts.append(asked(episode))
+        self.prompts.append(prompt_key(episode))
         self.files.add(episode, number)
         self.ints["version"].append(self.codes["version"].of(_version(episode)))
         self.ints["success"].append(-1 if episode.success is None else int(episode.success))
@@ -104,7 +103,7 @@ class TableBuilder:
             self.nan_rewards += 1
             self._keep("nan_rewards", Evidence(episode.id, -1, f"reward {episode.reward}", episode.source))
         self._tools(facts, number)
-        self.told_by_log = self.told_by_log or any(c.error_from == "log" for c in episode.calls)
+        self.error_flags_in_log = self.error_flags_in_log or any(c.error_from == "log" for c in episode.calls)
         if episode.tools and len(self.declared) < MAX_DECLARED:
             self.declared |= dict.fromkeys(schemas_by_name(episode.tools))
         self.checked += facts.checked
@@ -178,7 +177,7 @@ class TableBuilder:
             latency={name: np.array(seconds) for name, seconds in self.latency.items()},
             slowest={name: [(s, -order, where) for s, order, where in rows] for name, rows in self.slowest.items()},
             files=self.files.partial(), declared=list(self.declared), evidence={what: list(some) for what, some in self.evidence.items()},
-            nan_rewards=self.nan_rewards, checked=self.checked, told_by_log=self.told_by_log,
+            nan_rewards=self.nan_rewards, checked=self.checked, error_flags_in_log=self.error_flags_in_log,
         )  # fmt: skip
 
 

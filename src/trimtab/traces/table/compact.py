@@ -8,6 +8,7 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
+from trimtab.traces.table.types import OTHER
 from trimtab.typing import Array
 
 
@@ -50,7 +51,7 @@ class Names(Sequence[str]):
     """
 
     def __init__(self, text: bytes, ends: Array, order: Array | None = None) -> None:
-        """`text`: of all; `ends` (N,): where each ends in it; `order`: places of those meant, in their order; None: all."""
+        """`text`: of all; `ends` (N,): where each ends in it; `order`: indices of those meant, in their order; None: all."""
         self._text, self._ends, self._order = text, ends, order
 
     @classmethod
@@ -66,17 +67,17 @@ class Names(Sequence[str]):
         return np.frombuffer(b"".join(coded), np.uint8), narrow(sizes)
 
     def taken(self, order: Array) -> Names:
-        """The names at these places of all."""
+        """Return the names at these indices."""
         return Names(self._text, self._ends, order.astype(np.int32))
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        if isinstance(place, slice):
-            return [self[i] for i in range(*place.indices(len(self)))]
-        i = range(len(self))[place]
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = range(len(self))[index]
         if self._order is not None:
             i = int(self._order[i])
         start = int(self._ends[i - 1]) if i else 0
@@ -84,3 +85,24 @@ class Names(Sequence[str]):
 
     def __len__(self) -> int:
         return len(self._ends if self._order is None else self._order)
+
+
+class Codes(dict[str, int]):
+    """Indices of texts in the order of their coming; beyond `limit` they share one.
+
+    >>> codes = Codes(1)
+    >>> codes.of("a"), codes.of("b"), codes.of("c"), codes.of(None), list(codes)
+    (0, 1, 1, -1, ['a', '(other)'])
+    """
+
+    def __init__(self, limit: int = 2**62) -> None:
+        super().__init__()
+        self.limit = limit
+
+    def of(self, text: str | None) -> int:
+        """Return the text's index; -1 for None."""
+        if text is None:
+            return -1
+        if text not in self and len(self) >= self.limit:
+            text = OTHER
+        return self.setdefault(text, len(self))

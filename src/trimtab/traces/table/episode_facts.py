@@ -53,13 +53,17 @@ class EpisodeFacts:
 
 def facts_of(episode: Episode) -> EpisodeFacts:
     """The facts of one episode."""
-    calls, counts, found = episode.calls, Counter(dict.fromkeys((*COUNTS, *MARKS), 0)), dict[str, Evidence]()
+    calls, counts, evidence = (
+        episode.calls,
+        Counter(dict.fromkeys((*COUNTS, *MARKS), 0)),
+        dict[str, Evidence](),
+    )
 
     def seen(what: str, step: int, text: str | Call) -> None:
         counts[what] += 1
-        if what not in found:
+        if what not in evidence:
             shown = text if isinstance(text, str) else call_text(text)
-            found[what] = Evidence(episode.id, step, shown, episode.source)
+            evidence[what] = Evidence(episode.id, step, shown, episode.source)
 
     schemas, declared = (
         schemas_by_name(episode.tools or []),
@@ -75,12 +79,12 @@ def facts_of(episode: Episode) -> EpisodeFacts:
     counts["repeats"], loop = num_repeats(keys), longest_loop(keys)
     if counts["repeats"]:
         again = calls[first_repeat(keys)]
-        found["repeats"] = Evidence(episode.id, again.step, call_text(again), episode.source)
+        evidence["repeats"] = Evidence(episode.id, again.step, call_text(again), episode.source)
     counts["loop_calls"] = loop.calls
     if loop.calls:
         call = calls[loop.start]
         text = f"{loop.calls} calls in a block of {loop.period}, from {call_text(call)}"
-        found["loop_calls"] = Evidence(episode.id, call.step, text, episode.source)
+        evidence["loop_calls"] = Evidence(episode.id, call.step, text, episode.source)
     tokens = episode.tokens
     if tokens is None and (known := [turn.tokens for turn in episode.turns if turn.tokens is not None]):
         tokens = sum(known)
@@ -95,7 +99,7 @@ def facts_of(episode: Episode) -> EpisodeFacts:
         tokens,
         first_error,
         checked,
-        found,
+        evidence,
         first_wrong(episode, keys),
         marks,
     )
@@ -161,14 +165,14 @@ def _cut_off(episode: Episode) -> int:
 def _errors(calls: list[Call], flat: list[CallFacts], seen: Any, cut_off: int) -> str:
     """Failed, unanswered and unknown; the first error as `tool: kind`."""
     first = ""
-    for place, (call, facts) in enumerate(zip(calls, flat, strict=True)):
+    for index, (call, facts) in enumerate(zip(calls, flat, strict=True)):
         if facts.error:
             seen("failed", call.step, call)
             seen(f"failed/{facts.name}", call.step, call)
             first = first or f"{facts.name}: {facts.kind}"
         if facts.fault == "tool":
             seen("tool_faults", call.step, call)
-        if call.result is None and not call.error and place < len(calls) - cut_off:
+        if call.result is None and not call.error and index < len(calls) - cut_off:
             seen("unanswered", call.step, call)
         if call.bad_arguments is not None:
             seen("bad_arguments", call.step, call)
@@ -176,12 +180,12 @@ def _errors(calls: list[Call], flat: list[CallFacts], seen: Any, cut_off: int) -
 
 
 def _arguments(calls: list[Call], flat: list[CallFacts], schemas: Mapping[str, Any], seen: Any) -> int:
-    """Names that are no tool's, and arguments that do not fit; how many calls were held against a schema."""
+    """Count unknown tool names and arguments that do not fit; return the number of calls checked against a schema."""
     checked = 0
     for call, facts in zip(calls, flat, strict=True):
         if facts.unknown:
             seen("unknown_tools", call.step, call)
-        elif schemas.get(call.name) and call.bad_arguments is None:  # of some only the name is told
+        elif schemas.get(call.name) and call.bad_arguments is None:  # of some only the name is known
             checked += 1
             if why := misfit(call.arguments, schemas[call.name]):
                 seen("schema_errors", call.step, f"{why} in {call_text(call)}")

@@ -1,4 +1,4 @@
-"""Where did an episode first go wrong: a failed call, a call repeated to no avail, or a turn with nothing in it?"""
+"""The first step of an episode that went wrong: a failed call, a repeated call, or an empty turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WRONGS = ("failed call", "repeated call", "void turn")
 
 
 class Wrong(NamedTuple):
-    """`kind`: place in WRONGS, -1: nothing went wrong. `turn`: of the assistant's, from 1. `step`: the log's."""
+    """`kind`: index in WRONGS, -1: nothing went wrong. `turn`: of the assistant's, from 1. `step`: the log's."""
 
     kind: int
     turn: int
@@ -32,7 +32,7 @@ def is_void(turn: Turn) -> bool:
 
 
 def first_wrong(episode: Episode, keys: Sequence[Any]) -> Wrong:
-    """The first such place; `keys` of its calls are equal where calls are identical, result included.
+    """Return the first wrong step; `keys` of its calls are equal where calls are identical, result included.
 
     >>> from trimtab.traces.core.episode import Call
     >>> turns = [Turn(role="user"), Turn(role="assistant", content="ok", step=1), Turn(role="assistant", calls=[Call(error="no", step=4)])]
@@ -40,15 +40,15 @@ def first_wrong(episode: Episode, keys: Sequence[Any]) -> Wrong:
     Wrong(kind=0, turn=2, step=4)
     """
     seen: set[Any] = set()
-    number = place = 0
+    number = call_index = 0
     for turn in episode.turns:
         number += turn.role == "assistant"
         if is_void(turn):
             return Wrong(2, number, turn.step)
         for call in turn.calls:
-            key = keys[place]
+            key = keys[call_index]
             if call.error or key in seen:
                 return Wrong(0 if call.error else 1, number, call.step)
             seen.add(key)
-            place += 1
+            call_index += 1
     return NOTHING

@@ -12,7 +12,7 @@ MARKS = ("refusals", "switches")
 """Columns of `TraceTable.marks`: assistant turns that open as a refusal, or bring in a script of their own."""
 
 MIN_LETTERS = 10
-"""Letters of a script that make it one of a turn's: a name or a unit is no switch."""
+"""Letters of a script that make it one of a turn's: a name or a unit is not a switch."""
 
 IN_A_ROW = 7
 """Latin words with nothing but blanks or a sentence's marks between them that make a turn Latin: names, titles and commands have fewer."""
@@ -57,17 +57,19 @@ def refuses(text: str) -> bool:
     return _REFUSAL.search(text[:REFUSAL_HEAD]) is not None
 
 
-def scripts_of(text: str, least: int = MIN_LETTERS) -> set[str]:
-    """The scripts with at least `least` letters in the first 20,000 characters.
+def scripts_of(text: str, min_letters: int = MIN_LETTERS) -> set[str]:
+    """The scripts with at least `min_letters` letters in the first 20,000 characters.
 
     >>> sorted(scripts_of("Прогноз погоды: sunny")), sorted(scripts_of("the weather is 天気", 2))
     (['Cyrillic'], ['Chinese or Japanese', 'Latin'])
     """
     text = text[:LOOKED_AT]
-    scripts = {"Latin"} if _has("Latin", least).match(text) else set()
+    scripts = {"Latin"} if _has("Latin", min_letters).match(text) else set()
     if not text.isascii():
         rest = _ASCII.sub("", text)  # only Latin has letters among them
-        scripts |= {name for name in _OTHERS if _ANY[name].search(rest) and _has(name, least).match(rest)}
+        scripts |= {
+            name for name in _OTHERS if _ANY[name].search(rest) and _has(name, min_letters).match(rest)
+        }
     return scripts
 
 
@@ -75,10 +77,10 @@ _OTHERS = tuple(name for name in SCRIPTS if name != "Latin")
 
 
 @cache
-def _has(name: str, least: int) -> re.Pattern[str]:
+def _has(name: str, min_letters: int) -> re.Pattern[str]:
     """Match a text from its start up to the letter of the script with this number."""
     letters = _CLASSES[name]
-    return re.compile(f"(?:[^{letters}]*[{letters}]){{{least}}}")
+    return re.compile(f"(?:[^{letters}]*[{letters}]){{{min_letters}}}")
 
 
 def _brought_in(text: str) -> set[str]:
@@ -90,7 +92,7 @@ def _brought_in(text: str) -> set[str]:
 def switched_turns(episode: Episode) -> Iterator[tuple[Turn, str]]:
     """Assistant turns with a script that nobody used before: not in a message to the agent, a result, or its own earlier words.
 
-    A turn before which nobody said a letter, results aside, switches nothing; nor does a Latin name among other letters. Languages of one script are not told apart.
+    A turn before which nobody said a letter, results aside, switches nothing; nor does a Latin name among other letters. Languages of one script count as one.
     """
     known, spoken = set[str](), False
     for turn in episode.turns:

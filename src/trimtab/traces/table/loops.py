@@ -1,4 +1,4 @@
-"""Does an episode go round in circles? The same block of one to four calls, with the same answers, at least three times in a row."""
+"""Loops in an episode: the same block of one to four calls, with the same answers, at least three times in a row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MIN_ROUNDS = 3
 
 
 class Loop(NamedTuple):
-    """`calls` of the stretch, from place `start`, in blocks of `period`; all zero where there is none."""
+    """`calls` of the stretch, from index `start`, in blocks of `period`; all zero where there is none."""
 
     calls: int = 0
     start: int = 0
@@ -34,7 +34,7 @@ def longest_loop(keys: Sequence[Hashable]) -> Loop:
 
 
 def num_repeats(keys: Sequence[Hashable]) -> int:
-    """Calls that say and are told what an earlier one was.
+    """Return the number of calls equal to an earlier one, answer included.
 
     >>> num_repeats("abca")
     1
@@ -43,14 +43,14 @@ def num_repeats(keys: Sequence[Hashable]) -> int:
 
 
 def first_repeat(keys: Sequence[Hashable]) -> int:
-    """Place of the first call that is as an earlier one; -1 for none.
+    """Return the index of the first call equal to an earlier one; -1 for none.
 
     >>> first_repeat("abcab"), first_repeat("abc")
     (3, -1)
     """
     seen: set[Hashable] = set()
-    for place, key in enumerate(keys):
+    for index, key in enumerate(keys):
         if key in seen:
-            return place
+            return index
         seen.add(key)
     return -1

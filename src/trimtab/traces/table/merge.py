@@ -24,16 +24,16 @@ def joined(a: TraceTable, b: TraceTable) -> TraceTable:
         name: _codes(getattr(a, name), getattr(b, name))
         for name in ("tasks", "groups", "stops", "first_errors", "tool_names", "versions")
     }
-    places: dict[str, Any] = {field: _placed(a, b, field, *codes[names]) for field, names in _FIELDS.items()}
+    recoded: dict[str, Any] = {field: _placed(a, b, field, *codes[names]) for field, names in _FIELDS.items()}
     wide: dict[str, Any] = {name: _wide(a, b, name, codes["tool_names"]) for name in ("used", "erred")}
     both: dict[str, Any] = {name: np.concatenate([getattr(a, name), getattr(b, name)]) for name in _COLUMNS}
     return TraceTable(
-        ids=[*a.ids, *b.ids], counts={name: np.concatenate([a.counts[name], b.counts[name]]) for name in COUNTS}, **both, **places, **wide,
+        ids=[*a.ids, *b.ids], counts={name: np.concatenate([a.counts[name], b.counts[name]]) for name in COUNTS}, **both, **recoded, **wide,
         tasks=list(codes["tasks"][0]), groups=list(codes["groups"][0]), stops=list(codes["stops"][0]), first_errors=list(codes["first_errors"][0]),
         versions=list(codes["versions"][0]), marks={name: np.concatenate([a.marks[name], b.marks[name]]) for name in a.marks if name in b.marks},
         tool_names=list(codes["tool_names"][0]), tools={}, declared_tools=a.declared_tools | b.declared_tools,
         nan_rewards=a.nan_rewards + b.nan_rewards, num_checked_schemas=a.num_checked_schemas + b.num_checked_schemas,
-        sources=[*a.sources, *b.sources], told_by_log=a.told_by_log or b.told_by_log,
+        sources=[*a.sources, *b.sources], error_flags_in_log=a.error_flags_in_log or b.error_flags_in_log,
     )  # fmt: skip
 
 
@@ -60,7 +60,7 @@ _FIELDS = {
 
 
 def _codes(a: Sequence[str], b: Sequence[str]) -> tuple[dict[str, int], Array]:
-    """All names with their places, and b's places among them."""
+    """Return all names with their codes, and the codes of b's names among them."""
     names = {name: i for i, name in enumerate(a)}
     for name in b:
         names.setdefault(name, len(names))
@@ -75,7 +75,7 @@ def _placed(a: TraceTable, b: TraceTable, field: str, names: dict[str, int], mov
 
 def _wide(a: TraceTable, b: TraceTable, name: str, codes: tuple[dict[str, int], Array]) -> Array:
     n = a.num_episodes
-    found = np.zeros((n + b.num_episodes, len(codes[0])), bool)
-    found[:n, : len(a.tool_names)] = getattr(a, name)
-    found[n:, codes[1]] = getattr(b, name)
-    return found
+    used = np.zeros((n + b.num_episodes, len(codes[0])), bool)
+    used[:n, : len(a.tool_names)] = getattr(a, name)
+    used[n:, codes[1]] = getattr(b, name)
+    return used

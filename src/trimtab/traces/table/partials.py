@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from trimtab.traces.table.compact import Names, Widened
-from trimtab.traces.table.interning import Codes
+from trimtab.stats.intervals import quantile_places
+from trimtab.traces.table.compact import Codes, Names, Widened
 from trimtab.traces.table.language import MARKS
-from trimtab.traces.table.latency import time_row
 from trimtab.traces.table.prompt_groups import grouped_by_prompt
 from trimtab.traces.table.required_files import FileUses
 from trimtab.traces.table.types import COUNTS, MAX_EVIDENCE, MAX_TOOLS, OTHER, Evidence, ToolRow, TraceTable
@@ -48,7 +48,7 @@ class Partial:
     evidence: dict[str, list[Evidence]]
     nan_rewards: int
     checked: int
-    told_by_log: bool
+    error_flags_in_log: bool
 
     @property
     def size(self) -> int:
@@ -96,7 +96,7 @@ def combine(parts: Sequence[Partial]) -> TraceTable:
         tools=_tools(parts, starts), tool_names=tool_names, used=used, erred=erred,
         declared_tools=frozenset(list(declared)[:MAX_DECLARED]), nan_rewards=sum(p.nan_rewards for p in parts),
         num_checked_schemas=sum(p.checked for p in parts), sources=sources, evidence=_evidence(parts),
-        told_by_log=any(p.told_by_log for p in parts),
+        error_flags_in_log=any(p.error_flags_in_log for p in parts),
     )  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def _tools(parts: Sequence[Partial], starts: Sequence[int]) -> dict[str, ToolRow
     for name, row in rows.items():
         seconds = [part.latency[name] for part in parts if name in part.latency]
         if seconds:
-            time_row(row, np.concatenate(seconds))
+            _time_row(row, np.concatenate(seconds))
             ordered = sorted(slowest[name], key=lambda one: one[:3])
             row.slowest = [where for *_, where in ordered[:MAX_EVIDENCE]]
     return rows
@@ -171,3 +171,20 @@ def _evidence(parts: Sequence[Partial]) -> dict[str, list[Evidence]]:
                 examples = evidence.setdefault(what, [])
                 examples.extend(some[: MAX_EVIDENCE - len(examples)])
     return evidence
+
+
+def _time_row(row: ToolRow, seconds: Array) -> None:
+    """Set what the row says of the latencies of its calls, in seconds.
+
+    >>> row = ToolRow()
+    >>> _time_row(row, np.array([0.5] * 19 + [250.0]))
+    >>> row.timed, round(row.p95, 3), row.p95_low, row.p95_high
+    (20, 12.975, 0.5, nan)
+    """
+    row.timed = seconds.size
+    if not seconds.size:
+        return
+    row.p50, row.p95, row.p99 = (float(q) for q in np.quantile(seconds, [0.5, 0.95, 0.99]))
+    indices = quantile_places(seconds.size, 0.95)
+    ranked = np.partition(seconds, [index for index in indices if index is not None] or [0])
+    row.p95_low, row.p95_high = (math.nan if index is None else float(ranked[index]) for index in indices)

@@ -17,22 +17,22 @@ ASKING = ("user", "system", "developer")
 _HALF = 0.5  # of the episodes must share their prompt with another; fewer repeats are greetings, and no groups of training
 
 
-def asked(episode: Episode) -> int:
+def prompt_key(episode: Episode) -> int:
     """64 bits of the words of users and of the system, wherever they stand, and of the training step; 0 where no user said any.
 
     After a greeting the question comes behind the agent's first words, so later words count, too.
 
     >>> from trimtab.traces.core.episode import Turn
     >>> one, two = (Episode(id=i, turns=[Turn(role="user", content="2+2?")]) for i in "ab")
-    >>> asked(one) == asked(two) != 0, asked(Episode(id="c", turns=[Turn(role="user", content=" ")]))
+    >>> prompt_key(one) == prompt_key(two) != 0, prompt_key(Episode(id="c", turns=[Turn(role="user", content=" ")]))
     (True, 0)
     """
-    said = [
+    prompt_parts = [
         (t.role, t.content) for t in episode.turns if t.role in ASKING and t.content and t.content.strip()
     ]
-    if not any(role == "user" for role, _ in said):
+    if not any(role == "user" for role, _ in prompt_parts):
         return 0
-    text = repr((said, episode.step)).encode("utf-8", "surrogatepass")
+    text = repr((prompt_parts, episode.step)).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little", signed=True) or 1
 
 
@@ -41,11 +41,11 @@ def grouped_by_prompt(
 ) -> tuple[npt.NDArray[np.int64], list[str], int]:
     """(E,) groups and their names, with episodes of no group put to those of their prompt; how many episodes were.
 
-    `group` (E,): place in `groups`, -1 for none. `prompt` (E,): equal where the same was asked, 0 unknown. Only where at least
+    `group` (E,): index in `groups`, -1 for none. `prompt` (E,): equal where the prompt is equal, 0 unknown. Only where at least
     half of the episodes without a group share their prompt with another.
 
-    >>> found = grouped_by_prompt(np.full(3, -1), [], np.array([7, 9, 7]), ["a", "b", "c"])
-    >>> found[0].tolist(), *found[1:]
+    >>> grouped = grouped_by_prompt(np.full(3, -1), [], np.array([7, 9, 7]), ["a", "b", "c"])
+    >>> grouped[0].tolist(), *grouped[1:]
     ([0, -1, 0], ['prompt of episode a'], 2)
     """
     filled, names = group.astype(np.int64), list(groups)
@@ -59,7 +59,7 @@ def grouped_by_prompt(
     if shared.size < _HALF * free.size:
         return filled, names, 0
     heads = np.sort(first[sizes >= 2])
-    place = np.zeros(sizes.size, np.int64)
-    place[inverse[heads]] = len(names) + np.arange(heads.size)
-    filled[free[shared]] = place[inverse[shared]]
+    new_group = np.zeros(sizes.size, np.int64)
+    new_group[inverse[heads]] = len(names) + np.arange(heads.size)
+    filled[free[shared]] = new_group[inverse[shared]]
     return filled, names + [f"prompt of episode {ids[free[i]]}" for i in heads.tolist()], int(shared.size)

@@ -1,4 +1,4 @@
-"""Do a call's arguments fit the tool's schema? The part of JSON Schema that tools are declared with, and no more.
+"""The check of a call's arguments against the tool's schema. The part of JSON Schema that tools are declared with, and no more.
 
 Checked: required and unknown names, types, enum, of the top level. What a schema does not say is allowed; nested values and
 other keywords are not looked at, so a call that passes may still be wrong.
@@ -21,14 +21,14 @@ def schemas_by_name(tools: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str
     >>> schemas_by_name([{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}, {"name": "g"}])
     {'f': {'type': 'object'}, 'g': {}}
     """
-    found: dict[str, Mapping[str, Any]] = {}
+    schemas: dict[str, Mapping[str, Any]] = {}
     for tool in tools:
         inner = tool.get("function")
         function = inner if isinstance(inner, dict) else tool
         if isinstance(name := function.get("name"), str):
             parameters = function.get("parameters", function.get("input_schema"))
-            found[name] = parameters if isinstance(parameters, dict) else {}
-    return found
+            schemas[name] = parameters if isinstance(parameters, dict) else {}
+    return schemas
 
 
 def misfit(arguments: Any, schema: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Did a limit end the episode, or the agent? By the reason that the log gives, in whichever spelling."""
+"""Stop reasons in any spelling: whether a limit ended the episode, or the agent."""
 
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ def _ends(reason: str) -> bool:
 def _plain(text: str) -> str:
     """In lower case, words with _ between, without an enumeration's name before it."""
     words = _BETWEEN.sub("_", _CAMEL.sub("_", text.strip(" \t\r\n.!"))).lower()
-    while found := _PREFIX.match(words):
-        words = words[found.end() :]
+    while prefix := _PREFIX.match(words):
+        words = words[prefix.end() :]
     return words

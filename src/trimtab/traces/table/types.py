@@ -51,7 +51,7 @@ def group_of(group: str | None, task: str | None, step: int | None = None) -> st
 
 @dataclass(frozen=True)
 class Evidence:
-    """One place where it happened. `step` is the log's number, or the place in the episode; -1: the whole episode."""
+    """One example. `step` is the log's number, or the index in the episode; -1: the whole episode."""
 
     episode: str
     step: int
@@ -91,12 +91,12 @@ class ToolRow:
 @dataclass
 class TraceTable:
     """`reward` (E,) nan where there is none, and `nan_rewards` where the log said NaN or infinity. `success`, `truncated` (E,):
-    1, 0, or -1 unknown. `ratio` (E,): the largest |log-ratio| of its tokens, nats; nan where the log has none. `task`, `group`, `stop`, `first_error` (E,): places in `tasks`, `groups` (`group_of`), `stops`, `first_errors`; -1: none.
+    1, 0, or -1 unknown. `ratio` (E,): the largest |log-ratio| of its tokens, nats; nan where the log has none. `task`, `group`, `stop`, `first_error` (E,): indices in `tasks`, `groups` (`group_of`), `stops`, `first_errors`; -1: none.
     `used`, `erred` (E, T) of bool: did the episode call the tool of `tool_names`, did a call of it fail?
     `time` (E,): when the episode began, seconds since 1970, nan unknown. `wrong`, `wrong_turn`, `wrong_step` (E,): see `traces.first_wrong`.
-    `told_by_log`: did the log itself, by a field, say of any call whether it failed? Else failures are those that results' texts say.
-    `version` (E,): place in `versions`, policy versions as text in the order of their coming, or `step 3` where training steps alone are known. `marks`: `text_marks.MARKS` -> (E,).
-    `files`: a required file -> the calls that named it, `file_used` (E, F): which episodes did. `by_prompt`: episodes whose group is their prompt's (`traces.asked`).
+    `error_flags_in_log`: False where no field of the log says whether a call failed: errors were inferred from result text.
+    `version` (E,): index in `versions`, policy versions as text in the order of their coming, or `step 3` where training steps alone are known. `marks`: `text_marks.MARKS` -> (E,).
+    `files`: a required file -> the calls that named it, `file_used` (E, F): which episodes did. `by_prompt`: episodes whose group is their prompt's (`prompt_groups`).
     """
 
     ids: Sequence[str]
@@ -134,7 +134,7 @@ class TraceTable:
     num_checked_schemas: int = 0
     sources: Sequence[str] = ()
     evidence: dict[str, list[Evidence]] = field(default_factory=dict)
-    told_by_log: bool = False
+    error_flags_in_log: bool = False
     by_prompt: int = 0
 
     @property
@@ -155,12 +155,12 @@ class TraceTable:
             return np.where(finite, self.reward >= solved_at, -1).astype(
                 np.int8
             ), f"reward of at least {solved_at:g}"
-        said = self.success >= 0
+        labelled = self.success >= 0
         binary = finite.any() and np.isin(self.reward[finite], (0.0, 1.0)).all()
-        if said.any() and binary and (finite & ~said).any():
+        if labelled.any() and binary and (finite & ~labelled).any():
             by_reward = np.where(finite, self.reward == 1.0, -1)
-            return np.where(said, self.success, by_reward).astype(np.int8), BOTH
-        if said.any():
+            return np.where(labelled, self.success, by_reward).astype(np.int8), BOTH
+        if labelled.any():
             return self.success, "the log's success"
         if binary:
             return np.where(finite, self.reward == 1.0, -1).astype(
