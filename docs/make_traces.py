@@ -29,9 +29,9 @@ def checks() -> str:
             "below": f"below {limits}",
             "zero": "equal to 0",
         }[rule.test]
-        least = f"{TRACE_BOUNDS[rule.least].value:g} {TRACE_BOUNDS[rule.least].unit}"
+        min_count = f"{TRACE_BOUNDS[rule.min_count].value:g} {TRACE_BOUNDS[rule.min_count].unit}"
         rows.append(
-            f"| `{rule.name}` | {rule.severity} | `{rule.key}` | {test} | {least} | {_cell(rule.what)} | {_cell(rule.reference)} |"
+            f"| `{rule.name}` | {rule.severity} | `{rule.key}` | {test} | {min_count} | {_cell(rule.what)} | {_cell(rule.reference)} |"
         )
     return "\n".join(
         [

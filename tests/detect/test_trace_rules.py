@@ -163,7 +163,7 @@ def test_all_rules_are_tested_and_rest_on_the_catalog():
     assert {rule.name for rule in TRACE_RULES} == {*SICK, "tool_neglected", "malformed_lines", "cut_files"}
     for rule in TRACE_RULES:
         assert rule.key in TRACE_READINGS or rule.key in READINGS
-        assert {rule.least, *rule.bounds} - {"zero"} <= set(TRACE_BOUNDS)
+        assert {rule.min_count, *rule.bounds} - {"zero"} <= set(TRACE_BOUNDS)
         assert rule.what
         assert rule.why
         assert rule.advice

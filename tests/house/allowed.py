@@ -12,10 +12,7 @@ OUTSIDE_40_TO_300_LINES = (
 )
 """Modules of fewer than 40 or more than 300 lines."""
 
-SHARED_STEMS = (
-    "__main__",
-    "language",
-)
+SHARED_STEMS = ("__main__",)
 """Names that more than one module has."""
 
 LONG_SIGNATURES = (

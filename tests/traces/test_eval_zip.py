@@ -51,7 +51,7 @@ def test_a_damaged_sample_is_counted_and_the_others_are_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("damage", "why"),
-    [("cut", "cannot be read as a zip"), ("other", "no Inspect log"), ("head", "is no JSON object")],
+    [("cut", "cannot be read as a zip"), ("other", "no Inspect log"), ("head", "is not a JSON object")],
 )
 def test_a_zip_that_is_no_log_says_so(tmp_path, damage, why):
     path = write_eval(

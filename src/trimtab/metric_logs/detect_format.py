@@ -1,4 +1,4 @@
-"""Which format is it? Told by content, not by name; and where in a folder the log lies."""
+"""Detection of a log's format by content, not by name; and where in a folder the log lies."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _read_file(path: Path, run: str | None, format: str | None) -> RawLog:
     kind = format or file_format(head, lambda: _is_one_json(path.read_bytes() if data is None else data))
     if kind is None:
         raise MetricLogError(
-            f"{path} is no log we know; it can be {', '.join(FORMATS)} (force one with --format)"
+            f"{path} is not a known log; it can be {', '.join(FORMATS)} (force one with --format)"
         )
     if kind in _TEXT:
         try:

@@ -151,7 +151,7 @@ def _by_cluster(
 ) -> tuple[Int64, Int64]:
     """(clusters, K) counts, of x <= 0 before those of x > 0 where signed, and the column of each value.
 
-    All zero, so that there is no interval, where `rises` lacks some of the stream: states of older versions had none.
+    All zero, which gives no interval, where `rises` lacks some of the stream: states of older versions had none.
     """
     counts, at = sizes.cluster_counts(), GRID.ids(values.astype(np.float32)).astype(np.int64)
     if rises is None:

@@ -29,7 +29,7 @@ def convert(
     target, report = Path(output), ReadReport(strict=strict, progress=progress)
     if str(output) == STDIN or target.suffix in _OTHERS:
         raise TraceError(
-            f"{output} is no name for what is written, JSON lines of plain text; name a .jsonl file"
+            f"{output} does not name what is written, JSON lines of plain text; name a .jsonl file"
         )
     paths = list(paths)
     spare_logs(paths, target)

@@ -1,4 +1,4 @@
-"""Is it the same episode again? A copy is dropped; another episode under a name already taken gets one of its own."""
+"""Duplicate episodes. A copy is dropped; another episode under a name already taken gets one of its own."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def iter_episodes(
 ) -> Iterator[Episode]:
     """Episodes one by one, in the order of the files; `report` fills as they come.
 
-    The format of a file is told by its first record that some reader knows, unless `format` (a name of
+    The format of a file is recognised by its first record that some reader knows, unless `format` (a name of
     `trimtab.traces.registry.FORMATS`) forces it. `mapping`: our field -> JSON path, for logs of no known format. A file in
     which nothing is recognised is a TraceError, unless others were read. `only`: of step JSONL, hold the lines of these ids alone.
     """

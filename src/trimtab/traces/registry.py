@@ -1,4 +1,4 @@
-"""THE table of formats: how each is told by its first records, and what reads it."""
+"""The table of formats: how each is recognised by its first records, and what reads it."""
 
 from __future__ import annotations
 

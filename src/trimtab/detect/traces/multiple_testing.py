@@ -45,17 +45,17 @@ def judge_contrasts(contrasts: Sequence[Contrast]) -> list[JudgedContrast]:
     corrected_inside = holm([p for p, _ in inside])
     family = len(contrasts)
     num_inside = sum(math.isfinite(p) for p, _ in inside)
-    found = []
+    judged = []
     for i, c in enumerate(contrasts):
         few = min(c.clusters_a, c.clusters_b)
         ends = _ends(c.yes_no, c.difference, c.se, c.clusters, few, level / max(family, 1))
         ends_in = _ends(c.yes_no, c.within, c.within_se, c.mixed, c.mixed, level / max(num_inside, 1))
         real = corrected[i] < level
-        found.append(JudgedContrast(c, *ends, corrected[i], *ends_in, corrected_inside[i], real, family))
+        judged.append(JudgedContrast(c, *ends, corrected[i], *ends_in, corrected_inside[i], real, family))
     order = sorted(
         range(family), key=lambda i: (*(_last(p) for p in (corrected[i], plain[i][0])), -plain[i][1])
     )
-    return [found[i] for i in order]
+    return [judged[i] for i in order]
 
 
 def _last(p: float) -> float:

@@ -1,4 +1,4 @@
-"""Which readings of agent logs are alarms, and the words a person needs. A share fires when its whole interval lies above a bound."""
+"""Rules of agent logs, and the text of their messages. A fraction fires when its whole interval lies above a bound."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from trimtab.types import Severity
 @dataclass(frozen=True)
 class TraceRule:
     """`test` "interval": the lower end of the 95 % interval; "value": the value; "below": the value, which fires below the bound; "zero": it fires at zero. `bounds`: names in the
-    catalog for a warning and, if there are two, for critical. `least`: name of the bound on n below which nothing is judged."""
+    catalog for a warning and, if there are two, for critical. `min_count`: name of the bound on n below which nothing is judged."""
 
     name: str
     key: str
     test: Literal["interval", "value", "below", "zero"]
     bounds: tuple[str, ...]
-    least: str
+    min_count: str
     severity: Severity
     what: str
     why: str
@@ -33,7 +33,7 @@ class TraceRule:
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that fired, with the reading and the places it rests on."""
+    """A rule that fired, with the reading and the examples it rests on."""
 
     rule: TraceRule
     severity: Severity
@@ -49,7 +49,7 @@ TRACE_RULES: tuple[TraceRule, ...] = (
         "tool_failing", "tools/failure_frac", "interval", ("trace_tool_failure", "trace_tool_failure_critical"), _CALLS, "warning",
         "many calls of this tool fail",
         "The policy learns to live without the tool, or is scored for what the tool did.",
-        "Read the kinds of error. Where the tool is at fault, mend it or leave its episodes out of training; where the call was wrong, "
+        "Read the kinds of error. Where the tool is at fault, fix it or leave its episodes out of training; where the call was wrong, "
         "put what was missing (units, totals, ids) into the tool's description and its error text.",
         "verl#2188",
     ),
@@ -62,7 +62,7 @@ TRACE_RULES: tuple[TraceRule, ...] = (
     TraceRule(
         "tool_slow", "tools/latency_p95_s", "interval", ("trace_latency_p95",), _CALLS, "warning",
         "this tool is slow at its 95th percentile", "A synchronous rollout waits for its slowest episode.",
-        "Cache, raise the tool's concurrency, or set a time-out that the policy is told of.",
+        "Cache, raise the tool's concurrency, or set a time-out that the policy can see.",
     ),
     TraceRule(
         "tool_neglected", "traces/neglected", "value", ("zero",), _EPISODES, "critical",
@@ -103,7 +103,7 @@ TRACE_RULES: tuple[TraceRule, ...] = (
     ),
     TraceRule(
         "repeated_calls", "traces/repeat_frac", "interval", ("trace_repeat",), _CALLS, "warning",
-        "calls repeat an earlier one to the letter and are told the same", "The answer was cut, lost from the context, or not understood.",
+        "calls repeat an earlier one to the letter and get the same answer", "The answer was cut, lost from the context, or not understood.",
         "Check that results reach the model whole; cache them and say so.",
     ),
     TraceRule(
@@ -120,7 +120,7 @@ TRACE_RULES: tuple[TraceRule, ...] = (
     TraceRule(
         "refusals", "traces/refusal_frac", "interval", ("trace_refusal",), _EPISODES, "warning",
         "the agent refuses (by its first words; a rule of thumb)", "On tasks that should be done, a refusal is a failure that costs nothing.",
-        "Read the episodes below; if they are refusals, look for prompts that ask for one, and for a reward that is no lower for it.",
+        "Read the episodes below; if they are refusals, look for prompts that ask for one, and for a reward that does not fall for it.",
     ),
     TraceRule(
         "language_switches", "traces/switch_frac", "interval", ("trace_switch",), _EPISODES, "warning",
@@ -191,21 +191,23 @@ def trace_findings(measured: Iterable[Measured]) -> list[Finding]:
     by_key: dict[str, list[Measured]] = {}
     for one in measured:
         by_key.setdefault(one.reading.key, []).append(one)
-    found = [
+    findings = [
         finding
         for rule in TRACE_RULES
         for one in sorted(by_key.get(rule.key, []), key=lambda m: -m.reading.value)
         if (finding := judge_traces(rule, one)) is not None
     ]
-    alone = {f.severity for f in found if f.rule.name == "tool_failing"}
-    found = [f for f in found if not (f.rule.name == "calls_failing" and alone & {f.severity, "critical"})]
-    return sorted(found, key=lambda f: f.severity != "critical")
+    alone = {f.severity for f in findings if f.rule.name == "tool_failing"}
+    findings = [
+        f for f in findings if not (f.rule.name == "calls_failing" and alone & {f.severity, "critical"})
+    ]
+    return sorted(findings, key=lambda f: f.severity != "critical")
 
 
 def judge_traces(rule: TraceRule, measured: Measured) -> Finding | None:
-    """Does the rule fire? Not on fewer than its least number, nor on what was not observed."""
+    """Does the rule fire? Not on fewer than its minimum count, nor on what was not observed."""
     reading = measured.reading
-    if not math.isfinite(reading.value) or reading.n_tokens < bound(rule.least):
+    if not math.isfinite(reading.value) or reading.n_tokens < bound(rule.min_count):
         return None
     if rule.test == "zero":
         return Finding(rule, rule.severity, 0.0, measured) if reading.value == 0 else None
@@ -256,17 +258,17 @@ def _judged(measured: list[Measured]) -> tuple[list[str], list[str]]:
     judged, few = [], []
     for rule in TRACE_RULES:
         known = [m.reading for m in measured if m.reading.key == rule.key and m.reading.status == "ok"]
-        least = bound(rule.least)
-        enough = [reading for reading in known if reading.n_tokens >= least]
-        short = [reading for reading in known if reading.n_tokens < least]
+        min_count = bound(rule.min_count)
+        enough = [reading for reading in known if reading.n_tokens >= min_count]
+        short = [reading for reading in known if reading.n_tokens < min_count]
         judged += [rule.name] * bool(enough)
         if not short:
             continue
-        unit = TRACE_BOUNDS[rule.least].unit
+        unit = TRACE_BOUNDS[rule.min_count].unit
         names = [reading.slice.removeprefix("tool/") for reading in short if reading.slice != "all"]
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
         of = f" of {', '.join(names[:4])}{more}" if names else ""
-        few.append(f"{rule.name} not judged{of}: fewer than {least:.0f} {unit}")
+        few.append(f"{rule.name} not judged{of}: fewer than {min_count:.0f} {unit}")
     return judged, few
 
 

@@ -10,7 +10,7 @@ from trimtab.measure.sequences.aggregates import may_be_missing
 from trimtab.metric_logs import MetricLog
 from trimtab.typing import Float64, Int64
 
-_CADENCE = 10  # a metric seen less often has no cadence by which its silence could be told
+_CADENCE = 10  # a metric seen less often has too few values to judge its absence
 
 
 class Presence(NamedTuple):
@@ -23,9 +23,9 @@ class Presence(NamedTuple):
 
 
 def presence_of_log(log: MetricLog) -> Presence:
-    """Which metrics came at which steps, and where they were no numbers.
+    """Return at which steps each metric came, and where its values were not numbers.
 
-    Held-out metrics come when an evaluation is due, so their absence is no silence.
+    Held-out metrics come when an evaluation is due, so their absence does not count.
     """
     arrived = {
         f"metrics/{name}": index

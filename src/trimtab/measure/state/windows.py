@@ -1,6 +1,6 @@
 """Windows close when they hold enough to be judged: 2,000 tokens from 30 trajectories in every slice they cover.
 
-Until then there is no reading, and views say "not judged yet", never "fine".
+Until then there are no readings, and views say "not judged yet", never "fine".
 """
 
 from __future__ import annotations

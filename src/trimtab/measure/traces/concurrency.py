@@ -8,7 +8,7 @@ from trimtab.traces.table.types import TraceTable
 from trimtab.typing import Float64
 
 _SHORT = 0.05  # the share of episodes that may be over before the load has been looked at
-_LEAST = 8  # episodes on each side of a split
+_MIN_SIDE = 8  # episodes on each side of a split
 
 
 def looked_at_s(table: TraceTable) -> float:
@@ -20,7 +20,7 @@ def looked_at_s(table: TraceTable) -> float:
 
 def running_at_once(table: TraceTable) -> Float64 | None:
     """(E,) how many episodes were open in the first `looked_at_s` of each, itself included, on average over that time; None without
-    times and durations of all. Where that is no time, those open as it began; one that ends the moment another begins is still open."""
+    times and durations of all. Where that time is zero, those open as it began; one that ends the moment another begins is still open."""
     if not table.num_episodes or not np.isfinite(table.time).all() or not np.isfinite(table.duration_s).all():
         return None
     began = table.time - table.time.min()
@@ -31,8 +31,8 @@ def running_at_once(table: TraceTable) -> Float64 | None:
         return at_once
     inside = _since(starts, began + seconds) - _since(starts, began)
     over = _since(ends, began + seconds) - _since(ends, began)
-    found: Float64 = np.round((inside - over) / seconds, 3)  # long sums round off
-    return found
+    at_once_mean: Float64 = np.round((inside - over) / seconds, 3)  # long sums round off
+    return at_once_mean
 
 
 def _since(moments: Float64, now: Float64) -> Float64:
@@ -52,8 +52,8 @@ def high_load(load: Float64) -> float:
     n, total = load.size, np.cumsum(ranked)
     below = np.arange(1, n)
     apart = (total[:-1] / below - (total[-1] - total[:-1]) / (n - below)) ** 2 * below * (n - below)
-    least = min(_LEAST, n // 4)
-    splits = (ranked[1:] > ranked[:-1]) & (below >= least) & (n - below >= least)
+    min_side = min(_MIN_SIDE, n // 4)
+    splits = (ranked[1:] > ranked[:-1]) & (below >= min_side) & (n - below >= min_side)
     if not splits.any():
         splits = ranked[1:] > ranked[:-1]
     return float(ranked[int(np.where(splits, apart, -1.0).argmax())])

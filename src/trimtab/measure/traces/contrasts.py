@@ -88,10 +88,10 @@ def contrasts(
 ) -> list[Contrast]:
     """The contrasts of episodes `a` and `b` (E,) that can be judged, in the order of `features`. Too few on a side, of tasks, or
     with or without a yes-or-no feature: not listed. Of features that are the same in every episode, one."""
-    least = bound("trace_contrast_min")
+    min_count = bound("trace_contrast_min")
     own = np.arange(table.num_episodes) + len(table.tasks)
     _, clusters = np.unique(np.where(table.task >= 0, table.task, own), return_inverse=True)
-    found: list[Contrast] = []
+    differences: list[Contrast] = []
     seen: set[bytes] = set()
     either = a | b
     for name, yes_no, values in features(table, outcome):
@@ -101,8 +101,8 @@ def contrasts(
         if yes_no:
             counts += [int((x > 0).sum()), int((x == 0).sum())]
         if (
-            min(counts) < least
-            or np.count_nonzero(np.bincount(tasks)) < least
+            min(counts) < min_count
+            or np.count_nonzero(np.bincount(tasks)) < min_count
             or x.min() == x.max()
             or (same := blake2b(np.ascontiguousarray(x).data, digest_size=16).digest()) in seen
         ):
@@ -110,14 +110,14 @@ def contrasts(
         seen.add(same)
         mean_a, mean_b = float(x[is_a].mean()), float(x[~is_a].mean())
         gap, se, groups = difference(x, is_a, tasks)
-        if groups < least:
+        if groups < min_count:
             continue
         inside = within_difference(x, is_a, tasks) if within else (math.nan, math.nan, 0)
-        if inside[2] < least:
+        if inside[2] < min_count:
             inside = (math.nan, math.nan, inside[2])
         in_a, in_b = clusters_of_sides(tasks, is_a)
-        found.append(Contrast(name, yes_no, mean_a, mean_b, counts[0], counts[1], gap, se, groups, in_a, in_b, *inside))  # fmt: skip
-    return found
+        differences.append(Contrast(name, yes_no, mean_a, mean_b, counts[0], counts[1], gap, se, groups, in_a, in_b, *inside))  # fmt: skip
+    return differences
 
 
 def clusters_of_sides(clusters: Int64, is_a: Bool) -> tuple[int, int]:

@@ -27,14 +27,14 @@ class Drift:
 
 def drifts(table: TraceTable, solved: npt.NDArray[Any] | None) -> list[Drift]:
     """The splits that the log allows; one that repeats another is left out. `solved` as `TraceTable.solved`, None where unknown."""
-    found: list[Drift] = []
+    drifts: list[Drift] = []
     seen: set[bytes] = set()
     for by, a, b, late, early in _splits(table):
         key = late.tobytes() + early.tobytes()
         if key not in seen:
             seen.add(key)
-            found.append(Drift(by, a, b, contrasts(table, late, early, outcome=solved)))
-    return found
+            drifts.append(Drift(by, a, b, contrasts(table, late, early, outcome=solved)))
+    return drifts
 
 
 def _splits(table: TraceTable) -> Iterator[tuple[str, str, str, Bool, Bool]]:

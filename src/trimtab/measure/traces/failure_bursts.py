@@ -1,6 +1,6 @@
 """Do a tool's failures come in bursts, and do they come when many episodes run at once?
 
-Both are asked of episodes that call the tool: did a call of it fail? What a burst is held against, and why that is fair to tasks of
+Both are asked of episodes that call the tool: did a call of it fail? What a burst is compared with, and why that is fair to tasks of
 different difficulty, says `trace_permutations`. Load is judged outside the worst burst: calls that hang in an outage pile up, too.
 """
 
@@ -31,18 +31,18 @@ from trimtab.traces.core.plural import counted
 from trimtab.traces.table.types import Evidence, TraceTable
 from trimtab.typing import Float64, Int64
 
-_MOST_TOOLS = 8  # of those that fail in most episodes; what is looked at is corrected for
-_MOST_EPISODES = 20_000  # the last ones that call the tool
-_LEAST_FAILED = 5
+_MAX_TOOLS = 8  # of those that fail in most episodes; what is looked at is corrected for
+_MAX_EPISODES = 20_000  # the last ones that call the tool
+_MIN_FAILED = 5
 _ZONE = " UTC"
 
 
 @dataclass(frozen=True)
 class _Case:
-    """One tool's episodes in order of time: places in the table, (n,) failed, tasks, groups (-1: none), episodes at once (None: unknown)."""
+    """One tool's episodes in order of time: indices in the table, (n,) failed, tasks, groups (-1: none), episodes at once (None: unknown)."""
 
     tool: str
-    places: Int64
+    indices: Int64
     failed: Float64
     tasks: Int64
     groups: Int64
@@ -54,19 +54,19 @@ class _Case:
         """Of windows. A log without times is often in the order in which episodes ended, where those that hang stand together at the end of their batch:
         there no window under an eighth of the episodes is looked at."""
         return (
-            NARROWEST if self.timed else max(NARROWEST, int(self.places.size * bound("trace_burst_untimed")))
+            NARROWEST if self.timed else max(NARROWEST, int(self.indices.size * bound("trace_burst_untimed")))
         )
 
     def without(self, first: int, end: int) -> _Case:
         """All but those from the first to before the end."""
-        kept = np.r_[0:first, end : self.places.size]
-        load = None if self.at_once is None else self.at_once[kept]
+        outside = np.r_[0:first, end : self.indices.size]
+        load = None if self.at_once is None else self.at_once[outside]
         return _Case(
             self.tool,
-            self.places[kept],
-            self.failed[kept],
-            self.tasks[kept],
-            self.groups[kept],
+            self.indices[outside],
+            self.failed[outside],
+            self.tasks[outside],
+            self.groups[outside],
             load,
             self.timed,
         )
@@ -91,8 +91,8 @@ def bursts(maker: Maker) -> Iterator[Measured]:
     that is no more than chance at the family's level."""
     table = maker.table
     cases = list(_cases(maker))
-    judged = [case for case in cases if _LEAST_FAILED <= case.failed.sum() < case.failed.size]
-    judged = sorted(judged, key=lambda case: (-case.failed.sum(), case.tool))[:_MOST_TOOLS]
+    judged = [case for case in cases if _MIN_FAILED <= case.failed.sum() < case.failed.size]
+    judged = sorted(judged, key=lambda case: (-case.failed.sum(), case.tool))[:_MAX_TOOLS]
     family = sum(1 + _varies(case.at_once) for case in judged)
     level = bound("trace_level") / max(family, 1)
     if not cases:
@@ -121,11 +121,11 @@ def _cases(maker: Maker) -> Iterator[_Case]:
     table = maker.table
     order, by = in_order(table)
     at_once = running_at_once(table)
-    for place, tool in enumerate(table.tool_names):
-        mine = order[table.used[order, place]][-_MOST_EPISODES:]
+    for tool_index, tool in enumerate(table.tool_names):
+        mine = order[table.used[order, tool_index]][-_MAX_EPISODES:]
         if mine.size >= bound("trace_episodes"):
             load = None if at_once is None else at_once[mine]
-            failed = table.erred[mine, place] * 1.0
+            failed = table.erred[mine, tool_index] * 1.0
             yield _Case(
                 tool,
                 mine,
@@ -145,11 +145,11 @@ def _rng(question: str, case: _Case) -> np.random.Generator:
 
 def _worst(case: _Case, level: float) -> _Burst:
     values = without_tasks(case.failed, case.tasks)
-    least = case.narrowest
+    min_window = case.narrowest
     p = permutation_p(
-        values, case.tasks, lambda x: worst_window(x, least)[0], _rng("burst", case), case.groups
+        values, case.tasks, lambda x: worst_window(x, min_window)[0], _rng("burst", case), case.groups
     )
-    _, first, end = worst_window(values, least)
+    _, first, end = worst_window(values, min_window)
     burst = _Burst(p, p <= level, first, end)
     return replace(burst, trend=burst.real and is_trend(case.failed, *_around(case.failed, burst)))
 
@@ -167,7 +167,7 @@ def _expected(case: _Case, first: int, end: int) -> float:
 
 def _burst(maker: Maker, table: TraceTable, case: _Case, burst: _Burst) -> Measured:
     inside, expected = case.failed[burst.first : burst.end], _expected(case, burst.first, burst.end)
-    ids = case.places[burst.first : burst.end]
+    ids = case.indices[burst.first : burst.end]
     when = _when(table, int(ids[0]), int(ids[-1]))
     others = "the same tasks at other times" if apart(case.tasks).any() else "the others"
     verdict = (
@@ -177,10 +177,10 @@ def _burst(maker: Maker, table: TraceTable, case: _Case, burst: _Burst) -> Measu
         f"{inside.sum():.0f} of {inside.size} episodes that call it fail {when}, {100 * expected:.0f} % of {others}"
         f" ({verdict}{burst.p:.2g})"
     )
-    found = [_place(table, int(i), case.tool) for i in ids[inside > 0][:5]]
+    examples = [_example(table, int(i), case.tool) for i in ids[inside > 0][:5]]
     excess = float(inside.mean()) - expected if burst.real and not burst.trend else 0.0
     return maker.value(
-        "traces/burst_excess", excess, case.failed.size, f"tool/{case.tool}", evidence=found, text=text
+        "traces/burst_excess", excess, case.failed.size, f"tool/{case.tool}", evidence=examples, text=text
     )
 
 
@@ -189,7 +189,7 @@ def _load(maker: Maker, table: TraceTable, whole: _Case, burst: _Burst, level: f
     case = whole.without(*_around(whole.failed, burst)) if cut else whole
     load, where = case.at_once, f"tool/{case.tool}"
     outside = " outside the burst" if cut else ""
-    if not _varies(load) or not _LEAST_FAILED <= case.failed.sum() < case.failed.size:
+    if not _varies(load) or not _MIN_FAILED <= case.failed.sum() < case.failed.size:
         few = f"{case.failed.sum():.0f} of {counted(case.failed.size, 'episode')} fail{outside}: too few to tell load from it"
         return maker.value("traces/load_excess", 0.0, whole.failed.size, where, text=few)
     assert load is not None
@@ -205,8 +205,8 @@ def _load(maker: Maker, table: TraceTable, whole: _Case, burst: _Burst, level: f
         f"{100 * high:.0f} % of the episodes that call it fail{outside} when more than {usual:.3g} run at once{first}, "
         f"{100 * low:.0f} % otherwise ({'p ' if p <= level else 'chance: p '}{p:.2g})"
     )
-    found = [_place(table, int(i), case.tool) for i in case.places[busy & (case.failed > 0)][:5]]
-    return maker.value("traces/load_excess", excess, whole.failed.size, where, evidence=found, text=text)
+    examples = [_example(table, int(i), case.tool) for i in case.indices[busy & (case.failed > 0)][:5]]
+    return maker.value("traces/load_excess", excess, whole.failed.size, where, evidence=examples, text=text)
 
 
 def _around(failed: Float64, burst: _Burst) -> tuple[int, int]:
@@ -248,6 +248,6 @@ def _clock(seconds: float) -> str:
         return f"{seconds:g} s"
 
 
-def _place(table: TraceTable, i: int, tool: str) -> Evidence:
+def _example(table: TraceTable, i: int, tool: str) -> Evidence:
     when = f", begun {_clock(table.time[i])}" if math.isfinite(table.time[i]) else ""
     return Evidence(table.ids[i], -1, f"a call of {tool} fails{when}", table.sources[i])

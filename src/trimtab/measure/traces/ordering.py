@@ -12,7 +12,7 @@ from trimtab.typing import Int64
 
 
 def in_order(table: TraceTable) -> tuple[Int64, str]:
-    """(E,) places of the episodes as they began, and by what: the time where every episode has one, else the log's order; the numbers of
+    """(E,) indices of the episodes as they began, and by what: the time where every episode has one, else the log's order; the numbers of
     policies or training steps, where every episode has one, go before that, for files of steps are read in the order of their names."""
     if table.num_episodes and np.isfinite(table.time).all():
         return np.argsort(table.time, kind="stable"), "time"
@@ -22,7 +22,7 @@ def in_order(table: TraceTable) -> tuple[Int64, str]:
 
 
 def version_ranks(table: TraceTable) -> Int64:
-    """(V,) place of each of `table.versions` in their order: by number where all are numbers or differ in their numbers only (step-2
+    """(V,) rank of each of `table.versions` in their order: by number where all are numbers or differ in their numbers only (step-2
     comes before step-10), else by the median time of their episodes where every episode has one, else as they came in the log."""
     numbers = _numbers(table.versions)
     if numbers is not None:
@@ -31,15 +31,15 @@ def version_ranks(table: TraceTable) -> Int64:
     if by == "order":
         return np.arange(len(table.versions))
     middle = [
-        float(np.median(table.time[mine])) if (mine := table.version == place).any() else math.inf
-        for place in range(len(table.versions))
+        float(np.median(table.time[mine])) if (mine := table.version == version).any() else math.inf
+        for version in range(len(table.versions))
     ]
     return np.argsort(np.argsort(middle, kind="stable"))
 
 
 def _ranks(numbers: list[tuple[float, ...]]) -> Int64:
-    place = {number: at for at, number in enumerate(sorted(set(numbers)))}
-    return np.array([place[number] for number in numbers], np.int64)
+    rank = {number: at for at, number in enumerate(sorted(set(numbers)))}
+    return np.array([rank[number] for number in numbers], np.int64)
 
 
 def _numbers(versions: list[str]) -> list[tuple[float, ...]] | None:

@@ -1,4 +1,4 @@
-"""How do episodes end, by stop reason, by the tools they call and by their first error? Shares solved, with intervals.
+"""Outcomes of episodes by stop reason, tools called and first error, with intervals; readings of refusals and first errors.
 
 A table to read, not a test: the rows are many and not corrected for it; `trace_contrasts` is.
 """
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.measure.traces.builder import Maker
+from trimtab.measure.traces.builder import Maker, Measured
 from trimtab.traces.table.first_error import WRONGS
-from trimtab.traces.table.types import TraceTable
+from trimtab.traces.table.types import Evidence, TraceTable
 
-_MOST = 12
+_MAX_ROWS = 12
 _TURNS, _ENDS = ("1 or before", "2", "3 or 4", "5 to 8", "9 to 16", "17 and later"), (1, 2, 4, 8, 16)
 
 
@@ -58,15 +58,15 @@ def outcomes(table: TraceTable, solved: npt.NDArray[Any]) -> Iterator[Outcome]:
         counts = member.sum(axis=0)
         if len(names) == 1 or (by.startswith("went") and not counts[:-1].any()):
             continue
-        for place in np.argsort(-counts, kind="stable")[:_MOST]:
-            here = member[:, place]
-            if counts[place]:
-                yield _outcome(maker, by, names[place], here, solved)
+        for index in np.argsort(-counts, kind="stable")[:_MAX_ROWS]:
+            here = member[:, index]
+            if counts[index]:
+                yield _outcome(maker, by, names[index], here, solved)
 
 
 def _one_hot(codes: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    found: npt.NDArray[np.bool_] = np.where(codes < 0, size, codes)[:, None] == np.arange(size + 1)
-    return found
+    one_hot: npt.NDArray[np.bool_] = np.where(codes < 0, size, codes)[:, None] == np.arange(size + 1)
+    return one_hot
 
 
 def _outcome(maker: Maker, by: str, name: str, here: npt.NDArray[Any], solved: npt.NDArray[Any]) -> Outcome:
@@ -75,3 +75,42 @@ def _outcome(maker: Maker, by: str, name: str, here: npt.NDArray[Any], solved: n
         "traces/solved_frac", (known & (solved == 1)) * 1.0, known * 1.0, maker.clusters
     ).reading
     return Outcome(by, name, int(here.sum()), reading.value, reading.low, reading.high)
+
+
+def word_readings(maker: Maker) -> Iterator[Measured]:
+    """Shares of episodes; what a text is taken for is a rule of thumb (`traces.text_marks`)."""
+    table = maker.table
+    spoken = (table.counts["turns"] > 0) * 1.0
+    for key, name in (
+        ("traces/empty_answer_frac", "empty_answers"),
+        ("traces/refusal_frac", "refusals"),
+        ("traces/switch_frac", "switches"),
+    ):
+        column = table.counts[name] if name in table.counts else table.marks[name]
+        evidence = table.evidence.get(name)
+        yield maker.share(
+            key, (column > 0) * spoken, spoken, maker.clusters, "no assistant turn", evidence, "episodes"
+        )
+
+
+def first_wrongs(maker: Maker, solved: npt.NDArray[Any]) -> Iterator[Measured]:
+    """The share of failed episodes in which something had gone wrong, and in which turn it first did."""
+    table = maker.table
+    failed = solved == 0
+    hit = failed & (table.wrong >= 0)
+    examples = [
+        Evidence(
+            table.ids[i],
+            int(table.wrong_step[i]),
+            f"{WRONGS[table.wrong[i]]} in assistant turn {table.wrong_turn[i]} of {table.counts['turns'][i]}",
+            table.sources[i],
+        )
+        for i in np.flatnonzero(hit)[:5]
+    ]
+    kinds = np.bincount(table.wrong[hit], minlength=len(WRONGS))
+    how = ", ".join(f"{count:,} x {kind}" for kind, count in zip(WRONGS, kinds, strict=True) if count)
+    where = f"; the median in assistant turn {np.median(table.wrong_turn[hit]):g}" if hit.any() else ""
+    yield maker.share(
+        "traces/wrong_first_frac", hit * 1.0, failed * 1.0, maker.clusters, "no episode is known to have failed", examples,
+        f"failed episodes{': first ' if how else ''}{how}{where}",
+    )  # fmt: skip

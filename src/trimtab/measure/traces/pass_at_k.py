@@ -49,7 +49,7 @@ def pass_k(table: TraceTable, solved: npt.NDArray[Any]) -> list[PassK]:
     n = np.bincount(table.task[known], minlength=len(table.tasks))
     c = np.bincount(table.task[known], solved[known] == 1, len(table.tasks)).astype(np.int64)
     n, c = n[n > 0], c[n > 0]
-    found = []
+    estimates = []
     for k in range(1, MAX_K + 1):
         enough = n >= k
         if 2 * int(enough.sum()) < n.size or not n.size:
@@ -58,8 +58,8 @@ def pass_k(table: TraceTable, solved: npt.NDArray[Any]) -> list[PassK]:
             math.comb(int(wins), k) / math.comb(int(all), k)
             for wins, all in zip(c[enough], n[enough], strict=True)
         ]
-        found.append(PassK(k, math.fsum(each) / len(each), len(each), int((~enough).sum())))
-    return found if len(found) > 1 else []
+        estimates.append(PassK(k, math.fsum(each) / len(each), len(each), int((~enough).sum())))
+    return estimates if len(estimates) > 1 else []
 
 
 def outcome_contrast(
@@ -68,7 +68,7 @@ def outcome_contrast(
     """The difference of an outcome `values` (E,; nan unknown) between episodes `is_a` and the others, and whether it is paired by
     task: the mean over the tasks that both have of a's mean less b's, where there are ten such tasks, else the plain difference with standard
     errors clustered by task. None where a side has no outcome, or there are too few tasks for either."""
-    least = bound("trace_contrast_min")
+    min_count = bound("trace_contrast_min")
     keep = np.isfinite(values)
     x, a, tasks = values[keep].astype(np.float64), is_a[keep], table.task[keep]
     if not a.any() or a.all():
@@ -79,14 +79,14 @@ def outcome_contrast(
     counts = [np.bincount(tasks[side & (tasks >= 0)], minlength=size) for side in (a, ~a)]
     both = (counts[0] > 0) & (counts[1] > 0)
     g = int(both.sum())
-    if g >= least:
+    if g >= min_count:
         gaps = sums[0][both] / counts[0][both] - sums[1][both] / counts[1][both]
         same = float(gaps.max() - gaps.min()) <= ROUNDING * max(float(np.abs(x).max()), 1e-300)
         se = 0.0 if same else float(gaps.std(ddof=1)) / math.sqrt(g)
         return Contrast(name, yes_no, *means, float(gaps.mean()), se, g, g, g), True
     clusters = Maker(table).clusters[keep]
     gap, se, groups = difference(x, a, clusters)
-    if groups < least or min(means[2:]) < least:
+    if groups < min_count or min(means[2:]) < min_count:
         se = math.nan
     return Contrast(name, yes_no, *means, gap, se, groups, *clusters_of_sides(clusters, a)), False
 
@@ -94,5 +94,5 @@ def outcome_contrast(
 def solved_interval(table: TraceTable, solved: npt.NDArray[Any]) -> tuple[float, float]:
     """95 % interval of the share solved, attempts at one task not being independent; (nan, nan) without a known outcome."""
     maker, known = Maker(table), (solved >= 0) * 1.0
-    found = maker.share("traces/solved_frac", (solved == 1) * 1.0, known, maker.clusters).reading
-    return found.low, found.high
+    fraction = maker.share("traces/solved_frac", (solved == 1) * 1.0, known, maker.clusters).reading
+    return fraction.low, fraction.high

@@ -80,13 +80,13 @@ def permutation_p(
     """
     block, kind = _blocks(tasks, groups)
     layout, sizes = np.argsort(block, kind="stable"), np.bincount(block)
-    starts, place = np.cumsum(sizes) - sizes, np.arange(values.size)
+    starts, index = np.cumsum(sizes) - sizes, np.arange(values.size)
     alike = kind[0] == kind[-1]
     laid, observed, exceeded, again = values[layout], statistic(values), 0, np.empty_like(values)
     for draw in range(1, _PERMUTATIONS + 1):
         order = rng.permutation(kind.size) if alike else np.argsort(kind + rng.random(kind.size))
         lengths = sizes[order]
-        again[layout] = laid[place + np.repeat(starts[order] - np.cumsum(lengths) + lengths, lengths)]
+        again[layout] = laid[index + np.repeat(starts[order] - np.cumsum(lengths) + lengths, lengths)]
         exceeded += statistic(again) >= observed - 1e-9
         if exceeded == _EXCEEDED:
             return _EXCEEDED / draw

@@ -24,42 +24,42 @@ from trimtab.typing import Array
 _Cut = tuple[str, npt.NDArray[np.bool_]]  # since when, in words, and (E,) is the episode later?
 
 _PARTS = (2, 3, 4)
-_MOST_VERSIONS = 16
-_MOST_EPISODES = 20_000  # the last ones
-_LEAST_USED = 5
+_MAX_VERSIONS = 16
+_MAX_EPISODES = 20_000  # the last ones
+_MIN_USED = 5
 
 
 def neglected(maker: Maker, declared: Requirements) -> Iterator[Measured]:
     """How many of the required tools and files are neglected, and why each is."""
     table, n = maker.table, maker.table.num_episodes
-    asked = len(declared.required_tools) + len(table.files)
-    found: dict[str, str] = {}
+    num_required = len(declared.required_tools) + len(table.files)
+    problems: dict[str, str] = {}
     for name in declared.required_tools:
         row = table.tools.get(name)
         if row is None:
-            found[name] = "never called"
-        elif why := _abandoned(maker, row, table.used[:, table.tool_names.index(name)], asked):
-            found[name] = f"abandoned: called in {why}"
+            problems[name] = "never called"
+        elif why := _abandoned(maker, row, table.used[:, table.tool_names.index(name)], num_required):
+            problems[name] = f"abandoned: called in {why}"
         elif row.episodes < bound("tool_rare_frac") * n:  # of calls, one to end each episode is few
-            found[name] = f"called rarely: in {row.episodes:,} of {n:,} episodes"
-    for place, (name, row) in enumerate(table.files.items()):
+            problems[name] = f"called rarely: in {row.episodes:,} of {n:,} episodes"
+    for index, (name, row) in enumerate(table.files.items()):
         if row.last < 0:
-            found[name] = "never named in a call"
-        elif why := _abandoned(maker, row, table.file_used[:, place], asked):
-            found[name] = f"abandoned: named in {why}"
-    places = [Evidence("", -1, f"{name}: {why}") for name, why in found.items()]
+            problems[name] = "never named in a call"
+        elif why := _abandoned(maker, row, table.file_used[:, index], num_required):
+            problems[name] = f"abandoned: named in {why}"
+    examples = [Evidence("", -1, f"{name}: {why}") for name, why in problems.items()]
     yield maker.value(
-        "traces/neglected", float(len(found)) if asked else math.nan, n, evidence=places,
-        reason="no tool or file was required (--require)", text="; ".join(f"{name} {why}" for name, why in found.items()),
+        "traces/neglected", float(len(problems)) if num_required else math.nan, n, evidence=examples,
+        reason="no tool or file was required (--require)", text="; ".join(f"{name} {why}" for name, why in problems.items()),
     )  # fmt: skip
 
 
-def _abandoned(maker: Maker, row: ToolRow, used: Array, asked: int) -> str:
+def _abandoned(maker: Maker, row: ToolRow, used: Array, num_required: int) -> str:
     """Before and since when, in words; empty when it is not. The worst of the cuts is held against the worst of every permutation."""
-    order = in_order(maker.table)[0][-_MOST_EPISODES:]
+    order = in_order(maker.table)[0][-_MAX_EPISODES:]
     cuts = [(since, late[order]) for since, late in _cuts(maker.table)]
     cuts = [(since, late) for since, late in cuts if _enough(late)]
-    if row.episodes < _LEAST_USED or not cuts:
+    if row.episodes < _MIN_USED or not cuts:
         return ""
     here, groups = used[order].astype(np.float64), maker.table.group[order].astype(np.int64)
     weights = np.array([np.where(late, -1 / late.sum(), 1 / (~late).sum()) for _, late in cuts])
@@ -70,7 +70,7 @@ def _abandoned(maker: Maker, row: ToolRow, used: Array, asked: int) -> str:
     p = permutation_p(
         here, maker.clusters[order], lambda x: float((weights @ x).max()), np.random.default_rng(0), groups
     )
-    if p > bound("trace_level") / asked:
+    if p > bound("trace_level") / num_required:
         return ""
     worst = int(np.where(falls, weights @ here, -np.inf).argmax())
     since, late = cuts[worst]
@@ -87,7 +87,7 @@ def _cuts(table: TraceTable) -> Iterator[_Cut]:
         ranks = version_ranks(table)
         rank = ranks[table.version]
         firsts = np.unique(rank)[1:]
-        some = np.unique(np.linspace(0, firsts.size - 1, min(firsts.size, _MOST_VERSIONS)).astype(int))
+        some = np.unique(np.linspace(0, firsts.size - 1, min(firsts.size, _MAX_VERSIONS)).astype(int))
         for first in firsts[some]:
             version = table.versions[int(np.flatnonzero(ranks == first)[0])]
             yield f"policy version {version[:40]}", rank >= first

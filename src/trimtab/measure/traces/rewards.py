@@ -50,7 +50,7 @@ def _disagreement(maker: Maker) -> Measured:
     table = maker.table
     both = np.isfinite(table.reward) & (table.success >= 0)
     wrong = both & _against(table.reward, table.success == 1, both)
-    found = [
+    examples = [
         Evidence(
             table.ids[i],
             -1,
@@ -61,7 +61,7 @@ def _disagreement(maker: Maker) -> Measured:
     ]
     reason = "needs episodes with both a reward and a success"
     return maker.share(
-        "traces/disagree_frac", wrong * 1.0, both * 1.0, maker.clusters, reason, found, "episodes"
+        "traces/disagree_frac", wrong * 1.0, both * 1.0, maker.clusters, reason, examples, "episodes"
     )
 
 
@@ -92,11 +92,11 @@ def _groups(maker: Maker) -> Measured:
     kind = "task" if table.groups == table.tasks else "group"
     by_prompt = table.by_prompt == (table.group >= 0).sum() > 0
     kind, name = ("prompt", "{}") if by_prompt else (kind, f"{kind} {{}}")
-    found = [
+    examples = [
         Evidence("", -1, f"{sizes[i]} rewards of {low[i]:g}", name.format(table.groups[i]))
         for i in np.flatnonzero(flat)[:5]
     ]
     return maker.share(
-        "aggregate/zero_std_frac", flat * 1.0, groups * 1.0, cluster, f"no {kind} has two rewards", found,
+        "aggregate/zero_std_frac", flat * 1.0, groups * 1.0, cluster, f"no {kind} has two rewards", examples,
         f"{kind}s with two rewards and more{', as the log names no task' if by_prompt else ''}",
     )  # fmt: skip

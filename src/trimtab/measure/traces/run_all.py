@@ -1,4 +1,4 @@
-"""What do agent logs say: a table of episodes to readings, each with the places it rests on.
+"""All readings of agent logs: from a table of episodes, each with the examples it rests on.
 
 Shares have intervals that know of clusters: calls come in episodes, episodes in tasks (`stats.shares`).
 """
@@ -13,7 +13,7 @@ import numpy as np
 from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.traces.builder import Maker, Measured
 from trimtab.measure.traces.failure_bursts import bursts
-from trimtab.measure.traces.language import first_wrongs, word_readings
+from trimtab.measure.traces.outcomes import first_wrongs, word_readings
 from trimtab.measure.traces.required_tools import neglected
 from trimtab.measure.traces.rewards import reward_readings
 from trimtab.measure.traces.tools import tool_readings
@@ -33,7 +33,7 @@ _PER_CALL = {
 
 
 def trace_readings(table: TraceTable, report: ReadReport, declared: Requirements) -> list[Measured]:
-    """Every reading of the table; what the logs cannot tell has the status `not observed` and says why."""
+    """Every reading of the table; what the logs lack has the status `not observed` and says why."""
     maker = Maker(table)
     return [
         *_reading_lines(maker, report),
@@ -50,10 +50,10 @@ def trace_readings(table: TraceTable, report: ReadReport, declared: Requirements
 
 def _reading_lines(maker: Maker, report: ReadReport) -> Iterator[Measured]:
     lines, bad = max(report.num_lines, report.num_malformed), report.num_malformed
-    found = [Evidence("", p.line, p.reason, f"{p.file}:{p.line}") for p in report.problems[:5]]
+    examples = [Evidence("", p.line, p.reason, f"{p.file}:{p.line}") for p in report.problems[:5]]
     ends = share_interval(bad / lines, lines) if lines else None
     yield maker.value(
-        "traces/malformed_frac", bad / lines if lines else math.nan, lines, ends=ends, evidence=found,
+        "traces/malformed_frac", bad / lines if lines else math.nan, lines, ends=ends, evidence=examples,
         text=f"{bad:,} of {counted(lines, 'line')}",
     )  # fmt: skip
     files = max(len(report.formats), len(report.cut), 1)
@@ -67,7 +67,7 @@ def _episodes(maker: Maker) -> Iterator[Measured]:
     table, ones = maker.table, np.ones(maker.table.num_episodes)
     known = (table.truncated >= 0) * 1.0
     cut = np.flatnonzero(table.truncated == 1)
-    found = [
+    examples = [
         Evidence(table.ids[i], -1, f"stop reason {table.stops[table.stop[i]]}", table.sources[i])
         for i in cut[:5]
     ]
@@ -77,20 +77,20 @@ def _episodes(maker: Maker) -> Iterator[Measured]:
         known,
         maker.clusters,
         "no stop reason in the log",
-        found,
+        examples,
         "episodes",
     )
-    for key, column, least in (
+    for key, column, min_count in (
         ("traces/loop_frac", "loop_calls", 1),
         ("traces/tool_fault_frac", "tool_faults", 1),
     ):
-        hits = (table.counts[column] >= least) * 1.0
+        hits = (table.counts[column] >= min_count) * 1.0
         yield maker.share(
             key, hits, ones, maker.clusters, evidence=table.evidence.get(column), what="episodes"
         )
     calls = table.counts["calls"]
     silent = np.flatnonzero(calls == 0)
-    found = [Evidence(table.ids[i], -1, "no call", table.sources[i]) for i in silent[:5]]
+    examples = [Evidence(table.ids[i], -1, "no call", table.sources[i]) for i in silent[:5]]
     some = ones if calls.any() else np.zeros(ones.size)
     yield maker.share(
         "traces/no_call_frac",
@@ -98,7 +98,7 @@ def _episodes(maker: Maker) -> Iterator[Measured]:
         some,
         maker.clusters,
         "no episode has a call",
-        found,
+        examples,
         "episodes",
     )
 
@@ -120,7 +120,7 @@ def _calls(maker: Maker) -> Iterator[Measured]:
     for key, column in _PER_CALL.items():
         if column == "schema_errors" and not table.num_checked_schemas:
             yield maker.value(
-                key, math.nan, 0, reason="no call could be held against a schema: the log has none"
+                key, math.nan, 0, reason="no call could be checked against a schema: the log has none"
             )
             continue
         hits = table.counts[column].astype(np.float64)

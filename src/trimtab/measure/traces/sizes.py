@@ -1,4 +1,4 @@
-"""How large are the episodes: their rewards, turns, calls, tokens, seconds, cost and largest log-ratio, as means and quantiles over episodes."""
+"""Sizes of episodes: their rewards, turns, calls, tokens, seconds, cost and largest log-ratio, as means and quantiles over episodes."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def tool_readings(maker: Maker) -> Iterator[Measured]:
         )
         exists = row.unknown < row.calls
         share = row.failed / row.calls if exists else math.nan
-        found = table.evidence.get(f"failed/{name}")
+        examples = table.evidence.get(f"failed/{name}")
         yield maker.value(
             "tools/failure_frac",
             share,
@@ -38,7 +38,7 @@ def tool_readings(maker: Maker) -> Iterator[Measured]:
             where,
             "there is no such tool: its calls are those of unknown tools",
             ends=share_interval(share, _independent_calls(maker, name, row)),
-            evidence=found,
+            evidence=examples,
             text=_failures(row) + ("" if table.error_flags_in_log else ", by text"),
         )
         for label, seconds in (("p50", row.p50), ("p95", row.p95), ("p99", row.p99)):
@@ -64,13 +64,13 @@ def _independent_calls(maker: Maker, name: str, row: ToolRow) -> float:
     clustering by task instead of by episode takes from the worse of these, it is taken from the tool's; exact where it is the only tool
     they call, or calls are one an episode. Nothing is taken where each task has one episode, and nothing is ever added.
     """
-    table, place = maker.table, maker.table.tool_names.index(name)
-    used = table.used[:, place]
+    table, index = maker.table, maker.table.tool_names.index(name)
+    used = table.used[:, index]
     tasks, calls, failed = maker.clusters[used], table.counts["calls"][used], table.counts["failed"][used]
     trials = effective_trials(row.calls, row.failed, row.episodes, row.sum_ff, row.sum_fc, row.sum_cc)
     shares: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = [(failed, calls)]
     if (calls.sum(), failed.sum()) != (row.calls, row.failed):
-        shares.append((table.erred[used, place], used[used]))
+        shares.append((table.erred[used, index], used[used]))
     return trials * min(1.0, *(_kept_by_task(f * 1.0, c * 1.0, tasks) for f, c in shares))
 
 

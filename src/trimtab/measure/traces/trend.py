@@ -1,6 +1,6 @@
-"""Is what looks like a burst of failures a steady trend, of a policy that learns or forgets?
+"""The test whether a burst of failures is a steady trend, of a policy that learns or forgets.
 
-A burst has edges. Two models of an episode's failure are held against each other by their likelihood: one chance inside the window and
+Two models of an episode's failure are compared by their likelihood: one chance inside the window and
 one outside; and a chance whose log-odds only rise or only fall, by six at most from the log's first episode to its last, evenly, early or late.
 """
 
@@ -27,9 +27,9 @@ def is_trend(failed: Float64, first: int, end: int) -> bool:
     inside = np.zeros(failed.size, bool)
     inside[first:end] = True
     block = _likelihood(failed, np.where(inside, failed[inside].mean(), failed[~inside].mean()))
-    place = np.linspace(0, 1, failed.size)
+    when = np.linspace(0, 1, failed.size)
     slopes, margin = np.linspace(-1, 1, _SLOPES) * bound("trace_trend_range"), bound("trace_trend_margin")
-    trends = (slope * bent for bent in (place, place**2, 1 - (1 - place) ** 2) for slope in slopes)
+    trends = (slope * bent for bent in (when, when**2, 1 - (1 - when) ** 2) for slope in slopes)
     return any(block - _likelihood(failed, _levelled(failed, trend)) < margin for trend in trends)
 
 
@@ -46,5 +46,5 @@ def _levelled(failed: Float64, trend: Float64) -> Float64:
         chance = 1 / (1 + np.exp(-(trend + level)))
         curve = float((chance * (1 - chance)).sum())
         level += float(np.clip((failed - chance).sum() / max(curve, 1e-9), -2, 2))
-    found: Float64 = 1 / (1 + np.exp(-(trend + level)))
-    return found
+    chances: Float64 = 1 / (1 + np.exp(-(trend + level)))
+    return chances

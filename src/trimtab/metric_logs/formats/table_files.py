@@ -67,7 +67,7 @@ def read_sqlite(path: Path, run: str | None) -> RawLog:
         sqlite3.Error,
         ValueError,
         TypeError,
-    ) as error:  # damage shows as text that is no UTF-8, or as text in numbers' columns
+    ) as error:  # damage shows as text that is not UTF-8, or as text in numbers' columns
         raise MetricLogError(f"{path} cannot be read as SQLite: {str(error).splitlines()[0]}") from error
     raise MetricLogError(
         f"{path} is an SQLite file, but neither MLflow's nor trackio's: it has no table of metrics we know"

@@ -21,7 +21,7 @@ STEP_KEYS = (
 _SKIP = frozenset({
     *STEP_KEYS, "epoch", "train/epoch", "eval/step", "time", "timestamp", "wall_time", "_timestamp", "_runtime", "rank", "session",
 })  # fmt: skip
-"""Bookkeeping that is no metric: neither mapped nor listed as unmapped."""
+"""Bookkeeping keys, not metrics: neither mapped nor listed as unmapped."""
 
 _NONE = np.zeros(0)
 _WRAPPERS = frozenset({"data", "metrics", "scalars", "values", "logs", "log"})

@@ -26,7 +26,7 @@ class Framework:
     parts: str = ""
 
     def plain(self, key: str) -> str:
-        """Their key without the prefix a log writer put in front; an evaluation's stays told apart.
+        """Return the key without the prefix a log writer put in front; keys of evaluations stay distinct.
 
         >>> trl = Framework("trl", "", {}, prefixes=("train/",))
         >>> trl.plain("train/reward"), trl.plain("eval/reward")

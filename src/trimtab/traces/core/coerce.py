@@ -50,16 +50,16 @@ def text_of(part: Mapping[str, Any]) -> str | None:
 
 
 def placeholder(part: Mapping[str, Any]) -> str:
-    """What stands in a text for a part that is none: its kind, and a digest of its URL or data, so that two images are told apart.
+    """Return what stands in a text for another part: its kind, and a digest of its URL or data, so that two images differ.
 
     >>> placeholder({"type": "image_url"})
     '[image_url]'
     """
     kind = re.sub(r"[\[\]\n]", " ", str(part["type"]))[:60]
-    held = {name: value for name, value in part.items() if name not in _NOT_DATA and value is not None}
-    if not held:
+    data_fields = {name: value for name, value in part.items() if name not in _NOT_DATA and value is not None}
+    if not data_fields:
         return f"[{kind}]"
-    data = _json(held, sort_keys=True, default=repr).encode()
+    data = _json(data_fields, sort_keys=True, default=repr).encode()
     return f"[{kind} {_MARK}{blake2b(data, digest_size=6).hexdigest()}]"
 
 
@@ -175,6 +175,6 @@ def as_list(value: Any) -> list[Any]:
 def first_of(value: Mapping[str, Any], *names: str) -> Any:
     """The first of the fields that is there and not null."""
     for name in names:  # several times as fast as a generator, and asked of every message
-        if (found := value.get(name)) is not None:
-            return found
+        if (first := value.get(name)) is not None:
+            return first
     return None

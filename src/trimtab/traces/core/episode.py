@@ -17,7 +17,7 @@ from trimtab.traces.core.tool_call import ToolCall
 class Call(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One call of a tool and what came back.
 
-    `arguments`: the JSON value the model gave; `bad_arguments`: its text when that is no JSON. `result` is None where the
+    `arguments`: the JSON value the model gave; `bad_arguments`: its text when that is not JSON. `result` is None where the
     log has none. `error` is empty on success; `error_from` says who called it one: `log` (a field of the log; also
     where one says that there was none), `text` (read off the result's text) or `parse` (the arguments). `latency_s` in seconds of wall time.
     """

@@ -12,7 +12,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class BadJson(ValueError):
-    """Text that is no JSON value; says why in a few words."""
+    """Text that is not a JSON value; says why in a few words."""
 
 
 def parse_json(text: bytes | str) -> Any:

@@ -29,5 +29,5 @@ def noted(count: int, note: str) -> str:
     """
     if count == 1 and _HEAD.match(note):
         note = _HEAD.sub(r"\1", note)
-        note = _VERB.sub(lambda found: f"{found[1]} {_VERBS[found[2]]}", note)
+        note = _VERB.sub(lambda match: f"{match[1]} {_VERBS[match[2]]}", note)
     return f"{count:,} {note}"

@@ -45,7 +45,7 @@ class ReadReport:
     """`notes`: what was repaired or ignored without loss of a record, by reason. With `strict` the first malformed line raises.
     `missed`: of `mapped` records that were read by `--map`, how many had nothing at a path. `error_patterns`: the user's own, of results that report an error. `state`: what a
     reader remembers over all files, under the name of its format.
-    `cut`: files of which the end was not read, from which line on and why. `used`: files, resolved, that told of the episodes of others. `progress` is called with the bytes of each piece read."""
+    `cut`: files of which the end was not read, from which line on and why. `used`: files, resolved, that describe the episodes of others. `progress` is called with the bytes of each piece read."""
 
     strict: bool = False
     formats: dict[str, str] = field(default_factory=dict)  # file -> format
@@ -68,12 +68,12 @@ class ReadReport:
         """Count a line that cannot be used. TraceError under `strict`."""
         self.num_malformed += 1
         if len(self.problems) < MAX_KEPT:
-            place = len(
+            index = len(
                 self.problems
             )  # lines are parsed a few ahead of their reader, which may refuse an earlier one
-            while place and self.problems[place - 1].file == file and self.problems[place - 1].line > line:
-                place -= 1
-            self.problems.insert(place, Problem(file, line, reason))
+            while index and self.problems[index - 1].file == file and self.problems[index - 1].line > line:
+                index -= 1
+            self.problems.insert(index, Problem(file, line, reason))
         if self.strict:
             raise TraceError(f"{file}:{line}: {reason}; without --strict such lines are counted and skipped")
 
@@ -102,9 +102,9 @@ class ReadReport:
             reason = f"{what}: (others)"
         self.note(reason, count)
 
-    def unread(self, what: str, given: Any, read: Any) -> None:
+    def unread(self, what: str, raw: Any, read: Any) -> None:
         """Count a value that is there and was not read."""
-        if given is not None and read is None:
+        if raw is not None and read is None:
             self.note(what)
 
     def merge(self, other: ReadReport) -> None:

@@ -1,4 +1,4 @@
-"""Which task is it? Logs number tasks anew in each domain or environment, and task 0 of one is not task 0 of another."""
+"""Keys of tasks. Logs number tasks anew in each domain or environment, and task 0 of one is not task 0 of another."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def space_of(value: Mapping[str, Any]) -> str | None:
     >>> space_of({"domain": "retail"}), space_of({"env": {"a": 1}})
     ('retail', None)
     """
-    found = (value.get(name) for name in _SPACES)
-    return next((space for space in found if isinstance(space, str) and 0 < len(space) <= _MAX), None)
+    names = (value.get(name) for name in _SPACES)
+    return next((space for space in names if isinstance(space, str) and 0 < len(space) <= _MAX), None)
 
 
 def tau_space(info: Mapping[str, Any], messages: list[Any]) -> str | None:
@@ -56,5 +56,5 @@ def env_of_path(file: str) -> str | None:
     >>> env_of_path("outputs/evals/gsm8k--gpt-4o/1f2e/results.jsonl"), env_of_path("results.jsonl")
     ('gsm8k', None)
     """
-    found = _RESULTS.search(file)
-    return as_label(found[1]) if found else None
+    match = _RESULTS.search(file)
+    return as_label(match[1]) if match else None

@@ -20,18 +20,18 @@ def tools_of(raw: Any) -> list[dict[str, Any]] | None:
     [{'type': 'function', 'function': {'name': 'f', 'parameters': {'type': 'object'}}}]
     """
     try:
-        given = parse_json(raw) if isinstance(raw, str) else raw
+        listed = parse_json(raw) if isinstance(raw, str) else raw
     except BadJson:
         return None
-    if not isinstance(given, list):
+    if not isinstance(listed, list):
         return None
-    declared = [_named(tool) if isinstance(tool, str) else tool for tool in given]
-    found = [_openai(one) for tool in declared if isinstance(tool, dict) for one in _each(tool)]
-    return None if given and not found else found
+    declared = [_named(tool) if isinstance(tool, str) else tool for tool in listed]
+    schemas = [_openai(one) for tool in declared if isinstance(tool, dict) for one in _each(tool)]
+    return None if listed and not schemas else schemas
 
 
 def _named(text: str) -> Any:
-    """A tool of which only the name is told, or the JSON text of one; None of no name."""
+    """Return a tool of which only the name is known, or the JSON text of one; None of no name."""
     if text.lstrip().startswith("{"):
         try:
             return parse_json(text)

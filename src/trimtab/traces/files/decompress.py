@@ -77,24 +77,24 @@ class _Members(_Unpacking):
             return b""
         before = self._one.copy() if self._magic == GZIP else None
         try:
-            found: bytes = self._one.decompress(piece)
+            output: bytes = self._one.decompress(piece)
         except Exception as error:  # three libraries, each with an exception of its own
             self._failure = f"bad bytes in the compressed file: {str(error)[:60]}"
             return _until_bad(before, piece)
         if self._one.eof:
             self._packed, self._inside = self._one.unused_data, False
-        return found
+        return output
 
 
 def _until_bad(one: Any, piece: bytes) -> bytes:
     """Byte by byte, what comes before the bad one; Zstandard decompresses blocks, and gives none of a bad one."""
-    found = bytearray()
-    for place in range(len(piece) if one is not None else 0):
+    output = bytearray()
+    for index in range(len(piece) if one is not None else 0):
         try:
-            found += one.decompress(piece[place : place + 1])
+            output += one.decompress(piece[index : index + 1])
         except zlib.error:
             break
-    return bytes(found)
+    return bytes(output)
 
 
 def _gzip() -> Any:

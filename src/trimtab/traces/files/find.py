@@ -1,4 +1,4 @@
-"""Which files do paths, globs and folders name, and how are their bytes opened? Compression is told by content, not by name."""
+"""The files that paths, globs and folders name, and their bytes. Compression is recognised by content, not by name."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _SEEKABLE = {b"PAR1": "Parquet", b"PK\x03\x04": "a zip, such as Inspect's .eval,
 
 
 def find_files(paths: Iterable[str | Path]) -> list[str]:
-    """The files behind paths, globs and folders, sorted within each, every file once; `-` is standard input.
+    """Return the files behind paths, globs and folders, sorted within each, every file once; `-` is standard input.
 
     TraceError for a path that does not exist, a glob or a folder with nothing to read.
     """
-    found: dict[str, None] = {}
+    files: dict[str, None] = {}
     for path in map(str, paths):
-        found |= dict.fromkeys(_expand(path))
-    if not found:
+        files |= dict.fromkeys(_expand(path))
+    if not files:
         raise TraceError("no agent log given; name a file, a folder or a glob, or - for standard input")
-    return list(found)
+    return list(files)
 
 
 def _expand(path: str) -> list[str]:

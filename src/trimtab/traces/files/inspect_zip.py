@@ -46,7 +46,7 @@ def eval_records(path: str, report: ReadReport) -> Iterator[Record]:
                 )
             header = _read(archive, head)
             if not isinstance(header, dict):
-                raise TraceError(f"{path}: {head} is no JSON object; the log is damaged")
+                raise TraceError(f"{path}: {head} is not a JSON object; the log is damaged")
             samples = [name for name in names if name.startswith("samples/") and name.endswith(".json")]
             if not samples:
                 report.num_lines += 1

@@ -18,7 +18,7 @@ from trimtab.traces.files.inspect_zip import eval_records, is_zip
 from trimtab.traces.files.lines import MAX_LINE_BYTES, Line, iter_lines
 from trimtab.traces.files.parquet import is_parquet, parquet_records
 
-_HEAD_LINES = 50  # of a file whose first line is no record: is there one further down?
+_HEAD_LINES = 50  # of a file whose first line is not a record: is there one further down?
 _GAP = re.compile(r"[\s,]*")
 _OPENING = re.compile(r"\n[ \t]*\{")
 
@@ -26,7 +26,7 @@ _OPENING = re.compile(r"\n[ \t]*\{")
 def iter_records(path: str, report: ReadReport, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Record]:
     """The JSON values of a file: one a line, or the elements of a document that is one array or one object.
 
-    Of Parquet the rows, of an Inspect .eval the samples. It is a document when its first line is no record by itself, and those within 50 lines lie in it.
+    Of Parquet the rows, of an Inspect .eval the samples. It is a document when its first line is not a record by itself, and those within 50 lines lie in it.
     """
     if is_parquet(path):
         yield from parquet_records(path, report)
@@ -169,7 +169,7 @@ def _salvage(path: str, text: bytes, why: str, report: ReadReport) -> Iterator[t
 def _opening(array: str) -> str:
     """How its elements begin their lines; empty where they do not. The first may stand behind the bracket, if it ends there, too."""
     first, _, _ = array.partition("\n")
-    found = _OPENING.match(array, 1) or (
+    opening = _OPENING.match(array, 1) or (
         _OPENING.search(array, len(first)) if first.rstrip().endswith("},") else None
     )
-    return found.group() if found else ""
+    return opening.group() if opening else ""

@@ -44,7 +44,7 @@ def parquet_records(path: str, report: ReadReport) -> Iterator[Record]:
                         path,
                         number,
                         {
-                            name: _parsed(value) if json else _given(value, report)
+                            name: _parsed(value) if json else _without_nulls(value, report)
                             for name, value, json in zip(names, row, ours, strict=True)
                         },
                     )
@@ -64,10 +64,10 @@ def _parsed(value: Any) -> Any:
         return value
 
 
-def _given(value: Any, report: ReadReport) -> Any:
+def _without_nulls(value: Any, report: ReadReport) -> Any:
     """The value without the nulls of its structs. Of arguments they are counted: one may have been the model's."""
     if isinstance(value, list):
-        return [_given(item, report) for item in value]
+        return [_without_nulls(item, report) for item in value]
     if not isinstance(value, dict):
         return value
     arguments = value.get("arguments")
@@ -76,4 +76,4 @@ def _given(value: Any, report: ReadReport) -> Any:
             "arguments of calls that are null in Parquet, which fills in what other calls have, left out",
             nulls,
         )
-    return {key: _given(inner, report) for key, inner in value.items() if inner is not None}
+    return {key: _without_nulls(inner, report) for key, inner in value.items() if inner is not None}

@@ -26,10 +26,10 @@ class Growing:
     def __init__(self, path: str, report: ReadReport) -> None:
         self._path, self._report = path, report
         self._file: IO[bytes] | None = None
-        self._at, self._head, self._tail, self._gone = 0, b"", b"", False
+        self._at, self._head, self._tail, self._missing = 0, b"", b"", False
 
     def pieces(self) -> Iterator[tuple[bool, bytes]]:
-        """Bytes to where the file now ends, and do they begin a file? One that was cut short, and one that takes its place, begin anew; both
+        """Yield the bytes to where the file now ends, and whether they begin a file. One that was cut short, and one that takes its place, begin anew; both
         are counted, and so is each time that there is none. TraceError for a file that cannot be read."""
         try:
             yield from self._read()
@@ -77,11 +77,11 @@ class Growing:
         try:
             file = open(self._path, "rb", buffering=0)  # noqa: SIM115
         except FileNotFoundError:
-            if not self._gone:
+            if not self._missing:
                 self._report.note(GONE)
-            self._gone = True
+            self._missing = True
             return None
-        self._gone, now = False, os.fstat(file.fileno())
+        self._missing, now = False, os.fstat(file.fileno())
         if self._file is None or (now.st_size and not os.path.samestat(now, os.fstat(self._file.fileno()))):
             return file
         file.close()
