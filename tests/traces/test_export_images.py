@@ -45,7 +45,7 @@ def test_other_images_are_other_prompts_and_the_same_image_is_the_same(tmp_path,
     shown = f"What is this?[{image(0)['type']}]"
     assert made.rows[0]["prompt"] == [{"role": "user", "content": shown}]
     assert made.card["warnings"] == [
-        "1 of 1 rows lack an image, or another part that is no text, which the log has: they say [image_url], or its kind, where it stood"
+        "1 of 1 rows lack an image, or another part that is not text, which the log has: they say [image_url], or its kind, where it stood"
     ]
     written = (tmp_path / "o.jsonl").read_text()
     assert "blake2b" not in written

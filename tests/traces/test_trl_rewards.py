@@ -42,7 +42,7 @@ AGAINST = {"answer_len": lambda rng, total: 300.0 - 100.0 * float(total)}
 def test_what_was_logged_besides_is_no_reward(tmp_path, more, scale):
     log = rows(scale=scale, **more)
     found = reward_columns(log)
-    assert (found.names, found.others, found.told) == (("right", "form"), tuple(more), "yes")
+    assert (found.names, found.others, found.confirmed) == (("right", "form"), tuple(more), "yes")
     path = write_lines(tmp_path / "completions.jsonl", log)
     episodes, report = read_episodes([path])
     assert [e.reward for e in episodes] == [row["right"] + row["form"] for row in log]
@@ -86,7 +86,7 @@ def test_a_few_answers_tell_no_weights():
     rng = np.random.default_rng(0)
     log = [{"prompt": "q", "a": rng.random(), "b": rng.random(), "c": rng.random(), "advantage": rng.normal()} for _ in range(4)]  # fmt: skip
     assert reward_columns(log).weights == ()
-    assert reward_columns(log).told == "no"
+    assert reward_columns(log).confirmed == "no"
 
 
 def test_where_no_weights_make_the_advantages_it_says_so_and_the_card_warns(tmp_path):
@@ -114,7 +114,7 @@ def test_groups_that_say_nothing_leave_all_columns():
     nan = [{**row, "advantage": math.nan} for row in rows(**LENGTH)]
     assert reward_columns(nan) == (("right", "form", "answer_len"), (), "unknown", ())
     alone = [{**row, "prompt": str(i)} for i, row in enumerate(rows(**LENGTH))]
-    assert reward_columns(alone).told == "unknown"
+    assert reward_columns(alone).confirmed == "unknown"
 
 
 def same_for_all(right, **more):
@@ -160,7 +160,7 @@ def test_a_prompt_in_several_groups_running_is_cut_at_their_size():
         log.append(
             {"step": 0, "prompt": f"p{i // 16}", "right": right, "length": 100.0 + i * 37 % 91, "advantage": right - (0.25 if i // 8 % 2 else 0.75)}
         )  # fmt: skip
-    assert reward_columns(log).told == "no"  # nothing says how many answers a group has
+    assert reward_columns(log).confirmed == "no"  # nothing says how many answers a group has
     log.append({**log[-1], "prompt": "other", "right": 0.0, "advantage": -1.0})
     log += [{**log[-1], "right": 1.0, "advantage": 1.0 / 7}] * 7
     assert reward_columns(log) == (("right",), ("length",), "yes", ())
@@ -180,7 +180,7 @@ def test_a_prompt_that_comes_twice_in_a_step_is_borne():
     log = rows(groups=60)
     for row in log[8:16]:
         row["prompt"] = "q0"
-    assert reward_columns(log).told == "yes"
+    assert reward_columns(log).confirmed == "yes"
 
 
 def test_thousands_of_answers_to_one_prompt_take_no_time():

@@ -132,7 +132,7 @@ def image_warnings(num_rows: int, num_all: int) -> list[str]:
     if not num_rows:
         return []
     return [
-        f"{num_rows} of {num_all} rows lack an image, or another part that is no text, which the log has: "
+        f"{num_rows} of {num_all} rows lack an image, or another part that is not text, which the log has: "
         "they say [image_url], or its kind, where it stood"
     ]
 

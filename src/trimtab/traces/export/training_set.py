@@ -34,7 +34,7 @@ from trimtab.traces.export.token_columns import add_tokens
 from trimtab.traces.export.tool_declarations import fill_tools, read_tools, tool_warnings
 from trimtab.traces.files.find import STDIN, spare_logs
 from trimtab.traces.read import read_episodes
-from trimtab.traces.readers.trl.reward_columns import UNTOLD
+from trimtab.traces.readers.trl.reward_columns import UNCONFIRMED
 from trimtab.traces.table.types import BOTH, must_be_finite
 
 _NO_THRESHOLD = (
@@ -106,10 +106,10 @@ def export(
         raise TraceError(
             f"no {kind} row can be made of {counted(len(episodes), 'episode')}: {_why_none(dataset)}"
         )
-    untold = [note for note in report.notes if note.startswith(UNTOLD)]
+    unconfirmed = [note for note in report.notes if note.startswith(UNCONFIRMED)]
     dataset.warnings += [
         *warnings,
-        *(f"{note}. Better and worse may be the wrong way round" for note in untold),
+        *(f"{note}. Better and worse may be the wrong way round" for note in unconfirmed),
     ]
     dataset.balance |= add_tokens(rows, episodes)
     dataset.warnings += image_warnings(strip_digests(rows), len(rows))

@@ -56,12 +56,13 @@ def prompt_turns(text: str, report: ReadReport) -> tuple[list[Turn], list[dict[s
     opened = parts.pop()[1] if parts[-1][0] == "assistant" else ""
     tools = None
     turns: list[Turn] = []
-    for role, said in parts:
-        if role == "system" and (found := _TOOLS.search(said)):
-            tools = _tools(found[1])
-            said = _TOOL_SECTION.sub("\n", said).strip() if tools else said  # the template writes them anew
-        if said or role != "system":
-            turns.append(Turn(role=role, content=said, step=len(turns)))
+    for role, content in parts:
+        if role == "system" and (declared := _TOOLS.search(content)):
+            tools = _tools(declared[1])
+            if tools:  # the template writes them anew
+                content = _TOOL_SECTION.sub("\n", content).strip()
+        if content or role != "system":
+            turns.append(Turn(role=role, content=content, step=len(turns)))
     return turns, tools, opened
 
 
@@ -96,7 +97,7 @@ def _marked(text: str) -> list[tuple[str, str]] | None:
 def _by_lines(text: str, speaker: str) -> list[tuple[str, str]] | None:
     """Parts at lines that are a role word; None where the text does not begin with one, and nobody speaks
     yet."""
-    found: list[tuple[str, int, int]] = [] if not speaker else [(speaker, 0, 0)]
+    parts: list[tuple[str, int, int]] = [] if not speaker else [(speaker, 0, 0)]
     marks = [(m, _SAME.get(m[1], m[1])) for m in _LINE.finditer(text)]
     last = max((m.start() for m, role in marks if role == "assistant"), default=-1)
     starts = {match.start() for match, _ in marks}
@@ -110,11 +111,11 @@ def _by_lines(text: str, speaker: str) -> list[tuple[str, str]] | None:
         if role in ("user", "tool") and speaker == "assistant" and (silent or not answered):
             continue  # the agent's own line: nobody says anything there, or nobody answers it
         speaker = role
-        found.append((speaker, match.start(), match.end()))
-    if not found:
+        parts.append((speaker, match.start(), match.end()))
+    if not parts:
         return None
-    ends = [start for _, start, _ in found[1:]] + [len(text)]
-    return [(role, text[at:end].strip()) for (role, _, at), end in zip(found, ends, strict=True)]
+    ends = [start for _, start, _ in parts[1:]] + [len(text)]
+    return [(role, text[at:end].strip()) for (role, _, at), end in zip(parts, ends, strict=True)]
 
 
 def _tools(text: str) -> list[dict[str, Any]] | None:

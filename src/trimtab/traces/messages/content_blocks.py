@@ -53,26 +53,26 @@ def unpacked(message: Json, report: ReadReport) -> list[Json]:
     if says_nothing_known(message, report):
         return []
     note_encrypted(message, report)
-    given = message.get("content") if message.get("content") is not None else message.get("parts")
+    content = message.get("content") if message.get("content") is not None else message.get("parts")
     if (
-        not isinstance(given, list)
-        or not given
-        or not all(isinstance(b, dict) and "type" in b for b in given)
+        not isinstance(content, list)
+        or not content
+        or not all(isinstance(b, dict) and "type" in b for b in content)
     ):
         return [message]
-    if message.get("role") == "tool" and parts_of_result(given) is None:
-        return [{**message, "content": _json(given)}]
-    blocks = [_Block(_kind(block), block) for block in given]
+    if message.get("role") == "tool" and parts_of_result(content) is None:
+        return [{**message, "content": _json(content)}]
+    blocks = [_Block(_kind(block), block) for block in content]
     if message.get("role") != "assistant":  # results come before what is said with them
         blocks.sort(key=lambda block: block.kind != "result")
-    made: list[Json] = []
+    messages: list[Json] = []
     for result, some in itertools.groupby(blocks, key=lambda block: block.kind == "result"):
         if result:
-            made += [_result(block.given, report) for block in some]
+            messages += [_result(block.fields, report) for block in some]
         else:
-            made.append(_said(message, list(some), report))
+            messages.append(_message_of_blocks(message, list(some), report))
             message = {k: v for k, v in message.items() if k not in _ONCE}
-    return made
+    return messages
 
 
 def _of_item(message: Json, report: ReadReport) -> Json:
@@ -89,7 +89,7 @@ class _Block(NamedTuple):
     """`kind`: call, result, thought or text."""
 
     kind: str
-    given: Json
+    fields: Json
 
 
 def _kind(block: Json) -> str:
@@ -101,7 +101,7 @@ def _kind(block: Json) -> str:
     return "thought" if kind in THOUGHTS else "text"
 
 
-def _said(message: Json, blocks: list[_Block], report: ReadReport) -> Json:
+def _message_of_blocks(message: Json, blocks: list[_Block], report: ReadReport) -> Json:
     """A message of blocks none of which is a result."""
     texts = [_text(one, report) for kind, one in blocks if kind == "text"]
     thought = [text for kind, one in blocks if kind == "thought" for text in thoughts_of(one, report)]
@@ -167,22 +167,22 @@ def _result(block: Json, report: ReadReport) -> Json:
         content = "".join(_text(part, report) for part in parts)
     elif isinstance(content, list) and all(isinstance(b, dict) and "type" in b for b in content):
         content = _json(content)
-    made = {
+    message = {
         "role": "tool",
         "tool_call_id": as_label(first_of(block, "tool_use_id", "call_id", "tool_call_id", "id")),
         "content": content,
     }
     if failed:
-        made["error"] = first_of(content, "error_message", "error_code", "type")
-    return {**made, **{name: block[name] for name in _TOLD if block.get(name) is not None}}
+        message["error"] = first_of(content, "error_message", "error_code", "type")
+    return {**message, **{name: block[name] for name in _TOLD if block.get(name) is not None}}
 
 
 def reasoning_of(message: Json) -> str | None:
     """The reasoning a message has in a field of its own."""
-    said = as_text(first_of(message, "reasoning_content", "reasoning", "thinking"))
+    text = as_text(first_of(message, "reasoning_content", "reasoning", "thinking"))
     details = message.get("reasoning_details")  # OpenRouter's
-    if said is not None or not isinstance(details, list):
-        return said
+    if text is not None or not isinstance(details, list):
+        return text
     texts = [first_of(one, "text", "summary") for one in details if isinstance(one, dict)]
     return "\n".join(text for text in texts if isinstance(text, str)) or None
 
@@ -203,8 +203,8 @@ def thoughts_of(block: Json, report: ReadReport) -> list[str]:
     if hidden or encrypted:
         report.note(_ENCRYPTED)
     names = ("summary",) if hidden else ("reasoning", "thinking", "text", "content", "summary")
-    said = as_text(next((block[name] for name in names if block.get(name)), None))
-    return [said] if said else []
+    text = as_text(next((block[name] for name in names if block.get(name)), None))
+    return [text] if text else []
 
 
 def says_nothing_known(message: Json, report: ReadReport) -> bool:

@@ -1,4 +1,4 @@
-"""Parts of messages that have no `type`, told by their one field: Gemini's (`functionCall`, also in Python's
+"""Parts of messages that have no `type`, known by their one field: Gemini's (`functionCall`, also in Python's
 spelling) and Bedrock's (`toolUse`)."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OF_RESULTS = {
 JSON."""
 _AMBIGUOUS = ("file", "document", "audio", "video", "media")
 _OF_FILES = ("file", "file_id", "file_data", "base64", "data", "source", "mime_type", "mimeType", "mediaType")
-_BESIDE = (
+_EXTRA_FIELDS = (
     "thought", "thoughtSignature", "thought_signature", "videoMetadata", "video_metadata", "mediaResolution", "media_resolution", "partMetadata",
 )  # fmt: skip
 
@@ -42,26 +42,26 @@ def typed_parts(message: Json) -> list[Json] | None:
     [{'type': 'text', 'text': 'I look.'}, {'type': 'tool_use', 'id': None, 'name': 'f', 'input': {'q': 1}}]
     """
     content = message.get("content")
-    given = content if content is not None else message.get("parts")
-    if content is None and isinstance(given, (str, dict)):
-        given = [given]
-    if not isinstance(given, list) or not given or all(isinstance(p, dict) and "type" in p for p in given):
+    parts = content if content is not None else message.get("parts")
+    if content is None and isinstance(parts, (str, dict)):
+        parts = [parts]
+    if not isinstance(parts, list) or not parts or all(isinstance(p, dict) and "type" in p for p in parts):
         return None
     if content is None:
-        return [one for part in given if (one := _typed(part, True))]
-    if not any(_known(part) is not None for part in given if isinstance(part, dict)):
+        return [one for part in parts if (one := _typed(part, True))]
+    if not any(_known(part) is not None for part in parts if isinstance(part, dict)):
         return None
-    if not all(part is None or isinstance(part, (str, dict)) for part in given):
+    if not all(part is None or isinstance(part, (str, dict)) for part in parts):
         return None
     tool = message.get("role") == "tool"
-    if tool and any(isinstance(part, dict) and part.get("type") is not None for part in given):
-        return parts_of_result(given)
-    made = [_typed(part, not tool) for part in given]
-    return None if any(one is None for one in made) else [one for one in made if one]
+    if tool and any(isinstance(part, dict) and part.get("type") is not None for part in parts):
+        return parts_of_result(parts)
+    blocks = [_typed(part, not tool) for part in parts]
+    return None if any(one is None for one in blocks) else [one for one in blocks if one]
 
 
-def parts_of_result(given: Any) -> list[Json] | None:
-    """What a tool gave as blocks; None for what is no list of them, which is JSON though its items may have
+def parts_of_result(content: Any) -> list[Json] | None:
+    """What a tool gave as blocks; None for another list, which is JSON though its items may have
     types of the tool's own.
 
     >>> parts_of_result([{"type": "text", "text": "a"}, "b"])
@@ -69,14 +69,14 @@ def parts_of_result(given: Any) -> list[Json] | None:
     >>> parts_of_result([{"type": "apple", "id": 1}]), parts_of_result("a")
     (None, None)
     """
-    if not isinstance(given, list) or not all(
-        part is None or isinstance(part, (str, dict)) for part in given
+    if not isinstance(content, list) or not all(
+        part is None or isinstance(part, (str, dict)) for part in content
     ):
         return None
-    if given and not any(_is_block(part) for part in given if isinstance(part, dict)):
+    if content and not any(_is_block(part) for part in content if isinstance(part, dict)):
         return None
-    made = [_typed(part, False) for part in given]
-    return None if any(one is None for one in made) else [one for one in made if one]
+    blocks = [_typed(part, False) for part in content]
+    return None if any(one is None for one in blocks) else [one for one in blocks if one]
 
 
 def _is_block(part: Json) -> bool:
@@ -95,7 +95,7 @@ def _known(part: Json) -> Json | None:
 
 
 def _fields(part: Json) -> list[str]:
-    return [name for name, value in part.items() if value is not None and name not in _BESIDE]
+    return [name for name, value in part.items() if value is not None and name not in _EXTRA_FIELDS]
 
 
 def _typed(part: Any, named: bool) -> Json | None:
@@ -107,9 +107,9 @@ def _typed(part: Any, named: bool) -> Json | None:
         return {"type": "text", "text": part}
     if not isinstance(part, dict):
         return {}
-    made = _known(part)
-    if made is not None or not named:
-        return made
+    block = _known(part)
+    if block is not None or not named:
+        return block
     fields = _fields(part)
     return {"type": fields[0], **{name: part[name] for name in fields}} if fields else {}
 
@@ -136,12 +136,12 @@ def _response(value: Any, _: Json) -> Json | None:
     what went wrong."""
     if not isinstance(value, dict):
         return None
-    made = {"type": "tool_result", "tool_use_id": value.get("id"), "name": value.get("name")}
+    result = {"type": "tool_result", "tool_use_id": value.get("id"), "name": value.get("name")}
     content = value.get("response")
-    given = {k: v for k, v in content.items() if v is not None} if isinstance(content, dict) else {}
-    if len(given) == 1 and given.keys() <= {"output", "result", "error"}:
-        (content,) = given.values()
-    return {**made, "content": content, **({"error": given["error"]} if given.keys() == {"error"} else {})}
+    fields = {k: v for k, v in content.items() if v is not None} if isinstance(content, dict) else {}
+    if len(fields) == 1 and fields.keys() <= {"output", "result", "error"}:
+        (content,) = fields.values()
+    return {**result, "content": content, **(fields if fields.keys() == {"error"} else {})}
 
 
 def _result(value: Any, _: Json) -> Json | None:
@@ -151,8 +151,8 @@ def _result(value: Any, _: Json) -> Json | None:
     content = value.get("content")
     if isinstance(content, list):
         content = [_inside(part) for part in content]
-    made = {"type": "tool_result", "tool_use_id": value.get("toolUseId"), "content": content}
-    return {**made, "status": value["status"]} if value.get("status") is not None else made
+    result = {"type": "tool_result", "tool_use_id": value.get("toolUseId"), "content": content}
+    return {**result, "status": value["status"]} if value.get("status") is not None else result
 
 
 def _inside(part: Any) -> Json:
@@ -162,8 +162,8 @@ def _inside(part: Any) -> Json:
 
 
 def _thought(value: Any, _: Json) -> Json | None:
-    said = value.get("reasoningText") if isinstance(value, dict) else None
-    text = said.get("text") if isinstance(said, dict) else said
+    reasoning = value.get("reasoningText") if isinstance(value, dict) else None
+    text = reasoning.get("text") if isinstance(reasoning, dict) else reasoning
     return {"type": "thinking", "thinking": text} if text is not None else {"type": "redacted_thinking"}
 
 
@@ -172,8 +172,8 @@ def _cited(value: Any, _: Json) -> Json | None:
     texts = value.get("content") if isinstance(value, dict) else None
     if not isinstance(texts, list):
         return None
-    said = [one["text"] for one in texts if isinstance(one, dict) and isinstance(one.get("text"), str)]
-    return {"type": "text", "text": "".join(said)} if said else None
+    pieces = [one["text"] for one in texts if isinstance(one, dict) and isinstance(one.get("text"), str)]
+    return {"type": "text", "text": "".join(pieces)} if pieces else None
 
 
 def _code(value: Any, _: Json) -> Json:
@@ -184,8 +184,8 @@ def _output(value: Any, _: Json) -> Json | None:
     if not isinstance(value, dict):
         return None
     ended = value.get("outcome")
-    made = {"type": "tool_result", "name": "code_execution", "content": value.get("output")}
-    return made if ended is None else {**made, "is_error": ended != "OUTCOME_OK"}
+    result = {"type": "tool_result", "name": "code_execution", "content": value.get("output")}
+    return result if ended is None else {**result, "is_error": ended != "OUTCOME_OK"}
 
 
 def _media(name: str) -> Callable[[Any, Json], Json | None]:

@@ -37,7 +37,7 @@ PROVIDER_RESULTS = {
 CLIENT_RUN = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call", "mcp_approval_request")
 """Calls that an item of its own answers."""
 _WHOLE = ("action", "operation", "arguments")
-_HELD = ("output", "outputs", "results", "result")
+_OUTPUTS = ("output", "outputs", "results", "result")
 _BY_STATUS = "calls of the provider's own tools whose results the log does not keep, answered by their status"
 
 
@@ -60,52 +60,52 @@ def blocks_of_item(item: Json, report: ReadReport) -> list[Json] | None:
     if kind not in PROVIDER_CALLS:
         return None
     call = {"type": "server_tool_use", "id": first_of(item, "call_id", "id"), "name": _name(kind, item)}
-    made: list[Json] = [{**call, "input": _asked(kind, item)}]
+    blocks: list[Json] = [{**call, "input": _input(kind, item)}]
     if kind in CLIENT_RUN:
-        return made
-    held, error, status = _held(kind, item), item.get("error"), item.get("status")
-    back = {"type": "tool_result", "tool_use_id": call["id"], "content": held, "error": error}
-    if held is not None or error is not None:
-        made.append({**back, "status": status})
+        return blocks
+    output, error, status = _output(kind, item), item.get("error"), item.get("status")
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": output, "error": error}
+    if output is not None or error is not None:
+        blocks.append({**result, "status": status})
     elif status in ("completed", "failed"):
         report.note(_BY_STATUS)
-        made.append({**back, "content": status, "status": status})
-    return made
+        blocks.append({**result, "content": status, "status": status})
+    return blocks
 
 
 def _name(kind: str, item: Json) -> Any:
     return item.get("name") if kind == "mcp_call" else kind.removesuffix("_call")
 
 
-def _asked(kind: str, item: Json) -> Any:
-    given = {name: item[name] for name in PROVIDER_CALLS[kind] if item.get(name) is not None}
-    if len(given) == 1 and given.keys() <= set(_WHOLE):
-        (whole,) = given.values()
+def _input(kind: str, item: Json) -> Any:
+    fields = {name: item[name] for name in PROVIDER_CALLS[kind] if item.get(name) is not None}
+    if len(fields) == 1 and fields.keys() <= set(_WHOLE):
+        (whole,) = fields.values()
         if isinstance(whole, dict):
             return {name: value for name, value in whole.items() if name != "sources" and value is not None}
         if kind == "mcp_call":  # in JSON text
             return whole
-    return given
+    return fields
 
 
-def _held(kind: str, item: Json) -> Any:
+def _output(kind: str, item: Json) -> Any:
     """What came back, if the item has it; of code what it printed, of images what stands for one."""
-    held = first_of(item, *_HELD)
+    output = first_of(item, *_OUTPUTS)
     action = item.get("action")
-    if held is None and isinstance(action, dict):
+    if output is None and isinstance(action, dict):
         return action.get("sources")  # of a search
-    if kind == "image_generation_call" and held is not None:
-        return [{"type": "image", "image": held}]
-    if kind == "code_interpreter_call" and isinstance(held, list):
+    if kind == "image_generation_call" and output is not None:
+        return [{"type": "image", "image": output}]
+    if kind == "code_interpreter_call" and isinstance(output, list):
         return [
             {"type": "text", "text": one["logs"]} if isinstance(one, dict) and isinstance(one.get("logs"), str) else one
-            for one in held
+            for one in output
         ]  # fmt: skip
-    return held
+    return output
 
 
 def _result(kind: str, item: Json) -> Json:
-    made = {
+    result = {
         "type": "tool_result",
         "tool_use_id": first_of(item, PROVIDER_RESULTS[kind], "id"),
         "content": item.get("output"),
@@ -113,13 +113,13 @@ def _result(kind: str, item: Json) -> Json:
         "error": item.get("error"),
     }
     if kind == "mcp_approval_response":
-        said = {name: item[name] for name in ("approve", "reason") if item.get(name) is not None}
-        return {**made, "content": said}
-    if kind == "computer_call_output" and isinstance(made["content"], dict):
-        return {**made, "content": [made["content"]]}  # a picture
-    if kind == "shell_call_output" and made["error"] is None:
-        return {**made, "error": _ended_badly(made["content"])}
-    return made
+        approval = {name: item[name] for name in ("approve", "reason") if item.get(name) is not None}
+        return {**result, "content": approval}
+    if kind == "computer_call_output" and isinstance(result["content"], dict):
+        return {**result, "content": [result["content"]]}  # a picture
+    if kind == "shell_call_output" and result["error"] is None:
+        return {**result, "error": _ended_badly(result["content"])}
+    return result
 
 
 def _ended_badly(output: Any) -> str | None:

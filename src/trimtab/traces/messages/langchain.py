@@ -48,5 +48,5 @@ def from_langchain(message: Json) -> Json:
     more = message.get("additional_kwargs")
     if not isinstance(more, dict) or message.get("tool_calls") or message.get("invalid_tool_calls"):
         return message
-    found = {name: more[name] for name in ("tool_calls", "function_call") if more.get(name)}
-    return {**message, **found} if found else message
+    calls = {name: more[name] for name in ("tool_calls", "function_call") if more.get(name)}
+    return {**message, **calls} if calls else message

@@ -54,30 +54,30 @@ def translated(message: Json) -> Json:
 def _role(message: Json) -> Json:
     if message.get("role") in ROLES:
         return message
-    said = as_label(first_of(message, "role", "from"))
-    low = plain_role(said or "")
-    role = low if low in ROLES else _SAME.get(low, said)
-    if said is None or ("role" in message and role == said):
+    original = as_label(first_of(message, "role", "from"))
+    low = plain_role(original or "")
+    role = low if low in ROLES else _SAME.get(low, original)
+    if original is None or ("role" in message and role == original):
         return message
-    made: dict[str, Any] = {"role": role}
+    renamed: dict[str, Any] = {"role": role}
     if message.get("role") is None:  # ShareGPT
-        made["content"] = first_of(message, "content", "value")
-    made |= {k: v for k, v in message.items() if k not in ("role", "from", "value", *made)}
-    called = low in _CALLS and not isinstance(made.get("tool_calls"), list)
-    return _calls_of_text(made) if called and made.get("content") is not None else made
+        renamed["content"] = first_of(message, "content", "value")
+    renamed |= {k: v for k, v in message.items() if k not in ("role", "from", "value", *renamed)}
+    called = low in _CALLS and not isinstance(renamed.get("tool_calls"), list)
+    return _calls_of_text(renamed) if called and renamed.get("content") is not None else renamed
 
 
 def _calls_of_text(message: dict[str, Any]) -> Json:
     """LLaMA-Factory's `function_call`: one call or a list of them, after the thoughts that led to it."""
-    given = message["content"]
-    if isinstance(given, str):
-        if thought := _THINK.match(given):
-            message["reasoning_content"], given = thought[1].strip(), given[thought.end() :]
+    content = message["content"]
+    if isinstance(content, str):
+        if thought := _THINK.match(content):
+            message["reasoning_content"], content = thought[1].strip(), content[thought.end() :]
         try:
-            given = parse_json(given)
+            content = parse_json(content)
         except BadJson:
-            given = given.strip()  # a call that nobody can read
-    return {**message, "content": None, "tool_calls": given if isinstance(given, list) else [given]}
+            content = content.strip()  # a call that nobody can read
+    return {**message, "content": None, "tool_calls": content if isinstance(content, list) else [content]}
 
 
 def _custom(call: Any) -> Any:

@@ -28,39 +28,39 @@ def key_of(message: Mapping[str, Any]) -> Key:
     if role == "tool" and called:
         return role, called
     calls = message.get("tool_calls")
-    made = tuple(_call(call) for call in (calls if isinstance(calls, list) else ()))
-    return role, (as_text(message.get("content")) or "").strip(), made
+    call_keys = tuple(_call(call) for call in (calls if isinstance(calls, list) else ()))
+    return role, (as_text(message.get("content")) or "").strip(), call_keys
 
 
 def num_known(
-    known: Sequence[Key], given: Sequence[Key], report: ReadReport, open: Collection[str] = ()
+    known: Sequence[Key], request: Sequence[Key], report: ReadReport, open: Collection[str] = ()
 ) -> int:
-    """How many messages at the head of `given` are not new.
+    """How many messages at the head of `request` are not new.
 
     All up to the last known one, in order; messages among them that are not known (edited, summarised) are
-    counted. Where nothing was answered in `given`, and it does not begin as `known` does, it is no history
-    but what was added, and only its system prompt can be known. Results of parallel calls may come in any
+    counted. Where nothing was answered in `request`, and it does not begin as `known` does, it holds only
+    what was added, and only its system prompt can be known. Results of parallel calls may come in any
     order; those of `open` calls, by id, are new wherever they stand, and not counted.
 
     >>> num_known([("user", "a"), ("assistant", "b")], [("user", "a"), ("assistant", "b"), ("user", "c")], ReadReport())
     2
     """
-    if list(given) == list(known[: len(given)]):
-        return len(given)
-    heads = [[key for key in keys if key[0] != "system"][:1] for keys in (known, given)]
-    history = heads[0] == heads[1] or any(key[0] == "assistant" for key in given)
-    place, last = 0, -1
+    if list(request) == list(known[: len(request)]):
+        return len(request)
+    heads = [[key for key in keys if key[0] != "system"][:1] for keys in (known, request)]
+    history = heads[0] == heads[1] or any(key[0] == "assistant" for key in request)
+    index, last = 0, -1
     changed: list[int] = []
-    for i, key in enumerate(given):
+    for i, key in enumerate(request):
         if not history and key[0] != "system":
             break
-        found = _place(known, key, place)
-        if found >= 0:
-            place = found + 1
-        elif place < len(known) and key[0] == known[place][0] == "assistant":
-            place += 1  # the same answer, written down otherwise
+        match = _index_of(known, key, index)
+        if match >= 0:
+            index = match + 1
+        elif index < len(known) and key[0] == known[index][0] == "assistant":
+            index += 1  # the same answer, written down otherwise
             changed.append(i)
-        elif key[0] == "tool" and (key[-1] in open or _beside(known, key, place)):
+        elif key[0] == "tool" and (key[-1] in open or _is_among_results(known, key, index)):
             pass
         else:
             changed.append(i)
@@ -71,18 +71,18 @@ def num_known(
     return last + 1
 
 
-def _place(known: Sequence[Key], key: Key, start: int) -> int:
+def _index_of(known: Sequence[Key], key: Key, start: int) -> int:
     try:
         return known.index(key, start)
     except ValueError:
         return -1
 
 
-def _beside(known: Sequence[Key], key: Key, place: int) -> bool:
-    """Is it among the results just before `place`?"""
-    while place > 0 and known[place - 1][0] == "tool":
-        place -= 1
-        if known[place] == key:
+def _is_among_results(known: Sequence[Key], key: Key, index: int) -> bool:
+    """Is it among the results just before `index`?"""
+    while index > 0 and known[index - 1][0] == "tool":
+        index -= 1
+        if known[index] == key:
             return True
     return False
 

@@ -36,41 +36,41 @@ def is_message(value: Any) -> bool:
 
 
 def in_openais_form(messages: Iterable[Any], report: ReadReport) -> Iterator[tuple[int, Json]]:
-    """Messages as OpenAI's chats have them, each with the place of the message it was made of, or of the
+    """Messages as OpenAI's chats have them, each with the index of the message it was made of, or of the
     first of the items.
 
-    A value that is no message is counted and left out.
+    A value that is not a message is counted and left out.
     """
     pieces: list[tuple[int, Json]] = []
     last = ""
-    for place, given in enumerate(messages):
-        if not isinstance(given, dict):
+    for index, value in enumerate(messages):
+        if not isinstance(value, dict):
             report.note("messages that are no objects, left out")
             continue
-        kind = _piece(given)
+        kind = _piece(value)
         if pieces and not (kind and "item" in (kind, last)):  # of two texts in a row each is an answer
             yield from _joined(pieces, report)
             pieces = []
         if kind:
-            pieces.append((place, given))
+            pieces.append((index, value))
         else:
-            for one in unpacked(given, report):
-                yield place, one
+            for one in unpacked(value, report):
+                yield index, one
         last = kind
     yield from _joined(pieces, report)
 
 
 def _joined(pieces: list[tuple[int, Json]], report: ReadReport) -> Iterable[tuple[int, Json]]:
-    made = [(place, one) for place, piece in pieces for one in unpacked(piece, report)]
-    return _runs(made) if len(pieces) > 1 else made
+    messages = [(index, one) for index, piece in pieces for one in unpacked(piece, report)]
+    return _runs(messages) if len(pieces) > 1 else messages
 
 
-def _runs(said: Iterable[tuple[int, Json]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """What is said between results as one message, at the place of its first piece."""
-    for result, some in itertools.groupby(said, key=lambda one: one[1].get("role") == "tool"):
+def _runs(messages: Iterable[tuple[int, Json]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """What is said between results as one message, at the index of its first piece."""
+    for result, some in itertools.groupby(messages, key=lambda one: one[1].get("role") == "tool"):
         pieces = list(some)
         if result:
-            yield from ((place, dict(one)) for place, one in pieces)
+            yield from ((index, dict(one)) for index, one in pieces)
         else:
             yield pieces[0][0], _merged([one for _, one in pieces])
 
@@ -86,33 +86,33 @@ def _piece(message: Json) -> str:
 
 def joined_items(messages: list[Json]) -> list[Json]:
     """With the items of one answer together, of messages that are in OpenAI's form already."""
-    found: list[Json] = []
+    joined: list[Json] = []
     for message in messages:
-        pair = [*found[-1:], message]
+        pair = [*joined[-1:], message]
         same = len(pair) == 2 and all(one.get("role") == "assistant" for one in pair)
         if same and not all(one.get("content") for one in pair):
-            found[-1] = _merged(pair)
+            joined[-1] = _merged(pair)
         else:
-            found.append(message)
-    return found
+            joined.append(message)
+    return joined
 
 
-def answer_of(said: list[Json]) -> list[dict[str, Any]]:
+def answer_of(pieces: list[Json]) -> list[dict[str, Any]]:
     """An answer in pieces as one message; as more where the provider's own tools answered between them.
 
     >>> [m["role"] for m in answer_of([{"role": "assistant"}, {"role": "assistant"}, {"role": "tool"}, {"role": "assistant"}])]
     ['assistant', 'tool', 'assistant']
     """
-    return [one for _, one in _runs(enumerate(said))]
+    return [one for _, one in _runs(enumerate(pieces))]
 
 
-def _merged(said: list[Json]) -> dict[str, Any]:
+def _merged(pieces: list[Json]) -> dict[str, Any]:
     """One message of an answer in pieces."""
-    if len(said) == 1:
-        return dict(said[0])
-    calls = [c for m in said if isinstance(m.get("tool_calls"), list) for c in m["tool_calls"]]
+    if len(pieces) == 1:
+        return dict(pieces[0])
+    calls = [c for m in pieces if isinstance(m.get("tool_calls"), list) for c in m["tool_calls"]]
     texts = {
-        name: "\n".join(text for m in said if (text := as_text(m.get(name))))
+        name: "\n".join(text for m in pieces if (text := as_text(m.get(name))))
         for name in ("content", "reasoning_content")
     }
-    return {**said[0], **{name: text or None for name, text in texts.items()}, "tool_calls": calls}
+    return {**pieces[0], **{name: text or None for name, text in texts.items()}, "tool_calls": calls}

@@ -42,29 +42,29 @@ def call_of(raw: Any, step: int, report: ReadReport) -> Call:
     inner = call.get("function")
     function: Json = inner if isinstance(inner, dict) else call
     name = inner if isinstance(inner, str) else function.get("name")  # Inspect: function is the name
-    made = Call(name=as_label(name) or "", id=as_label(call.get("id")) or "", step=step)
+    parsed = Call(name=as_label(name) or "", id=as_label(call.get("id")) or "", step=step)
     arguments = function.get("arguments", function.get("args"))
     if isinstance(refused := call.get("parse_error"), str) and refused:  # Inspect
         quoted = _QUOTED.search(refused)
-        made.bad_arguments = quoted[1] if quoted else refused
-        made.error, made.error_from = refused, "parse"
+        parsed.bad_arguments = quoted[1] if quoted else refused
+        parsed.error, parsed.error_from = refused, "parse"
         report.note("calls whose arguments are no JSON, kept as text")
-        return made
+        return parsed
     if call.get("type") == _INVALID:
-        made.bad_arguments = as_text(arguments) or ""
-        made.error, made.error_from = as_text(call.get("error")) or "arguments are no JSON", "parse"
+        parsed.bad_arguments = as_text(arguments) or ""
+        parsed.error, parsed.error_from = as_text(call.get("error")) or "arguments are no JSON", "parse"
         report.note("calls whose arguments are no JSON, kept as text")
-        return made
+        return parsed
     if not isinstance(arguments, str):
-        made.arguments = arguments
-        return made
+        parsed.arguments = arguments
+        return parsed
     try:
-        made.arguments = parse_json(arguments) if arguments.strip() else None
+        parsed.arguments = parse_json(arguments) if arguments.strip() else None
     except BadJson as error:
-        made.bad_arguments = arguments
-        made.error, made.error_from = f"arguments are {error}", "parse"
+        parsed.bad_arguments = arguments
+        parsed.error, parsed.error_from = f"arguments are {error}", "parse"
         report.note("calls whose arguments are no JSON, kept as text")
-    return made
+    return parsed
 
 
 def answered(pending: list[Call], message: Json) -> Call | None:
@@ -74,10 +74,10 @@ def answered(pending: list[Call], message: Json) -> Call | None:
     name = as_label(message.get("name"))
     if wanted:
         same = [i for i, call in enumerate(pending) if call.id == wanted]
-        places = [i for i in same if pending[i].step == pending[same[-1]].step]
+        candidates = [i for i in same if pending[i].step == pending[same[-1]].step]
     else:
-        places = [i for i, call in enumerate(pending) if name in (None, call.name)]
-    return pending.pop(places[0]) if places else None
+        candidates = [i for i, call in enumerate(pending) if name in (None, call.name)]
+    return pending.pop(candidates[0]) if candidates else None
 
 
 def answer(call: Call, message: Json) -> None:
@@ -108,7 +108,7 @@ def _failed(message: Json) -> bool | None:
 
 def _error_said(message: Json) -> str | None:
     """What the message's `error` says, where it is more than a flag."""
-    said = message.get("error")
-    if isinstance(said, dict):
-        said = first_of(said, "message", "type") or said
-    return None if says_no_error(said) else error_words(said)
+    error = message.get("error")
+    if isinstance(error, dict):
+        error = first_of(error, "message", "type") or error
+    return None if says_no_error(error) else error_words(error)

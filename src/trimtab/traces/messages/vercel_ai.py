@@ -31,11 +31,11 @@ def from_vercel(message: Json) -> Json:
     if isinstance(parts, list) and any(_is_ui(part) for part in parts):
         return _with_blocks(message, _steps(parts))
     if isinstance(old, list) and any(isinstance(one, dict) and "toolCallId" in one for one in old):
-        said = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
-        return _with_blocks(message, _steps([*({"type": "tool-invocation", "toolInvocation": o} for o in old), *said]))  # fmt: skip
+        texts = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
+        return _with_blocks(message, _steps([*({"type": "tool-invocation", "toolInvocation": o} for o in old), *texts]))  # fmt: skip
     if isinstance(content, list) and any(_is_part(part) for part in content):
-        kept = [part for part in content if not (isinstance(part, dict) and part.get("type") in _UNSAID)]
-        return {**message, "content": [_block(part) if _is_part(part) else part for part in kept]}
+        known = [part for part in content if not (isinstance(part, dict) and part.get("type") in _UNSAID)]
+        return {**message, "content": [_block(part) if _is_part(part) else part for part in known]}
     return message
 
 
@@ -55,14 +55,14 @@ def _block(part: Json) -> Json:
     """Of a ModelMessage."""
     if part["type"] == "tool-call":
         return _call(part, part.get("toolName"))
-    made = {"type": "tool_result", "tool_use_id": part["toolCallId"], "name": part.get("toolName")}
+    result = {"type": "tool_result", "tool_use_id": part["toolCallId"], "name": part.get("toolName")}
     output, failed = part.get("output"), part.get("isError")
     if not isinstance(output, dict) or not isinstance(kind := output.get("type"), str):
-        return {**made, "content": first_of(part, "result", "output"), "is_error": failed}
+        return {**result, "content": first_of(part, "result", "output"), "is_error": failed}
     value = first_of(output, "value", "reason")
     if kind == "content" and isinstance(value, list):
         value = [_medium(one) for one in value]
-    return {**made, "content": value, "is_error": True if kind in _ERRORS else failed}
+    return {**result, "content": value, "is_error": True if kind in _ERRORS else failed}
 
 
 def _medium(part: Any) -> Any:
@@ -74,8 +74,8 @@ def _medium(part: Any) -> Any:
 
 def _call(part: Json, name: Any) -> Json:
     kind = "server_tool_use" if part.get("providerExecuted") is True else "tool_use"
-    given = first_of(part, "input", "args", "rawInput")
-    return {"type": kind, "id": part.get("toolCallId"), "name": name, "input": given}
+    arguments = first_of(part, "input", "args", "rawInput")
+    return {"type": kind, "id": part.get("toolCallId"), "name": name, "input": arguments}
 
 
 def _is_ui(part: Any) -> bool:
@@ -101,17 +101,17 @@ def _steps(parts: list[Any]) -> list[Any]:
 
     Text after a result is of a new step, whether or not a part begins one.
     """
-    made: list[Any] = []
+    blocks: list[Any] = []
     results: list[Json] = []
     for part in parts:
-        found = _invocation(part)
-        if found is None:
-            made, results = [*made, *results], []
-            made += [] if isinstance(part, dict) and part.get("type") == "step-start" else [part]
+        call = _invocation(part)
+        if call is None:
+            blocks, results = [*blocks, *results], []
+            blocks += [] if isinstance(part, dict) and part.get("type") == "step-start" else [part]
         else:
-            made.append(_call(*found))
-            results += _result(*found)
-    return [*made, *results]
+            blocks.append(_call(*call))
+            results += _result(*call)
+    return [*blocks, *results]
 
 
 def _result(part: Json, name: Any) -> list[Json]:
@@ -119,5 +119,5 @@ def _result(part: Json, name: Any) -> list[Json]:
     if not isinstance(state, str) or state not in _DONE:
         return []
     content = first_of(part, "errorText") if _DONE[state] else first_of(part, "output", "result")
-    made = {"type": "tool_result", "tool_use_id": part.get("toolCallId"), "name": name, "content": content}
-    return [{**made, "is_error": _DONE[state] or None}]
+    result = {"type": "tool_result", "tool_use_id": part.get("toolCallId"), "name": name, "content": content}
+    return [{**result, "is_error": _DONE[state] or None}]

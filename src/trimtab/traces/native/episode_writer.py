@@ -17,7 +17,7 @@ from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.files.lines import MAX_LINE_BYTES
 from trimtab.traces.messages.normalization import ROLES, translated
 from trimtab.traces.messages.turns import turns_of
-from trimtab.traces.native.field_values import as_json, fields_of, fitting, told
+from trimtab.traces.native.field_values import as_json, call_error, fields_of, fitting
 from trimtab.traces.native.native_format import dump_episode
 
 
@@ -110,8 +110,8 @@ class _Block(NamedTuple):
             self.writer.write(self.log.episode)
         except Exception as failure:
             with suppress(Exception):  # an exception that takes no note
-                told = f"trimtab: its episode is not in the log: {failure}"
-                notes = [*getattr(error, "__notes__", ()), told]
+                note = f"trimtab: its episode is not in the log: {failure}"
+                notes = [*getattr(error, "__notes__", ()), note]
                 error.__notes__ = notes  # type: ignore[union-attr]  # from Python 3.11 on it is shown
 
 
@@ -146,8 +146,8 @@ def _in_our_role(role: str, content: Any) -> dict[str, Any]:
     text."""
     if (lower := role.strip().lower()) in ROLES:
         return {"role": lower, "content": content}
-    said = translated({"role": role, "content": content})
-    return {**said, "content": content} if "tool_calls" not in said else dict(said)
+    message = translated({"role": role, "content": content})
+    return {**message, "content": content} if "tool_calls" not in message else dict(message)
 
 
 class EpisodeLog:
@@ -169,20 +169,20 @@ class EpisodeLog:
         turn = Turn(**fitting(Turn, {"role": role, "calls": calls, **fields}))
         turn.calls = list(calls)
         content = as_json(content, "content")
-        said = _in_our_role(turn.role, content)
-        turn.role = said["role"]
-        if isinstance(content, list) or "tool_calls" in said:
-            found = self._turns_of(said)
+        normalized = _in_our_role(turn.role, content)
+        turn.role = normalized["role"]
+        if isinstance(content, list) or "tool_calls" in normalized:
+            turns = self._turns_of(normalized)
         else:
-            found = [Turn(role=turn.role, content=as_text(content))]
-        if found and found[-1].role == turn.role:
-            last = found.pop()
+            turns = [Turn(role=turn.role, content=as_text(content))]
+        if turns and turns[-1].role == turn.role:
+            last = turns.pop()
             turn.content, turn.reasoning = last.content, turn.reasoning or last.reasoning
             turn.calls = [*last.calls, *turn.calls]
-            found.append(turn)
-        elif calls or fields:  # beside results alone, which stand in the calls they answer
-            found.append(turn)
-        for one in found:
+            turns.append(turn)
+        elif calls or fields:  # results alone add no turn: they stand in the calls they answer
+            turns.append(turn)
+        for one in turns:
             one.step = len(self.episode.turns) if one.step < 0 else one.step
             self.episode.turns.append(one)
 
@@ -197,18 +197,18 @@ class EpisodeLog:
         `error=False` that there was none. Arguments that are the text of a JSON object, as OpenAI's clients
         give them, are that object; text that begins as one and is none could not be parsed.
         """
-        made = Call(**fitting(Call, {"name": name, "arguments": arguments, **fields}))
-        unread = _unread(made)
-        if not made.error_from:
-            made.error, made.error_from = told(fields.get("error"), made.result)
-        if unread and not made.error:
-            made.error, made.error_from = unread, "parse"
+        call = Call(**fitting(Call, {"name": name, "arguments": arguments, **fields}))
+        unread = _unread(call)
+        if not call.error_from:
+            call.error, call.error_from = call_error(fields.get("error"), call.result)
+        if unread and not call.error:
+            call.error, call.error_from = unread, "parse"
         turns = self.episode.turns
         if not turns or turns[-1].role != "assistant" or (not parallel and _answered(turns[-1])):
             self.message("assistant", None)
         if "step" not in fields:
-            made.step = turns[-1].step
-        turns[-1].calls.append(made)
+            call.step = turns[-1].step
+        turns[-1].calls.append(call)
 
     def finish(self, **fields: Any) -> None:
         """Set fields of the episode: reward, success, stop_reason, ..."""
@@ -220,23 +220,23 @@ class EpisodeLog:
 
         What else a tool says answers none.
         """
-        asked = [turn.calls for turn in self.episode.turns if turn.calls]
-        open_calls = [[call for call in calls if call.result is None and not call.error] for calls in asked]
+        lists = [turn.calls for turn in self.episode.turns if turn.calls]
+        open_calls = [[call for call in calls if call.result is None and not call.error] for calls in lists]
         history = [
             {"role": "assistant", "tool_calls": [{"id": c.id, "function": {"name": c.name}} for c in calls]}
             for calls in open_calls
         ]
         role = message["role"]
-        heard = {**message, "role": "user"} if role == "tool" else message
-        found = turns_of([*history, heard], ReadReport())
-        for calls, turn in zip(open_calls, found, strict=False):
-            for call, answered in zip(calls, turn.calls, strict=True):
-                if answered.result is not None:
-                    call.result, call.error_from = answered.result, answered.error_from
-                    call.error = told(True, answered.error)[0] if answered.error else ""
-        turns = found[len(history) :]
+        incoming = {**message, "role": "user"} if role == "tool" else message
+        read_turns = turns_of([*history, incoming], ReadReport())
+        for calls, turn in zip(open_calls, read_turns, strict=False):
+            for call, read_call in zip(calls, turn.calls, strict=True):
+                if read_call.result is not None:
+                    call.result, call.error_from = read_call.result, read_call.error_from
+                    call.error = call_error(True, read_call.error)[0] if read_call.error else ""
+        turns = read_turns[len(history) :]
         for turn in turns:
-            turn.step, turn.role = -1, role if turn.role == heard["role"] else turn.role
+            turn.step, turn.role = -1, role if turn.role == incoming["role"] else turn.role
             for call in turn.calls:
                 call.step = len(self.episode.turns)
         return turns

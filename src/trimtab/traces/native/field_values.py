@@ -26,14 +26,14 @@ from trimtab.traces.native.plain_json import plain
 
 def _one(value: Any) -> Any:
     """A scalar's value, also that of an array of one."""
-    found = plain(value)
-    while isinstance(found, list) and len(found) == 1 and hasattr(value, "tolist"):
-        found = found[0]
-    return found
+    scalar = plain(value)
+    while isinstance(scalar, list) and len(scalar) == 1 and hasattr(value, "tolist"):
+        scalar = scalar[0]
+    return scalar
 
 
 class _Field(NamedTuple):
-    """`read` gives None where the value does not fit; it takes the value and the name of its place."""
+    """`read` gives None where the value does not fit; it takes the value and the path of its field."""
 
     wanted: str
     read: Callable[[Any, str], Any]
@@ -69,52 +69,54 @@ def _version(value: Any) -> int | str | None:
 def _error(value: Any) -> str | None:
     """Its text; of an object the message; `error` where it is only that there was one, empty where the value
     says that there was none."""
-    said = _said(_one(value))
-    return "" if said is None else error_words(said) or "error"
+    error_value = _error_value(_one(value))
+    return "" if error_value is None else error_words(error_value) or "error"
 
 
-def _said(value: Any) -> Any:
+def _error_value(value: Any) -> Any:
     """What a plain value says of an error: of an object its message or type, if one says anything; None where
     it says that there was none."""
     if isinstance(value, dict):
-        inner = (_said(value.get(name)) for name in ("message", "type"))
-        said = next((one for one in inner if one is not None), None)
-        return said if said is not None or all(_said(one) is None for one in value.values()) else value
+        inner = (_error_value(value.get(name)) for name in ("message", "type"))
+        text = next((one for one in inner if one is not None), None)
+        return text if text is not None or all(_error_value(one) is None for one in value.values()) else value
     missing = isinstance(value, float) and math.isnan(value)
     return None if missing or says_no_error(value) else value
 
 
-def told(error: Any, result: str | None) -> tuple[str, str]:
+def call_error(error: Any, result: str | None) -> tuple[str, str]:
     """The error of a call and who says so (`Call.error_from`), of what a loop gave as its error and of its
     result's text, as chat logs are read.
 
-    >>> told(None, "Error: HTTP 503"), told(False, "Error: HTTP 503"), told(True, "HTTP 503"), told("none", "ok")
-    (('Error: HTTP 503', 'text'), ('', 'log'), ('HTTP 503', 'log'), ('', ''))
+    >>> call_error(None, "Error: HTTP 503"), call_error(False, "Error: HTTP 503")
+    (('Error: HTTP 503', 'text'), ('', 'log'))
+    >>> call_error(True, "HTTP 503"), call_error("none", "ok")
+    (('HTTP 503', 'log'), ('', ''))
     """
-    given = _one(error)
-    said = _said(given)
-    if said is not None:
-        return error_words(said) or _error(result) or "error", "log"
-    if says_fine(given):
+    value = _one(error)
+    error_value = _error_value(value)
+    if error_value is not None:
+        return error_words(error_value) or _error(result) or "error", "log"
+    if says_fine(value):
         return "", "log"
     text = error_text(result)
     return text, "text" if text else ""
 
 
 def _tools(value: Any, _at: str) -> list[dict[str, Any]] | None:
-    given = plain(value)
-    all_objects = not isinstance(given, list) or all(isinstance(tool, dict) for tool in given)
-    return tools_of(given) if all_objects else None
+    tools = plain(value)
+    all_objects = not isinstance(tools, list) or all(isinstance(tool, dict) for tool in tools)
+    return tools_of(tools) if all_objects else None
 
 
 def _mapping(value: Any, _at: str) -> dict[str, Any] | None:
-    return found if isinstance(found := plain(value), dict) else None
+    return mapping if isinstance(mapping := plain(value), dict) else None
 
 
 def _parts(value: Any, at: str) -> dict[str, float] | None:
-    found = _mapping(value, at)
+    parts = _mapping(value, at)
     return (
-        None if found is None else {name: _fit(_NUMBER, one, f"{at}.{name}") for name, one in found.items()}
+        None if parts is None else {name: _fit(_NUMBER, one, f"{at}.{name}") for name, one in parts.items()}
     )
 
 
@@ -124,12 +126,12 @@ def _same(value: Any) -> Any:
 
 def _list_of(field: _Field, missing: Any = None) -> Callable[[Any, str], list[Any] | None]:
     def read(value: Any, at: str) -> list[Any] | None:
-        found = plain(list(value) if isinstance(value, Iterator) else value)
-        if not isinstance(found, list):
+        values = plain(list(value) if isinstance(value, Iterator) else value)
+        if not isinstance(values, list):
             return None
         return [
             missing if one is None and missing is not None else _fit(field, one, f"{at}[{i}]")
-            for i, one in enumerate(found)
+            for i, one in enumerate(values)
         ]
 
     return read
@@ -186,44 +188,44 @@ def fields_of(record: msgspec.Struct) -> dict[str, Any]:
 
 
 def fitting(
-    kind: type[Call] | type[Turn] | type[Episode], given: Mapping[str, Any], at: str = ""
+    kind: type[Call] | type[Turn] | type[Episode], values: Mapping[str, Any], at: str = ""
 ) -> dict[str, Any]:
     """The fields of a Call, Turn or Episode as its reader takes them; None is the field's default.
 
-    `at`: the place, before the name.
+    `at`: the path before the name.
 
     TraceError for a field that there is none of, and for a value without a plain meaning there.
 
     >>> fitting(Episode, {"id": 3, "reward": "0.5", "success": 1})
     {'id': '3', 'reward': 0.5, 'success': True}
     """
-    made: dict[str, Any] = {}
-    for name, value in given.items():
+    fields: dict[str, Any] = {}
+    for name, value in values.items():
         if name not in _FIELDS[kind]:
             where = "; put it into extra" if kind is Episode else ""
             raise TraceError(f"{_NAMES[kind]} has no field {name!r}{where}")
         empty = value is None and name in _DEFAULTS[kind]
-        made[name] = _DEFAULTS[kind][name]() if empty else _fit(_FIELDS[kind][name], value, f"{at}{name}")
-    return made
+        fields[name] = _DEFAULTS[kind][name]() if empty else _fit(_FIELDS[kind][name], value, f"{at}{name}")
+    return fields
 
 
 def as_json(value: Any, at: str) -> Any:
     """The value in what JSON holds (`plain`).
 
-    TraceError, by its place `at`, for one whose own methods fail.
+    TraceError, by its path `at`, for one whose own methods fail.
     """
     return _fit(_JSON, value, at)
 
 
 def _fit(field: _Field, value: Any, at: str) -> Any:
     try:
-        found = field.read(value, at)
+        fitted = field.read(value, at)
     except TraceError:
         raise
     except Exception as error:  # what a user's class raises as it is asked for its text or its items
         raise TraceError(
             f"{at} must be {field.wanted}, and asking it raises {type(error).__name__}"
         ) from error
-    if found is None and field is not _JSON:
+    if fitted is None and field is not _JSON:
         raise TraceError(f"{at} must be {field.wanted}, and is {reprlib.repr(value)}")
-    return found
+    return fitted

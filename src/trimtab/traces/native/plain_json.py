@@ -58,16 +58,16 @@ def _plain(value: Any, above: tuple[int, ...]) -> Any:
 
 
 def _object(value: Mapping[Any, Any], above: tuple[int, ...]) -> dict[str, Any]:
-    """Keys of one text, as 1 and "1", are told apart: the second is `1#2`."""
-    made: dict[str, Any] = {}
+    """Keys of one text, as 1 and "1", stay apart: the second is `1#2`."""
+    fields: dict[str, Any] = {}
     for key, one in value.items():
-        said = name = _key(key)
+        original = name = _key(key)
         number = 1
-        while name in made:
+        while name in fields:
             number += 1
-            name = f"{said}#{number}"
-        made[name] = _plain(one, above)
-    return made
+            name = f"{original}#{number}"
+        fields[name] = _plain(one, above)
+    return fields
 
 
 def _key(key: Any) -> str:

@@ -12,7 +12,7 @@ from trimtab.traces.core.read_report import UNREAD_REWARD, UNREAD_SUCCESS, ReadR
 from trimtab.traces.core.task_keys import space_of, task_key
 from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.messages.turns import turns_of
-from trimtab.traces.readers.chat_context import answer_beside, system_of, tools_beside, with_names_of_ours
+from trimtab.traces.readers.chat_context import answer_in, system_of, tools_in, with_names_of_ours
 from trimtab.traces.readers.preferences import (
     REWARD,
     SIDES,
@@ -64,16 +64,16 @@ def read_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Epi
         messages = first_of(value, *_TURNS)
         if not isinstance(messages, list):
             messages = [*prompt_of(value.get("prompt")), *answer_of(value.get("completion"))]
-        given = len(messages)
-        said, stop = answer_beside(value, messages, report)
-        messages = [*messages, *said]
+        num_recorded = len(messages)
+        answer, stop = answer_in(value, messages, report)
+        messages = [*messages, *answer]
         if not messages:
             report.malformed(record.file, record.line, "no messages, nor prompt and completion")
             continue
         fields = with_names_of_ours(value, messages)
         episode = _of_export(episode_of(record, fields, messages, report), value)
         episode.stop_reason = stop if episode.stop_reason is None else episode.stop_reason
-        episode.for_training = episode.for_training or len(messages) > given  # what came back is in no record
+        episode.for_training |= len(messages) > num_recorded  # what came back is in no record
         yield episode
 
 
@@ -111,9 +111,9 @@ def _trains(value: Json) -> bool:
 def episode_of(record: Record, value: Json, messages: list[Any], report: ReadReport) -> Episode:
     """The episode of a record's messages and of the usual names for everything else."""
     version = value.get("policy_version")
-    rewarded, told = first_of(value, *REWARD), first_of(value, *SUCCESS)
+    rewarded, succeeded = first_of(value, *REWARD), first_of(value, *SUCCESS)
     report.unread(UNREAD_REWARD, rewarded, as_number(rewarded))
-    report.unread(UNREAD_SUCCESS, told, as_flag(told))
+    report.unread(UNREAD_SUCCESS, succeeded, as_flag(succeeded))
     return Episode(
         id=as_label(first_of(value, "id", "episode_id", "uuid", "example_id", "session_id")) or record.source,
         turns=turns_of([*system_of(value, messages), *messages], report),
@@ -122,9 +122,9 @@ def episode_of(record: Record, value: Json, messages: list[Any], report: ReadRep
         ),
         group=as_label(first_of(value, "group_id", "group")),
         reward=as_number(rewarded),
-        success=as_flag(told),
+        success=as_flag(succeeded),
         stop_reason=as_label(first_of(value, *_STOPS)),
-        tools=tools_beside(value, messages, report),
+        tools=tools_in(value, messages, report),
         model=as_label(value.get("model")),
         policy_version=version if isinstance(version, (int, str)) else None,
         step=as_int(first_of(value, "step", "global_step", "train_step")),

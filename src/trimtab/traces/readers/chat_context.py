@@ -28,44 +28,44 @@ def with_names_of_ours(value: dict[str, Any], messages: list[Any]) -> dict[str, 
     """
     config = value.get("config") if "contents" in value else None  # others' configurations are of anything
     inner: Json = config if isinstance(config, dict) else {}
-    made = {
+    extra_fields = {
         "tools": inner.get("tools"),
         "system": first_of(inner, "systemInstruction", "system_instruction"),
     }
     other = first_of(value, "system_prompt", "instructions")
-    if made["system"] is None and isinstance(other, str) and _first_role(messages) != "developer":
-        made["system"] = other
+    if extra_fields["system"] is None and isinstance(other, str) and _first_role(messages) != "developer":
+        extra_fields["system"] = other
     if first_of(value, "system", "systemInstruction", "system_instruction") is not None:
-        del made["system"]
-    return {**value, **{k: v for k, v in made.items() if v is not None and value.get(k) is None}}
+        del extra_fields["system"]
+    return {**value, **{k: v for k, v in extra_fields.items() if v is not None and value.get(k) is None}}
 
 
 def system_of(value: Json, messages: list[Any]) -> list[Json]:
-    """The system prompt where it stands beside the messages: Anthropic's, Bedrock's, LLaMA-Factory's,
+    """The system prompt that stands outside the messages: Anthropic's, Bedrock's, LLaMA-Factory's,
     Gemini's."""
-    given = first_of(value, "system", "systemInstruction", "system_instruction")
-    if not given or _first_role(messages) == "system":
+    system = first_of(value, "system", "systemInstruction", "system_instruction")
+    if not system or _first_role(messages) == "system":
         return []
-    if isinstance(given, dict) and "parts" in given:
-        return [{"role": "system", "parts": given["parts"]}]
-    return [{"role": "system", "content": given}] if isinstance(given, (str, list)) else []
+    if isinstance(system, dict) and "parts" in system:
+        return [{"role": "system", "parts": system["parts"]}]
+    return [{"role": "system", "content": system}] if isinstance(system, (str, list)) else []
 
 
 def _first_role(messages: list[Any]) -> Any:
     return translated(messages[0]).get("role") if messages and isinstance(messages[0], dict) else None
 
 
-def tools_beside(value: Json, messages: list[Any], report: ReadReport) -> list[dict[str, Any]] | None:
+def tools_in(value: Json, messages: list[Any], report: ReadReport) -> list[dict[str, Any]] | None:
     """The tools that the record declares, and with them those of the provider's that are called; None where
     it declares none."""
     config = first_of(value, "toolConfig", "tool_config")  # Bedrock's
-    given = (
+    declared = (
         config.get("tools") if value.get("tools") is None and isinstance(config, dict) else value.get("tools")
     )
-    tools = tools_of(given)
-    if tools is None and isinstance(given, str) and given.strip():
+    tools = tools_of(declared)
+    if tools is None and isinstance(declared, str) and declared.strip():
         report.note("tools that are no JSON list, ignored")
-    elif tools is None and given and not isinstance(given, str):
+    elif tools is None and declared and not isinstance(declared, str):
         report.note("tools that are neither schemas nor names, ignored")
     if tools is not None:
         known = {one["function"].get("name") for one in tools if isinstance(one.get("function"), dict)}
@@ -74,7 +74,7 @@ def tools_beside(value: Json, messages: list[Any], report: ReadReport) -> list[d
     return tools
 
 
-def answer_beside(value: Json, messages: list[Any], report: ReadReport) -> tuple[list[Any], str | None]:
+def answer_in(value: Json, messages: list[Any], report: ReadReport) -> tuple[list[Any], str | None]:
     """The messages of the response to them, of its first choice, and why it stopped; none where the messages
     end with it already, or the record holds none.
 
@@ -83,17 +83,17 @@ def answer_beside(value: Json, messages: list[Any], report: ReadReport) -> tuple
     response = value.get("response")
     if isinstance(response, str):
         text, response = response, _object(response)
-        asked = bool(messages) and _first_role(messages[-1:]) in ("user", "tool")
-        if response is None and asked and text.strip():  # an answer in plain words, to what is asked last
+        is_asked = bool(messages) and _first_role(messages[-1:]) in ("user", "tool")
+        if response is None and is_asked and text.strip():  # an answer in plain words, to what is asked last
             response = {"content": text}
-    given = value if isinstance(value.get("choices"), list) else response
-    said, stop, others = _first_choice(given) if isinstance(given, dict) else ([], None, 0)
+    holder = value if isinstance(value.get("choices"), list) else response
+    answer, stop, others = _first_choice(holder) if isinstance(holder, dict) else ([], None, 0)
     if others:
         report.note(_CHOICES, others)
-    answer = _keys(said)
-    if not answer or _keys(messages)[-len(answer) :] == answer:
+    answer_keys = _keys(answer)
+    if not answer_keys or _keys(messages)[-len(answer_keys) :] == answer_keys:
         return [], stop
-    return said, stop
+    return answer, stop
 
 
 def _object(text: str) -> Any:
@@ -106,8 +106,8 @@ def _object(text: str) -> Any:
 
 def _keys(messages: list[Any]) -> list[Any]:
     """What each message but results says, to know one again."""
-    found = (one for _, one in in_openais_form(messages, ReadReport()) if one.get("role") != "tool")
-    return [key_of(one) for one in found]
+    spoken = (one for _, one in in_openais_form(messages, ReadReport()) if one.get("role") != "tool")
+    return [key_of(one) for one in spoken]
 
 
 def _first_choice(response: Json) -> tuple[list[Any], str | None, int]:
@@ -117,8 +117,8 @@ def _first_choice(response: Json) -> tuple[list[Any], str | None, int]:
         listed = response.get(name)
         choices = [c for c in (listed if isinstance(listed, list) else ()) if isinstance(c, dict)]
         if choices and isinstance(message := choices[0].get(inner), dict):
-            said = {"role": "assistant", **message}
-            return [said], as_label(choices[0].get(reason)), len(choices) - 1
+            message = {"role": "assistant", **message}
+            return [message], as_label(choices[0].get(reason)), len(choices) - 1
     if isinstance(output := response.get("output"), list):
         cut = response.get("incomplete_details")
         stop = as_label(cut.get("reason")) if isinstance(cut, dict) else None

@@ -41,7 +41,7 @@ def read_inspect(records: Iterable[Record], report: ReadReport) -> Iterator[Epis
             if isinstance(sample, dict):
                 yield _sample(sample, value["eval"], record, report)
             else:
-                report.malformed(record.file, record.line, "a sample that is no object")
+                report.malformed(record.file, record.line, "a sample that is not an object")
 
 
 def _sample(sample: Json, run: Json, record: Record, report: ReadReport) -> Episode:
@@ -84,13 +84,13 @@ def _tokens(sample: Json) -> int | None:
 
 def _tools(events: list[Json]) -> list[dict[str, Any]] | None:
     """What the models were offered, each name once; None where no event says so."""
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     offered = [event.get("tools") for event in events if event.get("event") == "model"]
     for tool in (tool for tools in offered for tool in tools_of(tools) or []):
         function = tool.get("function")
         if isinstance(function, dict):
-            found.setdefault(as_label(function.get("name")) or "", tool)
-    return list(found.values()) or None
+            by_name.setdefault(as_label(function.get("name")) or "", tool)
+    return list(by_name.values()) or None
 
 
 def _time_calls(calls: list[Call], events: list[Json], error: Any) -> None:
@@ -113,8 +113,8 @@ def _time_calls(calls: list[Call], events: list[Json], error: Any) -> None:
 
 def _failure(event: Json, error: Any) -> str:
     """Of a tool that raised: its event's error, else the one that ended the sample."""
-    said = next((one for one in (event.get("error"), error) if isinstance(one, dict)), {})
-    return as_label(first_of(said, "message", "type")) or "the tool raised an exception"
+    raised = next((one for one in (event.get("error"), error) if isinstance(one, dict)), {})
+    return as_label(first_of(raised, "message", "type")) or "the tool raised an exception"
 
 
 def _limit(limit: Json) -> str | None:
@@ -124,7 +124,7 @@ def _limit(limit: Json) -> str | None:
         "turn": "max_turns",
         "working": "time_limit",
         "operator": "operator",
-    }  # an operator's stop is no limit
+    }  # an operator's stop is not a limit
     return named.get(kind, f"{kind}_limit") if kind else None
 
 
@@ -136,7 +136,7 @@ def _stop_reason(output: Any) -> str | None:
 
 
 def _scores(scores: Any, report: ReadReport) -> dict[str, float]:
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, score in scores.items() if isinstance(scores, dict) else ():
         for part, value in _values(str(name), score.get("value") if isinstance(score, dict) else None):
             number = _graded(value)
@@ -145,8 +145,8 @@ def _scores(scores: Any, report: ReadReport) -> dict[str, float]:
             elif math.isnan(number):
                 report.note("scores that are NaN, Inspect's sign of a sample that was not scored, left out")
             else:
-                found[part] = number
-    return found
+                numbers[part] = number
+    return numbers
 
 
 def _values(name: str, value: Any) -> list[tuple[str, Any]]:

@@ -28,21 +28,21 @@ _PART = re.compile(r"([^.\[\]]+)|\[(-?\d+)\]")
 
 
 def at_path(value: Any, path: str) -> Any:
-    """The value at a path of keys and places; None where there is none.
+    """The value at a path of keys and indices; None where there is none.
 
     >>> at_path({"a": [{"b c": 7}]}, "$.a[0].b c"), at_path({"a": 1}, "a.b")
     (7, None)
     """
-    found = _found(value, path)
-    return None if found is _NOTHING else found
+    result = _value_at(value, path)
+    return None if result is _NOTHING else result
 
 
-def _found(value: Any, path: str) -> Any:
-    for key, place in _PART.findall(path.removeprefix("$")):
+def _value_at(value: Any, path: str) -> Any:
+    for key, index in _PART.findall(path.removeprefix("$")):
         if key and isinstance(value, dict) and key in value:
             value = value[key]
-        elif place and isinstance(value, list) and -len(value) <= int(place) < len(value):
-            value = value[int(place)]
+        elif index and isinstance(value, list) and -len(value) <= int(index) < len(value):
+            value = value[int(index)]
         else:
             return _NOTHING
     return value
@@ -77,21 +77,21 @@ def _renamed(mapping: Mapping[str, str], record: Record, report: ReadReport) -> 
     values: dict[str, Any] = {}
     report.mapped += 1
     for ours, path in mapping.items():
-        found = _found(record.value, path)
-        report.missed[f"{ours}={path}"] += found is _NOTHING
-        values[ours] = None if found is _NOTHING else _messages(found) if ours in _MAY_BE_TEXT else found
+        result = _value_at(record.value, path)
+        report.missed[f"{ours}={path}"] += result is _NOTHING
+        values[ours] = None if result is _NOTHING else _messages(result) if ours in _MAY_BE_TEXT else result
     return Record(record.file, record.line, values)
 
 
-def _messages(given: Any) -> Any:
+def _messages(value: Any) -> Any:
     """The messages of JSON text, as sets on the Hub hold them; other text stays."""
     try:
-        found = parse_json(given) if isinstance(given, str) and given.lstrip().startswith("[") else given
+        messages = parse_json(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
     except BadJson:
-        return given
-    if isinstance(found, list) and len(found) == 1 and isinstance(found[0], list):
-        found = found[0]  # LangSmith's runs of a model are batches
-    return found if is_chat(found) else given
+        return value
+    if isinstance(messages, list) and len(messages) == 1 and isinstance(messages[0], list):
+        messages = messages[0]  # LangSmith's runs of a model are batches
+    return messages if is_chat(messages) else value
 
 
 def say_missed(mapping: Mapping[str, str], report: ReadReport) -> None:

@@ -48,8 +48,8 @@ def is_chat(value: Any) -> bool:
 
 def is_answer(value: Any) -> bool:
     """Is it a list of messages, or one message, as LLaMA-Factory's preferences have on each side?"""
-    said = isinstance(value, dict) and first_of(value, "content", "value", "parts", "tool_calls") is not None
-    return is_chat([value] if said else value)
+    one = isinstance(value, dict) and first_of(value, "content", "value", "parts", "tool_calls") is not None
+    return is_chat([value] if one else value)
 
 
 def prompt_of(value: Any) -> list[Any]:
@@ -63,7 +63,7 @@ def prompt_of(value: Any) -> list[Any]:
     """
     if not is_dialogue(value):
         return _messages(value, "user")
-    *turns, last = spelt_out(value)
+    *turns, last = hh_rlhf_turns(value)
     return [*turns, last] if last["content"].strip() else turns
 
 
@@ -87,7 +87,7 @@ def _messages(value: Any, role: str) -> list[Any]:
 def _side(value: Any, prompt: list[Any]) -> list[Any]:
     """An answer; the turns that its text spells out only where these begin with the prompt: what an agent
     makes a `Human:` say is its own."""
-    turns = spelt_out(value) if is_dialogue(value) else []
+    turns = hh_rlhf_turns(value) if is_dialogue(value) else []
     return turns if turns and turns[: len(prompt)] == prompt else answer_of(value)
 
 
@@ -110,13 +110,13 @@ def is_preference(value: Json) -> bool:
 def sides_of(value: Json, source: str, report: ReadReport) -> Iterator[Side]:
     """The chosen and the rejected attempt of a row, counted in the report.
 
-    The id is the attempt's own (`chosen_episode`), else the row's, else its place in the log, and the side:
+    The id is the attempt's own (`chosen_episode`), else the row's, else its index in the log, and the side:
     an attempt that our export has in many pairs is known again.
     """
-    prompt = _asked_with(value)
-    given = {name: _side(value[name], prompt) for name in SIDES if value.get(name) not in (None, [])}
-    whole = {name: _whole(prompt, answer) for name, answer in given.items()}
-    report.note(_READ if len(given) == 2 else _ONE)
+    prompt = _prompt_of_row(value)
+    answers = {name: _side(value[name], prompt) for name in SIDES if value.get(name) not in (None, [])}
+    whole = {name: _whole(prompt, answer) for name, answer in answers.items()}
+    report.note(_READ if len(answers) == 2 else _ONE)
     if any(value.get(name) is not None for name in (*REWARD, *SUCCESS)):
         report.note(_WHOSE)
     rest = {name: one for name, one in value.items() if name not in (*REWARD, *SUCCESS)}
@@ -128,7 +128,7 @@ def sides_of(value: Json, source: str, report: ReadReport) -> Iterator[Side]:
         scores = dict.fromkeys(SIDES)
         report.note(_AGAINST)
     row = as_label(first_of(value, "id", "episode_id", "uuid", "example_id", "session_id"))
-    group = _asked(list(whole.values())) or row or source
+    group = _prompt_digest(list(whole.values())) or row or source
     for name, messages in whole.items():
         base = as_label(value.get(f"{name}_episode")) or row or source
         fields = {
@@ -140,23 +140,23 @@ def sides_of(value: Json, source: str, report: ReadReport) -> Iterator[Side]:
         yield Side(name, fields, messages, group)
 
 
-def _asked_with(value: Json) -> list[Any]:
-    """The prompt; where there is none the conversation beside the sides, without the answer if it ends with
+def _prompt_of_row(value: Json) -> list[Any]:
+    """The prompt; where there is none the row's conversation, without the answer if it ends with
     one of them."""
-    said = first_of(value, *_TURNS)
-    if value.get("prompt") is not None or not is_chat(said):
+    conversation = first_of(value, *_TURNS)
+    if value.get("prompt") is not None or not is_chat(conversation):
         return prompt_of(value.get("prompt"))
     for answer in (answer_of(value.get(name)) for name in SIDES):
-        if answer and said[-len(answer) :] == answer:
-            return list(said[: -len(answer)])
-    return list(said)
+        if answer and conversation[-len(answer) :] == answer:
+            return list(conversation[: -len(answer)])
+    return list(conversation)
 
 
 def _whole(prompt: list[Any], answer: list[Any]) -> list[Any]:
     """The prompt and the answer; the answer alone where it is a conversation that repeats the prompt."""
     first = answer[0] if answer and isinstance(answer[0], dict) else {}
-    said = [_said(message) for message in answer]
-    repeats = said[:1] == [_said(m) for m in prompt[:1]] or all(_said(m) in said for m in prompt)
+    texts = [_content(message) for message in answer]
+    repeats = texts[:1] == [_content(m) for m in prompt[:1]] or all(_content(m) in texts for m in prompt)
     return answer if _role(first) in _OTHERS and repeats else [*prompt, *answer]
 
 
@@ -164,11 +164,11 @@ def _role(message: Json) -> str:
     return (as_label(first_of(message, "role", "from")) or "").strip().lower()
 
 
-def _said(message: Any) -> Any:
+def _content(message: Any) -> Any:
     return first_of(message, "content", "value") if isinstance(message, dict) else message
 
 
-def _asked(attempts: list[list[Any]]) -> str | None:
+def _prompt_digest(attempts: list[list[Any]]) -> str | None:
     """A digest of what all begin with that the agent did not write; None where that is nothing."""
     shared: list[str] = []
     for messages in zip(*attempts, strict=False):
@@ -176,7 +176,7 @@ def _asked(attempts: list[list[Any]]) -> str | None:
             break
         first = messages[0] if isinstance(messages[0], dict) else {}
         if (role := _role(first)) in _OTHERS:
-            shared.append(f"{role}: {as_text(_said(first))}")
+            shared.append(f"{role}: {as_text(_content(first))}")
     if not shared:
         return None
     return blake2b("\n".join(shared).encode("utf-8", "replace"), digest_size=8).hexdigest()
@@ -187,13 +187,13 @@ def is_dialogue(value: Any) -> bool:
     return isinstance(value, str) and _DIALOGUE.match(value) is not None
 
 
-def spelt_out(text: str) -> list[dict[str, Any]]:
+def hh_rlhf_turns(text: str) -> list[dict[str, Any]]:
     """Its turns, as messages.
 
-    >>> spelt_out("\\n\\nHuman: Where?\\n\\nAssistant: There.")
+    >>> hh_rlhf_turns("\\n\\nHuman: Where?\\n\\nAssistant: There.")
     [{'role': 'user', 'content': 'Where?'}, {'role': 'assistant', 'content': 'There.'}]
     """
-    said = _SPOKEN.split(text)[1:]
+    parts = _SPOKEN.split(text)[1:]
     return [
-        {"role": _SPEAKERS[who], "content": words} for who, words in zip(said[::2], said[1::2], strict=True)
+        {"role": _SPEAKERS[who], "content": words} for who, words in zip(parts[::2], parts[1::2], strict=True)
     ]

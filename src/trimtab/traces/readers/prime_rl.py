@@ -41,13 +41,13 @@ def _log_ratios(value: Json, turn: Turn) -> list[float] | None:
     """Of the tokens that are trained on: the log's own, else the difference of its log-probabilities; NaN
     elsewhere."""
     size = len(turn.token_ids or ())
-    found = _numbers(value.get("log_importance_ratio"), size)
+    ratios = _numbers(value.get("log_importance_ratio"), size)
     trainer = _numbers(value.get("trainer_logprobs"), size)
-    if found is None and trainer is not None and turn.logprobs is not None:
-        found = [a - b for a, b in zip(trainer, turn.logprobs, strict=True)]
-    if found is None or turn.mask is None:
-        return found
-    return [ratio if mine else math.nan for ratio, mine in zip(found, turn.mask, strict=True)]
+    if ratios is None and trainer is not None and turn.logprobs is not None:
+        ratios = [a - b for a, b in zip(trainer, turn.logprobs, strict=True)]
+    if ratios is None or turn.mask is None:
+        return ratios
+    return [ratio if mine else math.nan for ratio, mine in zip(ratios, turn.mask, strict=True)]
 
 
 def _numbers(values: Any, size: int) -> list[float] | None:

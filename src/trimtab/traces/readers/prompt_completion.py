@@ -20,7 +20,7 @@ def dialogue(
     value: Json, prompt: Any, completion: Any, report: ReadReport, record: Record
 ) -> tuple[list[Turn], list[dict[str, Any]] | None]:
     """Turns of a prompt and a completion, each messages or text, and the tools that the text declares."""
-    before = [] if prompt is None else _messages(prompt)  # what the log lacks is no empty message
+    before = [] if prompt is None else _messages(prompt)  # what the log lacks is not an empty message
     after = [] if completion is None else _messages(completion)
     if before is not None and after is not None:
         return episode_of(record, value, [*before, *after], report).turns, None

@@ -153,20 +153,20 @@ def _step(step: Json, message: Json, number: int, report: ReadReport) -> Turn:
             continue
         if call.name == SHELL:
             call.error, call.error_from = _shell_error(call.result)
-        elif error := error_text(call.result) or _said_by(_REFUSED, call.result):
+        elif error := error_text(call.result) or _text_from(_REFUSED, call.result):
             call.error, call.error_from = error, "text"
     return turn
 
 
 def _shell_error(result: str | None) -> tuple[str, str]:
-    error = _said_by(_SHELL_FAILED, result)
+    error = _text_from(_SHELL_FAILED, result)
     return (error, "text") if error else ("", "")
 
 
-def _said_by(pattern: re.Pattern[str], text: str | None) -> str:
+def _text_from(pattern: re.Pattern[str], text: str | None) -> str:
     """The text, from where the pattern finds it."""
-    found = pattern.search(text or "")
-    return (text or "")[found.start() :].strip() if found else ""
+    match = pattern.search(text or "")
+    return (text or "")[match.start() :].strip() if match else ""
 
 
 def _mini_messages(messages: list[Any], report: ReadReport) -> Iterator[Any]:
@@ -200,7 +200,7 @@ def _mini_messages(messages: list[Any], report: ReadReport) -> Iterator[Any]:
         yield {"role": "tool", "name": SHELL, "content": ""}
 
 
-def messages_of_steps(steps: Sequence[Json], said: Sequence[Json]) -> list[Json | None]:
+def messages_of_steps(steps: Sequence[Json], messages: Sequence[Json]) -> list[Json | None]:
     """The agent's message of each step, None for a step that is not in the history.
 
     As many of both are taken in order. Else they are matched from the end, by the answer or the action, as of
@@ -209,17 +209,17 @@ def messages_of_steps(steps: Sequence[Json], said: Sequence[Json]) -> list[Json 
     >>> messages_of_steps([{"response": "x"}, {"response": "y"}], [{"content": "y"}])
     [None, {'content': 'y'}]
     """
-    if len(steps) == len(said):
-        return list(said)
-    found: list[Json | None] = [None] * len(steps)
-    place = len(said) - 1
+    if len(steps) == len(messages):
+        return list(messages)
+    matched: list[Json | None] = [None] * len(steps)
+    index = len(messages) - 1
     for i in range(len(steps) - 1, -1, -1):
-        while place > i and not _same(steps[i], said[place]):
-            place -= 1  # a message without a step
-        if place >= 0 and (_same(steps[i], said[place]) or i == place):  # as many are left of both
-            found[i] = said[place]
-            place -= 1
-    return found
+        while index > i and not _same(steps[i], messages[index]):
+            index -= 1  # a message without a step
+        if index >= 0 and (_same(steps[i], messages[index]) or i == index):  # as many are left of both
+            matched[i] = messages[index]
+            index -= 1
+    return matched
 
 
 def not_run(step: Json, message: Json | None) -> bool:
@@ -236,7 +236,7 @@ def _same(step: Json, message: Json) -> bool:
 
 
 def _is_resolved(task: str, file: str, used: set[str]) -> bool | None:
-    """True where a report beside the file lists the task as resolved, False where it lists it otherwise, None
+    """True where a report next to the file lists the task as resolved, False where it lists it otherwise, None
     where it says nothing.
 
     What said it goes to `used`, resolved.
@@ -246,10 +246,10 @@ def _is_resolved(task: str, file: str, used: set[str]) -> bool | None:
     here = Path(file).parent
     for folder in (here, here.parent):
         for name in _REPORTS:
-            found = _of_report(json_of_file(folder / name), task)
-            if found is not None:
+            verdict = _of_report(json_of_file(folder / name), task)
+            if verdict is not None:
                 used.add(str((folder / name).resolve()))
-                return found
+                return verdict
     return None
 
 

@@ -40,7 +40,7 @@ def read_any_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Epis
             for run in runs:
                 yield _episode(run, info, record, report)
         elif _is_simulation(value):
-            yield _episode(value, _info_beside(record.file), record, report)
+            yield _episode(value, _info_of_run(record.file), record, report)
         else:
             yield from read_tau([record], report)
 
@@ -82,8 +82,8 @@ def _episode(run: Json, info: Json, record: Record, report: ReadReport) -> Episo
 
 def _messages(run: Json, report: ReadReport) -> Iterator[Any]:
     """OpenAI's messages: a tool's names its call in `id`, and several may stand in one."""
-    given = run.get("messages")
-    for message in given if isinstance(given, list) else _of_ticks(as_list(run.get("ticks"))):
+    messages = run.get("messages")
+    for message in messages if isinstance(messages, list) else _of_ticks(as_list(run.get("ticks"))):
         inner = message.get("tool_messages") if isinstance(message, dict) else None
         for one in inner if isinstance(inner, list) else [message]:
             if not isinstance(one, dict):
@@ -103,15 +103,15 @@ def _of_ticks(ticks: list[Any]) -> Iterator[Json]:
     """A voice run's: pieces of speech of one speaker are one message, calls and results one each."""
     role, words = "", ""
     for tick in (tick for tick in ticks if isinstance(tick, dict)):
-        made: list[Json] = []
+        pieces: list[Json] = []
         for who, chunk in (
             ("user", as_object(tick.get("user_chunk"))),
             ("assistant", as_object(tick.get("agent_chunk"))),
         ):
             if isinstance(text := chunk.get("content"), str) and text:
-                made.append({"role": who, "content": text})
+                pieces.append({"role": who, "content": text})
         if calls := as_list(tick.get("agent_tool_calls")):
-            made.append(
+            pieces.append(
                 {
                     "role": "assistant",
                     "content": None,
@@ -120,9 +120,9 @@ def _of_ticks(ticks: list[Any]) -> Iterator[Json]:
                 }
             )
         if calls := as_list(tick.get("user_tool_calls")):
-            made.append({"role": "user", "content": None, "tool_calls": calls})
-        made += [one for one in as_list(tick.get("agent_tool_results")) if isinstance(one, dict)]
-        for message in made:
+            pieces.append({"role": "user", "content": None, "tool_calls": calls})
+        pieces += [one for one in as_list(tick.get("agent_tool_results")) if isinstance(one, dict)]
+        for message in pieces:
             if message.get("content") and message.get("role") == role and role != "tool":
                 words += message["content"]
                 continue
@@ -136,7 +136,7 @@ def _of_ticks(ticks: list[Any]) -> Iterator[Json]:
         yield {"role": role, "content": words}
 
 
-def _info_beside(file: str) -> Json:
+def _info_of_run(file: str) -> Json:
     """What the run's `results.json`, one folder up from a simulation's file, says of the run."""
     if file == STDIN or Path(file).parent.name != "simulations":
         return {}
@@ -162,7 +162,7 @@ def read_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
         episode = episode_of(record, {k: v for k, v in value.items() if k != "id"}, value["traj"], report)
         trial = as_label(value.get("trial"))
         episode.id = episode.source if None in (episode.task, trial) else f"{episode.task}/{trial}"
-        info: Json = given if isinstance(given := value.get("info"), dict) else {}
+        info: Json = raw if isinstance(raw := value.get("info"), dict) else {}
         episode.task = task_key(tau_space(info, value["traj"]), episode.task)
         episode.stop_reason = _tau_stop(value["traj"], info)
         episode.extra = {"trial": value.get("trial")}

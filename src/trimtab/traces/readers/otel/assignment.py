@@ -106,8 +106,8 @@ class SpanAssigner:
         """Is it of an agent inside the agent of another conversation, as a guardrail that is called first?"""
         agents = min(conversation.agents, key=len)
         outer = (agents[i:] for i in range(1, len(agents)))
-        found = (one for around in outer for one in self.index.find("agents", conversation.scope, around))
-        return any(one is not conversation for one in found)
+        others = (one for around in outer for one in self.index.find("agents", conversation.scope, around))
+        return any(one is not conversation for one in others)
 
     def _caller(self, span: Span, position: Position) -> Conversation | None:
         """Return the conversation that called the tool.
@@ -129,8 +129,8 @@ class SpanAssigner:
         waiting.sort(
             key=lambda match: (bool(position.agents) and position.agents not in match[0].agents, not match[2])
         )
-        found = [one for one, *_ in waiting] or _around(position, self.index)
-        return next(itertools.chain(found, self.index.nearest(position)), None)
+        callers = [one for one, *_ in waiting] or _around(position, self.index)
+        return next(itertools.chain(callers, self.index.nearest(position)), None)
 
     def _new(self, span: Span, position: Position) -> Conversation:
         state = ConversationState(self.report)

@@ -39,13 +39,13 @@ def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
         numbers = numbers_of(value)
         parts = {name: number for name, number in numbers.items() if name not in columns.others}
         others = {name: number for name, number in numbers.items() if name in columns.others}
-        given = {k: v for k, v in parts.items() if not math.isnan(v)}
-        if given and len(given) < len(parts):
+        finite = {k: v for k, v in parts.items() if not math.isnan(v)}
+        if finite and len(finite) < len(parts):
             report.note(
                 "reward functions that gave none to their episode (NaN), left out of the sum",
-                len(parts) - len(given),
+                len(parts) - len(finite),
             )
-            parts = given
+            parts = finite
         task = digest(as_text(prompt))
         turns, tools = dialogue(value, prompt, value.get("completion"), report, record)
         yield Episode(

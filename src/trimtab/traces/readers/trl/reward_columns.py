@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 MAX_ROWS = 4_000
-"""Rows that are looked at."""
+"""Rows that are checked."""
 
-UNTOLD = "advantages of TRL in the order of no sum of rewards"
+UNCONFIRMED = "advantages of TRL in the order of no sum of rewards"
 """How the note begins that says so."""
 
 _NOT_REWARDS = ("step", "advantage", "advantages", "__index_level_0__")
 _ALIKE = 1e-6  # of the largest: TRL computes in 32 bits
 _ENOUGH = 0.99  # of the pairs
-_EACH = 5  # answers a weight, from which it is told: few can be fitted by any
+_EACH = 5  # answers a weight, from which it is fitted: any weights fit a few
 _MOST = 64  # answers of a group that are compared, each with each
 _DIGITS = 3
 _TINY = 1e-9
@@ -43,14 +43,14 @@ Row = tuple[dict[str, float], float]
 
 
 class RewardColumns(NamedTuple):
-    """`names`: of the rewards; `others`: of what is none; `told`: does the advantage confirm them?
+    """`names`: of the rewards; `others`: of what is none; `confirmed`: does the advantage confirm them?
 
     `unknown` where no group has two. `weights`: one a name, the largest 1; none where the plain sum is meant.
     """
 
     names: tuple[str, ...]
     others: tuple[str, ...]
-    told: Literal["yes", "no", "unknown"]
+    confirmed: Literal["yes", "no", "unknown"]
     weights: tuple[float, ...] = ()
 
     def reward(self, parts: Mapping[str, float]) -> float:
@@ -69,8 +69,8 @@ class RewardColumns(NamedTuple):
         for note, holds in (
             (f"columns of TRL that the advantages do not follow, no rewards: {', '.join(self.others)}", self.others),
             (f"rewards of TRL added up with weights that the advantages tell, up to a scale: {weighted}", self.weights),
-            (f"{UNTOLD}; read as rewards: {names}", self.told == "no"),
-            (f"no group of TRL tells which columns are rewards; read as rewards: {names}", self.told == "unknown" and len(self.names) > 1),
+            (f"{UNCONFIRMED}; read as rewards: {names}", self.confirmed == "no"),
+            (f"no group of TRL tells which columns are rewards; read as rewards: {names}", self.confirmed == "unknown" and len(self.names) > 1),
         ):  # fmt: skip
             if holds:
                 report.note_once(note)
@@ -95,7 +95,7 @@ def reward_columns(rows: Sequence[Json]) -> RewardColumns:
 
     >>> rows = [{"prompt": "q", "right": r, "length": n, "advantage": a} for r, n, a in ((0.0, 300, -1.0), (1.0, 100, 1.0))]
     >>> reward_columns(rows)
-    RewardColumns(names=('right',), others=('length',), told='yes', weights=())
+    RewardColumns(names=('right',), others=('length',), confirmed='yes', weights=())
     """
     names = tuple(dict.fromkeys(name for row in rows for name in numbers_of(row)))
     groups = [group for group in _groups(rows) if len(group) > 1]
@@ -104,8 +104,8 @@ def reward_columns(rows: Sequence[Json]) -> RewardColumns:
     shares = [round(_share(groups, names[: i + 1]), 9) for i in range(len(names))]
     best = shares.index(max(shares)) + 1
     if max(shares) < _ENOUGH:
-        told = sum(len(group) - 2 for group in groups)  # a group's mean and scale are free
-        for size in range(2, min(len(names), told // _EACH) + 1):
+        num_free = sum(len(group) - 2 for group in groups)  # a group's mean and scale are free
+        for size in range(2, min(len(names), num_free // _EACH) + 1):
             weights = fitted([_arrays(group, names[:size]) for group in groups], size)
             if weights is not None and _share(groups, names[:size], weights) >= _ENOUGH:
                 return RewardColumns(names[:size], names[size:], "yes", weights)
@@ -129,18 +129,18 @@ def _groups(rows: Iterable[Json]) -> list[list[Row]]:
         list(some)
         for _, some in itertools.groupby(rows, key=lambda row: (str(row.get("step")), str(row.get("prompt"))))
     ]
-    least = min((len(run) for run in runs if len(run) > 1), default=1)
-    found = []
+    min_size = min((len(run) for run in runs if len(run) > 1), default=1)
+    groups = []
     for run in runs:
-        size = least if len(run) % least == 0 else len(run)
-        found += [run[i : i + size] for i in range(0, len(run), size)]
+        size = min_size if len(run) % min_size == 0 else len(run)
+        groups += [run[i : i + size] for i in range(0, len(run), size)]
     return [
         [
             (numbers_of(row), advantage)
             for row in run[:_MOST]
             if (advantage := as_number(row.get("advantage"))) is not None and math.isfinite(advantage)
         ]
-        for run in found
+        for run in groups
     ]
 
 
@@ -196,8 +196,8 @@ def fitted(groups: Sequence[tuple[Float64, Float64]], num_rewards: int) -> tuple
         return None
     scale = np.outer(moves[used], moves[used])
     values, vectors = np.linalg.eigh(inside[np.ix_(used, used)] / scale)
-    kept = values > 1e-6  # rewards that always move together have no weight each
-    root = vectors[:, kept] / np.sqrt(values[kept])
+    usable = values > 1e-6  # rewards that always move together have no weight each
+    root = vectors[:, usable] / np.sqrt(values[usable])
     _, best = np.linalg.eigh(root.T @ (across[np.ix_(used, used)] / scale) @ root)
     weights = np.zeros(num_rewards)
     weights[used] = root @ best[:, 0] / moves[used]

@@ -27,7 +27,7 @@ def give_ids(turns: Sequence[Turn], nodes: Sequence[Mapping[str, Any]]) -> bool:
     >>> turn.token_ids, turn.mask, turn.logprobs, turn.log_ratios
     ([7, 8], [0, 1], [nan, -0.5], [nan, 0.25])
     """
-    fits = not _gap(nodes) and _given(turns, nodes)
+    fits = not _gap(nodes) and _assign(turns, nodes)
     for turn in turns if not fits else ():
         turn.token_ids = turn.mask = turn.logprobs = turn.log_ratios = None
     if not any(math.isfinite(r) for turn in turns for r in turn.log_ratios or ()):
@@ -56,7 +56,7 @@ def _gap(nodes: Sequence[Mapping[str, Any]]) -> bool:
     )
 
 
-def _given(turns: Sequence[Turn], nodes: Sequence[Mapping[str, Any]]) -> bool:
+def _assign(turns: Sequence[Turn], nodes: Sequence[Mapping[str, Any]]) -> bool:
     at = -1
     for node in nodes:
         message = node.get("message")
@@ -84,7 +84,7 @@ def _columns(node: Mapping[str, Any]) -> tuple[list[int], list[int], list[float]
     if not all(type(i) is int for i in ids):
         return None
     sampled = [bool(m) for m in mask]
-    found: list[list[float]] = []
+    columns: list[list[float]] = []
     for name in _PER_TOKEN:
         values = node.get(name) or []
         if not isinstance(values, list) or len(values) not in (0, sum(sampled)):
@@ -92,5 +92,5 @@ def _columns(node: Mapping[str, Any]) -> tuple[list[int], list[int], list[float]
         if not all(type(value) in (int, float) for value in values):
             return None
         rest = iter(values)
-        found.append([next(rest, math.nan) if m else math.nan for m in sampled])
-    return ids, [int(m) for m in sampled], found[0], found[1]
+        columns.append([next(rest, math.nan) if m else math.nan for m in sampled])
+    return ids, [int(m) for m in sampled], columns[0], columns[1]

@@ -31,8 +31,8 @@ def episodes_of_traces(record: Record, value: Json, report: ReadReport) -> Itera
 
     Traces of agents that are not trained (judges, users) are left out where another is, and counted.
     """
-    given = [value] if _is_trace(value) else value.get("traces")
-    traces = [one for one in (given if isinstance(given, list) else ()) if isinstance(one, dict)]
+    raw = [value] if _is_trace(value) else value.get("traces")
+    traces = [one for one in (raw if isinstance(raw, list) else ()) if isinstance(one, dict)]
     if not traces:
         report.note("episodes of verifiers that failed before an agent ran, left out")
     trained = [one for one in traces if as_object(one.get("agent")).get("trainable") is not False]
@@ -115,8 +115,8 @@ def _rewards(trace: Json) -> tuple[dict[str, float], float | None]:
     (null) count for nothing."""
     parts: dict[str, float] = {}
     total: float | None = None
-    for name, given in as_object(trace.get("rewards")).items():
-        one = as_object(given) if not isinstance(given, (int, float)) else {"score": given}
+    for name, entry in as_object(trace.get("rewards")).items():
+        one = as_object(entry) if not isinstance(entry, (int, float)) else {"score": entry}
         score, weight = as_number(one.get("score")), as_number(one.get("weight", 1.0))
         if score is not None:
             parts[str(name)] = score
