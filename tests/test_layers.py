@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "trimtab"
 LAYER = {
-    "errors": 0, "types": 0, "typing": 0, "catalog": 0, "stats": 0, "_version": 0, "_moved": 0,
+    "errors": 0, "types": 0, "typing": 0, "catalog": 0, "stats": 0, "safe_files": 0, "_version": 0, "_moved": 0,
     "capture": 1, "runs": 1, "metric_logs": 1, "traces": 1, "objectives": 1, "tools": 1, "rewards": 1,
     "measure": 2, "lab": 2,
     "distributed": 3, "detect": 4, "guard": 5, "report": 6,
@@ -17,6 +17,7 @@ LAYER = {
 }  # fmt: skip
 SAME_LAYER = {
     ("tools", "traces"), ("rewards", "traces"), ("capture", "types"), ("types", "errors"), ("types", "typing"), ("stats", "typing"), ("catalog", "typing"), ("stats", "errors"),
+    ("safe_files", "catalog"), ("safe_files", "errors"),
     ("catalog", "errors"), ("adapters", "monitor"), ("training", "monitor"), ("training", "adapters"), ("cli", "monitor"),
 }  # fmt: skip
 TORCH_BOXES = {"objectives", "distributed", "training", "lab", "adapters"}

@@ -235,5 +235,17 @@ BOUNDS: dict[str, Bound] = {
     "tool_failure_frac": Bound(0.2, "share of calls", "one call in five", "post-training-toolkit 7ab9855"),
     "abandoned_steps": Bound(100.0, "steps", "a required tool unused for so long", UNCALIBRATED),
     "slowest_rank_ratio": Bound(1.5, "ratio", "half as slow again as the median rank", UNCALIBRATED),
+    "expanded_bytes": Bound(
+        33_554_432.0, "bytes, 32 MiB", "whatever a small compressed file becomes up to here, it fills no memory: twenty times as much once it is parsed",
+        UNCALIBRATED,
+    ),
+    "expansion_ratio": Bound(
+        200.0, "expanded bytes a compressed byte", "logs of agents and trainers pack 3- to 60-fold; bombs of gzip reach 1,032", UNCALIBRATED
+    ),
+    "expanded_total": Bound(
+        536_870_912.0, "bytes, 512 MiB", "of a compressed file that is held in memory as a whole; larger ones are to be unpacked first", UNCALIBRATED
+    ),
+    "table_cells": Bound(10_000_000.0, "cells", "of a table of metrics, 100 columns over 100,000 steps; some 1 GB as Python's numbers", UNCALIBRATED),
+    "pattern_seconds": Bound(2.0, "seconds of CPU", "a pattern over one text; linear ones take microseconds, and backtracking never ends", UNCALIBRATED),
     "memory_ratio": Bound(1.3, "ratio", "30 % more than the median rank", UNCALIBRATED),
 }  # fmt: skip

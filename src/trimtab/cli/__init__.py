@@ -114,7 +114,9 @@ def report(
     from trimtab.report.html.run_page import write_html
     from trimtab.report.html.run_payload import build_payload
     from trimtab.report.run_view import load_view
+    from trimtab.safe_files import require_new
 
+    require_new(output, runs)
     try:
         write_html(build_payload([load_view(run) for run in runs], title), output)
     except OSError as error:

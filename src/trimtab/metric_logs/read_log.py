@@ -16,6 +16,7 @@ from trimtab.metric_logs.formats.text_formats import as_utf8, read_csv, read_jso
 from trimtab.metric_logs.formats.types import RawLog
 from trimtab.metric_logs.frameworks.match import framework_named
 from trimtab.metric_logs.log import MetricLog, build_log
+from trimtab.safe_files import read_capped, require_regular
 
 _TEXT = {"jsonl": read_jsonl, "json": read_json, "trainer_state": read_json, "csv": read_csv}
 
@@ -92,6 +93,7 @@ def _read(where: Path, run: str | None, format: str | None) -> RawLog:
 
 
 def _read_file(path: Path, run: str | None, format: str | None) -> RawLog:
+    require_regular(path, MetricLogError)
     with path.open("rb") as file:
         head = file.read(65_536)
     data: bytes | None = None
@@ -134,7 +136,7 @@ def _unzipped(path: Path) -> bytes:
     """The whole of a gzip file; MetricLogError when it is damaged."""
     try:
         with gzip.open(path) as file:
-            return file.read()
+            return read_capped(file, path, MetricLogError)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise MetricLogError(f"{path} is a damaged gzip file: {error}") from error
 

@@ -18,6 +18,7 @@ from typing import Any
 from trimtab.errors import RunError
 from trimtab.runs.run_writer import read_header
 from trimtab.runs.schema import COMPRESSED, KINDS, REQUIRED, parse_name
+from trimtab.safe_files import read_capped, require_regular
 
 Row = dict[str, Any]
 
@@ -69,9 +70,14 @@ class RunReader:
         if path.suffix == COMPRESSED and file.compressed:
             return 0
         try:
-            with gzip.open(path) if path.suffix == COMPRESSED else path.open("rb") as handle:
-                handle.seek(file.offset)
-                data = handle.read()
+            require_regular(path, RunError)
+            if path.suffix == COMPRESSED:
+                with gzip.open(path) as packed:
+                    data = read_capped(packed, path, RunError, file.offset)
+            else:
+                with path.open("rb") as handle:
+                    handle.seek(file.offset)
+                    data = handle.read()
         except (OSError, EOFError, zlib.error) as error:
             raise RunError(f"{path} cannot be read: {error}") from error
         file.compressed = path.suffix == COMPRESSED

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from trimtab.errors import SummaryError
 from trimtab.measure.state.slice_state import Accumulator, SliceState
 from trimtab.runs.schema import state_block
+from trimtab.safe_files import inflate
 
 
 @dataclass
@@ -61,7 +62,7 @@ def unpack_states(
 ) -> dict[str, SliceState]:
     """Inverse of `pack_states`, or only those slices and summaries of it; SummaryError when the text is damaged."""
     try:
-        body = zlib.decompress(base64.b64decode(text, validate=True))
+        body = inflate(base64.b64decode(text, validate=True), "a packed state", SummaryError)
     except (zlib.error, binascii.Error, ValueError) as error:
         raise SummaryError(f"not packed states: {error}") from error
     states: dict[str, SliceState] = {}

@@ -15,6 +15,9 @@ from typing import Any
 from trimtab.errors import MetricLogError
 from trimtab.metric_logs.formats.text_formats import strict_json
 from trimtab.metric_logs.formats.types import RawLog, by_step, flat
+from trimtab.safe_files import excess, expansion_limit, glob_escaped, require_cells
+
+_BATCH = 64
 
 
 def read_parquet(path: Path) -> RawLog:
@@ -24,9 +27,19 @@ def read_parquet(path: Path) -> RawLog:
     log = RawLog("parquet", [])
     try:
         with duckdb.connect() as connection:
-            cursor = connection.execute("select * from read_parquet(?)", [str(path)])
+            source = [glob_escaped(path)]
+            (num_rows,) = connection.execute("select count(*) from read_parquet(?)", source).fetchall()[0]
+            cursor = connection.execute("select * from read_parquet(?)", source)
             names = [column[0] for column in cursor.description or ()]
-            log.rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            require_cells(path, num_rows, len(names), MetricLogError)
+            size, limit = 0, expansion_limit(path.stat().st_size)
+            while batch := cursor.fetchmany(_BATCH):
+                log.rows += [dict(zip(names, row, strict=True)) for row in batch]
+                size += sum(
+                    len(value) for row in batch for value in row if isinstance(value, (str, bytes, list))
+                )
+                if size > limit:
+                    raise MetricLogError(excess(str(path), path.stat().st_size))
     except duckdb.Error as error:
         raise MetricLogError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
     ranks = {row["rank"] for row in log.rows} if "rank" in names else set()

@@ -13,10 +13,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from trimtab.errors import TraceError
+from trimtab.safe_files import excess, expansion_limit
+
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _PIECE = 4096  # bytes of input at a time, which are at most 4 MiB of a gzip's output
 _SMALL = 512
 _SKIPPED = b"\x2a\x4d\x18"  # a Zstandard frame of something else, behind a byte of 0x50 to 0x5f
+
+
+def require_expansion(plain: io.BufferedReader, num_given: int, num_read: int) -> None:
+    """TraceError where more has come out of a compressed file than what was read of it may hold."""
+    if num_given > expansion_limit(num_read):
+        name = str(getattr(getattr(plain, "raw", plain), "name", "the compressed part"))
+        raise TraceError(excess(name, num_read))
 
 
 class _Unpacking(io.RawIOBase):
@@ -40,11 +50,12 @@ class _Members(_Unpacking):
     def __init__(self, plain: io.BufferedReader, magic: bytes, make: Callable[[], Any]) -> None:
         self._plain, self._magic, self._make = plain, magic, make
         self._one = make()
+        self._num_read = self._num_given = 0
         self._packed, self._out, self._failure, self._inside = b"", memoryview(b""), "", True
 
     def readinto(self, buffer: Any) -> int:
         while not self._out and not self._failure:
-            self._packed = self._packed or self._plain.read(_PIECE)
+            self._packed = self._packed or self._more()
             if not self._inside and not self._begins():
                 return 0
             if not self._failure:
@@ -52,17 +63,24 @@ class _Members(_Unpacking):
         if not self._out:
             raise OSError(self._failure)
         size = min(len(buffer), len(self._out))
+        self._num_given += size
+        require_expansion(self._plain, self._num_given, self._num_read)
         buffer[:size], self._out = self._out[:size], self._out[size:]
         return size
+
+    def _more(self) -> bytes:
+        piece = self._plain.read(_PIECE)
+        self._num_read += len(piece)
+        return piece
 
     def _begins(self) -> bool:
         """Behind a member: does another begin? False at the end of the file; zeros that fill a gzip up are passed over."""
         while self._magic == GZIP and self._packed.startswith(b"\0"):
-            self._packed = self._packed.lstrip(b"\0") or self._plain.read(_PIECE)
+            self._packed = self._packed.lstrip(b"\0") or self._more()
         if not self._packed:
             return False
         if len(self._packed) < len(ZSTD):
-            self._packed += self._plain.read(_PIECE)
+            self._packed += self._more()
         if self._packed.startswith(self._magic) or (self._magic == ZSTD and self._packed[1:4] == _SKIPPED):
             self._one, self._inside = self._make(), True
         else:
@@ -106,7 +124,7 @@ class _Arrow(_Unpacking):
 
     def __init__(self, plain: io.BufferedReader, module: Any) -> None:
         self._plain, self._stream = plain, module.CompressedInputStream(plain, "zstd")
-        self._failure = ""
+        self._failure, self._num_given = "", 0
 
     def readinto(self, buffer: Any) -> int:
         at = 0
@@ -120,6 +138,8 @@ class _Arrow(_Unpacking):
                 return at
             buffer[at : at + len(piece)] = piece
             at += len(piece)
+            self._num_given += len(piece)
+            require_expansion(self._plain, self._num_given, self._plain.tell())
         if self._failure and not at:
             raise OSError(self._failure)
         return at

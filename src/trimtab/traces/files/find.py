@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from trimtab.errors import TraceError
+from trimtab.safe_files import require_new, require_regular
 from trimtab.traces.files.decompress import GZIP, ZSTD, unpacked
 
 STDIN = "-"
@@ -41,6 +42,7 @@ def _expand(path: str) -> list[str]:
         if here.is_dir():
             return _folder(here)
         if here.exists():
+            require_regular(path, TraceError)
             return [path]
     except (OSError, ValueError) as error:
         raise TraceError(f"{path!r} cannot be opened: {error}") from error
@@ -64,11 +66,12 @@ def _folder(folder: Path) -> list[str]:
 
 def spare_logs(paths: Iterable[str | Path], *outputs: str | Path) -> None:
     """Make sure that no output is a log that is read, by whatever name: it would be lost. TraceError otherwise."""
-    written = [Path(output) for output in outputs if Path(output).exists()]
-    for file in find_files(paths) if written else ():
-        for output in written:
-            if file != STDIN and output.samefile(file):
-                raise TraceError(f"{output} is one of the logs; name another file to write")
+    paths, logs = list(paths), None
+    for output in outputs:
+        require_new(output, (), TraceError)
+        if Path(output).exists():
+            logs = find_files(paths) if logs is None else logs
+            require_new(output, (file for file in logs if file != STDIN), TraceError)
 
 
 def open_bytes(path: str) -> io.BufferedReader:

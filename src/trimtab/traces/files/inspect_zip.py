@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from trimtab.errors import TraceError
+from trimtab.safe_files import excess, expansion_limit
 from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.files.decompress import ZSTD
@@ -67,6 +68,8 @@ def eval_records(path: str, report: ReadReport) -> Iterator[Record]:
 
 def _read(archive: zipfile.ZipFile, name: str) -> Any:
     member = archive.getinfo(name)
+    if member.file_size > expansion_limit(member.compress_size):
+        raise TraceError(excess(f"{archive.filename}: {name}", member.compress_size))
     if member.file_size > MAX_LINE_BYTES:
         raise BadJson(f"longer than {MAX_LINE_BYTES:,} bytes")
     return parse_json(_unpacked(archive, member) if member.compress_type == _ZSTD else archive.read(name))

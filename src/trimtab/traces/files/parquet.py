@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.errors import TraceError
+from trimtab.safe_files import glob_escaped
 from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.files.find import STDIN
@@ -32,7 +33,7 @@ def parquet_records(path: str, report: ReadReport) -> Iterator[Record]:
 
     with duckdb.connect(":memory:") as con:
         try:
-            rows = con.execute("select * from read_parquet(?)", [path])
+            rows = con.execute("select * from read_parquet(?)", [glob_escaped(path)])
             names = [column[0] for column in rows.description]
             ours = [str(column[1]) in ("JSON", "JSON[]") for column in rows.description]
             number = 0

@@ -1,0 +1,116 @@
+"""What a file may be, how far it may expand, and what may be written: no input hangs, fills the memory or is lost."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import stat
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from trimtab.catalog import bound
+from trimtab.errors import TrimtabError
+
+_PIECE = 2**20
+_PAGES = (".html", ".htm")
+_RECORD = re.compile(r"\.r\d+(\.s\d+)?\.\w+")  # of a rank, and of its session
+_KINDS = {
+    stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+}  # fmt: skip
+
+
+def require_regular(path: str | os.PathLike[str], error: type[TrimtabError]) -> None:
+    """Raise `error` where a path names a pipe, a socket or a device, which may never end; folders and absent files pass."""
+    try:
+        kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
+    except (OSError, ValueError):
+        return
+    if kind:
+        raise error(f"{os.fspath(path)} is {kind}, not a regular file; write its content to a file first")
+
+
+def expansion_limit(num_packed: int) -> int:
+    """Return how many bytes `num_packed` compressed bytes may become.
+
+    >>> expansion_limit(1000) == 2**25, expansion_limit(10**6)
+    (True, 200000000)
+    """
+    return int(max(bound("expanded_bytes"), bound("expansion_ratio") * num_packed))
+
+
+def excess(name: str, num_packed: int) -> str:
+    """Return the words for a file that expands beyond its limit."""
+    return (
+        f"{name} expands to more than {expansion_limit(num_packed):,} bytes from {num_packed:,}; unpack it yourself "
+        "if you trust it, and name what comes out"
+    )
+
+
+def read_capped(
+    packed: gzip.GzipFile, path: str | os.PathLike[str], error: type[TrimtabError], offset: int = 0
+) -> bytes:
+    """Return the expanded bytes of an open compressed file behind `offset`; `error` where they exceed the limit.
+
+    No more than the limit is held, and never more than `expanded_total`.
+    """
+    num_packed = os.stat(path).st_size
+    limit = min(expansion_limit(num_packed), int(bound("expanded_total")))
+    packed.seek(offset)
+    pieces, size = [], offset
+    while piece := packed.read(_PIECE):
+        pieces.append(piece)
+        size += len(piece)
+        if size > limit:
+            raise error(
+                excess(os.fspath(path), num_packed).replace(f"{expansion_limit(num_packed):,}", f"{limit:,}")
+            )
+    return b"".join(pieces)
+
+
+def inflate(packed: bytes, name: str, error: type[TrimtabError]) -> bytes:
+    """Return what zlib packed; `error` where it exceeds the limit. zlib.error for other bytes."""
+    stream = zlib.decompressobj()
+    plain = stream.decompress(packed, expansion_limit(len(packed)))
+    if stream.unconsumed_tail:
+        raise error(excess(name, len(packed)))
+    if not stream.eof:
+        raise zlib.error("cut short")
+    return plain
+
+
+def require_cells(
+    path: str | os.PathLike[str], num_rows: int, num_columns: int, error: type[TrimtabError]
+) -> None:
+    """Raise `error` where a table of metrics has more cells than are held in memory."""
+    if num_rows * num_columns > bound("table_cells"):
+        raise error(
+            f"{os.fspath(path)} has {num_rows:,} rows of {num_columns:,} columns, more than {bound('table_cells'):,.0f} cells; "
+            "keep the columns and steps you need"
+        )
+
+
+def glob_escaped(path: str | os.PathLike[str]) -> str:
+    """Return the absolute path as a glob that matches this file alone: DuckDB's readers take every name for one.
+
+    >>> glob_escaped("/runs/[lr=1e-4].parquet")
+    '/runs/[[]lr=1e-4].parquet'
+    """
+    return "".join(f"[{c}]" if c in "[*?" else c for c in os.path.abspath(path))
+
+
+def require_new(
+    output: str | os.PathLike[str],
+    inputs: Iterable[str | os.PathLike[str]],
+    error: type[TrimtabError] = TrimtabError,
+) -> None:
+    """Raise `error` where writing to `output` would replace an input, or a file of a run folder but for its pages."""
+    target = Path(output).resolve()
+    if (target.parent / "run.json").is_file():
+        kept = target.is_file() and target.suffix.lower() not in _PAGES
+        if kept or target.name == "run.json" or _RECORD.search(target.name):
+            raise error(f"{output} is a file of the run folder {target.parent}; name another file to write")
+    for path in inputs:
+        if target.exists() and Path(path).exists() and target.samefile(path):
+            raise error(f"{output} is one of the logs; name another file to write")
