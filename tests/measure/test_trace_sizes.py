@@ -64,7 +64,7 @@ def test_the_terminal_the_page_and_json_show_them(tmp_path):
             log.write(
                 Episode(id=str(i), turns=[Turn(role="assistant", content="x")], tokens=1_500, cost=0.25)
             )
-    _, text = run("diagnose", path)
+    _, text = run("diagnose", path, "--verbose")
     row = next(line for line in text.splitlines() if line.startswith("  cost"))
     assert row.split() == ["cost", "30", "0.25", "0.25", "0.25", "0.25", "0.25", "7.5"]
     _, text = run("diagnose", path, "--json")

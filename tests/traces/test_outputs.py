@@ -48,7 +48,7 @@ def test_convert_writes_json_lines_only(tmp_path, log, name):
 
 
 def test_training_data_are_not_written_to_standard_output(log):
-    with pytest.raises(TraceError, match=r"^- does not name"):
+    with pytest.raises(TraceError, match=r"^- cannot name"):
         run("export", log, "--to", "sft", "-o", "-")
 
 

@@ -92,7 +92,7 @@ def test_every_whole_line_is_read_and_the_log_is_not_healthy(tmp_path, data):
     _, report = read_episodes([path])
     assert report.num_lines - 1 == _read(path)[0].count(b"\n") > 100
     assert [(p.file, p.line) for p in report.cut] == [(str(path), report.num_lines)]
-    code, text = run("diagnose", path)
+    code, text = run("diagnose", path, "--verbose")
     assert code == 1
     assert "cut_files: a file is cut off or damaged, and its end was not read" in text
     assert f"{path.name}:{report.num_lines}: the file cannot be read on from here" in text
