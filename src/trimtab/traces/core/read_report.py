@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from trimtab.errors import TraceError
 from trimtab.traces.core.episode import Call
+from trimtab.traces.core.pattern_search import matches_any
 
 MAX_KEPT = 100
 """Malformed lines of which file, line and reason are kept; all are counted."""
@@ -138,6 +139,6 @@ class ReadReport:
         """Calls that failed by the user's patterns; what the log or our own patterns said stays."""
         for call in calls if self.error_patterns else ():
             text = call.result or ""
-            if not call.error and any(pattern.search(text) for pattern in self.error_patterns):
+            if not call.error and matches_any(self.error_patterns, text):
                 call.error, call.error_from = text, "text"
                 self.note("calls that failed by --error-pattern")
