@@ -46,6 +46,7 @@ UNDOCUMENTED_FACES = ("trimtab.cli.main",)
 """Public functions without sections in their docstrings."""
 
 BROAD_HANDLERS = {
+    "adapters/trl/callback.py": (1, "how training ended is recorded, and what was raised is raised on"),
     "cli/__init__.py": (
         1,
         "the last handler of the command: one line and exit code 2, never 1, which says alarms",

@@ -60,10 +60,11 @@ class Evidence:
 
 def judge(alarms: Iterable[Alarm], evidence: Evidence) -> Verdict:
     """The verdict of a run from its alarms and what they could rest on."""
-    serious = [alarm for alarm in alarms if alarm.severity != "info"]
+    every = list(alarms)
+    serious = [alarm for alarm in every if alarm.severity != "info"]
     unseen = f"; not observed: {evidence.unobserved}" if evidence.unobserved else ""
     if serious:
-        alarmed = _alarmed(serious)
+        alarmed = _alarmed(serious, len(every) - len(serious))
         return Verdict(alarmed.word, alarmed.reason + unseen)
     blind = _blind(evidence)
     if blind:
@@ -83,11 +84,12 @@ def judge(alarms: Iterable[Alarm], evidence: Evidence) -> Verdict:
     return Verdict("healthy", text + ("" if evidence.no_tokens else unseen))
 
 
-def _alarmed(serious: list[Alarm]) -> Verdict:
+def _alarmed(serious: list[Alarm], num_notes: int) -> Verdict:
     worst = [a for a in serious if a.severity == "critical"] or serious
     cleared = sum(alarm.cleared is not None for alarm in serious)
     text = f"{len(serious)} alarm{'s' if len(serious) > 1 else ''}"
     text += f" ({cleared} cleared)" if cleared else ""
+    text += f" and {num_notes} note{'s' * (num_notes > 1)}" if num_notes else ""
     text += f", first {worst[0].rule} at step {worst[0].step}"
     hidden = next((a for a in serious if a.hidden), None)
     together = agreeing(serious)

@@ -5,6 +5,8 @@ run                 `Run`: observe, flush, close
 run_options         options of a run, and what it offers and lacks by itself
 isolation           failures of the monitor itself are recorded and do not end training
 flush_arguments     the step number and the metrics of `flush`
+run_end             how the run ended, recorded also at the exit of the process
+run_identity        command, code, host, versions and hardware
 step_buffer         what arrived in the open step
 batch_measurement   from what arrived to states, windows and readings
 detection           from readings to alarms; the detectors' baseline after a resume

@@ -13,6 +13,7 @@ from trimtab.detect.user_rules.load import header_config, resolve
 from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.state.windows import WindowSet
 from trimtab.monitor.run import Run
+from trimtab.monitor.run_identity import with_identity
 from trimtab.monitor.run_options import RunOptions
 from trimtab.runs import RunWriter
 
@@ -73,7 +74,7 @@ def open_run(
     windows = {"min_tokens": min_tokens, "min_trajectories": min_trajectories}
     added = resolve(rules)
     own = header_config(added)
-    writer = RunWriter(folder, rank, {**(config or {}), **windows, **requirements.config(), **own})
+    writer = RunWriter(folder, rank, {**with_identity(config), **windows, **requirements.config(), **own})
     stored = {
         name: value for name, value in writer.header["config"].items() if name in ("rules", "python_rules")
     }

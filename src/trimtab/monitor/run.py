@@ -30,7 +30,8 @@ from trimtab.monitor.batch_measurement import Measuring
 from trimtab.monitor.detection import Detection
 from trimtab.monitor.flush_arguments import MetricReader, step_number
 from trimtab.monitor.isolation import Isolation
-from trimtab.monitor.run_options import LATEST, UNFED, RunOptions, end_of
+from trimtab.monitor.run_end import EndRecorder, end_of
+from trimtab.monitor.run_options import LATEST, UNFED, RunOptions
 from trimtab.monitor.step_buffer import Intake
 from trimtab.runs import RunWriter
 from trimtab.traces.core.tool_call import ToolCall
@@ -50,10 +51,12 @@ class Run:
         text = options.token_text
         self.token_text = None if text is None else lru_cache(_MAX_TEXTS)(text)
         self._isolation = Isolation(options.strict, self._write_error)
+        self._ending = EndRecorder(self)
         self._start(writer, windows)
 
     def _start(self, writer: RunWriter, windows: WindowSet) -> None:
         """Begin a session of the run with nothing seen yet."""
+        self._ending.begin(writer)
         self.writer, self.windows = writer, windows
         self.pipeline = Pipeline((*RULES, *self.rules))
         self._detection = Detection(writer, self.pipeline)
@@ -195,6 +198,7 @@ class Run:
         """End the run as "finished", where `end` was not called, and close the files."""
         self.end()
         with self.isolated("close"):
+            self._ending.close()
             self.writer.close()
 
     def __enter__(self) -> Run:

@@ -32,16 +32,3 @@ class RunOptions:
     token_text: Callable[[int], str] | None = None
     requirements: Requirements = field(default_factory=Requirements)
     rules: tuple[Rule, ...] = ()
-
-
-def end_of(error: BaseException | None) -> tuple[str, dict[str, str]]:
-    """How a run ended whose block left with `error`: the reason and its detail, as `Run.end` takes them.
-
-    >>> end_of(None), end_of(ValueError("x"))
-    (('finished', {}), ('exception', {'error': 'ValueError: x'}))
-    """
-    return (
-        ("finished", {})
-        if error is None
-        else ("exception", {"error": f"{type(error).__name__}: {error}"[:500]})
-    )

@@ -30,6 +30,12 @@ def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, An
     }  # fmt: skip
 
 
+def by_severity(alarms: Iterable[Alarm]) -> list[Alarm]:
+    """Return alarms in the order in which they are listed: critical, warning, note; each by step."""
+    order = ("critical", "warning", "info")
+    return sorted(alarms, key=lambda alarm: (order.index(alarm.severity), alarm.step))
+
+
 def rule_summary(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> str:
     """Return the rule's one line on what happened; its name for a rule that is not known here."""
     texts = {rule.name: rule.what for rule in (*RULES, *user_rules)}

@@ -7,9 +7,11 @@ import time
 from typing import Any
 
 from trimtab.measure.state.log_ratios import SAME_POLICY
-from trimtab.report.alarms import alarm_counts, alarm_payload, alarms_lines, input_lines
+from trimtab.report.alarms import alarm_counts, alarm_payload, alarms_lines, by_severity, input_lines
+from trimtab.report.averages import averages_line, averages_of
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.headline import run_headline
+from trimtab.report.run_ending import ending_of, identity_line
 from trimtab.report.run_tables import exemplar_table, tools_table
 from trimtab.report.run_view import RunView
 from trimtab.report.screen import Screen, alarm_items, note_line, source_line
@@ -51,12 +53,19 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "reason": view.verdict.reason,
         "headline": run_headline(view.verdict, view.alarms, [row["step"] for row in steps], view.user_rules),
         "exit_code": view.verdict.exit_code,
+        "ending": ending_of(view.reader, steps),
+        "identity": view.reader.header["config"].get("identity", {}),
+        "identity_line": identity_line(view.reader.header["config"]),
         "first_step": steps[0]["step"] if steps else None,
         "last_step": steps[-1]["step"] if steps else None,
         "num_steps": len(steps),
         "ranks": len(view.reader.ranks),
         "sessions": view.reader.num_sessions,
-        "alarms": [alarm_payload(alarm, view.user_rules) for alarm in view.alarms],
+        "alarms": [alarm_payload(alarm, view.user_rules) for alarm in by_severity(view.alarms)],
+        "averages": {
+            name: {"step": series.step[-1], "value": series.value[-1]}
+            for name, series in averages_of(view).items()
+        },
         "judged": list(view.evidence.judged),
         "not_run": view.rules_without_input,
         "num_clipped": view.pipeline.clipped(),
@@ -111,7 +120,10 @@ def diagnosis_screen(summary: dict[str, Any]) -> list[str]:
     return Screen(
         headline=summary["headline"],
         facts=[
+            *([f"run {summary['ending']['text']}"] if summary["ending"]["text"] else []),
             source_line(_where(summary), path),
+            *([line] if (line := averages_line(summary["averages"])) else []),
+            *([summary["identity_line"]] if summary["identity_line"] else []),
             *([failures] if summary["num_failures"] else []),
             *(["; ".join(damage)] if (damage := _damage(summary)) else []),
         ],
@@ -173,12 +185,21 @@ def _unseen(summary: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _reason(summary: dict[str, Any]) -> str:
+    """The verdict's reason, unless the headline is that sentence already."""
+    reason = str(summary["reason"])
+    return str(summary["verdict"]) if reason.rstrip(".") in summary["headline"] else reason
+
+
 def diagnosis_lines(summary: dict[str, Any]) -> list[str]:
     """Return `diagnosis` in full: plain text, safe to print whatever the run holds."""
     lines = [
         summary["headline"],
-        f"  {summary['run']}: {summary['reason']}",
+        f"  run {summary['ending']['text'] or 'of no rank'}",
+        *([f"  {summary['identity_line']}"] if summary["identity_line"] else []),
+        f"  {summary['run']}: {_reason(summary)}",
         f"  {_where(summary)}",
+        *([f"  {line}"] if (line := averages_line(summary["averages"])) else []),
     ]
     lines += alarms_lines(summary["alarms"])
     lines += ["", "  slice                  tokens  trajectories  p95 |drift|  p99 |drift| (95 % interval)"]

@@ -250,8 +250,10 @@ class RunView:
             gaps.append(f"{expected - len(ranks)} of {expected} ranks have written nothing")
         last = {rank: self.reader.last_step(rank) for rank in ranks}
         newest = max((step for step in last.values() if step is not None), default=0)
-        for rank, step in last.items():
-            if step is None or newest - step > bound("silent_rank"):
+        for rank, step in last.items() if len(ranks) > 1 else ():
+            if step is None and newest:
+                gaps.append(f"rank {rank} has flushed no step, others are at {newest}")
+            elif step is not None and newest - step > bound("silent_rank"):
                 gaps.append(f"rank {rank} stopped at step {step}, others are at {newest}")
         return gaps
 

@@ -13,7 +13,7 @@ from trimtab.report.control_characters import escape_controls
 
 MAX_LINES = 25
 WIDTH = 110
-_MAX_HEADLINE, _MAX_FACTS, _MAX_UNSEEN = 3, 3, 6  # lines
+_MAX_HEADLINE, _MAX_FACTS, _MAX_UNSEEN = 3, 6, 6  # lines
 
 
 @dataclass(frozen=True)

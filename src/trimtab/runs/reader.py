@@ -144,9 +144,13 @@ class RunReader:
         rows = self.rows("steps", rank)
         return int(rows[-1]["step"]) if rows else None
 
+    def session_of(self, rank: int) -> int:
+        """The latest session of a rank; -1 where it has none."""
+        return max((session for _, owner, session in self._files if owner == rank), default=-1)
+
     def end(self, rank: int) -> Row | None:
         """How the latest session of a rank ended: its `end` row; None while it is written, and after a kill -9."""
-        session = max((s for _, owner, s in self._files if owner == rank), default=-1)
+        session = self.session_of(rank)
         ends = self._files.get(("end", rank, session), _File()).rows
         steps = self._files.get(("steps", rank, session), _File()).rows
         return ends[-1] if ends and ends[-1].get("num_steps") == len(steps) else None

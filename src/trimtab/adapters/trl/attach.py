@@ -15,6 +15,7 @@ from trimtab.adapters.trl.metrics_only import MetricsCapture
 from trimtab.adapters.trl.preference_trainers import DpoCapture, KtoCapture
 from trimtab.errors import UnsupportedError
 from trimtab.monitor import Run, open_run
+from trimtab.monitor.run_identity import trainer_identity
 
 
 def watch(
@@ -84,6 +85,7 @@ def watch(
         "trl": trl.__version__,
         "transformers": transformers.__version__,
         "ranks": trainer.accelerator.num_processes,
+        "identity": trainer_identity(trainer),
     }
     open_with.setdefault("token_text", _decoder(trainer))
     if isinstance(trainer, trl.GRPOTrainer):

@@ -17,6 +17,7 @@ from transformers import TrainerCallback
 
 from trimtab.adapters.trl.preference_trainers import chance_loss
 from trimtab.monitor import Run
+from trimtab.monitor.run_end import end_of
 
 _RENAMED = {"reward_std": "rewards/batch_std"}
 """TRL's `reward_std` is over all rewards of a step; trimtab's is within groups, from the batch."""
@@ -46,9 +47,18 @@ class StepCloser(TrainerCallback):
         self.loss_before = 0.0  # transformers adds losses up until it logs them
         self._inner_close = trainer._maybe_log_save_evaluate
         self._inner_log = trainer.log
+        self._inner_train = trainer.train
+        trainer.train = self._train
         trainer._maybe_log_save_evaluate = self._close
         trainer.log = self._log
         trainer.add_callback(self)
+
+    def _train(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self._inner_train(*args, **kwargs)
+        except BaseException as error:  # recorded, and raised on
+            self.run.end(*end_of(error))
+            raise
 
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """Open the run: after a resume or a second `train()` in a new session when steps start over."""

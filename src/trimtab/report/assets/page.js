@@ -79,7 +79,7 @@ function stepChart(host, i, title, list, size, opts = {}) {
 }
 
 // A section of step charts, one per quantity, the same quantity sharing its y axis over the runs.
-function stepSection(name, field, size, cls, describe) {
+function stepSection(name, field, size, cls, describe, opts = {}) {
   const host = document.querySelector(`[data-figures="${name}"]`);
   const all = RUNS.flatMap((r) => r[field] || []);
   if (!all.length) return none(host);
@@ -87,7 +87,7 @@ function stepSection(name, field, size, cls, describe) {
   columns(host, cls, (col, run, i) => {
     for (const key of keys) {
       const same = all.filter((s) => describe(s) === key);
-      stepChart(col, i, key, (run[field] || []).filter((s) => describe(s) === key).sort(bySlice), size, {extent: extent(same)});
+      stepChart(col, i, key, (run[field] || []).filter((s) => describe(s) === key).sort(bySlice), size, {extent: extent(same), missing: opts.missing});
     }
   });
 }
@@ -208,7 +208,7 @@ function redraw() { for (const chart of live) chart.draw(); }
 
 function main() {
   tailSection(); tailTable(); shareSection();
-  if (document.querySelector('[data-figures="alarmed"]')) stepSection("alarmed", "alarmed", 150, "two", (s) => s.quantity);
+  if (document.querySelector('[data-figures="alarmed"]')) stepSection("alarmed", "alarmed", 150, "two", (s) => s.quantity, {missing: "This run has no reading of it."});
   stepSection("weights", "weights", 150, "two", (s) => s.quantity);
   aggregatesSection();
   stepSection("support", "support", 150, "two", (s) => s.quantity);

@@ -10,8 +10,10 @@ from trimtab._version import __version__
 from trimtab.measure.all_measures import readings_of
 from trimtab.measure.sequences.aggregates import AGGREGATES
 from trimtab.measure.state.slice_state import Accumulator, SliceState
-from trimtab.report.alarms import alarm_payload
+from trimtab.report.alarms import alarm_payload, by_severity
+from trimtab.report.averages import averages_of
 from trimtab.report.headline import run_headline
+from trimtab.report.run_ending import ending_of, identity_facts, identity_line
 from trimtab.report.run_tables import exemplar_table, tools_table
 from trimtab.report.run_view import RunView
 from trimtab.types import Reading, Window
@@ -37,15 +39,16 @@ _SUPPORT = (
 
 def build_payload(views: Sequence[RunView], title: str = "trimtab report") -> Json:
     """Everything the page shows of one or more runs."""
+    pairs = dict.fromkeys(pair for view in views for pair in _alarmed_pairs(view))
     return {
         "title": title,
         "generated": time.strftime("%Y-%m-%d %H:%M:%S"),
         "trimtab_version": __version__,
-        "runs": [_run(view) for view in views],
+        "runs": [_run(view, list(pairs)) for view in views],
     }
 
 
-def _run(view: RunView) -> Json:
+def _run(view: RunView, alarmed: Sequence[tuple[str, str]]) -> Json:
     steps = view.steps
     main = [name for name in ("text", "post_tool") if name in view.slices]
     return {
@@ -54,6 +57,8 @@ def _run(view: RunView) -> Json:
         "verdict": view.verdict.word,
         "headline": run_headline(view.verdict, view.alarms, [row["step"] for row in steps], view.user_rules),
         "verdict_reason": view.verdict.reason,
+        "ending": ending_of(view.reader, steps)["text"],
+        "identity": identity_line(view.reader.header["config"]),
         "rules_judged": list(view.evidence.judged),
         "first_step": steps[0]["step"] if steps else 0,
         "last_step": steps[-1]["step"] if steps else 0,
@@ -65,11 +70,8 @@ def _run(view: RunView) -> Json:
         "facts": _facts(view),
         "not_observed": [{"what": what, "why": why} for what, why in sorted(view.not_observed.items())],
         "notes": _notes(view),
-        "alarms": [
-            alarm_payload(alarm, view.user_rules)
-            for alarm in sorted(view.alarms, key=lambda alarm: (alarm.severity == "info", alarm.step))
-        ],
-        "alarmed": _alarmed(view),
+        "alarms": [alarm_payload(alarm, view.user_rules) for alarm in by_severity(view.alarms)],
+        "alarmed": _alarmed(view, alarmed),
         "tail": [
             _lines(view.series(f"drift/{q}", name), name, f"drift {q}")
             for name in main
@@ -117,7 +119,12 @@ def _facts(view: RunView) -> list[list[str]]:
     facts.append(["malformed lines skipped", str(view.reader.num_malformed)])
     if view.user_rules:
         facts.append(["user rules", ", ".join(rule.name for rule in view.user_rules)])
-    config = {key: value for key, value in dict(header.get("config", {})).items() if key != "rules"}
+    config = {
+        key: value
+        for key, value in dict(header.get("config", {})).items()
+        if key not in ("rules", "identity")
+    }
+    facts += identity_facts(header.get("config", {}))
     facts += [[str(key), str(value)] for key, value in sorted(config.items())]
     return facts
 
@@ -230,28 +237,29 @@ def _trailing(view: RunView, end: int, name: str) -> tuple[Window, SliceState | 
 
 
 def _aggregates(view: RunView) -> list[Json]:
-    curves = []
-    for name in AGGREGATES:
-        readings = view.series(f"aggregate/{name}", "all")
-        if readings:
-            curves.append(
-                {"name": name, "step": [r.step for r in readings], "value": [r.value for r in readings]}
-            )
+    curves: list[Json] = [
+        {"name": name, "step": series.step, "value": series.value}
+        for name, series in averages_of(view).items()
+    ]
     alpha = view.series("alpha/frac", "all")
     if alpha:
         curves.append({"name": "alpha", "step": [r.step for r in alpha], "value": [r.value for r in alpha]})
     return curves
 
 
-def _alarmed(view: RunView) -> list[Json]:
-    """Readings that raised an alarm and have no chart elsewhere on the page."""
+def _alarmed_pairs(view: RunView) -> list[tuple[str, str]]:
+    """Key and slice of the readings that raised an alarm and have no chart elsewhere on the page."""
     drawn = {key for key, _ in (*_WEIGHTS, *_SUPPORT)} | {f"aggregate/{name}" for name in AGGREGATES}
     drawn |= {"drift/p99", "drift/p95", "lagged_drift/p95"}
-    pairs = dict.fromkeys(
+    return [
         (alarm.readings[0].key, alarm.slice)
         for alarm in view.alarms
         if alarm.readings and alarm.readings[0].key not in drawn
-    )
+    ]
+
+
+def _alarmed(view: RunView, pairs: Sequence[tuple[str, str]]) -> list[Json]:
+    """Series of the readings that raised an alarm in any run of the page, so that runs can be compared."""
     lines = [(key, name, _judged_series(view, key, name)) for key, name in pairs]
     return [
         {

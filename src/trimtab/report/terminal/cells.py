@@ -70,8 +70,11 @@ def history_of(state: Json, key: str) -> list[float]:
 def warnings_of(state: Json) -> list[str]:
     """What must not be overlooked: failures of the watch itself, silence, too little seen."""
     warnings = [f"the watch itself: {escape_controls(note)}" for note in state.get("notes") or []]
-    age = state.get("updated_s")
-    if age is not None and math.isfinite(age) and age > STALE_S:
+    age, ending = state.get("updated_s"), state.get("ending") or {}
+    ended = ending.get("how") in ("finished", "exited")
+    if ending.get("how") in ("exception", "signal", "vanished"):
+        warnings.append(f"run {escape_controls(ending.get('text') or '')}")
+    elif age is not None and math.isfinite(age) and age > STALE_S and not ended:
         warnings.append(f"no new step for {span(age)}")
     if state.get("verdict") == "not judged yet":
         warnings.append(f"not judged yet: {escape_controls(state.get('reason') or 'too little seen')}")

@@ -6,6 +6,8 @@ import math
 import time
 from typing import Any
 
+from trimtab.report.averages import averages_of
+from trimtab.report.run_ending import ending_of
 from trimtab.report.run_view import RunView
 
 _HISTORY = 60
@@ -16,20 +18,22 @@ def live_state(view: RunView) -> dict[str, Any]:
     steps = view.steps
     last = steps[-1] if steps else {}
     age = max(0.0, time.time() - last["time"]) if steps else math.nan
-    latest = {name: _last(view, f"aggregate/{name}", "all") for name in ("reward", "kl", "entropy")}
+    averages = averages_of(view)
+    latest = {n: averages[n].value[-1] if n in averages else math.nan for n in ("reward", "kl", "entropy")}
     return {
         "name": view.name,
         "verdict": view.verdict.word,
         "reason": view.verdict.reason,
         "step": last.get("step", -1),
         "updated_s": age,
+        "ending": ending_of(view.reader, steps),
         **latest,
         "text_p99": _last(view, "drift/p99", "text"),
         "post_tool_p99": _last(view, "drift/p99", "post_tool"),
         "history": {
             "post_tool_p99": _history(view, "drift/p99", "post_tool"),
             "text_p99": _history(view, "drift/p99", "text"),
-            "reward": _history(view, "aggregate/reward", "all"),
+            "reward": averages["reward"].value[-_HISTORY:] if "reward" in averages else [],
         },
         "alarms": [
             {"rule": a.rule, "step": a.step, "severity": a.severity, "slice": a.slice, "hidden": a.hidden}
