@@ -1,4 +1,7 @@
-"""Options of a run, and what it offers and lacks by itself."""
+"""Options of a run, and what it offers and lacks by itself.
+
+How it ends is in `run_end`, what it is in `run_identity`.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,13 @@ UNFED = {
 class RunOptions:
     """Options of `open_run` that hold for the whole run; that function documents them."""
 
+    # raise the monitor's own failures instead of recording them
     strict: bool = False
+    # steps a stored histogram covers at first
     state_every: int = 5
+    # token id -> text, written with the worst tokens
     token_text: Callable[[int], str] | None = None
+    # what `open_run` declares of the run's episodes: required tools and files, when a task is solved
     requirements: Requirements = field(default_factory=Requirements)
+    # the user's rules, beside the built-in ones
     rules: tuple[Rule, ...] = ()
