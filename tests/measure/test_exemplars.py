@@ -61,7 +61,7 @@ def by_sorting(batch, ratio: str, name: str) -> list[tuple]:
 def test_the_worst_tokens_are_those_of_a_full_sort(ratio, name):
     batch = rich_batch(sequences=60)
     found = observe(batch)[name].summaries[f"{ratio}/worst"].tokens
-    assert [tuple(token) for token in found] == by_sorting(batch, ratio, name)
+    assert [token[:8] for token in found] == by_sorting(batch, ratio, name)
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -81,8 +81,8 @@ def test_micro_batches_in_any_order_merge_to_the_whole(ties):
             for i in order:
                 if name in parts[i]:
                     merged = merged.merge(parts[i][name].summaries["mismatch/worst"])
-            assert [tuple(token) for token in merged.tokens] == expected
-        assert [tuple(t) for t in observe(whole)[name].summaries["mismatch/worst"].tokens] == expected
+            assert [token[:8] for token in merged.tokens] == expected
+        assert [t[:8] for t in observe(whole)[name].summaries["mismatch/worst"].tokens] == expected
 
 
 def test_merge_laws():

@@ -131,3 +131,21 @@ def test_the_page_says_how_the_run_ended_first(tmp_path):
     folder = write_run(tmp_path / "run", steps=3)
     page = render_html(build_payload([load_view(folder)]))
     assert page.index("Run finished after step 2.") < page.index('id="alarms"')
+
+
+def test_a_worst_token_has_its_context_and_near_copies_are_one_row(tmp_path):
+    """Issue 17.15: worst tokens had no context, and near-identical rows filled the table."""
+    rng = np.random.default_rng(0)
+    ids = np.tile(np.arange(90) % 26, (64, 1))
+    with trimtab.open_run(tmp_path / "run", token_text=lambda token: chr(97 + token)) as run:
+        for step in range(3):
+            batch = make_batch(rng, sequences=64, step=step, token_ids=ids)
+            batch.ref_logprobs[(np.arange(64) * 90 + 60)] -= 9.0  # one token of every sequence: "i"
+            run.observe(batch)
+            run.flush(step)
+    (shown,) = build_payload([load_view(tmp_path / "run")])["runs"]
+    rows = [row for row in shown["exemplars"] if (row["slice"], row["ratio"]) == ("post_tool", "drift")]
+    assert next((row["text"], row["before"], row["after"]) for row in rows) == ("i", "abcdefgh", "jklmnopq")
+    assert sum(row["count"] for row in rows) == 4
+    assert len(rows) <= 2  # one a tool
+    assert "abcdefgh</bdi><b><bdi>i</bdi></b>" in render_html(build_payload([load_view(tmp_path / "run")]))

@@ -29,13 +29,44 @@ def exemplar_table(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         newest = max(mine, key=lambda row: int(row["last"]))
         latest = [row for row in mine if row["last"] >= newest["first"]]  # other ranks' windows overlap it
         for ratio in EXEMPLAR_RATIOS:
-            worst, text = Worst(), {}
+            worst, text, around = Worst(), {}, dict[WorstToken, tuple[str, str]]()
             for row in latest:
-                for token, words in _tokens(row["tokens"].get(ratio)):
+                contexts = _contexts(row, ratio)
+                for i, (token, words) in enumerate(_tokens(row["tokens"].get(ratio))):
                     worst.update([token])
                     text[token] = words
-            table += [_shown(name, ratio, token, text[token], newest) for token in worst.tokens]
+                    around[token] = contexts[i] if i < len(contexts) else ("", "")
+            rows_shown = [
+                {
+                    **_shown(name, ratio, token, text[token], newest),
+                    "before": around[token][0],
+                    "after": around[token][1],
+                }
+                for token in worst.tokens
+            ]
+            table += merge_similar(rows_shown)
     return table
+
+
+def merge_similar(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row for tokens of one text after one tool in one turn: the worst of them, with their `count`."""
+    merged: dict[tuple[object, ...], dict[str, Any]] = {}
+    for row in rows:
+        token = row["text"] if row["text"] is not None else row["token_id"]
+        key = (token, row["tool"], row["turn"]) if token is not None else (id(row),)
+        merged.setdefault(key, {**row, "count": 0})["count"] += 1
+    return list(merged.values())
+
+
+def _contexts(row: dict[str, Any], ratio: str) -> list[tuple[str, str]]:
+    """The text before and after each token of a row, where it was recorded."""
+    context = row.get("context")
+    items = context.get(ratio) if isinstance(context, dict) else None
+    pairs = items if isinstance(items, list) else []
+    return [
+        (str(pair[0]), str(pair[1])) if isinstance(pair, list) and len(pair) == 2 else ("", "")
+        for pair in pairs
+    ]
 
 
 def _tokens(items: Any) -> Iterable[tuple[WorstToken, str | None]]:

@@ -23,6 +23,7 @@ WRITTEN = 4
 
 _BLOCK = 64
 _MAX_TEXT = 80
+_CONTEXT = 8  # tokens shown on each side of a worst one (default, not calibrated)
 
 
 def largest(values: Float32, k: int) -> npt.NDArray[np.int64]:
@@ -76,16 +77,27 @@ def exemplar_row(
 ) -> list[dict[str, Any]]:
     """The run store's row of a closed window, `WRITTEN` tokens a ratio: none when nothing was kept. The text is what `token_text` makes of the id."""
     tokens = {
-        ratio: [[*token, _text(token.token, token_text)] for token in worst.tokens[:WRITTEN]]
+        ratio: [[*token[:8], _text(token.token, token_text)] for token in worst.tokens[:WRITTEN]]
         for ratio in EXEMPLAR_RATIOS
         if (worst := state.summaries.get(f"{ratio}/worst")) is not None and worst.tokens
     }
+    context = {
+        ratio: [[_joined(t.before, token_text), _joined(t.after, token_text)] for t in worst.tokens[:WRITTEN]]
+        for ratio in (tokens if token_text is not None else ())
+        if (worst := state.summaries.get(f"{ratio}/worst")) is not None
+    }
     head = {"step": window.last, "first": window.first, "last": window.last, "slice": name}
-    return [{**head, "tokens": tokens}] if tokens else []
+    return [{**head, "tokens": tokens, "context": context}] if tokens else []
 
 
 def _token(view: TokenView, ratio: str, size: Float32, j: int, start: npt.NDArray[np.int64]) -> WorstToken:
     batch, at, sequence = view.batch, int(view.at[j]), int(view.sequence[j])
+    first = int(start[sequence])
+    before, after = (
+        range(max(first, at - _CONTEXT), at),
+        range(at + 1, min(first + int(batch.lengths[sequence]), at + 1 + _CONTEXT)),
+    )
+    ids = batch.token_ids
     numerator, denominator = (
         getattr(batch, column)[at] for column in (RATIOS[ratio].numerator, RATIOS[ratio].denominator)
     )
@@ -97,7 +109,9 @@ def _token(view: TokenView, ratio: str, size: Float32, j: int, start: npt.NDArra
         position=at - int(start[sequence]),
         turn=int(batch.turn[at]),
         tool=_tool(int(batch.tool[at]), batch),
-        token=-1 if batch.token_ids is None else int(batch.token_ids[at]),
+        token=-1 if ids is None else int(ids[at]),
+        before=() if ids is None else tuple(int(ids[i]) for i in before),
+        after=() if ids is None else tuple(int(ids[i]) for i in after),
     )
 
 
@@ -108,3 +122,7 @@ def _tool(code: int, batch: TokenBatch) -> str:
 
 def _text(token: int, token_text: Callable[[int], str] | None) -> str | None:
     return None if token_text is None or token < 0 else str(token_text(token))[:_MAX_TEXT]
+
+
+def _joined(ids: tuple[int, ...], token_text: Callable[[int], str] | None) -> str:
+    return "".join(_text(token, token_text) or "" for token in ids)[: 2 * _MAX_TEXT]

@@ -23,6 +23,8 @@ class WorstToken(NamedTuple):
     turn: int
     tool: str
     token: int
+    before: tuple[int, ...] = ()  # ids of the tokens in front of it in its sequence
+    after: tuple[int, ...] = ()
 
 
 @dataclass
