@@ -117,6 +117,9 @@ def test_what_is_no_regular_file_is_refused(tmp_path, command):
     """Issue 17.11: a named pipe without a writer hung for ever; sockets and devices are refused as well."""
     os.mkfifo(tmp_path / "pipe.jsonl")
     _refused("is a named pipe, not a regular file", *command, tmp_path / "pipe.jsonl")
+    _refused(
+        "is a named pipe, not a regular file", "diagnose", tmp_path / "x", "--rules", tmp_path / "pipe.jsonl"
+    )
     _refused("is a device, not a regular file", *command, "/dev/zero")
     with socket.socket(socket.AF_UNIX) as served:
         served.bind(

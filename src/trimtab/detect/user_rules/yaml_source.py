@@ -16,6 +16,7 @@ from typing import Any, TypeVar, get_args, get_origin
 import msgspec
 
 from trimtab.errors import RuleError
+from trimtab.safe_files import require_regular
 
 Where = tuple[str | int, ...]
 """Path of a value: names of fields and positions in lists."""
@@ -109,6 +110,7 @@ def read_yaml(path: str | os.PathLike[str]) -> tuple[Any, Source]:
 
     reader = _Reader(os.fspath(path))
     error_of = reader.source.error
+    require_regular(path, RuleError)
     try:
         node = yaml.compose(Path(path).read_text(encoding="utf-8-sig"), Loader=yaml.SafeLoader)
         if node is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.errors import TraceError
+from trimtab.safe_files import require_regular
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.table.schema_check import schemas_by_name
@@ -20,6 +21,7 @@ def read_tools(path: str | Path) -> list[Tool]:
 
     TraceError for anything else.
     """
+    require_regular(path, TraceError)
     try:
         value = parse_json(Path(path).read_bytes())
     except OSError as error:
