@@ -65,15 +65,15 @@ def test_sources_become_slices():
     ("changes", "words"),
     [
         ({"logprobs": np.full((2, 8), -1.0)}, ["logprobs", "(2, 8)", "(2, 9)"]),
-        ({"loss_mask": MASK.astype(int)}, ["loss_mask", "boolean", "int64"]),
-        ({"tool_tokens": np.zeros((2, 9))}, ["tool_tokens", "boolean"]),
+        ({"loss_mask": 2 * MASK.astype(int)}, ["loss_mask", "boolean", "int64"]),
+        ({"tool_tokens": np.full((2, 9), 0.5)}, ["tool_tokens", "boolean"]),
         ({"logprobs": np.full(MASK.shape, 0.3)}, ["logprobs", "0.3", "above zero"]),
         ({"logprob": np.full(MASK.shape, -1.0)}, ["unknown column 'logprob'", "logprobs"]),
         ({"reward": np.zeros(3)}, ["reward", "(3,)", "(2,)"]),
         ({"tools": [["search"]]}, ["tools", "2"]),
         ({"exists": ~EXISTS}, ["loss_mask is True where exists is False"]),
         ({"entropy": np.full(MASK.shape, "x")}, ["entropy", "numeric"]),
-        ({"ref_scored": np.array([1, 0])}, ["ref_scored", "boolean"]),
+        ({"ref_scored": np.array([1, 2])}, ["ref_scored", "boolean"]),
     ],
 )  # fmt: skip
 def test_refused_with_the_field_named(changes, words):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trimtab.capture.arrays import padded, rows_of, sizes, to_array, to_boolean
 from trimtab.capture.expert_routes import EXPERT_COLUMNS, expert_column, same_experts_shape
 from trimtab.capture.segments import MAX_NAMES, NEAR_TOKENS, segment_tokens, tool_codes
 from trimtab.errors import BatchError
@@ -47,12 +48,13 @@ def token_batch(
     clip_range: float | tuple[float, float] | None = None,
     **columns: Any,
 ) -> TokenBatch:
-    """Build a `TokenBatch` from padded (B, T) arrays, or packed (N,) arrays with `lengths` (B,).
+    """Build a `TokenBatch` from padded (B, T) arrays, packed (N,) arrays with `lengths` (B,), or lists of B rows.
 
-    NaN and infinity pass: they are measured and raise alarms.
+    NaN and infinity pass: they are measured and raise alarms. Tensors are taken as they are: with a gradient, of any type
+    and on any device. Rows of different lengths are padded as those of `loss_mask`.
 
     Args:
-        loss_mask: boolean, True on tokens that receive gradient.
+        loss_mask: boolean, or 0 and 1, True on tokens that receive gradient.
         lengths: (B,) tokens of each sequence, for packed arrays.
         exists: boolean (B, T), False on padding. Default: a row ends at its last True of `loss_mask`.
         tool_tokens: boolean, True on tokens a tool wrote. Default: every existing token outside `loss_mask` after the
@@ -79,35 +81,37 @@ def token_batch(
         The validated batch, packed.
 
     Raises:
-        BatchError: an unknown column, shapes that differ, a mask that is not boolean, or a log-probability above zero;
-            the message names the field.
+        BatchError: an unknown column, shapes that differ, a mask with other values than 0 and 1, or a log-probability
+            above zero; the message names the field.
 
     Example:
         >>> batch = token_batch(np.array([[True, False, True]]), logprobs=np.array([[-1.0, 0.0, -2.0]]))
         >>> batch.num_tokens, batch.phase.tolist()
         (3, [0, 1, 1])
     """
-    mask = _boolean("loss_mask", loss_mask)
+    ragged = rows_of("loss_mask", loss_mask)
+    mask = _boolean("loss_mask", loss_mask if ragged is None else padded(ragged))
     unknown = sorted(set(columns) - {*TOKEN_COLUMNS, *EXPERT_COLUMNS, *SEQUENCE_COLUMNS})
     if unknown:
         known = ", ".join((*TOKEN_COLUMNS, *EXPERT_COLUMNS, *SEQUENCE_COLUMNS))
         raise BatchError(f"unknown column {unknown[0]!r}; known columns: {known}")
-    keep, size = _existing(mask, lengths, exists)
+    rows = None if ragged is None else sizes(ragged)
+    keep, size = _existing(mask, lengths, _rectangle("exists", exists, rows))
     shape, num_sequences = mask.shape, int(size.size)
     packed_mask = mask[keep]
     if tool_tokens is None:
         packed_tools = ~packed_mask & _begun(packed_mask, size)
     else:
-        packed_tools = _boolean("tool_tokens", tool_tokens, shape)[keep]
+        packed_tools = _boolean("tool_tokens", _rectangle("tool_tokens", tool_tokens, rows, keep), shape)[keep]
     segments = segment_tokens(size, packed_tools, near)
     values: dict[str, Any] = {}
     for name in TOKEN_COLUMNS:
         raw = columns.get(name)
         if raw is not None:
-            values[name] = _token_column(name, raw, shape, keep, size, packed_mask)
+            values[name] = _token_column(name, _rectangle(name, raw, rows, keep), shape, keep, size, packed_mask)
     for name in EXPERT_COLUMNS:
         if columns.get(name) is not None:
-            values[name] = expert_column(name, columns[name], shape, keep, packed_mask)
+            values[name] = expert_column(name, to_array(name, columns[name]), shape, keep, packed_mask)
     same_experts_shape(values)
     for name in SEQUENCE_COLUMNS:
         raw = columns.get(name)
@@ -162,14 +166,39 @@ def _begun(mask: npt.NDArray[np.bool_], lengths: npt.NDArray[np.int64]) -> npt.N
 
 
 def _boolean(name: str, raw: Any, shape: tuple[int, ...] | None = None) -> npt.NDArray[np.bool_]:
-    array = np.asarray(raw)
-    if array.dtype != np.bool_:
-        raise BatchError(f"{name} must be boolean, got {array.dtype}; convert with .astype(bool)")
+    array = to_boolean(name, raw)
     if shape is None and array.ndim not in (1, 2):
         raise BatchError(f"{name} must have shape (B, T) or (N,), got {array.shape}")
     if shape is not None and array.shape != shape:
         raise BatchError(f"{name} has shape {array.shape}, loss_mask has {shape}; they must be equal")
     return array
+
+
+def _rectangle(
+    name: str, raw: Any, lengths: npt.NDArray[np.int64] | None, keep: npt.NDArray[np.bool_] | None = None
+) -> Any:
+    """`raw`, or ragged rows in the shape of `loss_mask`.
+
+    Its rows are as long as those of a ragged mask, `lengths` (B,), or hold just the tokens that exist, by `keep`.
+    """
+    rows = rows_of(name, raw)
+    if rows is None:
+        return raw
+    own = sizes(rows)
+    if lengths is not None and np.array_equal(own, lengths):
+        return padded(rows)
+    if keep is not None and keep.ndim == 2 and np.array_equal(own, keep.sum(axis=1)):
+        table = np.zeros(keep.shape, np.result_type(*rows))
+        table[keep] = np.concatenate(rows)
+        return table
+    if keep is not None and keep.ndim == 1 and own.sum() == keep.size:
+        return np.concatenate(rows)
+    expected = "equal rows" if lengths is None else f"rows of {_first(lengths)} tokens"
+    raise BatchError(f"{name} has rows of {_first(own)} tokens, loss_mask has {expected}; they must be equal")
+
+
+def _first(lengths: npt.NDArray[np.int64]) -> str:
+    return ", ".join(map(str, lengths[:4].tolist())) + (", ..." if lengths.size > 4 else "")
 
 
 def _existing(
@@ -179,7 +208,7 @@ def _existing(
     if mask.ndim == 1:
         if lengths is None:
             raise BatchError("loss_mask is packed (N,): give lengths (B,) that sum to N")
-        size = np.asarray(lengths)
+        size = to_array("lengths", lengths)
         if size.ndim != 1 or size.dtype.kind not in "iu" or (size < 0).any() or int(size.sum()) != mask.size:
             raise BatchError(f"lengths {size.shape} sum to {size.sum()}, loss_mask holds {mask.size} tokens")
         return np.ones(mask.size, bool), size.astype(np.int64)
@@ -207,7 +236,7 @@ def _token_column(
     lengths: npt.NDArray[np.int64],
     mask: npt.NDArray[np.bool_],
 ) -> npt.NDArray[Any]:
-    array = np.asarray(raw)
+    array = to_array(name, raw)
     if name == "advantages" and array.shape == lengths.shape and array.shape != shape:
         array = np.repeat(array, lengths)
     elif array.shape != shape:
@@ -229,7 +258,7 @@ def _token_column(
 
 
 def _sequence_column(name: str, raw: Any, num_sequences: int, dtype: Any = None) -> npt.NDArray[Any]:
-    array = np.asarray(raw)
+    array = to_array(name, raw)
     if array.shape != (num_sequences,):
         raise BatchError(f"{name} has shape {array.shape}, expected one value a sequence: ({num_sequences},)")
     if name == "ref_scored":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -24,6 +25,7 @@ from trimtab.measure.sequences.aggregates import may_be_missing
 from trimtab.measure.sequences.episode_totals import Episodes
 from trimtab.measure.sequences.reencoding import difference
 from trimtab.measure.sequences.tool_health import ToolHealth
+from trimtab.measure.state.log_ratios import omitted_columns
 from trimtab.measure.state.values import step_readings
 from trimtab.measure.state.windows import Closed, WindowSet
 from trimtab.monitor.batch_measurement import Measuring
@@ -36,6 +38,8 @@ from trimtab.monitor.step_buffer import Intake
 from trimtab.runs import RunWriter
 from trimtab.traces.core.tool_call import ToolCall
 from trimtab.types import Alarm, Reading, TokenBatch
+
+log = logging.getLogger("trimtab")
 
 _MAX_TEXTS = 4_096  # decoded tokens remembered
 
@@ -52,6 +56,7 @@ class Run:
         self.token_text = None if text is None else lru_cache(_MAX_TEXTS)(text)
         self._isolation = Isolation(options.strict, self._write_error)
         self._ending = EndRecorder(self)
+        self._omissions_logged = False
         self._start(writer, windows)
 
     def _start(self, writer: RunWriter, windows: WindowSet) -> None:
@@ -225,6 +230,7 @@ class Run:
         for name, value in (metrics | numbers).items():
             if not np.isfinite(value) and not may_be_missing(name):
                 self._intake.nonfinite[f"metrics/{name}"] = 1
+        self._log_omissions(absent)
         num_tokens, num_new = self._intake.total()
         readings = self._measuring.step(step, num_tokens) + self._step_readings
         done = self.tools.close(step, self.pending_tools, num_new)
@@ -246,6 +252,17 @@ class Run:
         if "reward" not in numbers and "reward" not in self._intake.columns:
             absent["reward"] = self._metrics.why_no_reward()
         return absent
+
+    def _log_omissions(self, absent: Mapping[str, str]) -> None:
+        """Say once what the columns that the first step with tokens lacks will cost."""
+        columns = self._intake.columns
+        if self._omissions_logged or not columns - {"reward"}:
+            return
+        self._omissions_logged = True
+        costs = omitted_columns({*columns, *self._intake.explained, *absent})
+        if costs:
+            text = "; ".join(f"without {column}: no {', no '.join(what)}" for column, what in costs.items())
+            log.warning("trimtab: columns that observe() was not given: %s", text)
 
     def _judge(self, step: int, readings: list[Reading], known: list[Alarm] | None = None) -> list[Alarm]:
         fired = self._detection.judge(step, readings, known)

@@ -29,6 +29,7 @@ class Intake:
     counts: list[dict[str, tuple[int, int]]] = field(default_factory=list)
     nonfinite: dict[str, int] = field(default_factory=dict)
     columns: set[str] = field(default_factory=set)
+    explained: set[str] = field(default_factory=set)  # columns whose absence the trainer explained, ever
     _tools: tuple[str, ...] = ()
     _episodes: OrderedDict[int, None] = field(default_factory=OrderedDict)
     _groups: dict[int, int] = field(default_factory=dict)
@@ -41,6 +42,7 @@ class Intake:
         for column, count in nonfinite_columns(built).items():
             self.nonfinite[column] = self.nonfinite.get(column, 0) + count
         self.columns |= observed_columns(built)
+        self.explained |= built.absent.keys()
         fresh = self._fresh(built)
         self.counts.append(slice_counts(built, fresh))
         return self._grouped(built), fresh

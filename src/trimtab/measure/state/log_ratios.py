@@ -5,6 +5,7 @@ The mistake it prevents: an ESS of drift read as a sampling diagnostic, a KL wit
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,6 +77,23 @@ def why_not(batch: TokenBatch, ratio: Ratio) -> str:
         if getattr(batch, column) is None:
             return f"no {column}: {batch.absent.get(column, 'not given')}"
     return ""
+
+
+def omitted_columns(columns: Collection[str]) -> dict[str, list[str]]:
+    """Column that is not among `columns` -> what cannot be observed without it.
+
+    >>> omitted_columns({"logprobs", "rollout_logprobs", "ref_logprobs", "advantages", "entropy", "reward"})
+    {'old_logprobs': ['mismatch', 'staleness']}
+    """
+    costs: dict[str, list[str]] = {}
+    for ratio in RATIOS.values():
+        for column in (ratio.numerator, ratio.denominator):
+            if ratio.name != "lagged_drift" and column not in columns:
+                costs.setdefault(column, []).append(ratio.name)
+    for column, what in (("advantages", "weight concentration"), ("entropy", "entropy by slice")):
+        if column not in columns:
+            costs[column] = [what]
+    return costs
 
 
 def log_ratio(batch: TokenBatch, ratio: Ratio) -> Float32:
