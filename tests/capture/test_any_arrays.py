@@ -76,7 +76,9 @@ def test_what_an_omitted_column_costs_is_logged_once(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "trimtab"), trimtab.open_run(tmp_path / "run") as run:
         run.flush(0, {"reward": 1.0})
         for step in (1, 2):
-            run.observe(loss_mask=ones < 0, logprobs=ones, rollout_logprobs=ones, absent={"entropy": "not computed"})
+            run.observe(
+                loss_mask=ones < 0, logprobs=ones, rollout_logprobs=ones, absent={"entropy": "not computed"}
+            )
             run.flush(step, {"reward": 1.0}, absent={"advantages": "none"})
     lines = [record.getMessage() for record in caplog.records]
     assert lines == [

@@ -72,6 +72,33 @@ def sizes(rows: Sequence[Array]) -> Int64:
     return np.array([row.size for row in rows], np.int64)
 
 
+def rectangle(
+    name: str, raw: Any, lengths: npt.NDArray[np.int64] | None, keep: npt.NDArray[np.bool_] | None = None
+) -> Any:
+    """`raw`, or ragged rows in the shape of `loss_mask`.
+
+    Its rows are as long as those of a ragged mask, `lengths` (B,), or hold just the tokens that exist, by `keep`.
+    """
+    rows = rows_of(name, raw)
+    if rows is None:
+        return raw
+    own = sizes(rows)
+    if lengths is not None and np.array_equal(own, lengths):
+        return padded(rows)
+    if keep is not None and keep.ndim == 2 and np.array_equal(own, keep.sum(axis=1)):
+        table = np.zeros(keep.shape, np.result_type(*rows))
+        table[keep] = np.concatenate(rows)
+        return table
+    if keep is not None and keep.ndim == 1 and own.sum() == keep.size:
+        return np.concatenate(rows)
+    expected = "equal rows" if lengths is None else f"rows of {_first(lengths)} tokens"
+    raise BatchError(f"{name} has rows of {_first(own)} tokens, loss_mask has {expected}; they must be equal")
+
+
+def _first(lengths: npt.NDArray[np.int64]) -> str:
+    return ", ".join(map(str, lengths[:4].tolist())) + (", ..." if lengths.size > 4 else "")
+
+
 def to_boolean(name: str, raw: Any) -> npt.NDArray[np.bool_]:
     """Return a mask: booleans, or numbers that are all 0 or 1.
 
@@ -86,7 +113,9 @@ def to_boolean(name: str, raw: Any) -> npt.NDArray[np.bool_]:
     if array.dtype == np.bool_:
         return array
     if array.dtype.kind not in "fiu" or not ((array == 0) | (array == 1)).all():
-        raise BatchError(f"{name} must be boolean or hold only 0 and 1, got {array.dtype}: give the mask itself")
+        raise BatchError(
+            f"{name} must be boolean or hold only 0 and 1, got {array.dtype}: give the mask itself"
+        )
     return np.asarray(array == 1)
 
 

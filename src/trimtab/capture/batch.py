@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.capture.arrays import padded, rows_of, sizes, to_array, to_boolean
+from trimtab.capture.arrays import padded, rectangle, rows_of, sizes, to_array, to_boolean
+from trimtab.capture.clean_values import clean_name, clean_text
 from trimtab.capture.expert_routes import EXPERT_COLUMNS, expert_column, same_experts_shape
 from trimtab.capture.segments import MAX_NAMES, NEAR_TOKENS, segment_tokens, tool_codes
 from trimtab.errors import BatchError
@@ -23,6 +24,9 @@ POSITIVE_TOLERANCE = 1e-3
 """A log-probability may exceed zero by this much: rounding of half-precision log-softmax."""
 
 TOKEN_COLUMNS = (*LOGPROB_COLUMNS, "advantages", "entropy", "token_ids", "policy_version")
+MAX_REFERENCE = 1_024
+"""Characters of a reason or of a reference's name."""
+
 _EPISODES = itertools.count()
 SEQUENCE_COLUMNS = ("reward", "group", "episode_id", "ref_scored")
 
@@ -96,19 +100,21 @@ def token_batch(
         known = ", ".join((*TOKEN_COLUMNS, *EXPERT_COLUMNS, *SEQUENCE_COLUMNS))
         raise BatchError(f"unknown column {unknown[0]!r}; known columns: {known}")
     rows = None if ragged is None else sizes(ragged)
-    keep, size = _existing(mask, lengths, _rectangle("exists", exists, rows))
+    keep, size = _existing(mask, lengths, rectangle("exists", exists, rows))
     shape, num_sequences = mask.shape, int(size.size)
     packed_mask = mask[keep]
     if tool_tokens is None:
         packed_tools = ~packed_mask & _begun(packed_mask, size)
     else:
-        packed_tools = _boolean("tool_tokens", _rectangle("tool_tokens", tool_tokens, rows, keep), shape)[keep]
+        packed_tools = _boolean("tool_tokens", rectangle("tool_tokens", tool_tokens, rows, keep), shape)[keep]
     segments = segment_tokens(size, packed_tools, near)
     values: dict[str, Any] = {}
     for name in TOKEN_COLUMNS:
         raw = columns.get(name)
         if raw is not None:
-            values[name] = _token_column(name, _rectangle(name, raw, rows, keep), shape, keep, size, packed_mask)
+            values[name] = _token_column(
+                name, rectangle(name, raw, rows, keep), shape, keep, size, packed_mask
+            )
     for name in EXPERT_COLUMNS:
         if columns.get(name) is not None:
             values[name] = expert_column(name, to_array(name, columns[name]), shape, keep, packed_mask)
@@ -121,7 +127,7 @@ def token_batch(
         values["episode_id"] = np.fromiter(
             itertools.islice(_EPISODES, num_sequences), np.int64, num_sequences
         )
-    table, sources = tuple(tool_names)[:MAX_NAMES], tuple(source_names)[:MAX_NAMES]
+    table, sources = _table(tool_names), _table(source_names)
     return TokenBatch(
         lengths=size,
         loss_mask=packed_mask,
@@ -132,13 +138,14 @@ def token_batch(
         tool_names=table,
         source_names=sources,
         reward_parts={
-            k: _sequence_column(k, v, num_sequences, np.float64) for k, v in (reward_parts or {}).items()
+            clean_name(k): _sequence_column(k, v, num_sequences, np.float64)
+            for k, v in (reward_parts or {}).items()
         },
         stop_reason=None if stop_reason is None else _named("stop_reason", stop_reason, num_sequences),
         conventions=dict(conventions or {}),
-        reference=reference,
+        reference=clean_text(reference, MAX_REFERENCE),
         same=frozenset(frozenset(pair) for pair in same),
-        absent=dict(absent or {}),
+        absent={clean_name(column): clean_text(why, MAX_REFERENCE) for column, why in (absent or {}).items()},
         current_version=None if current_version is None else int(current_version),
         clip_range=_clip_range(clip_range),
         **values,
@@ -172,33 +179,6 @@ def _boolean(name: str, raw: Any, shape: tuple[int, ...] | None = None) -> npt.N
     if shape is not None and array.shape != shape:
         raise BatchError(f"{name} has shape {array.shape}, loss_mask has {shape}; they must be equal")
     return array
-
-
-def _rectangle(
-    name: str, raw: Any, lengths: npt.NDArray[np.int64] | None, keep: npt.NDArray[np.bool_] | None = None
-) -> Any:
-    """`raw`, or ragged rows in the shape of `loss_mask`.
-
-    Its rows are as long as those of a ragged mask, `lengths` (B,), or hold just the tokens that exist, by `keep`.
-    """
-    rows = rows_of(name, raw)
-    if rows is None:
-        return raw
-    own = sizes(rows)
-    if lengths is not None and np.array_equal(own, lengths):
-        return padded(rows)
-    if keep is not None and keep.ndim == 2 and np.array_equal(own, keep.sum(axis=1)):
-        table = np.zeros(keep.shape, np.result_type(*rows))
-        table[keep] = np.concatenate(rows)
-        return table
-    if keep is not None and keep.ndim == 1 and own.sum() == keep.size:
-        return np.concatenate(rows)
-    expected = "equal rows" if lengths is None else f"rows of {_first(lengths)} tokens"
-    raise BatchError(f"{name} has rows of {_first(own)} tokens, loss_mask has {expected}; they must be equal")
-
-
-def _first(lengths: npt.NDArray[np.int64]) -> str:
-    return ", ".join(map(str, lengths[:4].tolist())) + (", ..." if lengths.size > 4 else "")
 
 
 def _existing(
@@ -272,7 +252,11 @@ def _sequence_column(name: str, raw: Any, num_sequences: int, dtype: Any = None)
 def _named(name: str, raw: Sequence[str], num_sequences: int) -> tuple[str, ...]:
     if len(raw) != num_sequences:
         raise BatchError(f"{name} has {len(raw)} entries, expected one a sequence: {num_sequences}")
-    return tuple(str(item) for item in raw)
+    return tuple(clean_name(item) for item in raw)
+
+
+def _table(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(clean_name(name) for name in tuple(names)[:MAX_NAMES])
 
 
 def _last_tool(
@@ -292,7 +276,7 @@ def _last_tool(
             "tools holds a plain string; give a list of tool names for each sequence, as [['search'], []]"
         )
     counts = np.array([len(names) for names in tools], dtype=np.int64)
-    flat = tool_codes([str(name) for names in tools for name in names], table)
+    flat = tool_codes([clean_name(name) for names in tools for name in names], table)
     offset = np.repeat(np.cumsum(counts) - counts, lengths)
     ordinal = turn - 2  # the first result opens turn 2
     available = np.repeat(counts, lengths)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from trimtab.capture.clean_values import Door
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
 from trimtab.detect.rules.rule import Rule
 from trimtab.detect.user_rules.load import header_config, resolve
@@ -18,6 +19,8 @@ from trimtab.monitor.run_options import RunOptions
 from trimtab.runs import RunWriter
 
 log = logging.getLogger("trimtab")
+
+_RESERVED = ("min_tokens", "min_trajectories", "rules", "python_rules")
 
 
 def open_run(
@@ -74,7 +77,8 @@ def open_run(
     windows = {"min_tokens": min_tokens, "min_trajectories": min_trajectories}
     added = resolve(rules)
     own = header_config(added)
-    writer = RunWriter(folder, rank, {**with_identity(config), **windows, **requirements.config(), **own})
+    mine = {**windows, **requirements.config(), **own}
+    writer = RunWriter(folder, rank, {**with_identity(_config(config or {})), **mine})
     stored = {
         name: value for name, value in writer.header["config"].items() if name in ("rules", "python_rules")
     }
@@ -88,3 +92,10 @@ def open_run(
         WindowSet(min_tokens, min_trajectories),
         RunOptions(strict, state_every, token_text, requirements, added),
     )
+
+
+def _config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The caller's config as JSON; a name of the header's own is kept under `config/`."""
+    reserved = {*_RESERVED, *Requirements.__dataclass_fields__}
+    values = dict(Door().json("config", config))
+    return {f"config/{name}" if name in reserved else name: value for name, value in values.items()}

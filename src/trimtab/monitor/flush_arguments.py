@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from trimtab.capture.clean_values import clean_name, clean_text
 from trimtab.errors import RunError
-from trimtab.measure.sequences.aggregates import TRAINER_KEYS, as_numbers
+from trimtab.measure.sequences.aggregates import MAX_METRIC, TRAINER_KEYS, as_numbers
+from trimtab.measure.state.log_ratios import omitted_columns
 
 log = logging.getLogger("trimtab")
 
+_MAX_LOGGED = 256  # metrics that the log names as rejected
 _MAX_STEP = 2**63 - 1
 
 
@@ -44,13 +47,16 @@ class MetricReader:
 
     def read(self, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Return the metrics that are one number each (`as_numbers`)."""
-        numbers = as_numbers(metrics)
+        named = {clean_text(name, MAX_METRIC): value for name, value in metrics.items()}
+        numbers = as_numbers(named)
         self.rejected = {
-            str(name): f"given as {kind_of(value)}, not as one number: not recorded"
-            for name, value in metrics.items()
-            if str(name) not in numbers and value is not None
+            name: f"given as {kind_of(value)}, not as one number: not recorded"
+            for name, value in named.items()
+            if name not in numbers and value is not None
         }
         for name in sorted(self.rejected.keys() - self._logged):
+            if len(self._logged) >= _MAX_LOGGED:
+                break
             self._logged.add(name)
             log.warning("trimtab: metric %r was %s", name, self.rejected[name])
         return numbers
@@ -66,6 +72,28 @@ class MetricReader:
                 return f"metric {key!r} was {self.rejected[key]}; no reward column"
         names = " or ".join(TRAINER_KEYS["reward"][:3])
         return f"no metric named {names} (nor by another trainer's name), no reward column"
+
+
+class OmissionLog:
+    """Says once what the columns will cost that the first step with tokens lacks."""
+
+    def __init__(self) -> None:
+        self._done = False
+
+    def note(self, columns: Collection[str], explained: Collection[str]) -> None:
+        """Log what is lost without the columns that are neither among `columns` nor `explained`."""
+        if self._done or not set(columns) - {"reward"}:
+            return
+        self._done = True
+        costs = omitted_columns({*columns, *explained})
+        if costs:
+            text = "; ".join(f"without {column}: no {', no '.join(what)}" for column, what in costs.items())
+            log.warning("trimtab: columns that observe() was not given: %s", text)
+
+
+def reasons(absent: Mapping[str, str] | None) -> dict[str, str]:
+    """Return `absent` as texts that can be stored."""
+    return {clean_name(what): clean_text(why, 1_024) for what, why in (absent or {}).items()}
 
 
 def kind_of(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -22,15 +21,15 @@ from trimtab.measure.policy.gradients import gradient_values
 from trimtab.measure.policy.input_dependence import Distinguish
 from trimtab.measure.policy.lagged_drift import Probes
 from trimtab.measure.sequences.aggregates import may_be_missing
+from trimtab.measure.sequences.clean_calls import clean_call
 from trimtab.measure.sequences.episode_totals import Episodes
 from trimtab.measure.sequences.reencoding import difference
 from trimtab.measure.sequences.tool_health import ToolHealth
-from trimtab.measure.state.log_ratios import omitted_columns
 from trimtab.measure.state.values import step_readings
 from trimtab.measure.state.windows import Closed, WindowSet
 from trimtab.monitor.batch_measurement import Measuring
 from trimtab.monitor.detection import Detection
-from trimtab.monitor.flush_arguments import MetricReader, step_number
+from trimtab.monitor.flush_arguments import MetricReader, OmissionLog, reasons, step_number
 from trimtab.monitor.isolation import Isolation
 from trimtab.monitor.run_end import EndRecorder, end_of
 from trimtab.monitor.run_options import LATEST, UNFED, RunOptions
@@ -38,8 +37,6 @@ from trimtab.monitor.step_buffer import Intake
 from trimtab.runs import RunWriter
 from trimtab.traces.core.tool_call import ToolCall
 from trimtab.types import Alarm, Reading, TokenBatch
-
-log = logging.getLogger("trimtab")
 
 _MAX_TEXTS = 4_096  # decoded tokens remembered
 
@@ -56,7 +53,7 @@ class Run:
         self.token_text = None if text is None else lru_cache(_MAX_TEXTS)(text)
         self._isolation = Isolation(options.strict, self._write_error)
         self._ending = EndRecorder(self)
-        self._omissions_logged = False
+        self._omissions = OmissionLog()
         self._start(writer, windows)
 
     def _start(self, writer: RunWriter, windows: WindowSet) -> None:
@@ -140,8 +137,9 @@ class Run:
             self._step_readings += step_readings(step, [("all", value, counts) for value, counts in values])
 
     def tool_call(self, call: ToolCall) -> None:
-        """Record one tool call; written at the next flush."""
-        self.pending_tools.append(call)
+        """Record one tool call; written at the next flush. What cannot be stored in it is changed and counted."""
+        with self.isolated("tool call"):
+            self.pending_tools.append(clean_call(call, self._intake.door))
 
     def retokenised(self, sampled: Sequence[int], reencoded: Sequence[int]) -> None:
         """Compare a sampled sequence's ids with those its decoded text encodes to; see `measure.retokenise`."""
@@ -168,7 +166,7 @@ class Run:
         with self.isolated("flush"):
             number = step_number(step)
             numbers = self._metrics.read(metrics or {})
-            fired = self._flush(number, numbers, dict(absent or {}), duration_s)
+            fired = self._flush(number, numbers, reasons(absent), duration_s)
             written = True
         if number < 0:
             return fired  # what arrived waits for the next good call
@@ -230,7 +228,7 @@ class Run:
         for name, value in (metrics | numbers).items():
             if not np.isfinite(value) and not may_be_missing(name):
                 self._intake.nonfinite[f"metrics/{name}"] = 1
-        self._log_omissions(absent)
+        self._omissions.note(self._intake.columns, {*self._intake.explained, *absent})
         num_tokens, num_new = self._intake.total()
         readings = self._measuring.step(step, num_tokens) + self._step_readings
         done = self.tools.close(step, self.pending_tools, num_new)
@@ -253,17 +251,6 @@ class Run:
             absent["reward"] = self._metrics.why_no_reward()
         return absent
 
-    def _log_omissions(self, absent: Mapping[str, str]) -> None:
-        """Say once what the columns that the first step with tokens lacks will cost."""
-        columns = self._intake.columns
-        if self._omissions_logged or not columns - {"reward"}:
-            return
-        self._omissions_logged = True
-        costs = omitted_columns({*columns, *self._intake.explained, *absent})
-        if costs:
-            text = "; ".join(f"without {column}: no {', no '.join(what)}" for column, what in costs.items())
-            log.warning("trimtab: columns that observe() was not given: %s", text)
-
     def _judge(self, step: int, readings: list[Reading], known: list[Alarm] | None = None) -> list[Alarm]:
         fired = self._detection.judge(step, readings, known)
         self.latest["trimtab/num_alarms"] = float(len(self.pipeline.alarms))
@@ -283,7 +270,7 @@ class Run:
             "not_observed": absent,
             "nonfinite": self._intake.nonfinite,
             "costs_s": self._isolation.take_costs(),
-            "duration_s": duration_s,
+            **self._intake.door.step_fields(duration_s),
             "num_failures": self.num_failures,
             "failed": self._isolation.failed_now,
         }

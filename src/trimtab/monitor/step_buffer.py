@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from trimtab.capture import slice_counts, token_batch
+from trimtab.capture.clean_values import Door, clean_name
 from trimtab.capture.segments import MAX_NAMES
 from trimtab.measure.accumulate import nonfinite_columns
 from trimtab.measure.sequences.step_aggregates import observed_columns
@@ -29,6 +30,7 @@ class Intake:
     counts: list[dict[str, tuple[int, int]]] = field(default_factory=list)
     nonfinite: dict[str, int] = field(default_factory=dict)
     columns: set[str] = field(default_factory=set)
+    door: Door = field(default_factory=Door)  # what was changed before it was taken in
     explained: set[str] = field(default_factory=set)  # columns whose absence the trainer explained, ever
     _tools: tuple[str, ...] = ()
     _episodes: OrderedDict[int, None] = field(default_factory=OrderedDict)
@@ -38,7 +40,7 @@ class Intake:
     def add(self, batch: TokenBatch | None, arrays: dict[str, Any]) -> tuple[TokenBatch, Bool]:
         """Take a batch in, or the arguments of `token_batch`. The batch with groups as measures read them, and (B,) True for
         trajectories not counted before, so that a second epoch does not count them twice. BatchError as `token_batch`."""
-        built = token_batch(**self._with_tools(arrays)) if batch is None else batch
+        built = token_batch(**self._with_tools(self._named(arrays))) if batch is None else self._tables(batch)
         for column, count in nonfinite_columns(built).items():
             self.nonfinite[column] = self.nonfinite.get(column, 0) + count
         self.columns |= observed_columns(built)
@@ -50,6 +52,7 @@ class Intake:
     def next_step(self) -> None:
         """Forget the step's counts; names and trajectories are remembered."""
         self.counts, self.nonfinite, self.columns, self._groups = [], {}, set(), {}
+        self.door = Door()
 
     def slices(self) -> dict[str, dict[str, int]]:
         """Slice -> `n_tokens`, and `n_trajectories` counted for the first time, of the step."""
@@ -66,12 +69,37 @@ class Intake:
         pairs = [counts.get("all", (0, 0)) for counts in self.counts]
         return sum(tokens for tokens, _ in pairs), sum(trajectories for _, trajectories in pairs)
 
+    def _named(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """The arguments with names that can be stored; others are counted."""
+        changes: dict[str, Any] = {}
+        for column, what in (("tool_names", "tool name"), ("source", "source"), ("source_names", "source")):
+            if isinstance(arrays.get(column), (list, tuple)):
+                changes[column] = [self.door.name(what, name) for name in arrays[column]]
+        if isinstance(arrays.get("tools"), (list, tuple)):
+            changes["tools"] = [
+                [self.door.name("tool name", name) for name in names]
+                if isinstance(names, (list, tuple))
+                else names
+                for names in arrays["tools"]
+            ]
+        return {**arrays, **changes}
+
+    def _tables(self, batch: TokenBatch) -> TokenBatch:
+        """A batch made elsewhere, with names that can be stored."""
+        tools = tuple(self.door.name("tool name", name) for name in batch.tool_names)
+        sources = tuple(self.door.name("source", name) for name in batch.source_names)
+        if (tools, sources) == (batch.tool_names, batch.source_names):
+            return batch
+        return replace(batch, tool_names=tools, source_names=sources)
+
     def _with_tools(self, arrays: dict[str, Any]) -> dict[str, Any]:
         """Without a declared table the tools with a slice of their own are the first 16 names seen."""
         if arrays.get("tools") is None or arrays.get("tool_names"):
             return arrays
         if len(self._tools) < MAX_NAMES:
-            seen = [str(name) for names in arrays["tools"] if not isinstance(names, str) for name in names]
+            seen = [
+                clean_name(name) for names in arrays["tools"] if not isinstance(names, str) for name in names
+            ]
             self._tools = tuple(dict.fromkeys([*self._tools, *seen]))[:MAX_NAMES]
         return {**arrays, "tool_names": self._tools}
 

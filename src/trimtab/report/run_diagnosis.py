@@ -12,7 +12,7 @@ from trimtab.report.averages import averages_line, averages_of
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.headline import run_headline
 from trimtab.report.run_ending import ending_of, identity_line
-from trimtab.report.run_tables import exemplar_table, tools_table
+from trimtab.report.run_tables import cleaned_values, exemplar_table, tools_table
 from trimtab.report.run_view import RunView
 from trimtab.report.screen import Screen, alarm_items, note_line, source_line
 from trimtab.report.unobserved import COLUMNS, TOKENS
@@ -83,6 +83,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "num_superseded": view.reader.num_superseded,
         "num_torn": view.reader.num_torn,
         "num_malformed": view.reader.num_malformed,
+        "cleaned": cleaned_values(view.steps),
     }
 
 
@@ -142,7 +143,8 @@ def _damage(summary: dict[str, Any]) -> list[str]:
         (summary["num_malformed"], "malformed lines skipped"),
         (summary["num_superseded"], "steps started over by a later session, not shown"),
     )
-    return [f"{what}: {count}" for count, what in counts if count]
+    cleaned = [f"{what} cut or replaced: {count}" for what, count in summary["cleaned"].items()]
+    return [f"{what}: {count}" for count, what in counts if count] + cleaned
 
 
 def _where(summary: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -133,3 +134,12 @@ def tools_table(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             "result_size_p50": float(np.median([row["result_size"] for row in calls])),
         })  # fmt: skip
     return sorted(table, key=lambda row: -row["calls"])
+
+
+def cleaned_values(steps: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """What was given in a form that cannot be stored -> how often it was cut or replaced."""
+    counts = Counter[str]()
+    for row in steps:
+        if isinstance(cleaned := row.get("cleaned", {}), dict):
+            counts.update({str(what): count for what, count in cleaned.items() if isinstance(count, int)})
+    return dict(counts)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trimtab.capture.clean_values import clean_text
 from trimtab.capture.segments import OTHER
 from trimtab.measure.state.log_ratios import RATIOS
 from trimtab.measure.state.slice_state import SliceState
@@ -121,7 +122,7 @@ def _tool(code: int, batch: TokenBatch) -> str:
 
 
 def _text(token: int, token_text: Callable[[int], str] | None) -> str | None:
-    return None if token_text is None or token < 0 else str(token_text(token))[:_MAX_TEXT]
+    return None if token_text is None or token < 0 else clean_text(token_text(token), _MAX_TEXT)
 
 
 def _joined(ids: tuple[int, ...], token_text: Callable[[int], str] | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from trimtab.capture.clean_values import clean_text
 from trimtab.catalog import METRIC_NAMES
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.values import Value
@@ -15,6 +16,9 @@ from trimtab.metric_logs import aliases
 
 AGGREGATES = ("reward", "kl", "entropy", "grad_norm", "loss", "length")
 """Names of the aggregates, in the order views show them."""
+
+MAX_METRIC = 256
+"""Characters of a metric's name: the rest is cut."""
 
 TRAINER_KEYS: Mapping[str, tuple[str, ...]] = aliases()
 """Names under which trainers log an aggregate, ours first; the first that is there counts. One table: `runs.metric_logs`."""
@@ -54,7 +58,9 @@ def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
         if isinstance(value, (bool, np.bool_, str, bytes)) or value is None:
             continue
         try:
-            numbers[str(name)] = float(value.item() if hasattr(value, "item") else value)
+            numbers[clean_text(name, MAX_METRIC)] = float(value.item() if hasattr(value, "item") else value)
+        except OverflowError:  # an integer beyond float's range
+            numbers[clean_text(name, MAX_METRIC)] = math.inf if value > 0 else -math.inf
         except (TypeError, ValueError, RuntimeError):
             continue
     return numbers

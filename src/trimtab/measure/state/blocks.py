@@ -36,11 +36,9 @@ class StateBlocks:
 
     def finish(self) -> list[dict[str, object]]:
         """The row of what is held, if anything, and an empty block."""
-        rows: list[dict[str, object]] = []
-        if self.merged.states:
-            rows.append({"first": self.first, "last": self.last, "states": pack_states(self.merged.states)})
-        self.merged, self.first = Accumulator(), -1
-        return rows
+        states, first = self.merged.states, self.first
+        self.merged, self.first = Accumulator(), -1  # first: a block that cannot be packed is lost alone
+        return [{"first": first, "last": self.last, "states": pack_states(states)}] if states else []
 
 
 def pack_states(states: Mapping[str, SliceState]) -> str:

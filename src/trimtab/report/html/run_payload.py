@@ -14,7 +14,7 @@ from trimtab.report.alarms import alarm_payload, by_severity
 from trimtab.report.averages import averages_of
 from trimtab.report.headline import run_headline
 from trimtab.report.run_ending import ending_of, identity_facts, identity_line
-from trimtab.report.run_tables import exemplar_table, tools_table
+from trimtab.report.run_tables import cleaned_values, exemplar_table, tools_table
 from trimtab.report.run_view import RunView
 from trimtab.types import Reading, Window
 
@@ -145,6 +145,10 @@ def _notes(view: RunView) -> list[str]:
         notes.append(
             f"{view.reader.num_malformed} lines of the run folder could not be read and were skipped."
         )
+    notes += [
+        f"{what}: {count} values could not be stored as given and were cut or replaced."
+        for what, count in cleaned_values(view.steps).items()
+    ]
     return notes
 
 
