@@ -115,7 +115,7 @@ def test_a_column_that_stops_arriving_alarms(tmp_path):
     "arrays",
     [
         {"loss_mask": np.ones((2, 3), bool), "logprobs": np.zeros((2, 4))},
-        {"loss_mask": np.ones((2, 3)), "logprobs": np.zeros((2, 3))},
+        {"loss_mask": np.full((2, 3), 0.5), "logprobs": np.zeros((2, 3))},
         {"loss_mask": np.ones((2, 3), bool), "logprobs": np.ones((2, 3))},
         {"loss_mask": np.ones((2, 3), bool), "colour": np.ones((2, 3))},
     ],
