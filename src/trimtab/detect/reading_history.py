@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +23,8 @@ _RECENT = int(bound("suppression_recent"))
 class History:
     """Steps and values of one series, in order; the latest thousand at least when it grows by `add`."""
 
-    steps: list[int] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
+    steps: array[int] = field(default_factory=lambda: array("q"))
+    values: array[float] = field(default_factory=lambda: array("d"))
 
     def add(self, step: int, value: float) -> None:
         """Append one value; one that is not finite is left out."""
@@ -35,7 +37,7 @@ class History:
     def fill(self, steps: Any, values: Any) -> None:
         """Add a whole series at once and keep all of it, so that any of its steps can be compared."""
         finite = np.isfinite(values)
-        self.steps, self.values = steps[finite].tolist(), values[finite].tolist()
+        self.steps, self.values = array("q", steps[finite].tolist()), array("d", values[finite].tolist())
 
     def moved(self, since: int, now: int, recent: int = _RECENT) -> float:
         """Return how far the values of steps since..now lie from the 64 before, as a signed z-score.
@@ -68,7 +70,7 @@ class History:
         return recent > 0 and recent >= near * max(means) and recent >= rise * means[0]
 
 
-def moved(before: list[float], after: list[float]) -> float:
+def moved(before: Sequence[float], after: Sequence[float]) -> float:
     """Return the mean of `after` against `before`, as a z-score robust to autocorrelation.
 
     Nan for too few values.

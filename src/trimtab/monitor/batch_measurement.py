@@ -17,6 +17,9 @@ from trimtab.measure.tokens.window_shift import WindowShift
 from trimtab.types import Reading, TokenBatch
 from trimtab.typing import Bool
 
+MAX_PENDING_TOKENS = 32_768
+"""Tokens that wait at most to be measured (default, not calibrated: 2 MB): blocks of a long run are hundreds of steps."""
+
 Rows = list[dict[str, object]]
 
 
@@ -58,13 +61,15 @@ class Measuring:
     def step(self, step: int, num_tokens: int) -> list[Reading]:
         """Close a step of `num_tokens`: readings of the windows that close with it.
 
-        Measures at a step with a window's tokens, at the end of a stored block, and at the first step with any, so
-        that every row says what was not observed.
+        Measures at a step with a window's tokens, at the end of a stored block, when `MAX_PENDING_TOKENS` wait, and at
+        the first step with any, so that every row says what was not observed.
         """
         self.episodes.close(step)
         self._pending_first = step if self._pending_first < 0 else self._pending_first
         ends, readings = self._blocks.ends_at(step), []
-        if ends or num_tokens >= self.windows.min_tokens or (num_tokens and not self._measured):
+        waiting = sum(batch.num_tokens for batch, _ in self._pending)
+        enough = num_tokens >= self.windows.min_tokens or waiting >= MAX_PENDING_TOKENS
+        if ends or enough or (num_tokens and not self._measured):
             readings = self._measure(step, ends)
         if self._missing is not None:
             others = {name: why for name, why in self.not_observed.items() if name not in RATIOS}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,10 +12,9 @@ from trimtab.capture.clean_values import Door, clean_name
 from trimtab.capture.segments import MAX_NAMES
 from trimtab.measure.accumulate import nonfinite_columns
 from trimtab.measure.sequences.step_aggregates import observed_columns
+from trimtab.monitor.seen_episodes import SeenEpisodes
 from trimtab.types import TokenBatch
 from trimtab.typing import Bool
-
-_MAX_EPISODES = 65_536  # trajectories remembered to count each once
 
 
 @dataclass
@@ -33,7 +31,7 @@ class Intake:
     door: Door = field(default_factory=Door)  # what was changed before it was taken in
     explained: set[str] = field(default_factory=set)  # columns whose absence the trainer explained, ever
     _tools: tuple[str, ...] = ()
-    _episodes: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    _episodes: SeenEpisodes = field(default_factory=SeenEpisodes)
     _groups: dict[int, int] = field(default_factory=dict)
     _num_groups: int = 0
 
@@ -45,7 +43,7 @@ class Intake:
             self.nonfinite[column] = self.nonfinite.get(column, 0) + count
         self.columns |= observed_columns(built)
         self.explained |= built.absent.keys()
-        fresh = self._fresh(built)
+        fresh = self._episodes.add(built.episode_id)
         self.counts.append(slice_counts(built, fresh))
         return self._grouped(built), fresh
 
@@ -115,14 +113,3 @@ class Intake:
             if value not in self._groups:
                 self._groups[value], self._num_groups = self._num_groups, self._num_groups + 1
         return replace(batch, group=np.array([self._groups[v] for v in values.tolist()], np.int64)[inverse])
-
-    def _fresh(self, batch: TokenBatch) -> Bool:
-        fresh = np.ones(batch.num_sequences, bool)
-        for i, episode in enumerate(batch.episode_id.tolist()):
-            if episode in self._episodes:
-                fresh[i] = False
-            else:
-                self._episodes[episode] = None
-        while len(self._episodes) > _MAX_EPISODES:
-            self._episodes.popitem(last=False)
-        return fresh

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from dataclasses import replace
 
 import numpy as np
@@ -342,7 +343,7 @@ def test_history_tells_movement_from_rest() -> None:
     assert history.moved(100, 150) > 2.0
     assert abs(history.moved(290, 299)) < 3.0
     assert history.settled(299)
-    flat = History(list(range(100)), [0.5] * 100)
+    flat = History(array("q", range(100)), array("d", [0.5] * 100))
     assert not flat.settled(99), "it has not risen"
     assert math.isnan(moved([1.0], [2.0, 3.0]))
 

@@ -15,6 +15,8 @@ one alarm in `arl` values (docs/explanation/detectors.md says what is not covere
 from __future__ import annotations
 
 import math
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -38,8 +40,8 @@ from trimtab.typing import Float64, Int64
 SCALES = (8, 16, 32, 64, 128, 256)
 _EVERY, _PAST, _LIMIT = 25, 100, 4.0  # how often the limits move, values they rest on, deviations
 _ROUNDING = bound("rounding")
-# Values held before the older half is let go: halves are multiples of _EVERY and of every stride.
-_ROOM = 2_400
+# Values kept, and how many more are held before the oldest are let go: multiples of _EVERY and of every stride.
+_KEPT, _SPARE = 800, 400
 
 
 @dataclass
@@ -70,8 +72,8 @@ class MeanShift(Scanner):
     num_clipped: int = 0
     active: bool = False
     since: int = -1
-    raw: list[float] = field(default_factory=list)
-    steps: list[int] = field(default_factory=list)
+    raw: array[float] = field(default_factory=lambda: array("d"))
+    steps: array[int] = field(default_factory=lambda: array("q"))
 
     def __post_init__(self) -> None:
         self._schedule = [
@@ -82,7 +84,7 @@ class MeanShift(Scanner):
         self._z = z_scores(self.arl, self.scales, 2 if self.sign == 0 else 1)
         self._base: float = math.nan
         self._stays: list[bool] = []
-        self._start([], [], math.nan)
+        self._start((), self.raw, math.nan)
 
     def update(self, step: int, value: float, se: float = math.nan) -> Decision:
         """Take one value; one that is not finite is counted and skipped."""
@@ -90,12 +92,11 @@ class MeanShift(Scanner):
         if not math.isfinite(value):
             self.num_skipped += 1
             return Decision(self.is_ready, self.active, since=self.since)
-        if len(self.raw) >= _ROOM:
-            half = _ROOM // 2
-            raw, clipped = self.raw[half:], [x + self._base for x in self._x[half:]]
-            self.raw, self.steps = raw, self.steps[half:]
+        if len(self.raw) >= _KEPT + _SPARE:
+            clipped = [x + self._base for x in self._x[_SPARE:]]
+            self.raw, self.steps = self.raw[_SPARE:], self.steps[_SPARE:]
             stays = self._stays
-            self._start(clipped, raw, self._base)
+            self._start(clipped, self.raw, self._base)
             self._stays = stays
         if len(self.raw) % _EVERY == 0:
             self._limits = self._limit(self.raw[-_PAST:])
@@ -123,10 +124,8 @@ class MeanShift(Scanner):
         self.num_clipped += int(np.count_nonzero(clipped != raw))
         ready = raw.size >= self.min_reference + self.scales[0]
         transitions = transitions_of(self, at, clipped) if ready else []
-        num_kept = _ROOM // 2 + raw.size % (
-            _ROOM // 6
-        )  # as much as the stream holds at least, its looks in step
-        self.raw, self.steps = raw[-num_kept:].tolist(), at[-num_kept:].tolist()
+        num_kept = _KEPT + raw.size % _SPARE  # as much as the stream holds at least, its tests in step
+        self.raw, self.steps = array("d", raw[-num_kept:].tolist()), array("q", at[-num_kept:].tolist())
         self._start(clipped[-num_kept:].tolist(), self.raw, float(raw[0]))
         for k, n, step, first in self._schedule:
             latest = len(self.raw) - len(self.raw) % step
@@ -151,7 +150,7 @@ class MeanShift(Scanner):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue where `state` was taken."""
-        self.raw, self.steps = list(state["raw"]), list(state["steps"])
+        self.raw, self.steps = array("d", state["raw"]), array("q", state["steps"])
         self.num_skipped, self.num_clipped = state["num_skipped"], state["num_clipped"]
         self.active, self.since = state["active"], state["since"]
         self._start(state["clipped"], self.raw, state["base"])
@@ -162,12 +161,12 @@ class MeanShift(Scanner):
         """Is the reference long enough for the shortest test?"""
         return len(self.raw) >= self.min_reference + self.scales[0]
 
-    def _start(self, clipped: list[float], raw: list[float], base: float) -> None:
+    def _start(self, clipped: Sequence[float], raw: Sequence[float], base: float) -> None:
         """Begin again with these values, already winsorized."""
         x = np.array(clipped, np.float64) - (base if clipped else 0.0)
-        self._x: list[float] = x.tolist()
+        self._x = array("d", x.tobytes())
         self._stays = [False] * len(self.scales)
-        self._sums: list[list[float]] = cumulated(x).tolist()
+        self._sums = [array("d", row.tobytes()) for row in cumulated(x)]
         self._base = base
         at = len(raw) - len(raw) % _EVERY
         self._limits = self._limit(raw[max(0, at - _PAST) : at])
@@ -185,7 +184,7 @@ class MeanShift(Scanner):
         self._start(clipped, self.raw, clipped[0])
         self._limits = limits
 
-    def _limit(self, past: list[float]) -> tuple[float, float, bool]:
+    def _limit(self, past: Sequence[float]) -> tuple[float, float, bool]:
         """Return the smallest and largest value left unclipped, and whether most values were equal."""
         if len(past) < _EVERY:
             return -math.inf, math.inf, False
