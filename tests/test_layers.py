@@ -1,65 +1,114 @@
-"""Imports point down, and torch stays at the edges (house rule 1). The boxes and layers are the table of docs/architecture.md."""
+"""Imports point down, package by package, and torch stays at the edges (house rule 1).
+
+`ORDER` lists every package from the bottom up; the modules of the root stand by name. A module may import its own package and
+what stands below it. So no two packages import each other, and docs/architecture.md can draw the house as floors.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src" / "trimtab"
-LAYER = {
-    "errors": 0, "types": 0, "typing": 0, "catalog": 0, "stats": 0, "safe_files": 0, "_version": 0, "_moved": 0,
-    "capture": 1, "runs": 1, "metric_logs": 1, "traces": 1, "objectives": 1, "tools": 1, "rewards": 1,
-    "measure": 2, "lab": 2,
-    "distributed": 3, "detect": 4, "guard": 5, "report": 6,
-    "cli": 7, "monitor": 7, "adapters": 7, "training": 7, "__init__": 8, "__main__": 8,
-}  # fmt: skip
-SAME_LAYER = {
-    ("tools", "traces"), ("rewards", "traces"), ("capture", "types"), ("types", "errors"), ("types", "typing"), ("stats", "typing"), ("catalog", "typing"), ("stats", "errors"),
-    ("safe_files", "catalog"), ("safe_files", "errors"),
-    ("catalog", "errors"), ("adapters", "monitor"), ("training", "monitor"), ("training", "adapters"), ("cli", "monitor"),
-}  # fmt: skip
-TORCH_BOXES = {"objectives", "distributed", "training", "lab", "adapters"}
-FRAMEWORK_BOXES = {"adapters", "training"}
-FRAMEWORKS = {"trl", "verl"}
+from tests.house.tree import SOURCE, modules, parse, relative
+
+ORDER = (
+    "_moved", "_version", "catalog", "errors", "safe_files", "typing", "stats/histograms",
+    "stats/summaries", "stats", "types", "capture", "metric_logs/formats", "metric_logs/frameworks",
+    "metric_logs", "objectives/routing_replay", "objectives", "runs", "traces/core", "traces/errors",
+    "traces/files", "traces/messages", "traces/native", "traces/readers/otel", "traces/readers/ptt_steps",
+    "traces/readers", "traces/readers/trl", "traces/readers/verifiers", "traces/table", "traces",
+    "traces/export", "lab", "measure/state", "measure/sequences", "measure/tokens", "measure/policy",
+    "measure", "measure/traces", "detect/detectors", "detect/detectors/mean_shift", "detect/rules",
+    "detect", "detect/traces", "detect/user_rules", "report", "report/html", "report/terminal",
+    "report/traces", "monitor", "adapters", "adapters/trl", "adapters/verl", "cli", "training/minirl",
+    "training", "training/llamacpp",
+)  # fmt: skip
+FLOORS = (
+    ("errors", "_version", "_moved", "typing", "types", "stats", "catalog", "safe_files"),
+    ("capture", "runs", "metric_logs", "traces", "objectives", "tools", "rewards"),
+    ("measure", "lab"),
+    ("distributed",),
+    ("detect",),
+    ("guard",),
+    ("report",),
+    ("monitor",),
+    ("adapters", "training", "cli"),
+    ("__init__", "__main__"),
+)
+"""The boxes of the design. Boxes of one floor do not import each other, but for `SAME_FLOOR`."""
+SAME_FLOOR = frozenset({
+    ("types", "errors"), ("types", "typing"), ("stats", "errors"), ("stats", "typing"), ("catalog", "errors"), ("catalog", "typing"), ("safe_files", "catalog"), ("safe_files", "errors"),
+    ("tools", "traces"), ("rewards", "traces"), ("capture", "types"), ("training", "adapters"),
+})  # fmt: skip
+TORCH_BOXES = frozenset({"objectives", "distributed", "training", "lab", "adapters"})
+TORCH = frozenset({"torch", "transformers", "accelerate", "peft", "safetensors", "tokenizers"})
+FRAMEWORKS = frozenset({"trl", "verl"})
 
 
-def _box(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+def box(module: str) -> str:
+    return module.split("/")[0].removesuffix(".py")
 
 
-def _imports(path: Path) -> list[str]:
-    found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def package(module: str) -> str:
+    """The package of `runs/reader.py` is `runs`; a module of the root is its own."""
+    return module.rpartition("/")[0] or module.removesuffix(".py")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yield what a module imports: `torch.nn`, or a module of ours as `runs/reader.py`."""
+    for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            found += [node.module or ""] + [f"{node.module}.{alias.name}" for alias in node.names]
-    return found
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            yield ours(name) if name.split(".")[0] == "trimtab" else name
 
 
-FILES = sorted(SOURCE.rglob("*.py"))
+def ours(name: str) -> str:
+    parts = name.split(".")[1:]
+    while parts:
+        stem = SOURCE.joinpath(*parts)
+        for file in (stem.with_suffix(".py"), stem / "__init__.py"):
+            if file.exists():
+                return relative(file)
+        parts = parts[:-1]
+    return "__init__.py"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+PATHS = [pytest.param(path, id=relative(path)) for path in modules()]
+
+
+@pytest.mark.parametrize("path", PATHS)
 def test_imports_point_down(path: Path) -> None:
-    box = _box(path)
-    assert box in LAYER, f"{box} is not a box of the design; add it to docs/architecture.md first"
-    for name in _imports(path):
-        root, _, rest = name.partition(".")
-        if root == "trimtab" and rest:
-            target = rest.split(".")[0]
-            if target == box or target not in LAYER:  # itself, or a name exported by trimtab/__init__
-                continue
-            lower = LAYER[target] < LAYER[box]
-            assert lower or (box, target) in SAME_LAYER, f"{path}: {box} must not import {target}"
-        if root in ("torch", "transformers", "accelerate", "peft", "safetensors", "tokenizers"):
-            assert box in TORCH_BOXES, f"{path}: {box} must not import {root}"
-        if root in FRAMEWORKS:
-            assert box in FRAMEWORK_BOXES, f"{path}: only adapters and training import {root}"
+    here = relative(path)
+    floor = {name: number for number, names in enumerate(FLOORS) for name in names}
+    assert box(here) in floor, f"{box(here)} is not a box of the design; add it to docs/architecture.md first"
+    for name in imported(path):
+        if name.endswith(".py"):
+            mine, other = box(here), box(name)
+            below = floor[other] < floor[mine] or other == mine or (mine, other) in SAME_FLOOR
+            assert below or other == "__init__", f"{here} must not import {name}"
+            if package(name) != package(here) and not {mine, other} & {"__init__", "__main__"}:
+                assert ORDER.index(package(name)) < ORDER.index(package(here)), (
+                    f"{here} imports {name}, which stands above it"
+                )
+        root = name.split(".")[0]
+        assert root not in TORCH or box(here) in TORCH_BOXES, f"{here} must not import {root}"
+        assert root not in FRAMEWORKS or box(here) in {"adapters", "training"}, (
+            f"{here} must not import {root}"
+        )
 
 
-def test_the_walk_sees_files() -> None:
-    assert len(FILES) > 30
+def test_the_order_names_every_package_once() -> None:
+    assert sorted(ORDER) == sorted({package(relative(path)) for path in modules()} - {"__init__", "__main__"})
+
+
+def test_a_circle_would_be_seen() -> None:
+    assert ORDER.index("stats") < ORDER.index("measure") < ORDER.index("detect") < ORDER.index("cli")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import textwrap
 import unicodedata
@@ -151,3 +152,24 @@ def _some(texts: Sequence[str], room: int, what: str) -> list[str]:
         *(cut(f"  {text}") for text in texts[: room - 1]),
         f"  and {len(texts) - room + 1} {what}: --verbose",
     ]
+
+
+def short(value: float) -> str:
+    """Three significant digits, and k, M or G of what is larger.
+
+    >>> short(0.38372), short(-2.0), short(12345.0), short(2.5e9), short(999.6)
+    ('0.384', '-2', '12.3k', '2.5G', '1k')
+    """
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= 0.9995 * size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def figure(value: float, sign: str = "-") -> str:
+    """Three significant digits, or all of a larger whole number; `sign` as in a format.
+
+    >>> figure(0.38372), figure(1300.4), figure(999.7, "+"), figure(-12.345)
+    ('0.384', '1,300', '+1,000', '-12.3')
+    """
+    return f"{value:{sign},.0f}" if 999.5 <= abs(value) < math.inf else f"{value:{sign}.3g}"

@@ -23,7 +23,7 @@ from jinja2 import Environment, PackageLoader, Undefined
 from markupsafe import Markup, escape
 
 from trimtab.report.alarms import alarm_counts, severity_word
-from trimtab.report.traces.trace_lines import figure, short
+from trimtab.report.screen import figure, short
 from trimtab.traces.core.plural import counted
 
 _UNSAFE_IN_SCRIPT = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}

@@ -16,7 +16,8 @@ from trimtab.errors import TraceError
 from trimtab.measure.traces.contrasts import contrasts
 from trimtab.measure.traces.pass_at_k import outcome_contrast, pass_k, solved_interval
 from trimtab.report.control_characters import escape_controls
-from trimtab.report.traces.trace_lines import contrast_line, figure, pass_line
+from trimtab.report.screen import figure
+from trimtab.report.traces.trace_lines import contrast_line, pass_line
 from trimtab.traces.core.plural import counted
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.errors.patterns import compile_patterns

@@ -8,6 +8,7 @@ from typing import Any
 
 from trimtab.catalog import bound
 from trimtab.report.control_characters import escape_controls
+from trimtab.report.screen import figure, short
 from trimtab.traces.core.plural import counted, noted
 
 _MAX_TOOLS = 20
@@ -91,27 +92,6 @@ def _sizes(rows: list[dict[str, Any]]) -> Iterator[str]:
         total = "–" if row["total"] is None else short(row["total"])
         figures = "  ".join(f"{short(row[q]):>5}" for q in ("p5", "p50", "p95"))
         yield f"  {row['name']:<20} {row['n']:>9,}  {short(row['mean']):>9}  {figures}  {short(row['largest']):>7}  {total:>9}"
-
-
-def short(value: float) -> str:
-    """Three significant digits, and k, M or G of what is larger.
-
-    >>> short(0.38372), short(-2.0), short(12345.0), short(2.5e9), short(999.6)
-    ('0.384', '-2', '12.3k', '2.5G', '1k')
-    """
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= 0.9995 * size:
-            return f"{value / size:.3g}{unit}"
-    return f"{value:.3g}"
-
-
-def figure(value: float, sign: str = "-") -> str:
-    """Three significant digits, or all of a larger whole number; `sign` as in a format.
-
-    >>> figure(0.38372), figure(1300.4), figure(999.7, "+"), figure(-12.345)
-    ('0.384', '1,300', '+1,000', '-12.3')
-    """
-    return f"{value:{sign},.0f}" if 999.5 <= abs(value) < math.inf else f"{value:{sign}.3g}"
 
 
 def unjudged_tools(tools: list[dict[str, Any]]) -> str:

@@ -11,9 +11,10 @@ from typing import Any
 from trimtab._version import __version__
 from trimtab.report.control_characters import escape_controls_json
 from trimtab.report.html.templating import render, write_page
+from trimtab.report.screen import figure
 from trimtab.report.traces.shown_episodes import shown_episodes
 from trimtab.report.traces.trace_diagnosis import TraceDiagnosis, trace_diagnosis
-from trimtab.report.traces.trace_lines import BY_TEXT, figure, pass_line, unjudged_tools
+from trimtab.report.traces.trace_lines import BY_TEXT, pass_line, unjudged_tools
 from trimtab.traces.core.plural import counted
 
 
