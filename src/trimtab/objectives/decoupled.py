@@ -93,7 +93,7 @@ def decoupled_ppo(
     """
     mask = as_mask(loss_mask)
     behaviour, capped = lifted_behaviour(logprobs, rollout_logprobs, mask, cap)
-    weights = torch.exp(log_ratio(prox_logprobs.detach(), behaviour, mask))
+    log_weights = log_ratio(prox_logprobs.detach(), behaviour, mask)
     marks = {"capped": capped}
     rest: dict[str, Any] = {
         "denominator": denominator,
@@ -101,7 +101,7 @@ def decoupled_ppo(
         "eps_high": eps_high,
         "keep": keep,
     }
-    rest |= {"lengths": lengths, "weights": weights, "marks": marks, "slices": slices}
+    rest |= {"lengths": lengths, "log_weights": log_weights, "marks": marks, "slices": slices}
     return ppo_clip(logprobs, prox_logprobs, advantages, mask, **rest)
 
 

@@ -140,6 +140,7 @@ def minirl(
         low = (advantage < 0) & (ratio < 1 - eps_low)
         marks["clipped_high"], marks["clipped_low"] = high, low
         weight = keep_nan(torch.where(high | low, torch.zeros_like(weight), weight), ratio)
+        logprobs = torch.where(high | low, torch.zeros_like(logprobs), logprobs)  # 0 x -inf is NaN
     lengths = sequence_lengths(mask) if length_norm else None
     by: dict[str, Any] = {"denominator": denominator, "lengths": lengths, "weights": weight}
     return reinforce(logprobs, advantages, mask, keep=keep, marks=marks, slices=slices, **by)

@@ -12,7 +12,14 @@ from torch import Tensor
 
 from trimtab.errors import ObjectiveError
 from trimtab.objectives.reduction import Loss, Reduction, finish, sequence_lengths
-from trimtab.objectives.tensor_checks import Number, as_mask, keep_nan, log_ratio, per_token_advantages
+from trimtab.objectives.tensor_checks import (
+    Number,
+    as_mask,
+    keep_nan,
+    log_ratio,
+    masked,
+    per_token_advantages,
+)
 from trimtab.objectives.token_slices import Slices
 
 
@@ -29,6 +36,7 @@ def ppo_clip(
     dual: Number | None = None,
     level: Literal["token", "sequence"] = "token",
     weights: Tensor | None = None,
+    log_weights: Tensor | None = None,
     keep: Tensor | None = None,
     marks: dict[str, Tensor] | None = None,
     slices: Slices | None = None,
@@ -49,6 +57,8 @@ def ppo_clip(
         dual: c > 1, the dual clip: the objective is at least c A where A < 0 (TRL's `delta`).
         level: Whose ratio r is: each token's, or with "sequence" GSPO's ratio of the row.
         weights: Factors (B, T), detached.
+        log_weights: Logarithms of further factors (B, T), detached, nats: added to log r before the exponential,
+            so that a large ratio and a small factor do not overflow apart.
         keep: Tokens (B, T) that a filter of `corrections` leaves.
         marks: Further boolean (B, T) to count.
         slices: Slices to count by.
@@ -78,12 +88,15 @@ def ppo_clip(
     if dual is not None:
         clips["dual"] = (advantage < 0) & (r > _above_one("dual", dual, r))
     # a token without gradient leaves the graph: the backward of an overflowed exp would be 0 x inf
-    frozen = torch.stack(list(clips.values())).any(dim=0)
-    ratio = torch.exp(torch.where(frozen, log_r.detach(), log_r))
-    bounded = keep_nan(torch.minimum(torch.maximum(ratio, low), high), ratio.detach())
-    per_token = -torch.minimum(ratio * advantage, bounded * advantage)
+    frozen = torch.stack([*clips.values(), advantage == 0]).any(dim=0)
+    extra = torch.zeros_like(r) if log_weights is None else masked(log_weights.detach(), mask)
+    factor = torch.exp(extra)
+    ratio = torch.exp(torch.where(frozen, log_r.detach(), log_r) + extra)
+    clipped = torch.minimum(torch.maximum(r, low), high)
+    bounded = torch.where(clipped == r, ratio, keep_nan(clipped * factor, ratio.detach()))
+    per_token = -torch.minimum(_times(ratio, advantage), _times(bounded, advantage))
     if dual is not None:
-        per_token = torch.where(clips["dual"], -_bound(dual, r) * advantage, per_token)
+        per_token = torch.where(clips["dual"], -_bound(dual, r) * factor * advantage, per_token)
     return finish(
         per_token, mask, Reduction(denominator, lengths, weights, keep, {**clips, **(marks or {})}, slices)
     )
@@ -239,6 +252,11 @@ def gspo(
     policies, rest = (logprobs, old_logprobs, advantages), _rest(eps_low, eps_high, weights, keep, slices)
     rest |= {"level": "sequence", "lengths": sequence_lengths(loss_mask)}
     return ppo_clip(*policies, loss_mask, denominator=num_responses, **rest)
+
+
+def _times(ratio: Tensor, advantage: Tensor) -> Tensor:
+    """The product, 0 where the advantage is 0 though the ratio be infinite."""
+    return torch.where(torch.isinf(ratio) & (advantage == 0), torch.zeros_like(ratio), ratio * advantage)
 
 
 def _rest(
