@@ -187,7 +187,7 @@ def test_an_unknown_mu_is_an_unknown_baseline_unless_dropped(model, tmp_path, dr
 
     if not drop:
         with pytest.raises(ObjectiveError, match="1 of mu, 0 of pi_theta; set drop_nonfinite=True"):
-            trained(model, tmp_path, rollout=broken)
+            trained(model, tmp_path, rollout=broken, drop_nonfinite=False)
         return
     batch, _ = trained(model, tmp_path, rollout=broken, drop_nonfinite=True)
     assert not bool(torch.isnan(batch["advantages"][:4]).any())

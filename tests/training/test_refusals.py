@@ -33,7 +33,7 @@ FEATURES = {
     "liger": ({"use_liger_kernel": True}, "use_liger_kernel"),
     "vllm correction": ({"vllm_importance_sampling_correction": True}, "set correction"),
     "entropy mask": ({"top_entropy_quantile": 0.2}, "set entropy_keep"),
-    "bias corrected kl": ({"use_bias_correction_kl": True}, "use_bias_correction_kl"),
+    "two kls": ({"use_bias_correction_kl": True, "kl_estimator": "k2"}, "kl_estimator='k3_weighted'; set one"),
     "dual clip": ({"delta": 2.0}, "delta"),
     "twice": ({"correction": "tis"}, "corrected twice"),
     "ablation": ({"objective": "grpo", "importance": False}, "ablations"),

@@ -34,11 +34,13 @@ def changed(model, change, **settings):
 
 
 def test_a_token_without_mu_stops_the_run_before_the_weights_move(model, tmp_path):
-    rollout = changed(model, lambda out: out["logprobs"][0].__setitem__(1, math.nan))
+    """Issue 17.20: beyond the stated fraction of tokens; one alone is dropped and counted."""
+    rollout = changed(model, lambda out: out["logprobs"].__setitem__(0, [math.nan] * len(out["logprobs"][0])))
     trainer = ours(model, tmp_path, rollout=rollout, max_steps=2)
     before = copy.deepcopy(trainer.model.state_dict())
     with pytest.raises(
-        ObjectiveError, match=r"step 1: .* at 1 of .* 1 of mu, 0 of pi_theta; set drop_nonfinite=True"
+        ObjectiveError,
+        match=r"step 1: the sampler's log-probability is not finite at .* beyond nonfinite_limit=0.05",
     ):
         trainer.train()
     assert all(torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items())
@@ -55,7 +57,7 @@ def test_an_advantage_that_is_no_number_stops_it_too(model, tmp_path):
 
 def test_an_infinite_weight_takes_the_smallest_learning_rate(model, tmp_path):
     rollout = changed(model, lambda out: out["logprobs"][0].__setitem__(1, -math.inf))
-    trainer = ours(model, tmp_path, rollout=rollout, max_steps=1, lr_by_ess=True)
+    trainer = ours(model, tmp_path, rollout=rollout, max_steps=1, lr_by_ess=True, drop_nonfinite=False)
     trainer.train()
     row = trainer.state.log_history[0]
     assert row["vcpo/lr_scale"] == 0.5  # the root of one row in four

@@ -6,9 +6,13 @@ import math
 from typing import Any
 
 from transformers import TrainerCallback
+from transformers.utils import logging
 
 from trimtab.errors import ObjectiveError
 from trimtab.objectives import learning_rate_scale
+from trimtab.training.minirl.losses import needs_mu
+
+logger = logging.get_logger(__name__)
 
 
 class StepHooks(TrainerCallback):
@@ -17,6 +21,7 @@ class StepHooks(TrainerCallback):
     def __init__(self, trainer: Any) -> None:
         self.trainer = trainer
         self._rates: list[float] = []
+        self._warned = False
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
         """The first micro-batch of an optimizer step comes next."""
@@ -26,7 +31,10 @@ class StepHooks(TrainerCallback):
         """Gradients are whole: reduce the step's sums, log them, scale the learning rate by the ESS."""
         trainer = self.trainer
         totals = trainer.accumulator.reduce(trainer.accelerator)
-        _refuse_nan(totals, trainer.state.global_step + 1)
+        step = trainer.state.global_step + 1
+        if trainer.args.drop_nonfinite and needs_mu(trainer.args):
+            self._judge_dropped(totals, step)
+        _refuse_nan(totals, step)
         for name, value in trainer.accumulator.logs(totals).items():
             trainer.log_train(name, value)
         if trainer.bonus is not None:
@@ -36,6 +44,27 @@ class StepHooks(TrainerCallback):
         self._rates = []
         if trainer.args.lr_by_ess:
             self._scale(trainer)
+
+    def _judge_dropped(self, totals: dict[str, float], step: int) -> None:
+        """Say once that tokens without a log mu were dropped; raise ObjectiveError beyond the limit."""
+        dropped, tokens = int(totals.get("correction/nonfinite/all", 0.0)), int(totals["tokens/all"])
+        limit = self.trainer.args.nonfinite_limit
+        if not dropped:
+            return
+        text = (
+            f"step {step}: the sampler's log-probability is not finite at {dropped} of {tokens} loss tokens"
+        )
+        if dropped > limit * tokens:
+            raise ObjectiveError(
+                f"{text}, beyond nonfinite_limit={limit:g}, and the optimizer has not moved; fix the rollout's "
+                "logprobs, or raise the limit"
+            )
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                f"{text}; they are dropped and counted, trimtab/correction/nonfinite_frac. A run stops beyond "
+                f"nonfinite_limit={limit:g}"
+            )
 
     def _scale(self, trainer: Any) -> None:
         own, weights = trainer.args, trainer.accumulator.all_weights(trainer.accelerator)

@@ -66,25 +66,41 @@ class MiniRLConfig(GRPOConfig):
     vllm_importance_sampling_correction: bool = _field(
         False, "TRL's own correction; refused, set correction instead."
     )
-    use_bias_correction_kl: bool = _field(False, "TRL's weighted KL to the reference; refused.")
-    correction: str = _field(
+    use_bias_correction_kl: bool = _field(False, "TRL's name of kl_estimator='k3_weighted'.")
+    kl_estimator: str | None = _field(
+        None,
+        "Of beta's KL, by its gradient: k3+, k2: KL(pi_theta || pi_ref); k3: KL(pi_ref || pi_theta); k3_weighted: "
+        "pi_theta/pi_old x k3, as TRL's correction. None: k3+ for minirl, k3 as the papers of the others.",
+    )
+    kl_weight_cap: float | None = _field(
+        None,
+        "k3+, k2: weight the KL by sg[min(pi_theta/mu, this)] (a ratio; pi_old where mu is not known). None: 5 for "
+        "minirl, else no weight; inf: no cap.",
+    )
+    correction: list[str] | str = _field(  # noqa: RUF009
         "none",
         "Weight pi_old/mu (a ratio): tis min(rho, high); mis and icepop rho inside [low, high], else "
-        "dropped; none.",
+        "dropped; none. Two, ('geometric_rejection', 'token_tis'): drop outside [low, high], weight min(rho, "
+        "correction_cap); each by token, sequence or, the rejection, geometric.",
     )
     correction_level: str = _field(
         "token", "Whose ratio: token, sequence exp(sum), geometric exp(mean of logs)."
     )
     correction_low: float | None = _field(None, "Lower bound, a ratio. None: mis 0.5, icepop 0.5.")
     correction_high: float | None = _field(None, "Upper bound or cap, a ratio. None: tis 2, mis 2, icepop 5.")
+    correction_cap: float | None = _field(None, "Cap of the tis of two corrections, a ratio. None: 2.")
     correction_weighs: bool = _field(True, "mis: False only drops, weight 1.")
     self_normalise: bool = _field(
         False, "Divide the correction's weights by their mean over the step's loss tokens."
     )
     drop_nonfinite: bool = _field(
-        False,
-        "Drop and count tokens with NaN or infinite log(pi_old/mu) (vLLM gives some); False: the loss "
+        True,
+        "Drop and count tokens with NaN or infinite log mu (vLLM gives some) where mu is used; False: the loss "
         "becomes NaN.",
+    )
+    nonfinite_limit: float = _field(
+        0.05,
+        "Stop the run where a larger fraction of a step's loss tokens is dropped so (default, not calibrated).",
     )
     k3_bound: float | None = _field(
         None, "Drop where rho - 1 - log rho exceeds this, nats; 0.001 to 0.01 for row means. None: off."
@@ -148,6 +164,10 @@ class MiniRLConfig(GRPOConfig):
         if isinstance(self.slices, str):  # the command line
             with suppress(json.JSONDecodeError):  # then it is not a table, and refused as such
                 self.slices = json.loads(self.slices)
+        if not isinstance(
+            self.correction, str
+        ):  # transformers' parser gives a list, and None for the default
+            self.correction = ",".join(self.correction or ("none",))
         refuse_config(self)
         self._settle()
         super().__post_init__()
@@ -176,4 +196,8 @@ class MiniRLConfig(GRPOConfig):
             self.epsilon = default.low
         if self.weight_cap is None and is_read(self, "weight_cap"):
             self.weight_cap = default.cap
+        if self.kl_estimator is None:
+            self.kl_estimator = "k3_weighted" if self.use_bias_correction_kl else default.kl
+        if self.kl_weight_cap is None and self.objective == "minirl" and self.kl_estimator in ("k2", "k3+"):
+            self.kl_weight_cap = default.cap
         self.scale_rewards = default.scale if self.scale_rewards is None else self.scale_rewards

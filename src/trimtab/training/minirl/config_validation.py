@@ -13,12 +13,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimtab.errors import ObjectiveError, UnsupportedError
-from trimtab.training.minirl.objective_defaults import CORRECTION_BOUNDS, DEFAULTS, SLICE_NAMES
+from trimtab.training.minirl.objective_defaults import (
+    CORRECTION_BOUNDS,
+    CORRECTION_PAIRS,
+    DEFAULTS,
+    SLICE_NAMES,
+)
 from trimtab.training.minirl.refused_settings import config_refusals
 
 _CHOICES = {
     "objective": tuple(DEFAULTS),
-    "correction": ("none", "tis", "mis", "icepop"),
+    "correction": ("none", "tis", "mis", "icepop", *CORRECTION_PAIRS),
+    "kl_estimator": (None, "k1", "k2", "k3", "k3+", "k3_weighted", "reverse", "forward", "low_var_kl", "mse"),
     "correction_level": ("token", "sequence", "geometric"),
     "k3_level": ("token", "sequence"),
     "prox_estimator": ("k1", "k2", "k3"),
@@ -79,12 +85,27 @@ _OPTIONS = {
     "beta": Option(_NOT_NEGATIVE, by_slice=True),
     "correction_low": Option(
         _NOT_NEGATIVE,
-        lambda a: a.correction in ("mis", "icepop"),
+        lambda a: a.correction in ("mis", "icepop", *CORRECTION_PAIRS),
         "correction='mis' or 'icepop': tis has a cap alone",
         True,
     ),
     "correction_high": Option(
         _ABOVE, lambda a: a.correction != "none", "a correction (tis, mis, icepop)", True
+    ),
+    "correction_cap": Option(
+        _ABOVE,
+        lambda a: a.correction in CORRECTION_PAIRS,
+        "two corrections, ('geometric_rejection', 'token_tis'); the cap of one is correction_high",
+    ),
+    "kl_weight_cap": Option(
+        (lambda v: v > 0, "above 0, a ratio (inf: no cap)"),
+        lambda a: a.kl_estimator in (None, "k2", "k3+", "reverse", "mse"),
+        "kl_estimator='k3+' or 'k2': the others have no weight of the sampler",
+    ),
+    "nonfinite_limit": Option(
+        (lambda v: 0 <= v <= 1, "in [0, 1], a fraction of the loss tokens"),
+        lambda a: a.drop_nonfinite,
+        "drop_nonfinite=True",
     ),
     "k3_bound": Option(_ABOVE, by_slice=True),
     "delta": Option((lambda v: v > 1, "above 1: a dual clip of 1 or less freezes on-policy tokens")),
@@ -129,14 +150,16 @@ def refuse_config(args: Any) -> None:
     """Raise ObjectiveError for a value out of range, UnsupportedError for what the trainer cannot honour."""
     for name, choices in _CHOICES.items():
         if getattr(args, name) not in choices:
-            raise ObjectiveError(f"{name} must be one of {', '.join(choices)}; got {getattr(args, name)!r}")
+            raise ObjectiveError(
+                f"{name} must be one of {', '.join(filter(None, choices))}; got {getattr(args, name)!r}"
+            )
     for name in _OPTIONS:
         if getattr(args, name) is not None or _default(args, name) is not None:
             _check(name, name, getattr(args, name))
     if args.scale_rewards not in (None, True, False, "group", "batch", "none"):
         raise ObjectiveError(f"scale_rewards must be group, batch or none; got {args.scale_rewards!r}")
     _check_slices(args)
-    if args.correction in ("mis", "icepop"):
+    if args.correction in ("mis", "icepop", *CORRECTION_PAIRS):
         _check_bounds(args)
     for text in (*config_refusals(args), *_unused(args)):
         raise UnsupportedError(f"MiniRLTrainer: {text}")
@@ -206,7 +229,8 @@ def _check_slices(args: Any) -> None:
 def _slice_needs(args: Any, name: str) -> Iterator[str]:
     if name == "beta" and not args.beta:
         yield "needs beta above 0: TRL scores no reference otherwise"
-    if name.startswith("correction") and (args.correction == "none" or args.correction_level != "token"):
+    by_row = args.correction_level != "token" or args.correction in CORRECTION_PAIRS
+    if name.startswith("correction") and (args.correction == "none" or by_row):
         yield "needs a correction with correction_level='token'"
     if name == "k3_bound" and (args.k3_bound is None or args.k3_level != "token"):
         yield "needs k3_bound and k3_level='token'"

@@ -39,7 +39,12 @@ from trimtab.objectives import (
 )
 from trimtab.objectives.tensor_checks import Number
 from trimtab.objectives.token_slices import Counts
-from trimtab.training.minirl.objective_defaults import CORRECTION_BOUNDS, DEFAULTS, SLICE_NAMES
+from trimtab.training.minirl.objective_defaults import (
+    CORRECTION_BOUNDS,
+    CORRECTION_PAIRS,
+    DEFAULTS,
+    SLICE_NAMES,
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,6 @@ def needs_mu(args: Any) -> bool:
         or args.correction != "none"
         or args.lr_by_ess
         or args.off_policy_baseline
-        or args.drop_nonfinite
         or any(value is not None for value in filters)
     )
 
@@ -106,8 +110,8 @@ def correction_of(args: Any, c: Columns) -> Correction | None:
     if c.rollout is None:
         return None
     raw, mask, fixes = (c.old - c.rollout).detach(), c.mask, []
-    if args.drop_nonfinite:
-        fixes.append(reject_nonfinite(raw, mask))
+    if args.drop_nonfinite and needs_mu(args):  # of mu alone: a NaN of the policy itself must stop the run
+        fixes.append(reject_nonfinite(torch.where(torch.isfinite(c.rollout), 0.0, math.nan), mask))
         mask = fixes[0].keep
     low, high = _bounds(args, c.cells)
     if args.correction == "tis":
@@ -117,6 +121,11 @@ def correction_of(args: Any, c: Columns) -> Correction | None:
         fixes.append(mis(raw, mask, low=low, high=high, level=level, weigh=weigh))
     elif args.correction == "icepop":
         fixes.append(icepop(raw, mask, low=low, high=high))
+    elif args.correction in CORRECTION_PAIRS:
+        drops, weighs = (name.partition("_")[0] for name in args.correction.split(","))
+        cap = CORRECTION_BOUNDS["tis"][1] if args.correction_cap is None else args.correction_cap
+        fixes.append(mis(raw, mask, low=low, high=high, level=drops, weigh=False))
+        fixes.append(tis(raw, mask, cap=cap, level=weighs))
     if args.k3_bound is not None:
         bound = by_slice(args, c.cells, "k3_bound", args.k3_bound)
         fixes.append(k3_rejection(raw, mask, bound=bound, level=args.k3_level))
@@ -154,11 +163,26 @@ def step_loss(
     kl = None
     if c.ref is not None:
         beta = by_slice(args, c.cells, "beta", args.beta)
-        value = value + kl_penalty(c.logprobs, c.ref, c.mask, coefficient=beta, **shared).value
+        value = (
+            value + kl_penalty(c.logprobs, c.ref, c.mask, coefficient=beta, **_kl(args, c), **shared).value
+        )
         kl = kl_penalty(c.logprobs.detach(), c.ref, c.mask, coefficient=1.0, denominator=1.0).per_token
     if c.entropy is not None and bonus:
         value = value + entropy_bonus(c.entropy, c.mask, coefficient=bonus, **shared).value
     return value, counts, kl
+
+
+def _kl(args: Any, c: Columns) -> dict[str, Any]:
+    """Estimator of the KL to the reference, and the weight of tokens that pi_theta did not sample."""
+    if args.kl_estimator == "k3_weighted":
+        return {"estimator": args.kl_estimator, "sampler_logprobs": c.old}
+    if args.kl_weight_cap is None:
+        return {"estimator": args.kl_estimator}
+    sampler = c.old if c.rollout is None else c.rollout
+    if args.drop_nonfinite:  # an unknown sampler: unweighted
+        sampler = torch.where(torch.isfinite(sampler), sampler, c.old)
+    fixed = tis((c.logprobs - sampler).detach(), c.mask, cap=args.kl_weight_cap)
+    return {"estimator": args.kl_estimator, "weights": fixed.weights}
 
 
 def _shared(args: Any, c: Columns, sums: StepSums) -> dict[str, Any]:

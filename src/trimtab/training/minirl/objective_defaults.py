@@ -26,10 +26,12 @@ class Defaults:
     """
     cap: float | None = None
     """Bound on pi_theta/mu, a ratio: MiniRL truncates the weight, decoupled PPO lifts mu."""
+    kl: Literal["k3", "k3+"] = "k3"
+    """Estimator of beta's KL: GRPO's paper has k3, MiniRL has no KL and takes the one with the right gradient."""
 
 
 DEFAULTS = {
-    "minirl": Defaults("2512.01374 eq. 7", 0.2, 0.27, "none", "rows", cap=5.0),
+    "minirl": Defaults("2512.01374 eq. 7", 0.2, 0.27, "none", "rows", cap=5.0, kl="k3+"),
     "reinforce": Defaults("Williams 1992", 0.2, 0.2, "none", "rows"),
     "ppo": Defaults("1707.06347 eq. 7", 0.2, 0.2, "group", "tokens"),
     "grpo": Defaults("2402.03300 eq. 3", 0.2, 0.2, "group", "row_means"),
@@ -42,7 +44,17 @@ DEFAULTS = {
 }
 """`objective` -> defaults."""
 
-CORRECTION_BOUNDS = {"none": (0.5, 2.0), "tis": (0.5, 2.0), "mis": (0.5, 2.0), "icepop": (0.5, 5.0)}
+CORRECTION_PAIRS = tuple(
+    f"{drops}_rejection,{weighs}_tis"
+    for drops in ("token", "sequence", "geometric")
+    for weighs in ("token", "sequence")
+)
+"""Two corrections: one that only drops, and one that weighs."""
+
+CORRECTION_BOUNDS = {
+    **{"none": (0.5, 2.0), "tis": (0.5, 2.0), "mis": (0.5, 2.0), "icepop": (0.5, 5.0)},
+    **dict.fromkeys(CORRECTION_PAIRS, (0.5, 2.0)),
+}
 """`correction` -> (low, high) where the user sets none; tis has no low."""
 
 WINDOW_DENOMINATORS = frozenset(name for name, own in DEFAULTS.items() if own.divide == "tokens")

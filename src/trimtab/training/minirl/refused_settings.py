@@ -27,8 +27,11 @@ def config_refusals(args: Any) -> Iterator[str]:
         yield "top_entropy_quantile selects within a micro-batch; set entropy_keep, over the whole generation"
     if getattr(args, "entropy_coef", 0.0) or getattr(args, "use_adaptive_entropy", False):
         yield "entropy_coef and use_adaptive_entropy: set bonus_target"
-    if args.use_bias_correction_kl:
-        yield "use_bias_correction_kl: its KL to the reference is the plain k3; leave it False"
+    if args.use_bias_correction_kl and args.kl_estimator not in (None, "k3_weighted"):
+        yield (
+            f"use_bias_correction_kl with kl_estimator={args.kl_estimator!r}: it is kl_estimator='k3_weighted'; "
+            "set one of them"
+        )
     if args.vllm_importance_sampling_correction:
         yield (
             "vllm_importance_sampling_correction: set correction (tis, mis, icepop), or take minirl, which "
