@@ -108,6 +108,9 @@ def kl_penalty(
     Returns:
         The penalty; its `per_token` includes the coefficient.
 
+    Raises:
+        ObjectiveError: A shape is wrong, the estimator is unknown, or "k3_weighted" lacks `sampler_logprobs`.
+
     Example:
         >>> one = torch.ones(1, 2)
         >>> kl_penalty(-one, -one * 2, one, coefficient=0.1, denominator=2, estimator="k2").value  # 0.1 x 1/2
