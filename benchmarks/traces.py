@@ -5,11 +5,17 @@
 Three synthetic logs are written to a temporary folder, read once to warm the page cache, diagnosed, and deleted: step JSONL, plain; nasty step
 JSONL (many failures, long error texts with numbers of their own); chats with text of three scripts.
 
-`json_loop_ratio`, `json_loop_ratio_nasty`: wall seconds of the diagnosis, a process of its own and its start included, over those of a
-`json.loads` loop over the lines of the same file in one process: lower is better, 1.0 is wanted. `chat_mb_per_s`: 30 is wanted.
-`peak_mb`, `peak_mb_nasty`: largest resident set of the process, and of its largest worker times the workers. `peak_growth_frac`: how much
-`peak_mb` grows from 1 to 5 GB; `--run` measures it (tens of minutes) and writes results/traces.json, from which `--json` takes it; null before.
-With --json the last line is {"figures": {...}}. `--quick`: logs of 3 MB, for CI: the figures are then mostly of starting.
+`json_loop_ratio`, `json_loop_ratio_nasty`: wall seconds of the diagnosis, a process of its own and its start
+included, over those of a `json.loads` loop over the lines of the same file in one process: lower is better,
+1.0 is wanted. `cpu_ratio`, `cpu_ratio_nasty`: CPU seconds of all processes of the diagnosis, halved as for two
+cores, over those of the loop: what the ratio is where no other work shares the cores. `chat_mb_per_s`: 30 is
+wanted; `chat_mb_per_cpu_s` with halved CPU seconds. `peak_mb`, `peak_mb_nasty`: largest resident set of the
+process, and of its largest worker times the workers. `peak_growth_frac`: how much `peak_mb` grows when the log
+is five times as long.
+
+--run measures all of it (logs of `--mb`, then of 0.2 and 1 GB; some ten minutes) and writes the raw results to
+results/traces.json, from which the figures are printed otherwise. With --json the last line is
+{"figures": {...}}. `--quick`: measures logs of 3 MB, for CI: the figures are then mostly of starting.
 """
 
 from __future__ import annotations
@@ -164,26 +170,52 @@ def _peak_mb() -> float:
 
 def child(what: str, path: Path) -> dict[str, Any]:
     """Run one side in a process of its own; `wall` includes its start."""
-    start = time.perf_counter()
+    start, before = time.perf_counter(), _cpu()
     done = subprocess.run(
         [sys.executable, __file__, "--child", what, str(path)], check=True, capture_output=True, text=True
     )
-    return {**json.loads(done.stdout), "wall": time.perf_counter() - start}
+    return {**json.loads(done.stdout), "wall": time.perf_counter() - start, "cpu": _cpu() - before}
 
 
-def measure(folder: Path, kind: str, mb: float, repeat: int) -> dict[str, float]:
-    """Best wall seconds of both sides, in turns, and the largest peak."""
+def _cpu() -> float:
+    """Return CPU seconds of the processes that this one has waited for, and of theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def measure(folder: Path, kind: str, mb: float, repeat: int) -> dict[str, Any]:
+    """Return bytes of a log, and seconds and peaks of both sides, in turns; without repeats of ours alone."""
     path = folder / "log.jsonl"
     size = write_log(path, mb, kind)
-    path.read_bytes()
-    ours, loops = zip(*((child("diagnose", path), child("json", path)) for _ in range(repeat)), strict=True)
+    rows: dict[str, Any] = {"bytes": size, "diagnose": [], "json": []}
+    for _ in range(max(1, repeat)):
+        rows["diagnose"].append(child("diagnose", path))
+        if repeat:
+            rows["json"].append(child("json", path))
     path.unlink()
-    wall, loop = (min(one["wall"] for one in side) for side in (ours, loops))
-    return {
-        "ratio": wall / loop,
-        "mb_per_s": size / 1e6 / wall,
-        "peak_mb": max(one["peak_mb"] for one in ours),
-    }
+    return rows
+
+
+def figures_of(raw: dict[str, Any]) -> dict[str, float | None]:
+    """Return the figures of raw results: of repeats the best time and the largest peak."""
+
+    def best(kind: str, side: str, what: str) -> float:
+        return float(min(row[what] for row in raw[kind][side]))
+
+    def peak(kind: str) -> float:
+        return float(max(row["peak_mb"] for row in raw[kind]["diagnose"]))
+
+    mb = raw["chat"]["bytes"] / 1e6
+    figures: dict[str, float | None] = {}
+    for kind, end in (("plain", ""), ("nasty", "_nasty")):
+        cpu, loop = (best(kind, side, "cpu") for side in ("diagnose", "json"))
+        figures[f"json_loop_ratio{end}"] = best(kind, "diagnose", "wall") / best(kind, "json", "wall")
+        figures[f"cpu_ratio{end}"] = cpu / 2 / loop
+    figures["chat_mb_per_s"] = mb / best("chat", "diagnose", "wall")
+    figures["chat_mb_per_cpu_s"] = mb / (best("chat", "diagnose", "cpu") / 2)
+    figures["peak_mb"], figures["peak_mb_nasty"] = peak("plain"), peak("nasty")
+    figures["peak_growth_frac"] = peak("long_5") / peak("long_1") - 1 if "long_5" in raw else None
+    return figures
 
 
 def main() -> None:
@@ -200,20 +232,17 @@ def main() -> None:
     if options.child:
         {"diagnose": diagnose, "json": json_loop}[options.child[0]](options.child[1])
         return
-    mb, repeat = (3.0, 1) if options.quick else (options.mb, options.repeat)
-    with tempfile.TemporaryDirectory(dir=options.folder) as name:
-        folder = Path(name)
-        kinds = {kind: measure(folder, kind, mb, repeat) for kind in ("plain", "nasty", "chat")}
-        if options.run:
-            peaks = {f"peak_mb_{gb}gb": measure(folder, "plain", gb * 1e3, 1)["peak_mb"] for gb in (1, 5)}
-            RESULTS.parent.mkdir(exist_ok=True)
-            RESULTS.write_text(json.dumps(peaks) + "\n")
-    long = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    figures = {
-        "json_loop_ratio": kinds["plain"]["ratio"], "json_loop_ratio_nasty": kinds["nasty"]["ratio"],
-        "chat_mb_per_s": kinds["chat"]["mb_per_s"], "peak_mb": kinds["plain"]["peak_mb"], "peak_mb_nasty": kinds["nasty"]["peak_mb"],
-        "peak_growth_frac": long["peak_mb_5gb"] / long["peak_mb_1gb"] - 1 if long else None,
-    }  # fmt: skip
+    raw = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if options.quick or options.run or not raw:
+        mb, repeat = (3.0, 1) if options.quick else (options.mb, options.repeat)
+        with tempfile.TemporaryDirectory(dir=options.folder) as name:
+            folder = Path(name)
+            raw = {kind: measure(folder, kind, mb, repeat) for kind in ("plain", "nasty", "chat")}
+            if options.run:
+                raw |= {f"long_{n}": measure(folder, "plain", n * 200, 0) for n in (1, 5)}
+                RESULTS.parent.mkdir(exist_ok=True)
+                RESULTS.write_text(json.dumps(raw, indent=1) + "\n")
+    figures = figures_of(raw)
     for figure, value in figures.items():
         print(f"{figure:22} {value}")
     if options.json:

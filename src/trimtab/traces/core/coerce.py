@@ -143,6 +143,8 @@ def as_time(value: Any) -> float | None:
     >>> as_time("1970-01-01T00:01:00Z"), as_time(1_700_000_000_000), as_time("soon")
     (60.0, 1700000000.0, None)
     """
+    if type(value) is float and -1e12 < value < 1e12:
+        return value
     number = as_number(value)
     if number is not None:
         if -1e12 < number < 1e12:

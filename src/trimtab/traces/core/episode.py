@@ -105,7 +105,8 @@ class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):
         >>> Episode(id="a", turns=[Turn(log_ratios=[0.5, -2.0, float("nan")])]).largest_log_ratio
         2.0
         """
-        known = (abs(r) for turn in self.turns for r in turn.log_ratios or () if math.isfinite(r))
+        ratios = [turn.log_ratios for turn in self.turns if turn.log_ratios]
+        known = (abs(r) for some in ratios for r in some if math.isfinite(r))
         return max(known, default=None)
 
     def tool_calls(self, step: int = -1, number: int = -1) -> list[ToolCall]:

@@ -46,11 +46,18 @@ _GONE = (
 """A service's, not a seat's."""
 _NOT_ASKED = r"(?<!invalid )(?<!value for )(?<!value of )(?<!parameter: )(?<!argument: )(?<!field: )(?<!option: )(?<!missing )(?<!bad )(?<!argument )(?<!parameter )(?<!keyword )(?<!option )(?<!field )(?<!column )"
 _NOT_JUDGED = r"(?! (?:must|should|has to|may|can|cannot|is (?:not )?(?:a|an|too|in|re|un|def|miss|expect)|value|argument|parameter|option|field|out of range)\w*)(?!: ?(?:must|should|value|input|invalid|not a|field|expected))"
-_HAPPENED = re.compile(
+_STATUS = re.compile(
     rf"\bhttp(?:/\d(?:\.\d)?)?(?:[ _-]?(?:status|error|code|exception|response))*[\"']?\s*[:=(]?\s*[\"']?{_SERVER}|"
-    rf"(?<![#\w]){_NO_STATUS}(?:status|code)(?:[ _]?code)?(?: of)?[\"']?\s*[:=(]?\s*[\"']?{_SERVER}|"
-    rf"\berror \(?{_SERVER}|\b(?:server|api|upstream|backend) (?:has )?(?:returned|responded(?: with)?|answered(?: with)?|said)(?: an?)? {_SERVER}|"
-    rf"\A\W*{_SERVER}\W*\Z|(?<![#\w.]){_SERVER}:? (?:{_PHRASES})|\btimed[ -]?out\b|\bdeadline[ _]?exceeded|"
+    rf"(?=status|code)(?<![#\w]){_NO_STATUS}(?:status|code)(?:[ _]?code)?(?: of)?[\"']?\s*[:=(]?\s*[\"']?{_SERVER}|"
+    rf"\berror \(?{_SERVER}|\b(?:server|api|upstream|backend) (?:has )?(?:returned|responded(?: with)?|answered(?: with)?|said)(?: an?)? {_SERVER}"
+)
+"""A server's status behind what says so, in lower case."""
+_SAYS_STATUS = ("http", "status", "code", "error", "server", "api", "upstream", "backend")
+"""One of them is in all that _STATUS matches."""
+_ONLY_STATUS = re.compile(rf"\W*{_SERVER}\W*\Z")
+_STATUS_PHRASE = re.compile(rf"(?:429|5\d\d)(?<![#\w.]\d\d\d)\b(?![.,]\d):? (?:{_PHRASES})")
+_HAPPENED = re.compile(
+    r"\btimed[ -]?out\b|\bdeadline[ _]?exceeded|"
     r"\bconnection(?: (?:was|is|has been|pool|attempt|to [^\s,]{1,80}|with [^\s,]{1,80}|at [^\s,]{1,80}|unexpectedly|forcibly)){0,3}[ -](?:refused|reset|closed|aborted|errors?|failed|failure|"
     r"lost|timed|dropped|terminated|broken|interrupted|unavailable|could not|cannot)\b|\b[a-z.]*connect(?:ion)?[a-z]*(?:error|exception|refused|reset)\b|"
     r"\b[a-z.]*(?:[a-z.]time-?out|timeout(?:error|exception|expired))\b(?=\s*[:(]|\s*$)|"
@@ -61,7 +68,7 @@ _HAPPENED = re.compile(
 """What befell the tool, whatever class of error its text names besides."""
 
 _TOOL = re.compile(
-    rf"{_NOT_ASKED}\b[a-z.]*time-?out(?:error|exception|expired)?\b(?!=|\(|: command not found){_NOT_JUDGED}|"
+    rf"\b(?=[a-z.]*time-?out){_NOT_ASKED}[a-z.]*time-?out(?:error|exception|expired)?\b(?!=|\(|: command not found){_NOT_JUDGED}|"
     r"\b(?:no|lost|failed|broken|dropped|bad|new|establish|establishing|lost the|establish a|open a) connection\b(?! (?:string|id|name|type|field|argument|between|from|found|for)\b)|"
     r"\b(?:unable to|could not|cannot|can't|failed to) (?:re)?connect\b|"
     r"\bdns (?:error|failure|failed|lookup|resolution|server|query|timed)|\bname resolution\b|"
@@ -73,15 +80,15 @@ _TOOL = re.compile(
 
 _WORDS = (
     "out", "deadline", "conn", "unavailable", "unreach", "rate", "too many", "internal", "gateway", "overloaded", "capacity", "memory", "reset",
-    "dns", "resolution", "tempor", "pipe", "hang up", "route", "eai_", "429",
+    "dns", "resolution", "tempor", "pipe", "hang up", "route", "eai_",
 )  # fmt: skip
-"""One of them, or a number of five hundred, is in all that _TOOL finds: most errors have none, and a search costs a hundred times as much."""
-_NUMBER = re.compile(r"5\d\d")
-_POLICY = re.compile(
-    r"\b(?:40[0134]|422)\b|invalid|missing|required|not found|unknown|no such|unexpected|malformed|pars|json|argument|schema|"
-    r"does not|cannot|not enough|not available|not allowed|permission|exceed|must ",
-    re.I,
-)
+"""One of them is in all that _HAPPENED and _TOOL match: most errors have none, and a search costs a hundred times as much."""
+_NUMBER = re.compile(r"(?:429|5\d\d)\b(?![.,]\d)")
+_POLICY = re.compile(r"\b(?:40[0134]|422)\b")
+_POLICY_WORDS = (
+    "invalid", "missing", "required", "not found", "unknown", "no such", "unexpected", "malformed", "pars", "json", "argument", "schema",
+    "does not", "cannot", "not enough", "not available", "not allowed", "permission", "exceed", "must ",
+)  # fmt: skip
 
 
 def fault_of(error: str) -> Fault:
@@ -100,16 +107,24 @@ def fault_of(error: str) -> Fault:
     return _fault_of(error[:400])
 
 
+def _is_status(low: str) -> bool:
+    said = any(word in low for word in _SAYS_STATUS) and _STATUS.search(low)
+    return bool(said or _STATUS_PHRASE.search(low) or _ONLY_STATUS.match(low))
+
+
 @lru_cache(4096)
 def _fault_of(head: str) -> Fault:
     shown = (
         head if head.lstrip("[( \n\tEeRrOo:").startswith("{") else _QUOTED.sub("''", head)
     )  # an object's words are all in quotes
     low = shown.lower()
-    if _NUMBER.search(low) or any(word in low for word in _WORDS):
+    numbered, worded = _NUMBER.search(low), any(word in low for word in _WORDS)
+    if numbered or worded:
         asserted = _ASSERTED.search(shown)  # what a test expected, happened to nobody
-        if _HAPPENED.search(shown[: asserted.start()] if asserted else shown):
+        before = shown[: asserted.start()] if asserted else shown
+        if (numbered and _is_status(before.lower())) or (worded and _HAPPENED.search(before)):
             return "tool"
-        if not _PROGRAM.search(head) and _TOOL.search(shown):
+        if worded and not _PROGRAM.search(head) and _TOOL.search(shown):
             return "tool"
-    return "policy" if _POLICY.search(head) else "unknown"
+    low = head.lower()
+    return "policy" if any(word in low for word in _POLICY_WORDS) or _POLICY.search(low) else "unknown"

@@ -71,7 +71,7 @@ class TableBuilder:
 
     def add(self, episode: Episode) -> None:
         """Count one episode."""
-        facts, number = facts_of(episode), len(self.ids)
+        facts, number = facts_of(episode, self._wants), len(self.ids)
         self.ids.append(episode.id)
         self.sources.append(episode.source)
         for name in COUNTS:
@@ -103,12 +103,16 @@ class TableBuilder:
             self.nan_rewards += 1
             self._keep("nan_rewards", Evidence(episode.id, -1, f"reward {episode.reward}", episode.source))
         self._tools(facts, number)
-        self.error_flags_in_log = self.error_flags_in_log or any(c.error_from == "log" for c in episode.calls)
+        if not self.error_flags_in_log:
+            self.error_flags_in_log = any(c.error_from == "log" for c in episode.calls)
         if episode.tools and len(self.declared) < MAX_DECLARED:
             self.declared |= dict.fromkeys(schemas_by_name(episode.tools))
         self.checked += facts.checked
         for what, where in facts.evidence.items():
             self._keep(what, where)
+
+    def _wants(self, what: str) -> bool:
+        return len(self.evidence.get(what, ())) < MAX_EVIDENCE
 
     def _keep(self, what: str, where: Evidence) -> None:
         if what not in self.evidence and len(self.evidence) >= 4 * MAX_TOOLS:
@@ -118,16 +122,17 @@ class TableBuilder:
             examples.append(where)
 
     def _tools(self, facts: EpisodeFacts, number: int) -> None:
-        used: Counter[str] = Counter()
+        used: dict[str, int] = {}
         erred: Counter[str] = Counter()
-        calls = facts.episode.calls
-        for index, call in enumerate(facts.calls):
+        for source, call in zip(facts.episode.calls, facts.calls, strict=True):
             name = call.name
             if name not in self.tools and (
                 len(self.tools) >= MAX_TOOLS if self.only is None else name not in self.only
             ):
                 name = OTHER
-            row = self.tools.setdefault(name, ToolRow(first=number))
+            row = self.tools.get(name)
+            if row is None:
+                row = self.tools[name] = ToolRow(first=number)
             row.calls, row.last = row.calls + 1, number
             row.unknown += call.unknown
             if call.error:
@@ -137,9 +142,11 @@ class TableBuilder:
                 row.kinds[OTHER if full else call.kind] += 1
                 erred[name] += 1
             if call.latency_s is not None and math.isfinite(call.latency_s):
-                self.latency.setdefault(name, array("d")).append(call.latency_s)
-                self._slow(name, call.latency_s, facts.episode, calls[index])
-            used[name] += 1
+                if name not in self.latency:
+                    self.latency[name] = array("d")
+                self.latency[name].append(call.latency_s)
+                self._slow(name, call.latency_s, facts.episode, source)
+            used[name] = used.get(name, 0) + 1
         for name, calls_here in used.items():
             row, failed_here = self.tools[name], erred[name]
             row.episodes += 1
@@ -183,6 +190,6 @@ class TableBuilder:
 
 def _version(episode: Episode) -> str | None:
     """The policy that wrote the episode; of several, the first; where none is named, that of its training step."""
-    versions = [episode.policy_version, *(turn.policy_version for turn in episode.turns)]
+    versions = [episode.policy_version, *[turn.policy_version for turn in episode.turns]]
     named = next((str(version) for version in versions if version is not None), None)
     return named if named is not None or episode.step is None else f"step {episode.step}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from trimtab.traces.core.episode import Call, Episode
 from trimtab.traces.errors.attribution import fault_of
@@ -23,8 +23,7 @@ EXCERPT = 200
 """Characters of a result in an example; of arguments half as many."""
 
 
-@dataclass(frozen=True)
-class CallFacts:
+class CallFacts(NamedTuple):
     """One call as the tool table wants it."""
 
     name: str
@@ -33,6 +32,9 @@ class CallFacts:
     fault: str
     latency_s: float | None
     unknown: bool = False  # no such tool
+
+
+_ZEROS = dict.fromkeys((*COUNTS, *MARKS), 0)
 
 
 @dataclass
@@ -51,17 +53,13 @@ class EpisodeFacts:
     marks: dict[str, int] = field(default_factory=dict)
 
 
-def facts_of(episode: Episode) -> EpisodeFacts:
-    """The facts of one episode."""
-    calls, counts, evidence = (
-        episode.calls,
-        Counter(dict.fromkeys((*COUNTS, *MARKS), 0)),
-        dict[str, Evidence](),
-    )
+def facts_of(episode: Episode, wanted: Callable[[str], bool] = bool) -> EpisodeFacts:
+    """Return the facts of one episode, with examples of those things that are `wanted`."""
+    calls, counts, evidence = episode.calls, dict(_ZEROS), dict[str, Evidence]()
 
     def seen(what: str, step: int, text: str | Call) -> None:
-        counts[what] += 1
-        if what not in evidence:
+        counts[what] = counts.get(what, 0) + 1
+        if what not in evidence and wanted(what):
             shown = text if isinstance(text, str) else call_text(text)
             evidence[what] = Evidence(episode.id, step, shown, episode.source)
 
@@ -75,13 +73,13 @@ def facts_of(episode: Episode) -> EpisodeFacts:
     _words(episode, seen)
     first_error = _errors(calls, flat, seen, _cut_off(episode))
     checked = _arguments(calls, flat, schemas, seen)
-    keys = [(call.name, arguments_text(call), call.result) for call in calls]
+    keys = _keys(calls)
     counts["repeats"], loop = num_repeats(keys), longest_loop(keys)
-    if counts["repeats"]:
+    if counts["repeats"] and wanted("repeats"):
         again = calls[first_repeat(keys)]
         evidence["repeats"] = Evidence(episode.id, again.step, call_text(again), episode.source)
     counts["loop_calls"] = loop.calls
-    if loop.calls:
+    if loop.calls and wanted("loop_calls"):
         call = calls[loop.start]
         text = f"{loop.calls} calls in a block of {loop.period}, from {call_text(call)}"
         evidence["loop_calls"] = Evidence(episode.id, call.step, text, episode.source)
@@ -93,7 +91,7 @@ def facts_of(episode: Episode) -> EpisodeFacts:
     marks = {name: counts.pop(name) for name in MARKS}
     return EpisodeFacts(
         episode,
-        dict(counts),
+        counts,
         flat,
         cut,
         tokens,
@@ -129,12 +127,24 @@ def arguments_text(call: Call) -> str:
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
+def _keys(calls: list[Call]) -> list[Any]:
+    """Return keys that are equal where calls are: arguments are written only where name and result are."""
+    keys: list[Any] = [(call.name, call.result) for call in calls]
+    if len(set(keys)) == len(keys):
+        return keys
+    times = Counter(keys)
+    return [
+        key if times[key] == 1 else (*key, arguments_text(call))
+        for key, call in zip(keys, calls, strict=True)
+    ]
+
+
 def _call(call: Call, declared: Mapping[str, Any] | None) -> CallFacts:
     """Unknown is a tool that is not declared; where the log declares none, one of which the error says so."""
     name = call.name or NO_NAME
-    unknown = says_unknown_tool(call.error) if declared is None else call.name not in declared
     if not call.error:
-        return CallFacts(name, "", "", "", call.latency_s, unknown)
+        return CallFacts(name, "", "", "", call.latency_s, declared is not None and call.name not in declared)
+    unknown = says_unknown_tool(call.error) if declared is None else call.name not in declared
     fault = "policy" if call.error_from == "parse" else fault_of(call.error)
     return CallFacts(name, call.error, error_kind_of(call.error), fault, call.latency_s, unknown)
 

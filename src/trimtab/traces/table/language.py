@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
+import numpy as np
+
 from trimtab.traces.core.episode import Episode, Turn
+from trimtab.typing import Array
 
 MARKS = ("refusals", "switches")
 """Columns of `TraceTable.marks`: assistant turns that open as a refusal, or bring in a script of their own."""
@@ -29,8 +32,10 @@ _REFUSAL = re.compile(
     rf"{_WHAT}|i['’]m (?:not able|unable) to {_WHAT}|as an ai(?: language)? model)",
     re.I | re.A,
 )
-REFUSAL_WORDS = "i (can|am|won|will not|must decline|have to decline|refuse)|m (not able|unable)|as an ai"
-"""What every refusal's head holds, case aside: a quick look, in the dialect that re and DuckDB's RE2 share."""
+REFUSAL_WORDS = (
+    "i can", "i am", "i won", "i will not", "i must decline", "i have to decline", "i refuse", "m not able", "m unable", "as an ai",
+)  # fmt: skip
+"""One of them, case aside, is in every refusal's head."""
 
 SCRIPTS = {
     "Latin": ((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x24F)), "Greek": ((0x370, 0x3FF),), "Cyrillic": ((0x400, 0x4FF),),
@@ -39,12 +44,7 @@ SCRIPTS = {
 }  # fmt: skip
 """Name -> first and last character of each of its spans."""
 
-_CLASSES = {
-    name: "".join(f"{chr(low)}-{chr(high)}" for low, high in spans) for name, spans in SCRIPTS.items()
-}
-_ANY = {name: re.compile(f"[{letters}]") for name, letters in _CLASSES.items()}
-_ASCII = re.compile(r"[\x00-\x7f]+")
-_LATIN = f"[{_CLASSES['Latin']}]"
+_LATIN = "[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in SCRIPTS["Latin"]) + "]"
 _IN_A_ROW = re.compile(rf"{_LATIN}{BETWEEN}(?:{_LATIN}+{BETWEEN}){{{IN_A_ROW - 2}}}{_LATIN}")
 
 
@@ -54,7 +54,9 @@ def refuses(text: str) -> bool:
     >>> refuses("I'm sorry, but I can't help with that."), refuses("I can't find row 7."), refuses("")
     (True, False, False)
     """
-    return _REFUSAL.search(text[:REFUSAL_HEAD]) is not None
+    head = text[:REFUSAL_HEAD]
+    low = head.lower()
+    return any(words in low for words in REFUSAL_WORDS) and _REFUSAL.search(head) is not None
 
 
 def scripts_of(text: str, min_letters: int = MIN_LETTERS) -> set[str]:
@@ -64,29 +66,33 @@ def scripts_of(text: str, min_letters: int = MIN_LETTERS) -> set[str]:
     (['Cyrillic'], ['Chinese or Japanese', 'Latin'])
     """
     text = text[:LOOKED_AT]
-    scripts = {"Latin"} if _has("Latin", min_letters).match(text) else set()
-    if not text.isascii():
-        rest = _ASCII.sub("", text)  # only Latin has letters among them
-        scripts |= {
-            name for name in _OTHERS if _ANY[name].search(rest) and _has(name, min_letters).match(rest)
-        }
-    return scripts
-
-
-_OTHERS = tuple(name for name in SCRIPTS if name != "Latin")
+    if text.isascii():
+        return {"Latin"} if _ascii_letters(min_letters).match(text) else set()
+    units = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16)
+    counts = np.bincount(_script_codes()[units], minlength=len(SCRIPTS) + 1)[1:].tolist()
+    return {name for name, count in zip(SCRIPTS, counts, strict=True) if count >= min_letters}
 
 
 @cache
-def _has(name: str, min_letters: int) -> re.Pattern[str]:
-    """Match a text from its start up to the letter of the script with this number."""
-    letters = _CLASSES[name]
-    return re.compile(f"(?:[^{letters}]*[{letters}]){{{min_letters}}}")
+def _script_codes() -> Array:
+    """Return, of each UTF-16 unit, the number of its script from 1; 0 for none."""
+    codes = np.zeros(2**16, np.intp)
+    for number, spans in enumerate(SCRIPTS.values(), 1):
+        for low, high in spans:
+            codes[low : high + 1] = number
+    return codes
+
+
+@cache
+def _ascii_letters(min_letters: int) -> re.Pattern[str]:
+    """Match a text from its start up to the Latin letter with this number."""
+    return re.compile(f"(?:[^A-Za-z]*[A-Za-z]){{{min_letters}}}")
 
 
 def _brought_in(text: str) -> set[str]:
     """The scripts of a turn of the agent's; Latin only where words of it stand in a row."""
     mine = scripts_of(text)
-    return mine if _IN_A_ROW.search(text[:LOOKED_AT]) else mine - {"Latin"}
+    return mine if "Latin" not in mine or _IN_A_ROW.search(text[:LOOKED_AT]) else mine - {"Latin"}
 
 
 def switched_turns(episode: Episode) -> Iterator[tuple[Turn, str]]:

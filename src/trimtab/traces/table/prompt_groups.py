@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +16,9 @@ ASKING = ("user", "system", "developer")
 """Roles whose words are the prompt."""
 
 _HALF = 0.5  # of the episodes must share their prompt with another; fewer repeats are greetings, and no groups of training
+
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 def prompt_key(episode: Episode) -> int:
@@ -32,7 +36,10 @@ def prompt_key(episode: Episode) -> int:
     ]
     if not any(role == "user" for role, _ in prompt_parts):
         return 0
-    text = repr((prompt_parts, episode.step)).encode("utf-8", "surrogatepass")
+    try:
+        text = _encode((prompt_parts, episode.step))
+    except (OverflowError, UnicodeError):  # large steps, lone surrogates
+        text = repr((prompt_parts, episode.step)).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little", signed=True) or 1
 
 

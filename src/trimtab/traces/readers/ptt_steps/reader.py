@@ -51,7 +51,9 @@ def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episod
             report.malformed(record.file, record.line, f"no {missing}")
             continue
         names.add(value, record.line)
-        episodes.setdefault(name, EpisodeLines(name, record.file)).add(record)
+        if (lines := episodes.get(name)) is None:
+            lines = episodes[name] = EpisodeLines(name, record.file)
+        lines.add(record)
     names.write_notes(report.notes)
     for lines in in_order(episodes, report):
         yield _episode(lines.name, lines.source, _ordered(lines.events, report), report)
@@ -59,6 +61,9 @@ def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episod
 
 def _ordered(events: Sequence[Json], report: ReadReport) -> list[Json]:
     """Sorted by step, where every event has one; the same event twice in one step is one."""
+    numbers = [event.get("step") for event in events]
+    if all(type(n) is int for n in numbers) and all(a < b for a, b in itertools.pairwise(numbers)):
+        return list(events)
     fresh: list[Json] = []
     seen: dict[int | None, list[Json]] = {}
     for event in events:
@@ -84,9 +89,9 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
     episode = Episode(id=name, source=source)
     pending: list[tuple[Call, float | None]] = []
     tokens: list[int] = []
-    before = ""
+    before, ended = "", False
     for event in events:
-        kind, when = KINDS.get(str(event["type"]), str(event["type"])), as_time(event.get("timestamp"))
+        kind, when = KINDS.get(event["type"], event["type"]), as_time(event.get("timestamp"))
         episode.time = when if episode.time is None else episode.time
         if when is not None and episode.time is not None:
             episode.duration_s = when - episode.time
@@ -95,46 +100,41 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
         if kind == "episode_end":
             _end(episode, event, report)
         elif kind in ("tool_call", "tool_parse_error"):
-            call = _call(event)
-            _assistant(episode, event, before).calls.append(call)
+            call = _call(event, when)
+            _assistant(episode, event, before, when).calls.append(call)
             if kind == "tool_call":
                 pending.append((call, when))
         elif kind == "tool_result":
             _result(episode, event, when, pending, report)
         else:
             role = kind.removesuffix("_message") if kind in KINDS.values() else kind
-            episode.turns.append(_turn(event, role))
-        before = before if kind == "episode_end" else kind
-    if not any(event["type"] == "episode_end" for event in events):
+            turn = Turn(
+                role=role, content=as_text(event.get("content")), step=_step(event), time=when, tokens=count
+            )
+            episode.turns.append(turn)
+        if kind == "episode_end":
+            ended = True
+        else:
+            before = kind
+    if not ended:
         report.note(NO_END)
     _fill_task(episode, events)
     episode.tokens = sum(tokens) if episode.tokens is None and tokens else episode.tokens
     return episode
 
 
-def _turn(event: Json, role: str) -> Turn:
-    return Turn(
-        role=role,
-        content=as_text(event.get("content")),
-        step=_step(event),
-        time=as_time(event.get("timestamp")),
-        tokens=as_int(event.get("tokens")),
-    )
-
-
-def _assistant(episode: Episode, event: Json, before: str) -> Turn:
+def _assistant(episode: Episode, event: Json, before: str, when: float | None) -> Turn:
     """The turn a call belongs to: the assistant's latest, if its message or another call came just before;
     else one of its own."""
     if before in _ASSISTANT and episode.turns and episode.turns[-1].role == "assistant":
         return episode.turns[-1]
-    episode.turns.append(Turn(role="assistant", step=_step(event), time=as_time(event.get("timestamp"))))
+    episode.turns.append(Turn(role="assistant", step=_step(event), time=when))
     return episode.turns[-1]
 
 
-def _call(event: Json) -> Call:
+def _call(event: Json, when: float | None) -> Call:
     call = Call(
-        name=as_label(event.get("tool")) or "", arguments=_arguments(event.get("args")), step=_step(event),
-        time=as_time(event.get("timestamp")),
+        name=as_label(event.get("tool")) or "", arguments=_arguments(event.get("args")), step=_step(event), time=when,
     )  # fmt: skip
     if event["type"] == "tool_parse_error":
         call.bad_arguments = as_text(first_of(event, "content", "args")) or ""
@@ -159,7 +159,7 @@ def _result(
     report: ReadReport,
 ) -> None:
     tool = as_label(event.get("tool"))
-    index = next((i for i, (call, _) in enumerate(pending) if tool in (None, "", call.name)), None)
+    index = next((i for i, (call, _) in enumerate(pending) if call.name == tool or not tool), None)
     text = as_text(first_of(event, "result", "content"))
     if index is None:
         report.note(ORPHANS)
@@ -168,14 +168,15 @@ def _result(
     call, called = pending.pop(index)
     call.result = text or ""
     error = event.get("error")
-    if not says_no_error(error):
+    if error is not None and not says_no_error(error):
         call.error, call.error_from = error_words(error) or call.result or "error", "log"
-    elif says_fine(error):  # the log's word is before what the text looks like
+    elif error is not None and says_fine(error):  # the log's word is before what the text looks like
         call.error_from = "log"
     elif starts_as_error(call.result):
         call.error, call.error_from = call.result, "text"
-    numbers = (as_number(event.get(name)) for name in ("latency_s", "duration_s"))
-    latency = next((number for number in numbers if number is not None), None)
+    latency = as_number(event.get("latency_s"))
+    if latency is None:
+        latency = as_number(event.get("duration_s"))
     if (
         (latency is None or not math.isfinite(latency))
         and when is not None
@@ -211,7 +212,9 @@ def _fill_task(episode: Episode, events: list[Json]) -> None:
     if episode.task is not None and episode.group is not None:
         return
     for event in reversed(events):
-        if event["type"] != "episode_end" and as_number(event.get("step")) in (None, 0):
+        step = event.get("step")
+        late = type(step) is int and step != 0  # most are
+        if not late and event["type"] != "episode_end" and as_number(step) in (None, 0):
             fields = _fields_of(event)
             if episode.task is None:
                 episode.task = as_label(first_of(fields, *_TASK))
