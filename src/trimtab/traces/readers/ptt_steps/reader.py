@@ -61,7 +61,7 @@ def read_steps(records: Iterable[Record], report: ReadReport) -> Iterator[Episod
 
 def _ordered(events: Sequence[Json], report: ReadReport) -> list[Json]:
     """Sorted by step, where every event has one; the same event twice in one step is one."""
-    numbers = [event.get("step") for event in events]
+    numbers: list[Any] = [event.get("step") for event in events]
     if all(type(n) is int for n in numbers) and all(a < b for a, b in itertools.pairwise(numbers)):
         return list(events)
     fresh: list[Json] = []
@@ -91,7 +91,8 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
     tokens: list[int] = []
     before, ended = "", False
     for event in events:
-        kind, when = KINDS.get(event["type"], event["type"]), as_time(event.get("timestamp"))
+        type_name: str = event["type"]
+        kind, when = KINDS.get(type_name, type_name), as_time(event.get("timestamp"))
         episode.time = when if episode.time is None else episode.time
         if when is not None and episode.time is not None:
             episode.duration_s = when - episode.time
