@@ -46,7 +46,8 @@ _moved.install()
 
 _HOME = {
     "token_batch": "trimtab.capture",
-    **dict.fromkeys(("BatchError", "RunError", "SummaryError", "TrimtabError", "UnsupportedError"), "trimtab.errors"),
+    **dict.fromkeys(("BatchError", "RunError", "SummaryError", "TrimtabError", "UnsupportedError"),
+    "trimtab.errors"),
     **dict.fromkeys(("Alarm", "Convention", "Reading", "TokenBatch"), "trimtab.types"),
     "ToolCall": "trimtab.traces.core.tool_call",
     **dict.fromkeys(("Run", "open_run"), "trimtab.monitor"),

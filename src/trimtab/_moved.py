@@ -15,7 +15,7 @@ MOVED: dict[str, dict[str, tuple[str, str]]] = {
     "trimtab.measure.declared": {"Declared": ("trimtab.measure.state.requirements", "Requirements")},
     "trimtab.runs.metric_logs": {"read_metric_log": ("trimtab.metric_logs", "read_metric_log")},
     "trimtab.runs.seal": {"seal": ("trimtab.runs", "compress_run")},
-    "trimtab.traces.own": {"TraceWriter": ("trimtab.traces.native.writer", "TraceWriter")},
+    "trimtab.traces.own": {"TraceWriter": ("trimtab.traces.native.episode_writer", "TraceWriter")},
 }
 """Old module -> old name -> (new module, new name)."""
 

@@ -12,7 +12,7 @@
     └── UnsupportedError      a trainer feature trimtab cannot watch; names the feature
 
 A message says what is wrong, where, and what to do, in one line.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class TrimtabError(Exception):
 
 
 class BatchError(TrimtabError, ValueError):
-    """A batch of tokens is malformed: mismatched shapes, a mask that is not boolean, a log-probability above zero."""
+    """A batch of tokens is malformed: mismatched shapes, a mask that is not boolean, a log-probability above
+    zero."""
 
 
 class RunError(TrimtabError):
@@ -30,11 +31,13 @@ class RunError(TrimtabError):
 
 
 class MetricLogError(TrimtabError):
-    """A metrics log is missing, of no format or framework we know, or unreadable; says what to give instead."""
+    """A metrics log is missing, of no format or framework we know, or unreadable; says what to give
+    instead."""
 
 
 class ObjectiveError(TrimtabError, ValueError):
-    """Inputs of a loss are malformed: unequal shapes, a mask that is not boolean, bounds out of order, a group of one."""
+    """Inputs of a loss are malformed: unequal shapes, a mask that is not boolean, bounds out of order, a
+    group of one."""
 
 
 class RoutesError(ObjectiveError):
@@ -42,7 +45,8 @@ class RoutesError(ObjectiveError):
 
 
 class RuleError(TrimtabError):
-    """A user's rule is malformed: an unknown metric, detector or field, a value out of range, a name already taken."""
+    """A user's rule is malformed: an unknown metric, detector or field, a value out of range, a name already
+    taken."""
 
 
 class SummaryError(TrimtabError, ValueError):
@@ -50,7 +54,8 @@ class SummaryError(TrimtabError, ValueError):
 
 
 class TraceError(TrimtabError):
-    """Agent logs are missing, of no format we know, malformed under `strict`, or cannot give the export asked for."""
+    """Agent logs are missing, of no format we know, malformed under `strict`, or cannot give the export asked
+    for."""
 
 
 class UnsupportedError(TrimtabError):

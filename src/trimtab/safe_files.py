@@ -1,4 +1,5 @@
-"""What a file may be, how far it may expand, and what may be written: no input hangs, fills the memory or is lost."""
+"""What a file may be, how far it may expand, and what may be written: no input hangs, fills the memory or is
+lost."""
 
 from __future__ import annotations
 
@@ -17,12 +18,14 @@ _PIECE = 2**20
 _PAGES = (".html", ".htm")
 _RECORD = re.compile(r"\.r\d+(\.s\d+)?\.\w+")  # of a rank, and of its session
 _KINDS = {
-    stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
 }  # fmt: skip
 
 
 def require_regular(path: str | os.PathLike[str], error: type[TrimtabError]) -> None:
-    """Raise `error` where a path names a pipe, a socket or a device, which may never end; folders and absent files pass."""
+    """Raise `error` where a path names a pipe, a socket or a device, which may never end; folders and absent
+    files pass."""
     try:
         kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
     except (OSError, ValueError):
@@ -43,7 +46,8 @@ def expansion_limit(num_packed: int) -> int:
 def excess(name: str, num_packed: int) -> str:
     """Return the words for a file that expands beyond its limit."""
     return (
-        f"{name} expands to more than {expansion_limit(num_packed):,} bytes from {num_packed:,}; unpack it yourself "
+        f"{name} expands to more than {expansion_limit(num_packed):,} bytes from {num_packed:,}; unpack it "
+        f"yourself "
         "if you trust it, and name what comes out"
     )
 
@@ -51,7 +55,8 @@ def excess(name: str, num_packed: int) -> str:
 def read_capped(
     packed: gzip.GzipFile, path: str | os.PathLike[str], error: type[TrimtabError], offset: int = 0
 ) -> bytes:
-    """Return the expanded bytes of an open compressed file behind `offset`; `error` where they exceed the limit.
+    """Return the expanded bytes of an open compressed file behind `offset`; `error` where they exceed the
+    limit.
 
     No more than the limit is held, and never more than `expanded_total`.
     """
@@ -86,13 +91,15 @@ def require_cells(
     """Raise `error` where a table of metrics has more cells than are held in memory."""
     if num_rows * num_columns > bound("table_cells"):
         raise error(
-            f"{os.fspath(path)} has {num_rows:,} rows of {num_columns:,} columns, more than {bound('table_cells'):,.0f} cells; "
+            f"{os.fspath(path)} has {num_rows:,} rows of {num_columns:,} columns, more than "
+            f"{bound('table_cells'):,.0f} cells; "
             "keep the columns and steps you need"
         )
 
 
 def glob_escaped(path: str | os.PathLike[str]) -> str:
-    """Return the absolute path as a glob that matches this file alone: DuckDB's readers take every name for one.
+    """Return the absolute path as a glob that matches this file alone: DuckDB's readers take every name for
+    one.
 
     >>> glob_escaped("/runs/[lr=1e-4].parquet")
     '/runs/[[]lr=1e-4].parquet'
@@ -105,11 +112,12 @@ def require_new(
     inputs: Iterable[str | os.PathLike[str]],
     error: type[TrimtabError] = TrimtabError,
 ) -> None:
-    """Raise `error` where writing to `output` would replace an input, or a file of a run folder but for its pages."""
+    """Raise `error` where writing to `output` would replace an input, or a file of a run folder but for its
+    pages."""
     target = Path(output).resolve()
     if (target.parent / "run.json").is_file():
-        kept = target.is_file() and target.suffix.lower() not in _PAGES
-        if kept or target.name == "run.json" or _RECORD.search(target.name):
+        protected = target.is_file() and target.suffix.lower() not in _PAGES
+        if protected or target.name == "run.json" or _RECORD.search(target.name):
             raise error(f"{output} is a file of the run folder {target.parent}; name another file to write")
     for path in inputs:
         if target.exists() and Path(path).exists() and target.samefile(path):

@@ -25,7 +25,6 @@ TABLES = ("catalog/", "detect/rules/", "metric_logs/frameworks/")
 COMMON_STEMS = frozenset({"__init__", "base", "reader", "types"})
 
 
-@pytest.mark.xfail(reason="under way")
 def test_a_package_has_at_most_fifteen_modules() -> None:
     sizes = Counter(relative(path.parent) for path in modules() if path.name != "__init__.py")
     crowded = {package: size for package, size in sizes.items() if size > MAX_MODULES}
@@ -54,7 +53,6 @@ def test_a_stem_names_one_thing() -> None:
     assert shared == set(SHARED_STEMS), "the allow-list may only shrink"
 
 
-@pytest.mark.xfail(reason="under way")
 def test_a_package_exports_no_function_under_the_name_of_its_module() -> None:
     for path in modules():
         if path.name == "__init__.py":

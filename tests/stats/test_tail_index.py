@@ -19,7 +19,7 @@ from trimtab.stats import (
     pareto_tail_size,
     tail_replicates,
 )
-from trimtab.stats.pareto_khat import gpd_shapes
+from trimtab.stats.generalized_pareto import gpd_shapes
 from trimtab.stats.tail_index import hill_sweep
 
 Float64 = npt.NDArray[np.float64]

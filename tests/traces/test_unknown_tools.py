@@ -73,4 +73,4 @@ def test_a_repeat_late_in_a_long_episode_is_found_in_a_moment(tmp_path):
     start = time.process_time()
     facts = facts_of(episode)
     assert time.process_time() - start < 5  # 80 s when each was held against all before it
-    assert (facts.counts["repeats"], facts.found["repeats"].step) == (1, 40_000)
+    assert (facts.counts["repeats"], facts.evidence["repeats"].step) == (1, 40_000)

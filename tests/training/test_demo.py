@@ -31,7 +31,7 @@ CALM = {"post_tool": (0.4, 0.3, 0.5), "text": (0.3, 0.2, 0.4)}
 @pytest.mark.parametrize(
     ("post", "words"),
     [
-        ((6.0, 4.0, 8.0), "is above the constrained arm's and above its own text tail"),
+        ((6.0, 4.0, 8.0), "is above the constrained arm's and its own text tail"),
         ((6.0, 0.45, 8.0), "is not distinguishable from noise"),  # overlaps the constrained arm's interval
         ((0.0, 0.0, 0.0), "is not distinguishable from noise"),
         ((math.nan, math.nan, math.nan), "nothing is claimed"),

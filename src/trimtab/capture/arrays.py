@@ -1,7 +1,8 @@
 """Columns as NumPy arrays, whatever a trainer holds them in.
 
-The mistake it prevents: a loop that cannot be watched because its tensors need a gradient, are bfloat16, lie on a device,
-or have rows of different lengths. Nothing here imports torch: a tensor is what has `detach`, `cpu` and `numpy`.
+The mistake it prevents: a loop that cannot be watched because its tensors need a gradient, are bfloat16, lie
+on a device, or have rows of different lengths. Nothing here imports torch: a tensor is what has `detach`,
+`cpu` and `numpy`.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ Array = npt.NDArray[Any]
 
 
 def to_array(name: str, raw: Any) -> Array:
-    """Return a column as one array.
+    """Return a column as a single array.
 
-    A tensor is detached, moved to the CPU and, where NumPy has no such type (bfloat16, float8), widened to float32.
-    A sequence of tensors or arrays of one shape is stacked. None among numbers is NaN.
+    A tensor is detached, moved to the CPU and, where NumPy has no such type (bfloat16, float8), widened to
+    float32. A sequence of tensors or arrays of one shape is stacked. None among numbers is NaN.
 
     Raises:
-        BatchError: rows of different lengths, or something that is no array; the message names the column.
+        BatchError: rows of different lengths, or something that is not an array; the message names the column.
 
     Example:
         >>> to_array("reward", [np.float32(1.0), None]).tolist()
@@ -44,7 +45,8 @@ def to_array(name: str, raw: Any) -> Array:
 
 
 def rows_of(name: str, raw: Any) -> list[Array] | None:
-    """Return the rows of a ragged column: a list or tuple of one-dimensional rows of different lengths. Else None.
+    """Return the rows of a ragged column: a list or tuple of one-dimensional rows of different lengths. Else
+    None.
 
     >>> [row.tolist() for row in rows_of("logprobs", [[-1.0, -2.0], [-0.5]])]
     [[-1.0, -2.0], [-0.5]]
@@ -77,7 +79,8 @@ def rectangle(
 ) -> Any:
     """`raw`, or ragged rows in the shape of `loss_mask`.
 
-    Its rows are as long as those of a ragged mask, `lengths` (B,), or hold just the tokens that exist, by `keep`.
+    Its rows are as long as those of a ragged mask, `lengths` (B,), or hold just the tokens that exist, by
+    `keep`.
     """
     rows = rows_of(name, raw)
     if rows is None:

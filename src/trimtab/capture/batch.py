@@ -1,7 +1,7 @@
 """From a trainer's arrays to a validated TokenBatch.
 
-The mistake it prevents: columns that are shifted, padded differently or of another policy, subtracted all the same.
-B sequences, T padded length, N packed tokens.
+The mistake it prevents: columns that are shifted, padded differently or of another policy, subtracted all the
+same. B sequences, T padded length, N packed tokens.
 """
 
 from __future__ import annotations
@@ -52,17 +52,18 @@ def token_batch(
     clip_range: float | tuple[float, float] | None = None,
     **columns: Any,
 ) -> TokenBatch:
-    """Build a `TokenBatch` from padded (B, T) arrays, packed (N,) arrays with `lengths` (B,), or lists of B rows.
+    """Build a `TokenBatch` from padded (B, T) arrays, packed (N,) arrays with `lengths` (B,), or lists of B
+    rows.
 
-    NaN and infinity pass: they are measured and raise alarms. Tensors are taken as they are: with a gradient, of any type
-    and on any device. Rows of different lengths are padded as those of `loss_mask`.
+    NaN and infinity pass: they are measured and raise alarms. Tensors are taken as they are: with a gradient,
+    of any type and on any device. Rows of different lengths are padded as those of `loss_mask`.
 
     Args:
         loss_mask: boolean, or 0 and 1, True on tokens that receive gradient.
         lengths: (B,) tokens of each sequence, for packed arrays.
         exists: boolean (B, T), False on padding. Default: a row ends at its last True of `loss_mask`.
-        tool_tokens: boolean, True on tokens a tool wrote. Default: every existing token outside `loss_mask` after the
-            sequence's first token inside it; what comes before is the prompt.
+        tool_tokens: boolean, True on tokens a tool wrote. Default: every existing token outside `loss_mask`
+            after the sequence's first token inside it; what comes before is the prompt.
         tools: for each sequence the tool names in the order of their results.
         tool_names: tools with a slice of their own, at most 16; others count as `other`.
         source: a data source name a sequence.
@@ -76,17 +77,18 @@ def token_batch(
         absent: column -> why it is not given.
         current_version: version of the weights trained now, to be compared with `policy_version`.
         clip_range: the trainer's clip epsilon, or (below, above) as (0.2, 0.28).
-        columns: a token each: rollout_logprobs, old_logprobs, logprobs, prox_logprobs, ref_logprobs (nats, <= 0),
-            advantages (a token or a sequence), entropy (nats), token_ids, policy_version; routed_experts and
-            rollout_routed_experts with the axes layer and expert behind the token's (-1: no record). A sequence each:
-            reward, group, episode_id (tells that a sequence was seen before; without it each is new), ref_scored.
+        columns: a token each: rollout_logprobs, old_logprobs, logprobs, prox_logprobs, ref_logprobs (nats, <=
+            0), advantages (a token or a sequence), entropy (nats), token_ids, policy_version; routed_experts
+            and rollout_routed_experts with the axes layer and expert behind the token's (-1: no record). A
+            sequence each: reward, group, episode_id (tells that a sequence was seen before; without it each
+            is new), ref_scored.
 
     Returns:
         The validated batch, packed.
 
     Raises:
-        BatchError: an unknown column, shapes that differ, a mask with other values than 0 and 1, or a log-probability
-            above zero; the message names the field.
+        BatchError: an unknown column, shapes that differ, a mask with other values than 0 and 1, or a
+            log-probability above zero; the message names the field.
 
     Example:
         >>> batch = token_batch(np.array([[True, False, True]]), logprobs=np.array([[-1.0, 0.0, -2.0]]))
@@ -232,7 +234,8 @@ def _token_column(
         worst = float(np.fmax.reduce(array[mask]))  # ignores NaN: counted later, not an error of shape
         if POSITIVE_TOLERANCE < worst < np.inf:
             raise BatchError(
-                f"{name} holds {worst:.6g}, above zero: give natural-log probabilities (log_softmax), not probabilities"
+                f"{name} holds {worst:.6g}, above zero: give natural-log probabilities (log_softmax), not "
+                f"probabilities"
             )
     return array
 
@@ -266,7 +269,8 @@ def _last_tool(
     tools: Sequence[Sequence[str]] | None,
     table: tuple[str, ...],
 ) -> npt.NDArray[np.uint8]:
-    """Code of the tool whose result came last before each token: by its ordinal in the sequence's list of results."""
+    """Code of the tool whose result came last before each token: by its ordinal in the sequence's list of
+    results."""
     codes = np.zeros(turn.size, np.uint8)
     if tools is None:
         return codes

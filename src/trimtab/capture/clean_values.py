@@ -1,7 +1,7 @@
 """Values of a model or of a loop in a form that can be stored and read again.
 
-The mistake it prevents: one tool name with a lone surrogate, or of 70,000 characters, ends measuring for the whole
-process; a latency in words breaks the page that shows it.
+The mistake it prevents: one tool name with a lone surrogate, or of 70,000 characters, ends measuring for the
+whole process; a latency in words breaks the page that shows it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class Door:
         return self.text(what, raw, MAX_NAME)
 
     def number(self, what: str, raw: object, default: float = math.nan) -> float:
-        """Return a finite number of 0 or more; `default` for anything else. NaN is a value that is not known."""
+        """Return a finite number of 0 or more; `default` for anything else. NaN is a value that is not
+        known."""
         try:
             value = float(raw) if hasattr(raw, "__float__") and not isinstance(raw, bool) else -1.0
         except (TypeError, ValueError, OverflowError, RuntimeError):
@@ -79,7 +80,8 @@ class Door:
         return {"duration_s": seconds} | ({"cleaned": changed} if changed else {})
 
     def json(self, what: str, raw: object, depth: int = 0) -> Any:
-        """Return a JSON value: texts cut, integers beyond 64 bits as text, what JSON does not have as text."""
+        """Return a JSON value: texts cut, integers beyond 64 bits as text, what JSON does not have as
+        text."""
         if raw is None or isinstance(raw, (bool, float)):
             return raw
         if isinstance(raw, int) and abs(raw) < 2**63:

@@ -15,16 +15,18 @@ from trimtab.typing import Bool
 
 _TOKENS = ("loss_mask", "phase", "tool", "turn", "source")
 _OPTIONAL = (
-    *LOGPROB_COLUMNS, "advantages", "entropy", "reward", "policy_version", "token_ids", "group", *EXPERT_COLUMNS
+    *LOGPROB_COLUMNS, "advantages", "entropy", "reward", "policy_version", "token_ids", "group",
+    *EXPERT_COLUMNS
 )  # fmt: skip
 
 
 def join_batches(pairs: Sequence[tuple[TokenBatch, Bool]]) -> list[tuple[TokenBatch, Bool]]:
     """Join batches into as few as their columns, tables and references allow, in order.
 
-    A table of tools that grew by new names at its end is one table: what was `other` stays so. Only what measures read
-    is kept: reward parts and stop reasons are dropped. A `group` is the same prompt wherever its number comes again.
-    Policy versions are moved so that every token keeps its age under the newest current version.
+    A table of tools that grew by new names at its end is one table: what was `other` stays so. Only what
+    measures read is kept: reward parts and stop reasons are dropped. A `group` is the same prompt wherever
+    its number comes again. Policy versions are moved so that every token keeps its age under the newest
+    current version.
 
     Args:
         pairs: batches, each with a flag a sequence (B,).

@@ -1,6 +1,7 @@
 """Recorded routes of a mixture of experts: which K experts each of L layers gave a token to.
 
-The mistake it prevents: positions without a record, filled with zeros, read as "expert 0" (verl, slime: R3 payloads).
+The mistake it prevents: positions without a record, filled with zeros, read as "expert 0" (verl, slime: R3
+payloads).
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ def expert_column(
 ) -> Int16:
     """Expert indices (N, L, K), -1 in all L x K places of a token without a recorded route.
 
-    `raw`: integers (B, T, L, K), or packed (N, L, K); `shape` is the loss mask's, `keep` of that shape marks what exists,
-    `mask` (N,) what receives gradient, which alone is checked. Raises BatchError naming the column: another shape, not
-    whole numbers, an index below -1 or from 32,768 on, a route recorded in part, one expert twice in one layer.
+    `raw`: integers (B, T, L, K), or packed (N, L, K); `shape` is the loss mask's, `keep` of that shape marks
+    what exists, `mask` (N,) what receives gradient, which alone is checked. Raises BatchError naming the
+    column: another shape, not whole numbers, an index below -1 or from 32,768 on, a route recorded in part,
+    one expert twice in one layer.
 
-    >>> expert_column("routed_experts", [[[0, 3]], [[-1, -1]]], (2,), np.ones(2, bool), np.ones(2, bool)).shape
+    >>> expert_column("routed_experts", [[[0, 3]], [[-1, -1]]], (2,), np.ones(2, bool), np.ones(2,
+    ...     bool)).shape
     (2, 1, 2)
     """
     array = np.asarray(raw)
@@ -52,7 +55,8 @@ def expert_column(
     order = np.sort(own[~every], axis=2)
     if (order[..., 1:] == order[..., :-1]).any():
         raise BatchError(
-            f"{name} names one expert twice in a layer: fill tokens without a recorded route with -1, not with 0"
+            f"{name} names one expert twice in a layer: fill tokens without a recorded route with -1, not "
+            f"with 0"
         )
     return array.clip(-1, MAX_EXPERTS - 1).astype(np.int16)
 

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 NEAR_TOKENS = 16
-"""Tokens after a tool result that count as `near` (default, not calibrated; entropy jumps right after a result, arXiv 2507.19849)."""
+"""Tokens after a tool result that count as `near` (default, not calibrated; entropy jumps right after a
+result, arXiv 2507.19849)."""
 
 MAX_NAMES = 16
 OTHER = "other"
@@ -19,7 +20,8 @@ OTHER = "other"
 
 @dataclass(frozen=True)
 class Segments:
-    """Per token (N,): phase (0 text, 1 near, 2 later), turn (from 1), and ordinal of the last tool result (0: none)."""
+    """Per token (N,): phase (0 text, 1 near, 2 later), turn (from 1), and ordinal of the last tool result (0:
+    none)."""
 
     phase: npt.NDArray[np.uint8]
     turn: npt.NDArray[np.int64]
@@ -33,8 +35,8 @@ def segment_tokens(
 ) -> Segments:
     """Split packed sequences at their tool results.
 
-    `lengths` (B,) sums to N; `tool_tokens` (N,) is True on tokens written by a tool. Adjacent tool tokens are one
-    result. A token is `near` when at most `near` tokens lie between it and the last tool token before it.
+    `lengths` (B,) sums to N; `tool_tokens` (N,) is True on tokens written by a tool. Adjacent tool tokens are
+    one result. A token is `near` when at most `near` tokens lie between it and the last tool token before it.
 
     >>> s = segment_tokens(np.array([5]), np.array([False, True, True, False, False]), near=1)
     >>> s.phase.tolist(), s.turn.tolist()

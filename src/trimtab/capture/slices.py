@@ -1,6 +1,7 @@
 """Slices are sums of disjoint cells, so one pass over the tokens serves them all.
 
-A cell is one combination of phase, last tool, turn bucket and data source. N tokens with gradient, C occupied cells.
+A cell is one combination of phase, last tool, turn bucket and data source. N tokens with gradient, C occupied
+cells.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _PHASES, _TOOLS, _TURNS, _SOURCES = 3, 18, 4, 18
 
 @dataclass(frozen=True)
 class Cells:
-    """`index` (N,) cell of each token with gradient; `sequence` (N,) its row; `slices` name -> cells that sum to it."""
+    """`index` (N,) cell of each token with gradient; `sequence` (N,) its row; `slices` name -> cells that sum
+    to it."""
 
     index: npt.NDArray[np.int64]
     sequence: npt.NDArray[np.int64]
@@ -30,9 +32,9 @@ class Cells:
 def cells_of(batch: TokenBatch) -> Cells:
     """Group the tokens that receive gradient by cell.
 
-    Slices: `all`; `text` (before any tool result); `post_tool` (after one), split into `phase/near` and `phase/later`
-    and by tool as `post_tool/<tool>`; `turn/<bucket>` from the second turn on (the first is `text`); `source/<name>`
-    where sources are declared.
+    Slices: `all`; `text` (before any tool result); `post_tool` (after one), split into `phase/near` and
+    `phase/later` and by tool as `post_tool/<tool>`; `turn/<bucket>` from the second turn on (the first is
+    `text`); `source/<name>` where sources are declared.
 
     Args:
         batch: a batch of N tokens.

@@ -1,7 +1,7 @@
 """The table of every reading and every bound, with unit, direction and source.
 
-A reading's key is `<what>/<statistic>`. `docs/metrics.md` is generated from this package: one file a family of readings,
-`bounds` for the numbers rules compare with.
+A reading's key is `<what>/<statistic>`. `docs/metrics.md` is generated from this package: one file a family
+of readings, `bounds` for the numbers rules compare with.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ WINDOW_TOKENS = 2_000
 """Tokens a slice needs before a window is judged (default, not calibrated: a p99 then rests on 20 tokens)."""
 
 WINDOW_TRAJECTORIES = 30
-"""Trajectories a slice needs before a window is judged (default, not calibrated: the bootstrap resamples trajectories)."""
+"""Trajectories a slice needs before a window is judged (default, not calibrated: the bootstrap resamples
+trajectories)."""
 
 MAIN_SLICES = ("all", "text", "post_tool")
-"""Slices with tail indices, shifts between windows, intervals of k-hat and chi-square, quantiles of entropy and mismatch by
-the sampler's probability (default, not calibrated, for the cost)."""
+"""Slices with tail indices, shifts between windows, intervals of k-hat and chi-square, quantiles of entropy
+and mismatch by the sampler's probability (default, not calibrated, for the cost)."""
 
 READINGS: dict[str, Definition] = {**TOKENS, **METRICS, **POLICY, **EPISODES, **JOINT}
 

@@ -13,7 +13,8 @@ _RANGES = {"share": (0.0, 1.0)} | dict.fromkeys(("count", "seconds", "1/s", "ver
 
 @dataclass(frozen=True)
 class Definition:
-    """What a reading is. `unit`: nats, share, ratio, count, or 1 for a pure number; a share lies between 0 and 1."""
+    """What a reading is. `unit`: nats, share, ratio, count, or 1 for a pure number; a share lies between 0
+    and 1."""
 
     what: str
     unit: str

@@ -1,4 +1,5 @@
-"""Readings of the policy behind the tokens: routes, rare tokens, entropy at tool borders, gradients, distinguishability."""
+"""Readings of the policy behind the tokens: routes, rare tokens, entropy at tool borders, gradients,
+distinguishability."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ BOUNDARY_TOKENS = 8
 """Tokens before a call ends and after its result whose entropies are compared (default, not calibrated)."""
 
 PROB_BANDS = {"le_1e-3": (0.0, 1e-3), "1e-3_2e-2": (1e-3, 2e-2), "2e-2_1e-1": (2e-2, 1e-1)}
-"""Name -> (above, up to and including) of mu, the sampler's probability of the token ("When Speed Kills Stability")."""
+"""Name -> (above, up to and including) of mu, the sampler's probability of the token ("When Speed Kills
+Stability")."""
 
 _SPEED = "When Speed Kills Stability (Liu, Li et al. 2025)"
 _R3 = "arXiv 2510.11370 (R3)"

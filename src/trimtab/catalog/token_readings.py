@@ -22,8 +22,8 @@ LOG_RATIOS = {
     "drift": "pi_theta / pi_ref",
     "lagged_drift": "pi_t / pi_(t-K) on fixed probe transcripts",
 }
-"""Name -> w, the ratio whose logarithm is read. mu: the engine that sampled; pi_old: the trainer's engine at the same
-weights; pi_theta: the policy now; pi_ref: the frozen reference."""
+"""Name -> w, the ratio whose logarithm is read. mu: the engine that sampled; pi_old: the trainer's engine at
+the same weights; pi_theta: the policy now; pi_ref: the frozen reference."""
 
 
 class Statistic(NamedTuple):
@@ -104,7 +104,8 @@ STATISTICS: dict[str, Statistic] = {
         for bucket, versions in LAG_BUCKETS.items()
     },
 }  # fmt: skip
-"""Statistic -> what it is, and the log-ratios that have it. The key of a reading is `<log-ratio>/<statistic>`."""
+"""Statistic -> what it is, and the log-ratios that have it. The key of a reading is
+`<log-ratio>/<statistic>`."""
 
 
 def _product() -> dict[str, Definition]:

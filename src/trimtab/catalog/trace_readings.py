@@ -1,4 +1,5 @@
-"""Readings of agent logs, and the bounds of the rules that judge them. A share's rule fires when its interval lies above the bound.
+"""Readings of agent logs, and the bounds of the rules that judge them. A share's rule fires when its interval
+lies above the bound.
 
 Per tool and per group the readings have the keys they have in a run (`tools/...`, `aggregate/zero_std_frac`).
 """

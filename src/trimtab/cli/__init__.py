@@ -24,7 +24,8 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="trimtab",
-    help="Watch RL runs of tool-using agents: tails by slice, alarms with a stated false-alarm rate, one offline report.",
+    help="Watch RL runs of tool-using agents: tails by slice, alarms with a stated false-alarm rate, one "
+    "offline report.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
@@ -73,7 +74,8 @@ def diagnose(
         bool, typer.Option("--verbose", "-v", help="Everything, not only one screen.")
     ] = False,
 ) -> None:
-    """Verdict, alarms and what was not observed, of a run folder or of another trainer's metrics log (docs/how-to/metric-logs.md).
+    """Verdict, alarms and what was not observed, of a run folder or of another trainer's metrics log
+    (docs/how-to/metric-logs.md).
 
     Exit code: 0 healthy, 1 alarms or unhealthy, 2 bad input, blind or not judged yet.
     """
@@ -158,7 +160,8 @@ def version() -> None:
 
 
 def _plainly(arguments: list[str]) -> None:
-    """`diagnose PATH [--json or --verbose]`, the usual call, leaves here: building typer's parsers takes longer than to read most logs."""
+    """`diagnose PATH [--json or --verbose]`, the usual call, leaves here: building typer's parsers takes
+    longer than to read most logs."""
     if (
         len(arguments) < 2
         or arguments[0] != "diagnose"
@@ -188,7 +191,8 @@ def main() -> None:
         if os.environ.get("TRIMTAB_TRACEBACK"):
             raise
         print(
-            f"trimtab: cannot go on: {escape_controls(f'{type(error).__name__}: {error}')}; a damaged run folder or a bug of ours "
+            f"trimtab: cannot go on: {escape_controls(f'{type(error).__name__}: {error}')}; a damaged run "
+            f"folder or a bug of ours "
             "(TRIMTAB_TRACEBACK=1 shows where)",
             file=sys.stderr,
         )

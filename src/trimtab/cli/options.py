@@ -31,7 +31,8 @@ SolvedAt = Annotated[float | None, typer.Option(help="An episode with this rewar
 
 
 def declared_of(require: list[str], key_arguments: list[str], solved_at: float | None) -> Any:
-    """What must be used, and from which reward on an episode is solved (`Requirements`). TraceError for what names nothing."""
+    """What must be used, and from which reward on an episode is solved (`Requirements`). TraceError for what
+    names nothing."""
     from trimtab.measure.state.requirements import Requirements
 
     files = tuple(name.removeprefix("file:") for name in require if name.startswith("file:"))
@@ -40,7 +41,8 @@ def declared_of(require: list[str], key_arguments: list[str], solved_at: float |
         raise TraceError("--key-argument wants TOOL=ARGUMENT, as --key-argument read_file=path")
     if files and not keys:
         raise TraceError(
-            f"--require file:{files[0]} needs --key-argument TOOL=ARGUMENT, as read_file=path: nothing names a file otherwise"
+            f"--require file:{files[0]} needs --key-argument TOOL=ARGUMENT, as read_file=path: nothing "
+            f"names a file otherwise"
         )
     tools = tuple(name for name in require if not name.startswith("file:"))
     return Requirements(required_tools=tools, key_arguments=keys, required_files=files, solved_at=solved_at)
@@ -55,7 +57,8 @@ def fields_of(texts: list[str] | None) -> dict[str, str]:
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:
-    """`ours=theirs` texts as a mapping; MetricLogError for one without both, and where one of ours is given twice."""
+    """`ours=theirs` texts as a mapping; MetricLogError for one without both, and where one of ours is given
+    twice."""
     named: dict[str, str] = {}
     for text in texts:
         ours, _, theirs = text.partition("=")
@@ -66,7 +69,8 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
         ours, theirs = ours.strip(), theirs.strip()
         if ours in named:
             raise MetricLogError(
-                f"--map {ours} is given twice, for {named[ours]} and for {theirs}; give the key it is to be read off"
+                f"--map {ours} is given twice, for {named[ours]} and for {theirs}; give the key it is to be "
+                f"read off"
             )
         named[ours] = theirs
     return named

@@ -110,7 +110,8 @@ def convert_logs(
     with reading_bar(logs) as progress:
         report = convert(logs, output, format, fields_of(mapping), strict, progress)
     print(
-        f"wrote {counted(report.num_episodes, 'episode')} to {output}; {counted(report.num_malformed, 'malformed line')} skipped"
+        f"wrote {counted(report.num_episodes, 'episode')} to {output}; "
+        f"{counted(report.num_malformed, 'malformed line')} skipped"
     )
     for note, count in report.notes.items():
         print(f"  note     {escape_controls(noted(count, note))}")

@@ -158,7 +158,7 @@ def _blind(evidence: Evidence) -> str:
     if evidence.post_tool_tokens and "drift" in evidence.not_observed:
         return f"drift is never observed, and the tail rules rest on it: {evidence.not_observed['drift']}"
     if evidence.zero_drift:
-        return "drift is exactly zero everywhere: policy and reference are one array, or the policy does not change"
+        return "drift is exactly zero everywhere: policy and reference are one array, or the policy does not change"  # noqa: E501
     return ""
 
 

@@ -33,7 +33,8 @@ MASS_EXPONENT = 24
 """|A w| is histogrammed up to 2^24; the tail beyond shares one bucket."""
 
 _LARGEST_LOG_WEIGHT = 690.0
-"""A larger weight counts as e^690 in |A w|, so that sums stay finite: it is the largest, not a missing one."""
+"""A larger weight counts as e^690 in |A w|, so that sums stay finite: it is the largest, not a missing
+one."""
 
 _COLUMNS = (
     "rollout_logprobs",
@@ -74,7 +75,8 @@ class _Pass:
 def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> dict[str, SliceState]:
     """State of every slice that has tokens, `{}` when all are masked.
 
-    `fresh` (B,) marks trajectories counted for the first time (default: all); a trajectory trained on twice is one.
+    `fresh` (B,) marks trajectories counted for the first time (default: all); a trajectory trained on twice
+    is one.
     """
     cells = cells_of(batch)
     if cells.num_cells == 0:
@@ -118,7 +120,8 @@ def observe(batch: TokenBatch, fresh: npt.NDArray[np.bool_] | None = None) -> di
 
 
 def nonfinite_columns(batch: TokenBatch) -> dict[str, int]:
-    """Column -> number of NaN and infinities among tokens with gradient (of the scored sequences, for the reference)."""
+    """Column -> number of NaN and infinities among tokens with gradient (of the scored sequences, for the
+    reference)."""
     counts: dict[str, int] = {}
     for name in _COLUMNS:
         values = getattr(batch, name)

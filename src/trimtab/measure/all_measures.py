@@ -1,5 +1,5 @@
-"""All measures, and how a slice's state becomes readings. To add a measure: one file, one line in MEASURES, one
-catalog row a key."""
+"""All measures, and how a slice's state becomes readings. To add a measure: one file, one line in MEASURES,
+one catalog row a key."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ MEASURES: dict[str, Measure] = {
 }
 
 IN_DETAIL: dict[str, Measure] = {"khat": tail_indices, "chi2": chi2_interval, "hill": log_ratio_tail_indices}
-"""Measures of the slices `MAIN_SLICES` in place of those of the same name, or beside them: they resample trajectories."""
+"""Measures of the slices `MAIN_SLICES` in place of those of the same name, or beside them: they resample
+trajectories."""
 
 OF_ALL: tuple[Measure, ...] = (aggregates, rewards, text_shape, retokenise)
 """Measures of the slice `all` alone, most of them over whole sequences."""
@@ -60,7 +61,8 @@ NOTED = {"entropy": "entropy/sketch", "routing": "routing/layers", "distinguish"
 def readings_of(
     name: str, window: Window, state: SliceState, shift: WindowShift | None = None
 ) -> list[Reading]:
-    """Every reading the state of slice `name` supports over `window`; with `shift`, against its earlier windows too.
+    """Every reading the state of slice `name` supports over `window`; with `shift`, against its earlier
+    windows too.
 
     `IN_DETAIL` and `shift` are for the slices `MAIN_SLICES` alone.
     """
@@ -85,7 +87,8 @@ def pair_readings(window: Window, states: Mapping[str, SliceState]) -> list[Read
 
 
 def not_observed(states: Mapping[str, SliceState]) -> dict[str, str]:
-    """Ratio, or a name of `NOTED`, -> why it was not observed, from the states of a step; what was is absent."""
+    """Ratio, or a name of `NOTED`, -> why it was not observed, from the states of a step; what was is
+    absent."""
     reasons: dict[str, str] = {}
     for state in states.values():
         for what, part in {**{ratio: f"{ratio}/sketch" for ratio in RATIOS}, **NOTED}.items():

@@ -10,7 +10,8 @@ from trimtab.errors import MetricLogError
 from trimtab.metric_logs.formats.text_formats import as_utf8
 
 FORMATS = (
-    "jsonl", "json", "csv", "parquet", "rlprobe", "trainer_state", "tensorboard", "wandb", "trackio", "mlflow",
+    "jsonl", "json", "csv", "parquet", "rlprobe", "trainer_state", "tensorboard", "wandb", "trackio",
+    "mlflow",
 )  # fmt: skip
 """Formats that can be read; `format=` takes one of these."""
 
@@ -18,7 +19,8 @@ _TEXT = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".jsonl.gz", 
 
 
 def file_format(head: bytes, whole_json: Callable[[], bool]) -> str | None:
-    """The format of a file off its first bytes; None when it is none of ours. `sqlite` stands for both stores.
+    """The format of a file off its first bytes; None when it is none of ours. `sqlite` stands for both
+    stores.
 
     `whole_json` is asked whether the file is one JSON value, which its head cannot tell.
 
@@ -83,10 +85,12 @@ def folder_log(folder: Path) -> tuple[str, list[Path], str]:
         return "", [(named or files)[0]], ""
     if files:
         raise MetricLogError(
-            f"{folder} holds several files ({', '.join(p.name for p in files[:5])}); give the one that is the log"
+            f"{folder} holds several files ({', '.join(p.name for p in files[:5])}); give the one that is "
+            f"the log"
         )
     raise MetricLogError(
-        f"{folder} is neither a trimtab run folder (it has no run.json) nor a log we know; give a metrics file, or a folder of "
+        f"{folder} is neither a trimtab run folder (it has no run.json) nor a log we know; give a metrics "
+        f"file, or a folder of "
         "TensorBoard, W&B, MLflow, trackio, rlprobe or Hugging Face Trainer"
     )
 

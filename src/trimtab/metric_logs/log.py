@@ -1,6 +1,8 @@
-"""A trainer's metrics log under our names, whatever wrote it: what the aggregate rules judge when there are no tokens.
+"""A trainer's metrics log under our names, whatever wrote it: what the aggregate rules judge when there are
+no tokens.
 
-A log's metrics as arrays: straight off rows that hold plain numbers, one row a step; by way of merged rows otherwise.
+A log's metrics as arrays: straight off rows that hold plain numbers, one row a step; by way of merged rows
+otherwise.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from trimtab.metric_logs.frameworks.match import check_mapping, choose, framewor
 from trimtab.typing import Int64
 
 REPLACED = ("rows out of order, sorted", "values overwritten by a later row of the same step")
-"""Reasons of `excluded` that a resume leaves behind, a step counter that began anew, or two writers of one log."""
+"""Reasons of `excluded` that a resume leaves behind, a step counter that began anew, or two writers of one
+log."""
 
 _WORDS = {"nan": math.nan, "+nan": math.nan, "-nan": math.nan}
 
@@ -32,9 +35,10 @@ _WORDS = {"nan": math.nan, "+nan": math.nan, "-nan": math.nan}
 class MetricLog:
     """One row a step, steps ascending; NaN and infinity are kept, for they are alarms of their own.
 
-    `steps`: (T,). `columns`: ours -> places in `steps` at which it was logged, values there. `framework` says whose keys they were, `why` on what ground. `mapped`: ours -> theirs.
-    `unmapped`: numeric keys of the log that no name of ours stands for. `excluded`: what was left out, by reason.
-    `notes`: traps of this trainer's keys, and choices the reader made.
+    `steps`: (T,). `columns`: ours -> places in `steps` at which it was logged, values there. `framework` says
+    whose keys they were, `why` on what ground. `mapped`: ours -> theirs. `unmapped`: numeric keys of the log
+    that no name of ours stands for. `excluded`: what was left out, by reason. `notes`: traps of this
+    trainer's keys, and choices the reader made.
     """
 
     source: str
@@ -81,8 +85,9 @@ def build_log(
     if not mapped:
         shown = ", ".join(keys[:6]) or "none"
         raise MetricLogError(
-            f"{source}: {'none of its numbers is known' if not framework else f'no key of {framework} in it'} "
-            f"(it has: {shown}); name them with --map ours=theirs, the names are in docs/how-to/metric-logs.md"
+            f"{source}: {'none of its numbers is known' if not framework else f'no key of {framework} in it'} "  # noqa: E501
+            f"(it has: {shown}); name them with --map ours=theirs, the names are in "
+            f"docs/how-to/metric-logs.md"
         )
     plain = plain_columns(steps, raw, mapped)
     at, columns = columns_of_rows(_merged(raw, steps, mapped)) if plain is None else plain
@@ -136,7 +141,8 @@ def _numeric(raw: RawLog, keys: list[str]) -> list[str]:
 def _merged(
     raw: RawLog, steps: list[int | None], mapped: Mapping[str, str]
 ) -> list[tuple[int, dict[str, float]]]:
-    """One row a step of our names; a number beats a null, and of two numbers the later one stands and is counted."""
+    """One row a step of our names; a number beats a null, and of two numbers the later one stands and is
+    counted."""
     raw.unpack()
     pairs = [(theirs, ours) for ours, theirs in mapped.items()]
     count: Counter[str] = raw.excluded
@@ -166,13 +172,16 @@ def _merged(
 
 
 def _without_nulls(raw: RawLog, rows: list[tuple[int, Row]]) -> list[tuple[int, dict[str, float]]]:
-    """The rows with the numbers only; where something was not logged, a note says so: the writer may have meant NaN."""
+    """The rows with the numbers only; where something was not logged, a note says so: the writer may have
+    meant NaN."""
     empty = Counter(name for _, row in rows for name, value in row.items() if value is None)
     if empty:
         names, rest = ", ".join(list(empty)[:4]), len(empty) - 4
         raw.notes.append(
-            f"{empty.total()} empty cell{'s' * (empty.total() > 1)} in {len(empty)} column{'s' * (len(empty) > 1)} "
-            f"({names}{f' and {rest} more' if rest > 0 else ''}) read as not logged; pandas writes NaN so too: "
+            f"{empty.total()} empty cell{'s' * (empty.total() > 1)} in {len(empty)} "
+            f"column{'s' * (len(empty) > 1)} "
+            f"({names}{f' and {rest} more' if rest > 0 else ''}) read as not logged; pandas writes NaN so "
+            f"too: "
             'write it with to_csv(na_rep="NaN") to have it judged'
         )
     raw.excluded["empty cells read as not logged"] += empty.total()
@@ -200,9 +209,11 @@ def _translated(
 def plain_columns(
     steps: Sequence[int | None], raw: RawLog, mapped: Mapping[str, str]
 ) -> tuple[Int64, dict[str, Column]] | None:
-    """Steps and columns (`mapped`: ours -> theirs) of rows in order, one a step, that hold plain numbers there.
+    """Steps and columns (`mapped`: ours -> theirs) of rows in order, one a step, that hold plain numbers
+    there.
 
-    None where a row must be dropped, moved or merged, or a value is anything else: null, text, a truth value, a list.
+    None where a row must be dropped, moved or merged, or a value is anything else: null, text, a truth value,
+    a list.
     """
     if not set(map(type, steps)) <= {int}:
         return None

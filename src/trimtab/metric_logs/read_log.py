@@ -29,7 +29,8 @@ def read_metric_log(
 ) -> MetricLog:
     """Read what a trainer logged, step by step, under our names.
 
-    A store of several runs is read at its newest; `PATH#RUN` reads another. Nothing is ever executed or unpickled.
+    A store of several runs is read at its newest; `PATH#RUN` reads another. Nothing is ever executed or
+    unpickled.
 
     Args:
         path: a file or folder in one of `FORMATS`.
@@ -142,7 +143,8 @@ def _unzipped(path: Path) -> bytes:
 
 
 def _is_one_json(data: bytes) -> bool:
-    """Is the file one JSON object over several lines, or a trainer's state in one? Two objects one after the other are lines."""
+    """Is the file one JSON object over several lines, or a trainer's state in one? Two objects one after the
+    other are lines."""
     text = as_utf8(data).lstrip()
     first = text.split(b"\n", 1)[0]
     if not text[len(first) :].strip() and b'"log_history"' in first:

@@ -18,17 +18,18 @@ from trimtab.types import Reading, TokenBatch
 from trimtab.typing import Bool
 
 MAX_PENDING_TOKENS = 32_768
-"""Tokens that wait at most to be measured (default, not calibrated: 2 MB): blocks of a long run are hundreds of steps."""
+"""Tokens that wait at most to be measured (default, not calibrated: 2 MB): blocks of a long run are hundreds
+of steps."""
 
 Rows = list[dict[str, object]]
 
 
 class Measuring:
-    """Holds batches until measuring them is worth a call. `store` takes the rows of `states` to be written, before anything is
-    read from them; `keep(slice, closed)` is called with each closed window.
+    """Holds batches until measuring them is worth a call. `store` takes the rows of `states` to be written,
+    before anything is read from them; `keep(slice, closed)` is called with each closed window.
 
-    `not_observed`: log-ratio -> why, of the batches of the last step that had any; other names -> why, of what was
-    measured last.
+    `not_observed`: log-ratio -> why, of the batches of the last step that had any; other names -> why, of
+    what was measured last.
     """
 
     def __init__(
@@ -61,8 +62,8 @@ class Measuring:
     def step(self, step: int, num_tokens: int) -> list[Reading]:
         """Close a step of `num_tokens`: readings of the windows that close with it.
 
-        Measures at a step with a window's tokens, at the end of a stored block, when `MAX_PENDING_TOKENS` wait, and at
-        the first step with any, so that every row says what was not observed.
+        Measures at a step with a window's tokens, at the end of a stored block, when `MAX_PENDING_TOKENS`
+        wait, and at the first step with any, so that every row says what was not observed.
         """
         self.episodes.close(step)
         self._pending_first = step if self._pending_first < 0 else self._pending_first
@@ -95,7 +96,8 @@ class Measuring:
         return self._close_windows(first, step, states)
 
     def _observe_pending(self) -> tuple[int, dict[str, SliceState]]:
-        """Measure the pending batches: their first step and the state of each slice. They are pending no more."""
+        """Measure the pending batches: their first step and the state of each slice. They are pending no
+        more."""
         pending, first = self._pending, self._pending_first
         self._pending, self._pending_first, self._measured = [], -1, True
         merged = Accumulator()

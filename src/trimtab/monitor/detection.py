@@ -20,7 +20,8 @@ class Detection:
         self.writer, self.pipeline = writer, pipeline
 
     def judge(self, step: int, readings: list[Reading], known: list[Alarm] | None = None) -> list[Alarm]:
-        """Detect on `readings`, write them and what changed since the alarms `known`; return the alarms that fired."""
+        """Detect on `readings`, write them and what changed since the alarms `known`; return the alarms that
+        fired."""
         known = list(self.pipeline.alarms) if known is None else known
         self.pipeline.on_readings(readings)
         fired = self.pipeline.alarms[len(known) :]
@@ -47,8 +48,10 @@ class Detection:
         over = [int(row["step"]) for row in reader.rows("steps", rank) if row["step"] >= step]
         if over:
             log.warning(
-                "trimtab: %s holds steps up to %d and now starts again at %d; steps %d to %d stay on disk but no view shows "
-                "them. Give a new folder if this is another run.", self.writer.folder, over[-1], step, over[0], over[-1],
+                "trimtab: %s holds steps up to %d and now starts again at %d; steps %d to %d stay on disk "
+                "but no view shows "
+                "them. Give a new folder if this is another run.", self.writer.folder, over[-1], step,
+                over[0], over[-1],
             )  # fmt: skip
         before = [row for row in reader.rows("steps", rank) if row["step"] < step]
         replay_tools(tools, before, reader.rows("tools", rank))

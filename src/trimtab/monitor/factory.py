@@ -56,8 +56,8 @@ def open_run(
         required_files: values of those arguments that should occur.
         solved_at: smallest reward of a solved task.
         groups_span_steps: a `group` number means the same prompt in every step of a window.
-        rules: your own rules, as `Rule` objects or the path of a YAML file (docs/how-to/user-rules.md). The false-alarm
-            budget is split over all rules.
+        rules: your own rules, as `Rule` objects or the path of a YAML file (docs/how-to/user-rules.md). The
+            false-alarm budget is split over all rules.
 
     Returns:
         The run; close it, or use it as a context manager.
@@ -84,7 +84,8 @@ def open_run(
     }
     if stored != own:
         log.warning(
-            "trimtab: %s was begun with other rules; views judge by those, and show of the new ones what fires from now on. "
+            "trimtab: %s was begun with other rules; views judge by those, and show of the new ones what "
+            "fires from now on. "
             "Give a new folder to have all judged alike.", folder,
         )  # fmt: skip
     return Run(

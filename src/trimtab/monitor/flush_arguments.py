@@ -1,4 +1,5 @@
-"""Arguments of `Run.flush` as the monitor takes them: a whole step number, and metrics that are one number each."""
+"""Arguments of `Run.flush` as the monitor takes them: a whole step number, and metrics that are one number
+each."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def step_number(step: Any) -> int:
 
 
 class MetricReader:
-    """Takes the numbers out of a step's metrics; names each value that is not one number, in the log once a key.
+    """Takes the numbers out of a step's metrics; names each value that is not one number, in the log once a
+    key.
 
     `rejected`: key -> what the last `read` got instead of a number.
     """

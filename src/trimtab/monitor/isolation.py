@@ -1,8 +1,9 @@
 """Isolation of the monitor's own failures: the user's training never dies of our bug.
 
-The monitor and the adapters run their code in `Isolation.block`. A failure is counted, logged with its traceback,
-written to the run and shown by every view; with `strict=True` it is raised. A dead monitor must never look like
-"all clear". Code outside of a run has broad handlers of its own; tests/house/allowed.py lists each with its reason.
+The monitor and the adapters run their code in `Isolation.block`. A failure is counted, logged with its
+traceback, written to the run and shown by every view; with `strict=True` it is raised. A dead monitor must
+never look like "all clear". Code outside of a run has broad handlers of its own; tests/house/allowed.py lists
+each with its reason.
 """
 
 from __future__ import annotations

@@ -93,12 +93,14 @@ class Run:
     def isolated(self, where: str, cost: str = "watch") -> AbstractContextManager[None]:
         """Return a context that records a failure of its block and lets training go on.
 
-        The block's time is added to `cost`. Adapters wrap their own code in it too (`trimtab.monitor.isolation`).
+        The block's time is added to `cost`. Adapters wrap their own code in it too
+        (`trimtab.monitor.isolation`).
         """
         return self._isolation.block(where, cost)
 
     def charge(self, name: str, seconds: float) -> None:
-        """Book time spent for the monitor outside of it, e.g. a reference pass; kept apart from the watch's own time."""
+        """Book time spent for the monitor outside of it, e.g. a reference pass; kept apart from the watch's
+        own time."""
         self._isolation.charge(name, seconds)
 
     def observe(self, batch: TokenBatch | None = None, **arrays: Any) -> None:
@@ -110,7 +112,8 @@ class Run:
             self._measuring.add(*self._intake.add(batch, arrays))
 
     def probe(self, step: int, batch: TokenBatch) -> None:
-        """Add a scoring of the fixed probe transcripts by the policy as it is at `step`; see `measure.probes`."""
+        """Add a scoring of the fixed probe transcripts by the policy as it is at `step`; see
+        `measure.probes`."""
         with self.isolated("probe"):
             self._step_readings += self.probes.update(step, batch)
 
@@ -121,28 +124,31 @@ class Run:
         tokens: Mapping[str, int] | None = None,
         gram: bool = False,
     ) -> None:
-        """Add the per-trajectory gradients of `step`: slice -> (n, d) vectors, of all weights or a small head, or with `gram`
-        slice -> (n, n) Gram matrices. `tokens`: slice -> gradient tokens. One call a step, with all of its trajectories; of
-        several ranks, views show the first one's. See `measure.gradients`."""
+        """Add the per-trajectory gradients of `step`: slice -> (n, d) vectors, of all weights or a small
+        head, or with `gram` slice -> (n, n) Gram matrices. `tokens`: slice -> gradient tokens. One call a
+        step, with all of its trajectories; of several ranks, views show the first one's. See
+        `measure.gradients`."""
         with self.isolated("gradients"):
             self._fed.add("gradient")
             self._step_readings += step_readings(step, gradient_values(parts, tokens, gram))
 
     def cross_scores(self, step: int, scores: Any, own: Any) -> None:
-        """Add a scoring of R responses under P prompts at `step`: `scores` (R, P) mean log-probabilities a token, `own` (R,)
-        the prompt each response answers, counted from 0. See `measure.distinguish`."""
+        """Add a scoring of R responses under P prompts at `step`: `scores` (R, P) mean log-probabilities a
+        token, `own` (R,) the prompt each response answers, counted from 0. See `measure.distinguish`."""
         with self.isolated("cross scores"):
             self._fed.add("cross_scores")
             values = self.distinguish.update(scores, own)
             self._step_readings += step_readings(step, [("all", value, counts) for value, counts in values])
 
     def tool_call(self, call: ToolCall) -> None:
-        """Record one tool call; written at the next flush. What cannot be stored in it is changed and counted."""
+        """Record one tool call; written at the next flush. What cannot be stored in it is changed and
+        counted."""
         with self.isolated("tool call"):
             self.pending_tools.append(clean_call(call, self._intake.door))
 
     def retokenised(self, sampled: Sequence[int], reencoded: Sequence[int]) -> None:
-        """Compare a sampled sequence's ids with those its decoded text encodes to; see `measure.retokenise`."""
+        """Compare a sampled sequence's ids with those its decoded text encodes to; see
+        `measure.retokenise`."""
         with self.isolated("retokenised"):
             self.episodes.retokenised(difference(sampled, reencoded))
 
@@ -155,10 +161,10 @@ class Run:
     ) -> list[Alarm]:
         """Close the step: measure, detect, write. Returns the alarms that fired at it.
 
-        `metrics`: the trainer's own numbers; the names in `trimtab.measure.sequences.aggregates.TRAINER_KEYS` (reward, kl, entropy,
-        grad_norm, loss and what TRL and verl call them) are judged, the others kept. `absent`: columns the trainer cannot
-        give, with the reason. `duration_s`: wall seconds of the whole step, so that the monitor's cost can be shown as a
-        share of it.
+        `metrics`: the trainer's own numbers; the names in `trimtab.measure.sequences.aggregates.TRAINER_KEYS`
+        (reward, kl, entropy, grad_norm, loss and what TRL and verl call them) are judged, the others kept.
+        `absent`: columns the trainer cannot give, with the reason. `duration_s`: wall seconds of the whole
+        step, so that the monitor's cost can be shown as a share of it.
         """
         fired: list[Alarm] = []
         numbers: dict[str, float] = {}
@@ -177,7 +183,8 @@ class Run:
         return fired
 
     def begin(self, step: int) -> None:
-        """Training starts, or starts again, with `step` as its next; going back opens a new session of the run."""
+        """Training starts, or starts again, with `step` as its next; going back opens a new session of the
+        run."""
         if self.last_step is not None and step <= self.last_step:
             self.settle()
             writer, old = RunWriter(self.writer.folder, self.writer.rank), self.windows

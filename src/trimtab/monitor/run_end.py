@@ -1,4 +1,5 @@
-"""How a run ended: by what its block or its trainer raised, and at the exit of a process that closed nothing."""
+"""How a run ended: by what its block or its trainer raised, and at the exit of a process that closed
+nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _MAX_TEXT = 500
 
 
 def end_of(error: BaseException | None) -> tuple[str, dict[str, str]]:
-    """Return how a run ended whose block left with `error`: the reason and its detail, as `Run.end` takes them.
+    """Return how a run ended whose block left with `error`: the reason and its detail, as `Run.end` takes
+    them.
 
     >>> end_of(None), end_of(ValueError("x")), end_of(SystemExit(0))
     (('finished', {}), ('exception', {'error': 'ValueError: x'}), ('finished', {}))
@@ -36,7 +38,8 @@ def end_of(error: BaseException | None) -> tuple[str, dict[str, str]]:
 
 
 def line_of(trace: TracebackType | None) -> str:
-    """Return file, line and function of the innermost frame of the user's code; of any code where none is the user's."""
+    """Return file, line and function of the innermost frame of the user's code; of any code where none is the
+    user's."""
     shown, own = "", ""
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -48,7 +51,8 @@ def line_of(trace: TracebackType | None) -> str:
 
 
 class EndRecorder:
-    """Writes down the process of each session of a run, and ends a run that is open when the process exits."""
+    """Writes down the process of each session of a run, and ends a run that is open when the process
+    exits."""
 
     def __init__(self, run: Run) -> None:
         self._run, self._pid = weakref.ref(run), os.getpid()

@@ -1,4 +1,5 @@
-"""What a run is: command, code, host, versions and hardware, for the header of its folder. No environment variables."""
+"""What a run is: command, code, host, versions and hardware, for the header of its folder. No environment
+variables."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _MASK = "***"
 
 
 def identity() -> dict[str, Any]:
-    """Return what this process is; nothing of it is looked up on a network, and no module is imported for it."""
+    """Return what this process is; nothing of it is looked up on a network, and no module is imported for
+    it."""
     torch = sys.modules.get("torch")
     return {
         "command": " ".join(masked(list(getattr(sys, "orig_argv", sys.argv))[:64]))[:2000],

@@ -14,7 +14,8 @@ from trimtab.measure.state.requirements import Requirements
 LATEST = frozenset(
     (name, key)
     for name in ("text", "post_tool")
-    for key in ("drift/p95", "drift/p99", "drift/concentration", "mismatch/p99", "mismatch/token_ess_frac", "total/p99",
+    for key in ("drift/p95", "drift/p99", "drift/concentration", "mismatch/p99", "mismatch/token_ess_frac",
+    "total/p99",
                 "ref_logprob/below_5_frac", "tail_ratio/p95", "lagged_drift/p95", "entropy/mean")
 )  # fmt: skip
 """Slice and key of the readings offered to the user's own tracker as `trimtab/<slice>/<key>`."""

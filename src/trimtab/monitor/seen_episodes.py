@@ -1,4 +1,5 @@
-"""Which trajectories were seen before, so that a second epoch does not count them twice, in bounded memory."""
+"""Which trajectories were seen before, so that a second epoch does not count them twice, in bounded
+memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What arrived in the open step: batches, their counts, and the numbers that name tools, groups and trajectories."""
+"""What arrived in the open step: batches, their counts, and the numbers that name tools, groups and
+trajectories."""
 
 from __future__ import annotations
 
@@ -36,8 +37,9 @@ class Intake:
     _num_groups: int = 0
 
     def add(self, batch: TokenBatch | None, arrays: dict[str, Any]) -> tuple[TokenBatch, Bool]:
-        """Take a batch in, or the arguments of `token_batch`. The batch with groups as measures read them, and (B,) True for
-        trajectories not counted before, so that a second epoch does not count them twice. BatchError as `token_batch`."""
+        """Take a batch in, or the arguments of `token_batch`. The batch with groups as measures read them,
+        and (B,) True for trajectories not counted before, so that a second epoch does not count them twice.
+        BatchError as `token_batch`."""
         built = token_batch(**self._with_tools(self._named(arrays))) if batch is None else self._tables(batch)
         for column, count in nonfinite_columns(built).items():
             self.nonfinite[column] = self.nonfinite.get(column, 0) + count
@@ -104,7 +106,8 @@ class Intake:
     def _grouped(self, batch: TokenBatch) -> TokenBatch:
         """Groups as every measure reads them: one number is one prompt, wherever it comes again in the run.
 
-        A trainer's numbers that may start over at each step are numbered anew; those that span steps are kept.
+        A trainer's numbers that may start over at each step are numbered anew; those that span steps are
+        kept.
         """
         if batch.group is None or self.groups_span_steps:
             return batch

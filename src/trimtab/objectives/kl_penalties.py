@@ -34,8 +34,9 @@ def kl_terms(
 ) -> Tensor:
     """Return estimates of KL(sampler || other) from tokens of the sampler, with gradient through both.
 
-    With l = log(other/sampler): k1 = -l, k2 = l^2 / 2, k3 = e^l - 1 - l, and k3+ is k3 with the gradient of k2. KL(pi_theta || pi_ref) of GRPO and
-    TRL is (logprobs, ref_logprobs); KL(pi_prox || pi_theta) of PPO-EWMA is (prox_logprobs, logprobs).
+    With l = log(other/sampler): k1 = -l, k2 = l^2 / 2, k3 = e^l - 1 - l, and k3+ is k3 with the gradient of
+    k2. KL(pi_theta || pi_ref) of GRPO and TRL is (logprobs, ref_logprobs); KL(pi_prox || pi_theta) of
+    PPO-EWMA is (prox_logprobs, logprobs).
 
     Args:
         sampler_logprobs: Log-probabilities (B, T), nats, of the policy whose tokens these are.
@@ -97,9 +98,9 @@ def kl_penalty(
             more on post-tool tokens, less on text.
         denominator: Divisor of the sum, see `aggregate`.
         lengths: Tokens of each row (B,), for means of rows.
-        estimator: "k3+" or "reverse" has the gradient of KL(pi_theta || pi_ref), the KL it names, with `weights`
-            for tokens of another sampler. "k3" or "forward" has that of KL(pi_ref || pi_theta). "k3_weighted" is
-            pi_theta/sampler x k3, with the gradient of both factors.
+        estimator: "k3+" or "reverse" has the gradient of KL(pi_theta || pi_ref), the KL it names, with
+            `weights` for tokens of another sampler. "k3" or "forward" has that of KL(pi_ref || pi_theta).
+            "k3_weighted" is pi_theta/sampler x k3, with the gradient of both factors.
         weights: Factors (B, T), detached: pi_theta/mu for tokens sampled by mu.
         sampler_logprobs: Log-probabilities (B, T), nats, of the policy that sampled, for "k3_weighted".
         keep: Tokens (B, T) that a filter of `corrections` leaves.
@@ -117,8 +118,9 @@ def kl_penalty(
         tensor(0.0500)
 
     Reference:
-        Shao et al. 2024, DeepSeekMath, arXiv 2402.03300 eq. 4 (k3). k3+: verl's `kl_loss_type`, "k3+". k3_weighted:
-        DeepSeek-V3.2, arXiv 2512.02556 section 3.1; TRL's `use_bias_correction_kl`, slime's `--use-unbiased-kl`.
+        Shao et al. 2024, DeepSeekMath, arXiv 2402.03300 eq. 4 (k3). k3+: verl's `kl_loss_type`, "k3+".
+        k3_weighted: DeepSeek-V3.2, arXiv 2512.02556 section 3.1; TRL's `use_bias_correction_kl`, slime's
+        `--use-unbiased-kl`.
     """
     mask = as_mask(loss_mask)
     if estimator == "k3_weighted":

@@ -57,8 +57,8 @@ def ppo_clip(
         dual: c > 1, the dual clip: the objective is at least c A where A < 0 (TRL's `delta`).
         level: Whose ratio r is: each token's, or with "sequence" GSPO's ratio of the row.
         weights: Factors (B, T), detached.
-        log_weights: Logarithms of further factors (B, T), detached, nats: added to log r before the exponential,
-            so that a large ratio and a small factor do not overflow apart.
+        log_weights: Logarithms of further factors (B, T), detached, nats: added to log r before the
+            exponential, so that a large ratio and a small factor do not overflow apart.
         keep: Tokens (B, T) that a filter of `corrections` leaves.
         marks: Further boolean (B, T) to count.
         slices: Slices to count by.

@@ -14,7 +14,8 @@ from trimtab.types import Alarm
 
 
 def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, Any]:
-    """Return one alarm as JSON types: what happened, since when, in which slice, why it matters, what to do, the source."""
+    """Return one alarm as JSON types: what happened, since when, in which slice, why it matters, what to do,
+    the source."""
     what = rule_summary(alarm, user_rules)
     if alarm.readings:
         reading = alarm.readings[0]
@@ -24,8 +25,10 @@ def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, An
         if math.isfinite(reading.low):
             what += f" (95 % interval {reading.low:.3g} to {reading.high:.3g}, {reading.n_tokens} tokens)"
     return {
-        "rule": alarm.rule, "severity": alarm.severity, "step": alarm.step, "since": alarm.since, "cleared": alarm.cleared,
-        "slice": alarm.slice, "what": what, "why": alarm.why, "advice": alarm.advice, "reference": alarm.reference,
+        "rule": alarm.rule, "severity": alarm.severity, "step": alarm.step, "since": alarm.since,
+        "cleared": alarm.cleared,
+        "slice": alarm.slice, "what": what, "why": alarm.why, "advice": alarm.advice,
+        "reference": alarm.reference,
         "hidden": alarm.hidden, "averages": averages_words(alarm),
     }  # fmt: skip
 
@@ -65,7 +68,8 @@ def severity_word(severity: str) -> str:
 
 
 def _numbers(alarm: Alarm) -> str:
-    """The value that alarmed and its bound, where there is one; of NaN and infinities their count, if several."""
+    """The value that alarmed and its bound, where there is one; of NaN and infinities their count, if
+    several."""
     value = alarm.readings[0].value
     if alarm.rule == "nonfinite":
         return f": {value:.0f} values" if value > 1 else ""
@@ -73,7 +77,8 @@ def _numbers(alarm: Alarm) -> str:
 
 
 def alarms_lines(alarms: list[dict[str, Any]]) -> list[str]:
-    """Return the alarms (`alarm_payload`) in full, an empty line before each; control characters are not escaped yet."""
+    """Return the alarms (`alarm_payload`) in full, an empty line before each; control characters are not
+    escaped yet."""
     lines = [line for alarm in alarms for line in _lines(alarm)]
     if any(alarm["cleared"] is not None for alarm in alarms):
         lines += ["", "  cleared: back within its bound, or by then the level was the run's own"]
@@ -81,7 +86,8 @@ def alarms_lines(alarms: list[dict[str, Any]]) -> list[str]:
 
 
 def input_lines(diagnosis: Mapping[str, Any]) -> list[str]:
-    """Return how many values the rules clipped or left out, of a diagnosis with `num_clipped` and `left_out`."""
+    """Return how many values the rules clipped or left out, of a diagnosis with `num_clipped` and
+    `left_out`."""
     kinds = (
         ("num_clipped", "clipped outliers, to four robust standard deviations"),
         (
@@ -101,7 +107,8 @@ def _lines(alarm: dict[str, Any]) -> list[str]:
     hidden = [f"    also   {alarm['averages']}"] if alarm["hidden"] else []
     return [
         "",
-        f"  [{severity_word(alarm['severity'])}] {alarm['rule']} in {alarm['slice']}, fired at step {alarm['step']}, since {alarm['since']}, {state}",
+        f"  [{severity_word(alarm['severity'])}] {alarm['rule']} in {alarm['slice']}, fired at step "
+        f"{alarm['step']}, since {alarm['since']}, {state}",
         f"    what   {alarm['what']}",
         f"    why    {alarm['why']}",
         f"    do     {alarm['advice']}",

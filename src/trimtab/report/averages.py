@@ -1,4 +1,5 @@
-"""The averages of a run as views show them: from step 1 on, before any window has closed and anything is judged."""
+"""The averages of a run as views show them: from step 1 on, before any window has closed and anything is
+judged."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class Series(NamedTuple):
 
 
 def averages_of(view: RunView) -> dict[str, Series]:
-    """Return the averages by name, in the order of `AGGREGATES`: of closed windows, or, while few have closed, of steps."""
+    """Return the averages by name, in the order of `AGGREGATES`: of closed windows, or, while few have
+    closed, of steps."""
     steps = _of_steps(view.steps)
     shown: dict[str, Series] = {}
     for name in AGGREGATES:

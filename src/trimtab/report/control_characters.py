@@ -1,6 +1,8 @@
-"""Text from a run (tool names, run names, reward names) is hostile until proven otherwise; here it is made inert.
+"""Text from a run (tool names, run names, reward names) is hostile until proven otherwise; here it is made
+inert.
 
-Prevents: a tool called ``"\\u202egpj.exe"`` or one that carries ANSI escapes rewriting the report that names it.
+Prevents: a tool called ``"\\u202egpj.exe"`` or one that carries ANSI escapes rewriting the report that names
+it.
 """
 
 from __future__ import annotations
@@ -19,14 +21,16 @@ _UNSEEN = {
 
 
 def escape_controls(text: object, *, lines: bool = False) -> str:
-    r"""Show control, bidi and invisible characters instead of obeying them; with `lines`, newline and tab stay.
+    r"""Show control, bidi and invisible characters instead of obeying them; with `lines`, newline and tab
+    stay.
 
-    C0 controls and DEL become their pictures (U+2400 block), everything else invisible its escape. The result always
-    encodes to UTF-8. It is not HTML- or markup-escaped: the caller does that for its medium.
+    C0 controls and DEL become their pictures (U+2400 block), everything else invisible its escape. The result
+    always encodes to UTF-8. It is not HTML- or markup-escaped: the caller does that for its medium.
 
     >>> escape_controls("a\x1b[31mb\x7f")
     'a␛[31mb␡'
-    >>> escape_controls("x\u202ey\ud800"), escape_controls("one\ntwo"), escape_controls("one\ntwo", lines=True)
+    >>> (escape_controls("x\u202ey\ud800"), escape_controls("one\ntwo"), escape_controls("one\ntwo",
+    ...     lines=True))
     ('x\\u202ey\\ud800', 'one␊two', 'one\ntwo')
     """
     string = text if isinstance(text, str) else str(text)
@@ -47,7 +51,8 @@ def _picture(char: str, lines: bool) -> str:
 
 
 def escape_controls_json(value: object) -> object:
-    r"""Copy a JSON-able value with its strings escape_controls, its floats at 6 significant digits and non-finite ones as None.
+    r"""Copy a JSON-able value with its strings escape_controls, its floats at 6 significant digits and
+    non-finite ones as None.
 
     Raises `TypeError` for anything JSON cannot hold, so that a wrong payload fails here and not in a browser.
 

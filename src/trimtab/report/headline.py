@@ -1,4 +1,5 @@
-"""The sentence that a diagnosis opens with: what broke, since when, in which slice, and the last good step."""
+"""The sentence that a diagnosis opens with: what broke, since when, in which slice, and the last good
+step."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ def run_headline(
 ) -> str:
     """Return the sentence of a run or of a metrics log.
 
-    The alarms that made the run unhealthy lead; else the first open alarm, critical ones first. `steps`: steps seen,
-    in ascending order.
+    The alarms that made the run unhealthy lead; else the first open alarm, critical ones first. `steps`:
+    steps seen, in ascending order.
     """
     serious = [alarm for alarm in alarms if alarm.severity != "info"]
     word = verdict.word.upper()
@@ -66,11 +67,13 @@ def trace_headline(verdict: Verdict, findings: Sequence[Mapping[str, Any]], num_
     example = next((evidence for evidence in first["evidence"] if evidence["episode"]), None)
     where = f" First example: episode {example['episode']}" if example else ""
     step = f", step {example['step']}" if example and example["step"] >= 0 else ""
-    # A solve rate near zero is said in words even where a graver alarm leads: it puts every other reading in doubt.
+    # A solve rate near zero is said in words even where a graver alarm leads: it puts every other reading in
+    # doubt.
     solved = next((f["numbers"].partition(":")[0] for f in serious[1:] if f["rule"] == "hardly_solved"), "")
     solved = f" Hardly any task is solved: {solved}." if solved and first["rule"] != "hardly_solved" else ""
     return (
-        f"{word} in {counted(num_episodes, 'episode')}: {first['what']} ({first['key']}, slice {first['slice']}; {seen})"
+        f"{word} in {counted(num_episodes, 'episode')}: {first['what']} ({first['key']}, slice "
+        f"{first['slice']}; {seen})"
         f"{others}.{where}{step}{'.' if where else ''}{solved}"
     )
 

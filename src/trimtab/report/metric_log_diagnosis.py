@@ -1,4 +1,5 @@
-"""The diagnosis of a metrics log: the rules that averages can feed, and, named one by one, those they cannot."""
+"""The diagnosis of a metrics log: the rules that averages can feed, and, named one by one, those they
+cannot."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def diagnose_log(
     mapping: Mapping[str, str] | None = None,
     rules: Sequence[Rule] = (),
 ) -> LogDiagnosis:
-    """Judge a log of averages by the built-in rules and by `rules`. Raises MetricLogError when it cannot be read."""
+    """Judge a log of averages by the built-in rules and by `rules`. Raises MetricLogError when it cannot be
+    read."""
     log = read_metric_log(path, framework, format, mapping)
     pipeline = Pipeline((*RULES, *rules))
     seen = presence_of_log(log)
@@ -62,7 +64,8 @@ def diagnose_log(
     pipeline.alarms.sort(key=lambda alarm: alarm.step)
     judged, pending = pipeline.judged(), pipeline.pending()
     evidence = Evidence(
-        num_steps=log.steps.size, observed=frozenset(), not_observed={}, num_windows=log.steps.size, judged=judged,
+        num_steps=log.steps.size, observed=frozenset(), not_observed={}, num_windows=log.steps.size,
+        judged=judged,
         pending=pending, tail_ready=False, aggregate_ready=pipeline.ready("aggregate"), post_tool_tokens=0,
         num_failures=0, num_failed_steps=0, last_failed=False, metrics_only=True,
         readings=judged_readings(pipeline), user_rules=tuple(rule.name for rule in rules),
@@ -139,7 +142,8 @@ def log_diagnosis(diagnosis: LogDiagnosis) -> dict[str, Any]:
 
 
 def _not_run_lines(not_run: Mapping[str, str]) -> list[str]:
-    """One line a missing input, with the rules that wait for it; the words in brackets are in the JSON form."""
+    """One line a missing input, with the rules that wait for it; the words in brackets are in the JSON
+    form."""
     by_reason: dict[str, list[str]] = {}
     for rule, why in not_run.items():
         by_reason.setdefault(why.split(" (", 1)[0], []).append(rule)
@@ -185,7 +189,7 @@ def log_diagnosis_screen(summary: dict[str, Any]) -> list[str]:
 def _where(diagnosis: dict[str, Any]) -> str:
     if not diagnosis["num_steps"]:
         return "no step"
-    return f"steps {diagnosis['first_step']} to {diagnosis['last_step']}, {counted(diagnosis['num_steps'], 'row')}"
+    return f"steps {diagnosis['first_step']} to {diagnosis['last_step']}, {counted(diagnosis['num_steps'], 'row')}"  # noqa: E501
 
 
 def _unseen(not_run: Mapping[str, str]) -> list[str]:

@@ -1,4 +1,5 @@
-"""Readings of a run as their rows: a long run has hundreds of thousands, and a view needs a few series of them."""
+"""Readings of a run as their rows: a long run has hundreds of thousands, and a view needs a few series of
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The diagnosis of a run: verdict, alarms, what was not observed; as JSON types, on one screen and in full."""
+"""The diagnosis of a run: verdict, alarms, what was not observed; as JSON types, on one screen and in
+full."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ _COSTS = {
 
 
 def diagnosis(view: RunView) -> dict[str, Any]:
-    """Return the verdict, alarms, latest readings by slice, what was not observed and failures as JSON types."""
+    """Return the verdict, alarms, latest readings by slice, what was not observed and failures as JSON
+    types."""
     steps = view.steps
     return {
         "run": str(view.folder),

@@ -15,7 +15,8 @@ _SHOWN = ("model", "learning_rate", "beta", "group_size", "git_commit", "host", 
 
 
 def ending_of(reader: RunReader, steps: Sequence[Mapping[str, Any]]) -> Json:
-    """Return `how` the run ended (a word of `_ORDER`) and `text`, a sentence; of several ranks the worst one's."""
+    """Return `how` the run ended (a word of `_ORDER`) and `text`, a sentence; of several ranks the worst
+    one's."""
     endings = [(rank, *_of_rank(reader, rank, steps)) for rank in reader.ranks]
     if not endings:
         return {"how": "unknown", "text": ""}

@@ -1,4 +1,5 @@
-"""Stored rows of a run as a view takes them: steps merged over ranks, and recorded alarms joined with those of a replay."""
+"""Stored rows of a run as a view takes them: steps merged over ranks, and recorded alarms joined with those
+of a replay."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ _RARE = 0.01
 def exemplar_table(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row a token of the latest window of `text` and of `post_tool`, worst first a ratio.
 
-    `rows` are the run store's `exemplars`, of any number of ranks; what is malformed inside one is left out. `value`,
-    `logprob` and `other_logprob` are nats: |log-ratio|, its numerator and its denominator.
+    `rows` are the run store's `exemplars`, of any number of ranks; what is malformed inside one is left out.
+    `value`, `logprob` and `other_logprob` are nats: |log-ratio|, its numerator and its denominator.
     """
     selected = [row for row in rows if row["slice"] in EXEMPLAR_SLICES]
     table: list[dict[str, Any]] = []
@@ -50,7 +50,8 @@ def exemplar_table(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def merge_similar(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row for tokens of one text after one tool in one turn: the worst of them, with their `count`."""
+    """Return one row for tokens of one text after one tool in one turn: the worst of them, with their
+    `count`."""
     merged: dict[tuple[object, ...], dict[str, Any]] = {}
     for row in rows:
         token = row["text"] if row["text"] is not None else row["token_id"]
@@ -110,8 +111,8 @@ def _shown(name: str, ratio: str, token: WorstToken, text: str | None, row: dict
 def tools_table(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Calls, share of errors, latency p50 and p99 in seconds, median result size, most used tool first.
 
-    A model makes names up: names beyond the 16 most called, and those with under 1 % of the calls, are gathered under
-    `other`, with their number.
+    A model makes names up: names beyond the 16 most called, and those with under 1 % of the calls, are
+    gathered under `other`, with their number.
     """
     by_tool: dict[str, list[dict[str, Any]]] = {}
     for row in rows:

@@ -1,8 +1,8 @@
 """What a run folder says: alarms, verdict and readings, of one rank or merged over all.
 
-One rank's readings are taken as recorded, and its alarms too; the rules are replayed over the readings as well, so that a
-lost or damaged alarm file hides nothing. Several ranks' states are merged step by step, and windows,
-readings and alarms are made from the merged states by the same code that made them live.
+One rank's readings are taken as recorded, and its alarms too; the rules are replayed over the readings as
+well, so that a lost or damaged alarm file hides nothing. Several ranks' states are merged step by step, and
+windows, readings and alarms are made from the merged states by the same code that made them live.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ Row = dict[str, Any]
 
 
 class RunView:
-    """A run as it stands on disk now; call `refresh` to see what was added since. `extra`: rules to judge it by as well."""
+    """A run as it stands on disk now; call `refresh` to see what was added since. `extra`: rules to judge it
+    by as well."""
 
     def __init__(self, folder: str | os.PathLike[str], extra: Sequence[Rule] = ()) -> None:
         self.reader = RunReader(folder, complete=True)
@@ -123,7 +124,8 @@ class RunView:
         slices: Collection[str] | None = None,
         parts: Collection[str] | None = None,
     ) -> list[tuple[Window, dict[str, SliceState]]]:
-        """Stored states of windows inside steps first..last; with only the slices and parts asked for, which is faster."""
+        """Stored states of windows inside steps first..last; with only the slices and parts asked for, which
+        is faster."""
         merged: dict[Window, dict[str, SliceState]] = {}
         for row in self.reader.rows("states"):
             window = Window(int(row["first"]), int(row["last"]))
@@ -179,12 +181,14 @@ class RunView:
                 rule.name in known and header_config([rule]) != header_config([known[rule.name]])
             ):
                 raise RuleError(
-                    f"rule {rule.name!r} was another one when {self.folder} was watched; give the new one another name"
+                    f"rule {rule.name!r} was another one when {self.folder} was watched; give the new one "
+                    f"another name"
                 )
         return (*of_header, *(rule for rule in extra if rule.name not in known))
 
     def _pipeline(self) -> Pipeline:
-        """Rules that judged live keep the budget they had; those added now have their share of the budget split over all."""
+        """Rules that judged live keep the budget they had; those added now have their share of the budget
+        split over all."""
         python, total = math.fsum(self._in_python.values()), bound("budget")
         pipeline = Pipeline((*RULES, *self.user_rules), _grown(total, (*RULES, *self.user_rules), python))
         pipeline.budgets |= split(self._live, _grown(total, self._live, python))
@@ -284,11 +288,13 @@ def _count(folder: str | os.PathLike[str], config: Row, name: str, default: int)
 
 
 def load_view(folder: str | os.PathLike[str], extra: Sequence[Rule] = ()) -> RunView:
-    """Read a run folder; RunError with one clear line when it is not one. `extra`: rules to judge it by as well."""
+    """Read a run folder; RunError with one clear line when it is not one. `extra`: rules to judge it by as
+    well."""
     return RunView(folder, extra)
 
 
 def _grown(total: float, rules: Sequence[Rule], others: float) -> float:
-    """The budget of `rules` alone when rules of the weight `others`, not among them, share `total` with them."""
+    """The budget of `rules` alone when rules of the weight `others`, not among them, share `total` with
+    them."""
     mine = math.fsum(rule.weight for rule in rules)
     return total * (mine + others) / mine

@@ -1,4 +1,5 @@
-"""A diagnosis on one screen: the sentence, the alarms, what was not observed and what that costs, the next command."""
+"""A diagnosis on one screen: the sentence, the alarms, what was not observed and what that costs, the next
+command."""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ class Screen:
 
 
 def alarm_items(alarms: Sequence[Mapping[str, Any]]) -> list[Item]:
-    """Return the alarms (`alarm_payload`) by severity, then step; of one rule in one slice only the latest, counted."""
+    """Return the alarms (`alarm_payload`) by severity, then step; of one rule in one slice only the latest,
+    counted."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for alarm in sorted(alarms, key=lambda a: (a["severity"] != "critical", a["step"])):
         if alarm["severity"] != "info":
@@ -102,7 +104,8 @@ def source_line(facts: str, path: str) -> str:
 
 
 def _command(words: Sequence[str]) -> list[str]:
-    """The command on one line, or continued on a second; LONG_NAME stands for arguments that fit on neither."""
+    """The command on one line, or continued on a second; LONG_NAME stands for arguments that fit on
+    neither."""
     line = f"next: {shlex.join(words)}"
     if _columns(escape_controls(line)) <= WIDTH:
         return [cut(line)]

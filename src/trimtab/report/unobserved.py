@@ -27,7 +27,8 @@ Row = Mapping[str, Any]
 
 
 class Unobserved:
-    """Counts, over the steps of a run, what each of them lacked. A step that lists nothing lacks what its columns lack."""
+    """Counts, over the steps of a run, what each of them lacked. A step that lists nothing lacks what its
+    columns lack."""
 
     def __init__(self, steps: Iterable[Row]) -> None:
         self.num_steps = 0
@@ -55,7 +56,8 @@ class Unobserved:
 
     @property
     def shown(self) -> dict[str, str]:
-        """What some or all steps lacked -> why, with the number of steps where it is not all of them; `never` first."""
+        """What some or all steps lacked -> why, with the number of steps where it is not all of them; `never`
+        first."""
         never = self.never
         partly = {
             what: f"in {self.count(what)} of {self.num_steps} steps: {why}"
@@ -78,5 +80,6 @@ class Unobserved:
 
     @property
     def metrics_only(self) -> str:
-        """Return why the trainer gives averages only; empty where tokens were, or could have been, observed."""
+        """Return why the trainer gives averages only; empty where tokens were, or could have been,
+        observed."""
         return self.never.get(TOKENS, "")

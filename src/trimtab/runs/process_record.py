@@ -1,7 +1,8 @@
-"""The process that wrote a session of a run: which one it was, whether it still lives, and the signal that ended it.
+"""The process that wrote a session of a run: which one it was, whether it still lives, and the signal that
+ended it.
 
-`process.r<rank>.s<session>.txt` begins with one line of JSON. `faulthandler` appends the stack when SIGTERM arrives,
-from C and before the process dies, so that no handler of Python's delays the signal.
+`process.r<rank>.s<session>.txt` begins with one line of JSON. `faulthandler` appends the stack when SIGTERM
+arrives, from C and before the process dies, so that no handler of Python's delays the signal.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def process_path(folder: Path, rank: int, session: int) -> Path:
 def open_process_record(path: Path) -> TextIO | None:
     """Write this process down and have SIGTERM noted there; None where the file cannot be written.
 
-    The latest call of a process counts, and only one made in the main thread is told of signals.
+    The latest call of a process counts, and only one made in the main thread is notified of signals.
     """
     try:
         file = path.open("w", encoding="utf-8")
@@ -57,7 +58,8 @@ def close_process_record(file: TextIO) -> None:
 
 
 def read_process_record(path: Path) -> Json:
-    """Return `pid`, `host`, `alive` (None: not known) and `signal_at` (empty: none came); {} where there is no record."""
+    """Return `pid`, `host`, `alive` (None: not known) and `signal_at` (empty: none came); {} where there is
+    no record."""
     try:
         head, _, rest = path.read_text(encoding="utf-8", errors="replace").partition("\n")
         record = json.loads(head)

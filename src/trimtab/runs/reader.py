@@ -1,7 +1,7 @@
 """The run store's reader: any folder, finished, killed or still being written.
 
-A torn last line and a malformed one are counted, never fatal. A resume supersedes: when a later session of a rank
-starts at step s, its earlier sessions count up to s - 1.
+A torn last line and a malformed one are counted, never fatal. A resume supersedes: when a later session of a
+rank starts at step s, its earlier sessions count up to s - 1.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class _File:
 class RunReader:
     """Reads a run folder and follows it: `poll` picks up what was appended since the last call.
 
-    `complete`: rows without everything `schema.REQUIRED` asks of their kind count as malformed, for readers that rely on it.
-    Raises RunError when the folder is not a run or comes from a newer format.
+    `complete`: rows without everything `schema.REQUIRED` asks of their kind count as malformed, for readers
+    that rely on it. Raises RunError when the folder is not a run or comes from a newer format.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, complete: bool = False) -> None:
@@ -119,7 +119,8 @@ class RunReader:
         return sum(file.malformed for file in self._files.values())
 
     def rows(self, kind: str, rank: int | None = None) -> list[Row]:
-        """Rows of a kind in the order of sessions, without what a resume superseded; of all ranks, or of one."""
+        """Rows of a kind in the order of sessions, without what a resume superseded; of all ranks, or of
+        one."""
         if kind not in KINDS:
             raise RunError(f"unknown kind of row {kind!r}; one of {', '.join(KINDS)}")
         rows_found: list[Row] = []
@@ -149,7 +150,8 @@ class RunReader:
         return max((session for _, owner, session in self._files if owner == rank), default=-1)
 
     def end(self, rank: int) -> Row | None:
-        """How the latest session of a rank ended: its `end` row; None while it is written, and after a kill -9."""
+        """How the latest session of a rank ended: its `end` row; None while it is written, and after a kill
+        -9."""
         session = self.session_of(rank)
         ends = self._files.get(("end", rank, session), _File()).rows
         steps = self._files.get(("steps", rank, session), _File()).rows

@@ -12,7 +12,8 @@ Row = dict[str, Any]
 
 
 def reading_rows(readings: Iterable[Reading]) -> list[Row]:
-    """One row a (slice, window): `values` by key, with `low`, `high`, `n` (where not n_tokens) and `reasons` by key."""
+    """One row a (slice, window): `values` by key, with `low`, `high`, `n` (where not n_tokens) and `reasons`
+    by key."""
     rows: dict[tuple[str, Window, str], Row] = {}
     for reading in readings:
         group = (
@@ -83,13 +84,15 @@ def readings_from_row(row: Row, keys: Iterable[str] | None = None) -> Iterator[R
 def alarm_row(alarm: Alarm, event: str, step: int) -> Row:
     """A row for an alarm that `event` ("fired", "cleared" or "reopened") at `step`."""
     evidence = [
-        {"key": r.key, "value": r.value, "low": r.low, "high": r.high, "n_tokens": r.n_tokens, "n_trajectories": r.n_trajectories,
+        {"key": r.key, "value": r.value, "low": r.low, "high": r.high, "n_tokens": r.n_tokens,
+        "n_trajectories": r.n_trajectories,
          "first": r.window.first, "last": r.window.last}
         for r in alarm.readings
     ]  # fmt: skip
     return {
         "event": event, "step": step, "fired": alarm.step, "rule": alarm.rule, "since": alarm.since,
-        "severity": alarm.severity, "slice": alarm.slice, "bound": alarm.bound, "why": alarm.why, "advice": alarm.advice,
+        "severity": alarm.severity, "slice": alarm.slice, "bound": alarm.bound, "why": alarm.why,
+        "advice": alarm.advice,
         "reference": alarm.reference, "hidden": alarm.hidden, "evidence": evidence,
     }  # fmt: skip
 
@@ -97,11 +100,13 @@ def alarm_row(alarm: Alarm, event: str, step: int) -> Row:
 def alarm_from_row(row: Row) -> Alarm:
     """The alarm of a "fired" row."""
     readings = tuple(
-        Reading(e["key"], int(row["fired"]), Window(e["first"], e["last"]), row["slice"], float(e["value"]), e["n_tokens"],
+        Reading(e["key"], int(row["fired"]), Window(e["first"], e["last"]), row["slice"], float(e["value"]),
+        e["n_tokens"],
                 e["n_trajectories"], float(e["low"]), float(e["high"]))
         for e in row["evidence"]
     )  # fmt: skip
     return Alarm(
-        row["rule"], int(row["fired"]), int(row["since"]), row["severity"], row["slice"], readings, float(row["bound"]),
+        row["rule"], int(row["fired"]), int(row["since"]), row["severity"], row["slice"], readings,
+        float(row["bound"]),
         row["why"], row["advice"], row["reference"], bool(row["hidden"]),
     )  # fmt: skip

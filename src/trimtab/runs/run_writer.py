@@ -1,8 +1,10 @@
 """The run store's writer: append-only, crash-safe, no locks.
 
-Every row is handed to the kernel in one write before `commit` returns, so a killed process loses no flushed step.
+Every row is handed to the kernel in one write before `commit` returns, so a killed process loses no flushed
+step.
 
-Seal a finished run: every data file is compressed; readers see no difference, a resume opens new files beside it.
+Seal a finished run: every data file is compressed; readers see no difference, a resume opens new files beside
+it.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ class RunWriter:
     def end(self, reason: str, detail: Mapping[str, Any] | None = None) -> None:
         """Record how the run ended, e.g. "finished", "exception" or "signal"; the files stay open.
 
-        Steps written later make the row void, as a second `train()` does. Of several calls the first one counts.
+        Steps written later make the row void, as a second `train()` does. Of several calls the first one
+        counts.
         """
         if self._files and self._ended_at != self._num_steps:
             row = {
@@ -75,7 +78,8 @@ class RunWriter:
             os.fsync(file)
 
     def close(self) -> None:
-        """End the run, as "closed" where `end` was not called, and close the files. Opening the folder again resumes it."""
+        """End the run, as "closed" where `end` was not called, and close the files. Opening the folder again
+        resumes it."""
         self.end("closed")
         for file in self._files.values():
             os.close(file)
@@ -147,7 +151,8 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
         folder: a run folder.
 
     Returns:
-        The header: `trimtab_run` (the format), `run_id`, `created` (seconds since 1970), `trimtab_version`, `config`.
+        The header: `trimtab_run` (the format), `run_id`, `created` (seconds since 1970), `trimtab_version`,
+            `config`.
 
     Raises:
         RunError: the header is missing, not ours, damaged or of a newer format.
@@ -169,7 +174,8 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise RunError(f"{path} is not a trimtab run header: it has no positive integer 'trimtab_run'")
     if header["trimtab_run"] > FORMAT:
         raise RunError(
-            f"{path} has format {header['trimtab_run']}, this trimtab reads up to {FORMAT}; upgrade with pip install -U trimtab"
+            f"{path} has format {header['trimtab_run']}, this trimtab reads up to {FORMAT}; upgrade with "
+            f"pip install -U trimtab"
         )
     if not isinstance(header.get("config"), dict):
         raise RunError(f"{path} is not a trimtab run header: its 'config' is not an object")
@@ -179,8 +185,8 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
 def compress_run(folder: str | os.PathLike[str]) -> int:
     """Compress the data files of a run that nobody writes to any more.
 
-    A file is replaced only after its compressed copy is complete on disk, so a crash loses nothing. Readers see no
-    difference, and a resume opens new files. The same content gives the same bytes.
+    A file is replaced only after its compressed copy is complete on disk, so a crash loses nothing. Readers
+    see no difference, and a resume opens new files. The same content gives the same bytes.
 
     Args:
         folder: a run folder.

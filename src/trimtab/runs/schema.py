@@ -1,12 +1,14 @@
-"""The run folder on disk. `docs/reference/run-format.md` explains it to a reader; this file is what code relies on.
+"""The run folder on disk. `docs/reference/run-format.md` explains it to a reader; this file is what code
+relies on.
 
     run.json                      {"trimtab_run": 1, "run_id", "created", "trimtab_version", "config"}
     <kind>.r<rank>.s<session>.jsonl
 
-One JSON object a line, append-only, one writer a file. A session is one life of one process: a resume opens new files
-and never touches the old ones, so no lock is needed, on network file systems too. NaN and infinities are written as
-the literals NaN, Infinity, -Infinity, which Python, DuckDB and pandas read. `compress_run` turns the files of a finished run into
-`.jsonl.gz`, one gzip member each; where both are there the plain one counts.
+One JSON object a line, append-only, one writer a file. A session is one life of one process: a resume opens
+new files and never touches the old ones, so no lock is needed, on network file systems too. NaN and
+infinities are written as the literals NaN, Infinity, -Infinity, which Python, DuckDB and pandas read.
+`compress_run` turns the files of a finished run into `.jsonl.gz`, one gzip member each; where both are there
+the plain one counts.
 
 kind        one row is                                                 written
 states      the mergeable state of every slice over steps first..last  at the cadence of `state_block`
@@ -69,9 +71,9 @@ def parse_name(name: str) -> tuple[str, int, int] | None:
 def state_block(step: int, every: int = 1) -> int:
     """Return the number of steps that a stored state covers at `step`.
 
-    It is `every` up to step 2,000 and doubles with each doubling of the step. So the resolution is always a thousandth
-    of the run's age and the size grows with its logarithm. The cadence is a function of the step alone, equal on all
-    ranks and after a resume.
+    It is `every` up to step 2,000 and doubles with each doubling of the step. So the resolution is always a
+    thousandth of the run's age and the size grows with its logarithm. The cadence is a function of the step
+    alone, equal on all ranks and after a resume.
 
     Args:
         step: a step, from 0.
@@ -88,7 +90,8 @@ def state_block(step: int, every: int = 1) -> int:
 
 
 def compact(value: Any) -> Any:
-    """Floats to seven significant digits (float32's), so that files stay small; NaN and infinities stay what they are.
+    """Floats to seven significant digits (float32's), so that files stay small; NaN and infinities stay what
+    they are.
 
     >>> compact({"x": [0.1234567891, float("inf")]})
     {'x': [0.1234568, inf]}

@@ -7,7 +7,7 @@
     ExtremeCounts   share of values at the extremes
     TopK         the k largest values, exact
     Counts       a small table of whole numbers
-    pareto_khat  tail shape of importance weights, from those
+    generalized_pareto  tail shape of importance weights, from those
     ClusterTail  bootstrap intervals of quantiles, by trajectory
     two_sample   KS, Wasserstein-1 and the design effect, of two histograms
     bundle       many of them as one run of bytes
@@ -16,7 +16,7 @@
 All obey the merge laws (`summary.py`). Only numpy below.
 """
 
-from trimtab.stats.pareto_khat import ParetoFit, khat_bound, pareto_khat, pareto_tail_size
+from trimtab.stats.generalized_pareto import ParetoFit, khat_bound, pareto_khat, pareto_tail_size
 from trimtab.stats.summaries.base import Summary
 from trimtab.stats.summaries.bulk_serialization import bundle, unbundle
 from trimtab.stats.summaries.cluster_tail import ClusterTail, ratio_interval

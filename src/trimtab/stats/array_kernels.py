@@ -13,8 +13,8 @@ from trimtab.typing import Float64
 def dot(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
     """Return the sum of a times b.
 
-    BLAS splits such a sum over threads that wait for one another. On a busy machine that takes 7 ms for 20,000
-    numbers instead of 10 us.
+    BLAS splits such a sum over threads that wait for one another. On a busy machine that takes 7 ms for
+    20,000 numbers instead of 10 us.
 
     Args:
         a: numbers (n,).
@@ -29,8 +29,8 @@ def dot(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
 def row_medians(rows: Float64) -> Float64:
     """Return the median (R,) of each row, equal to `statistics.median` of it.
 
-    `np.median` gives the same and loads masked arrays for it. For rows this short it is faster to sort them than to
-    partition them.
+    `np.median` gives the same and loads masked arrays for it. For rows this short it is faster to sort them
+    than to partition them.
 
     Args:
         rows: numbers (R, n), n at least 1.

@@ -12,10 +12,12 @@ import numpy as np
 def effective_trials(
     trials: float, hits: float, clusters: int, sum_ff: float, sum_fc: float, sum_cc: float
 ) -> float:
-    """How many independent trials carry as much? From sums over clusters of hits^2, hits by trials and trials^2.
+    """How many independent trials carry as much? From sums over clusters of hits^2, hits by trials and
+    trials^2.
 
-    p(1-p) over the variance of the ratio estimator, G/(G-1) sum (f - p c)^2 / (sum c)^2 (Cochran 1977, 6.4), at most
-    `trials`. Where all or none hit, or there is one cluster, that says nothing and every cluster counts once.
+    p(1-p) over the variance of the ratio estimator, G/(G-1) sum (f - p c)^2 / (sum c)^2 (Cochran 1977, 6.4),
+    at most `trials`. Where all or none hit, or there is one cluster, that says nothing and every cluster
+    counts once.
 
     >>> round(effective_trials(100, 50, 100, 50, 50, 100), 6)  # clusters of one
     99.0
@@ -30,7 +32,8 @@ def effective_trials(
 
 
 def share_interval(share: float, trials: float, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's (1927) interval of a share of (effective) trials; (nan, nan) without any. It begins at 0 for none and ends at 1 for all.
+    """Wilson's (1927) interval of a share of (effective) trials; (nan, nan) without any. It begins at 0 for
+    none and ends at 1 for all.
 
     >>> low, high = share_interval(0.5, 20)
     >>> round(low, 4), round(high, 4)
@@ -51,8 +54,9 @@ _Z = 1.959963984540054
 
 @lru_cache(maxsize=1024)
 def quantile_places(n: int, q: float) -> tuple[int | None, int | None]:
-    """Places from 0, in n independent ordered values, of those between which the q-quantile lies 95 times in 100 or more (2.5 % at most
-    beyond each); None where no value is far enough out. Above 20,000 values by the normal approximation, a place wider.
+    """Places from 0, in n independent ordered values, of those between which the q-quantile lies 95 times in
+    100 or more (2.5 % at most beyond each); None where no value is far enough out. Above 20,000 values by the
+    normal approximation, a place wider.
 
     >>> quantile_places(20, 0.95), quantile_places(100, 0.5)
     ((16, None), (39, 60))

@@ -1,7 +1,8 @@
 """Quantile of Student's t: the bound of a prediction from a short baseline.
 
-Closed form for integer degrees of freedom (Abramowitz and Stegun 26.7.3, 26.7.4), inverted by bisection, so that the
-base install needs no scipy. Far out, where one less the closed form is rounding, a series of positive terms.
+Closed form for integer degrees of freedom (Abramowitz and Stegun 26.7.3, 26.7.4), inverted by bisection, so
+that the base install needs no scipy. Far out, where one less the closed form is rounding, a series of
+positive terms.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def t_tail(t: float, dof: int) -> float:
 
 
 def _far_tail(t: float, dof: int) -> float:
-    """Half the incomplete beta function I_x(dof/2, 1/2), x = dof/(dof + t^2), by its hypergeometric series (DLMF 8.17.8)."""
+    """Half the incomplete beta function I_x(dof/2, 1/2), x = dof/(dof + t^2), by its hypergeometric series
+    (DLMF 8.17.8)."""
     a, x = dof / 2, dof / (dof + t * t)
     log_beta = math.lgamma(a) + math.lgamma(0.5) - math.lgamma(a + 0.5)
     front = math.exp(a * math.log(x) - math.log1p(dof / (t * t)) / 2 - log_beta) / a if x > 0 else 0.0

@@ -1,4 +1,5 @@
-"""How far can a tail index be trusted, when tokens of one trajectory are not independent? Replicates of a histogram's tail."""
+"""How far can a tail index be trusted, when tokens of one trajectory are not independent? Replicates of a
+histogram's tail."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trimtab.stats.generalized_pareto import LEAST_DRAWS, UNDERFLOW, gpd_shapes, pareto_tail_size
 from trimtab.stats.histograms import bootstrap
-from trimtab.stats.pareto_khat import LEAST_DRAWS, UNDERFLOW, gpd_shapes, pareto_tail_size
 from trimtab.stats.summaries.cluster_tail import GRID, ClusterTail
 from trimtab.stats.summaries.log_sketch import LogSketch
 from trimtab.stats.tail_index import hill_sweep
@@ -15,10 +16,12 @@ from trimtab.typing import Float64, Int64
 
 
 class TailReplicates(NamedTuple):
-    """A histogram's buckets and what multiplies their counts in every bootstrap replicate of its trajectories.
+    """A histogram's buckets and what multiplies their counts in every bootstrap replicate of its
+    trajectories.
 
-    `values` (M,) are bucket middles, descending, `number` (M,) their counts; `at` (M,) says which of the coarser buckets
-    holds each, and `factors` (1 + R, K) multiply those, the data first; `groups` is how many clusters were drawn from.
+    `values` (M,) are bucket middles, descending, `number` (M,) their counts; `at` (M,) says which of the
+    coarser buckets holds each, and `factors` (1 + R, K) multiply those, the data first; `groups` is how many
+    clusters were drawn from.
     """
 
     values: Float64
@@ -52,7 +55,8 @@ class TailReplicates(NamedTuple):
             return float(np.exp(bootstrap.margin(np.log(middle), self.groups)))
 
     def gpd_margin(self, sizes: Float64) -> float:
-        """Half the 95 % interval of the tail shape of `sizes` (M,), one a bucket, descending; the cutoff is held fixed."""
+        """Half the 95 % interval of the tail shape of `sizes` (M,), one a bucket, descending; the cutoff is
+        held fixed."""
         n = int(self.number.sum())
         cut = int(self._tops(np.array([pareto_tail_size(n)]))[0])
         if n < LEAST_DRAWS or cut < 2 or cut >= sizes.size or self._too_coarse(cut):
@@ -63,7 +67,8 @@ class TailReplicates(NamedTuple):
         )
 
     def _too_coarse(self, cut: int) -> bool:
-        """Do the largest `cut` buckets lie in fewer than 4 of the coarser ones? Replicates could then hardly differ."""
+        """Do the largest `cut` buckets lie in fewer than 4 of the coarser ones? Replicates could then hardly
+        differ."""
         return len(set(self.at[:cut].tolist())) < 4
 
     def _weights(self, cut: int) -> Float64:
@@ -84,9 +89,9 @@ def tail_replicates(
 ) -> TailReplicates:
     """Return bootstrap replicates of the tail of one stream, by trajectory.
 
-    Whole trajectories are resampled. Inside one bucket of `ClusterTail` (a quarter of an octave) the finer buckets keep
-    their fractions. That leaves the margins of k-hat and Hill 10 to 30 % too narrow on clustered data
-    (tests/stats/test_tail_index.py). A tail within fewer than 4 of those buckets gets none.
+    Whole trajectories are resampled. Inside one bucket of `ClusterTail` (a quarter of an octave) the finer
+    buckets keep their fractions. That leaves the margins of k-hat and Hill 10 to 30 % too narrow on clustered
+    data (tests/stats/test_tail_index.py). A tail within fewer than 4 of those buckets gets none.
 
     Args:
         sketch: histogram of x, one row.
@@ -151,7 +156,8 @@ def _by_cluster(
 ) -> tuple[Int64, Int64]:
     """(clusters, K) counts, of x <= 0 before those of x > 0 where signed, and the column of each value.
 
-    All zero, which gives no interval, where `rises` lacks some of the stream: states of older versions had none.
+    All zero, which gives no interval, where `rises` lacks some of the stream: states of older versions had
+    none.
     """
     counts, at = sizes.cluster_counts(), GRID.ids(values.astype(np.float32)).astype(np.int64)
     if rises is None:

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.errors import SummaryError
-from trimtab.stats.pareto_khat import LEAST_DRAWS, LEAST_TAIL, pareto_tail_size
+from trimtab.stats.generalized_pareto import LEAST_DRAWS, LEAST_TAIL, pareto_tail_size
 from trimtab.typing import Int64
 
 
 class HillFit(NamedTuple):
-    """The median over the sweep, the least and greatest of it, the sweep's largest m, and what to know ("" is nothing)."""
+    """The median over the sweep, the least and greatest of it, the sweep's largest m, and what to know ("" is
+    nothing)."""
 
     hill: float
     minimum: float
@@ -25,8 +26,8 @@ class HillFit(NamedTuple):
 
 @lru_cache(maxsize=64)
 def hill_sweep(n: int) -> Int64:
-    """The m over which Hill's estimate is swept: up to 8 numbers, evenly spaced in log m, from M/4 (at least 5) to
-    M = `pareto_tail_size(n)`.
+    """The m over which Hill's estimate is swept: up to 8 numbers, evenly spaced in log m, from M/4 (at least
+    5) to M = `pareto_tail_size(n)`.
 
     >>> hill_sweep(10_000).tolist()
     [75, 91, 111, 136, 166, 202, 246, 300]
@@ -42,9 +43,10 @@ def hill_sweep(n: int) -> Int64:
 def hill(log_values_desc: npt.ArrayLike, n: int) -> HillFit:
     """Return Hill's index of the upper tail of n positive values from their largest logarithms.
 
-    H(m) = mean of log(x_(i) / x_(m+1)) over the m largest: 0.5 and above, no finite variance; 1 and above, no mean. One
-    m is arbitrary and H(m) is biased off a pure power law. So the answer is the median over `hill_sweep(n)`, and a
-    sweep whose ends differ by more than a factor 2 is called unstable in `reason`. Ties count as log 1 = 0.
+    H(m) = mean of log(x_(i) / x_(m+1)) over the m largest: 0.5 and above, no finite variance; 1 and above, no
+    mean. One m is arbitrary and H(m) is biased off a pure power law. So the answer is the median over
+    `hill_sweep(n)`, and a sweep whose ends differ by more than a factor 2 is called unstable in `reason`.
+    Ties count as log 1 = 0.
 
     Args:
         log_values_desc: (M,) logarithms, descending; -inf (zeros) at the end is allowed. Give
@@ -52,8 +54,8 @@ def hill(log_values_desc: npt.ArrayLike, n: int) -> HillFit:
         n: number of all values.
 
     Returns:
-        The index and its sweep. nan with a reason: fewer than 25 values in all, a tail that reaches zeros or is not
-        given before m = 5, or all equal.
+        The index and its sweep. nan with a reason: fewer than 25 values in all, a tail that reaches zeros or
+        is not given before m = 5, or all equal.
 
     Raises:
         SummaryError: nan, +inf, another order, or more values than n.

@@ -1,4 +1,5 @@
-"""Two histograms of the same buckets: by how much do their distributions differ, and is it more than chance?"""
+"""Two histograms of the same buckets: by how much do their distributions differ, and is it more than
+chance?"""
 
 from __future__ import annotations
 
@@ -89,8 +90,9 @@ def ks_critical(n_a: float, n_b: float, level: float = 0.05) -> float:
 def design_effect(counts: Int64) -> float:
     """Return the factor by which the variance of the CDF is larger than that of independent values.
 
-    The cluster-robust variance of each fraction F_k, summed over the bucket ends with F in [0.05, 0.95], over the sum
-    of F (1 - F) / n, with the ratio estimator's residuals N_ck - F_k n_c. n over it is the effective size.
+    The cluster-robust variance of each fraction F_k, summed over the bucket ends with F in [0.05, 0.95], over
+    the sum of F (1 - F) / n, with the ratio estimator's residuals N_ck - F_k n_c. n over it is the effective
+    size.
 
     Args:
         counts: counts (clusters, K).

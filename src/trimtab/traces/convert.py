@@ -25,7 +25,8 @@ def convert(
     strict: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> ReadReport:
-    """Write the episodes of the logs to `output`, whole or not at all. TraceError as for reading, or when it cannot be written."""
+    """Write the episodes of the logs to `output`, whole or not at all. TraceError as for reading, or when it
+    cannot be written."""
     target, report = Path(output), ReadReport(strict=strict, progress=progress)
     if str(output) == STDIN or target.suffix in _OTHERS:
         raise TraceError(

@@ -29,10 +29,11 @@ class Identities:
         self._nameless: set[int] = set()
 
     def admit(self, episode: Episode, report: ReadReport) -> bool:
-        """False for a copy of an episode admitted before. One of other content is renamed `id#2`, `id#3`, ...; both are counted.
+        """False for a copy of an episode admitted before. One of other content is renamed `id#2`, `id#3`,
+        ...; both are counted.
 
-        Where the log gives no id, the place in it is one. Then nothing tells a copy from another attempt that came to the same
-        words, as short answers do: it is kept, and counted."""
+        Where the log gives no id, the place in it is one. Then nothing tells a copy from another attempt that
+        came to the same words, as short answers do: it is kept, and counted."""
         name = self.name_of(episode.id, content_digest(episode), is_nameless(episode), report)
         episode.id = name or episode.id
         return name is not None
@@ -62,7 +63,8 @@ def is_nameless(episode: Episode) -> bool:
 
 
 def content_digest(episode: Episode) -> int:
-    """Return 64 bits of the content without its place in the log, which is the id, too, where the log gives none."""
+    """Return 64 bits of the content without its place in the log, which is the id, too, where the log gives
+    none."""
     name, source = episode.id, episode.source
     episode.id, episode.source = "" if name == source else name, ""
     try:

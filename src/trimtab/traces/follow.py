@@ -1,4 +1,5 @@
-"""A log that is still being written: only what is new is read, and an episode is counted when it has ended."""
+"""A log that is still being written: only what is new is read, and an episode is counted when it has
+ended."""
 
 from __future__ import annotations
 
@@ -30,9 +31,10 @@ _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1")
 
 
 class Follower:
-    """`poll` as often as you like; `table` is of the episodes that have ended. A line of an episode that had ended begins another of its id,
-    and a file that was cut short or replaced is read from its start; what comes again is known and dropped. One that is gone is waited for
-    (`growing`). TraceError for a file that is not plain JSON lines of a format of `FOLLOWED`."""
+    """`poll` as often as you like; `table` is of the episodes that have ended. A line of an episode that had
+    ended begins another of its id, and a file that was cut short or replaced is read from its start; what
+    comes again is known and dropped. One that is gone is waited for (`growing`). TraceError for a file that
+    is not plain JSON lines of a format of `FOLLOWED`."""
 
     def __init__(
         self,
@@ -87,7 +89,8 @@ class Follower:
                     )
                 if _ARRAY.match(piece):
                     raise TraceError(
-                        f"--follow reads JSON lines, and {self.path} is one JSON array; diagnose it without --follow when it is complete"
+                        f"--follow reads JSON lines, and {self.path} is one JSON array; diagnose it without "
+                        f"--follow when it is complete"
                     )
             yield from self._split(piece)
 
@@ -116,7 +119,8 @@ class Follower:
                 return
             if self.format not in FOLLOWED:
                 raise TraceError(
-                    f"--follow cannot read {self.path}: {self.format or 'no format we know'}; it can {', '.join(FOLLOWED)}"
+                    f"--follow cannot read {self.path}: {self.format or 'no format we know'}; it can "
+                    f"{', '.join(FOLLOWED)}"
                 )
             waiting, self._waiting = self._waiting, []
             for one in waiting:

@@ -45,8 +45,9 @@ def iter_episodes(
     """Episodes one by one, in the order of the files; `report` fills as they come.
 
     The format of a file is recognised by its first record that some reader knows, unless `format` (a name of
-    `trimtab.traces.registry.FORMATS`) forces it. `mapping`: our field -> JSON path, for logs of no known format. A file in
-    which nothing is recognised is a TraceError, unless others were read. `only`: of step JSONL, hold the lines of these ids alone.
+    `trimtab.traces.registry.FORMATS`) forces it. `mapping`: our field -> JSON path, for logs of no known
+    format. A file in which nothing is recognised is a TraceError, unless others were read. `only`: of step
+    JSONL, hold the lines of these ids alone.
     """
     files, identities = find_files(paths), Identities()
     wanted = {*(only or ()), *(name.rpartition("#")[0] for name in only or ())}  # a#2 began as a
@@ -94,7 +95,8 @@ def open_logs(
     format: str | None = None,
     mapping: Mapping[str, str] | None = None,
 ) -> Iterator[Log]:
-    """Yield the files that some reader knows; TraceError, after the last, where none does. Arguments as of `iter_episodes`."""
+    """Yield the files that some reader knows; TraceError, after the last, where none does. Arguments as of
+    `iter_episodes`."""
     if format is not None and format not in FORMATS:
         raise TraceError(f"unknown format {format!r}; one of {', '.join(FORMATS)}")
     if mapping and format not in (None, "mapped"):
@@ -119,12 +121,14 @@ def open_logs(
         raise TraceError(f"{empty[0]} holds no record: {why}")
     if unknown and len(unknown) + len(empty) == len(files):
         raise TraceError(
-            f"{unknown[0]} is of no format we know; name one with --format ({', '.join(FORMATS)}) or its fields with --map"
+            f"{unknown[0]} is of no format we know; name one with --format ({', '.join(FORMATS)}) or its "
+            f"fields with --map"
         )
 
 
 def _first(records: Iterator[Record], count: int) -> tuple[list[Record], TraceError | None]:
-    """The first records, and what ended them: under `strict` a line after one that its reader may refuse first."""
+    """The first records, and what ended them: under `strict` a line after one that its reader may refuse
+    first."""
     seen: list[Record] = []
     try:
         for record in itertools.islice(records, count):

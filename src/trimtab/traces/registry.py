@@ -69,7 +69,8 @@ FORMATS: dict[str, Format] = {
     "verl": Format("verl rollout dumps (trainer.rollout_data_dir)", is_verl, read_verl, by_line=True),
     "trl": Format("TRL completions (log_completions), Parquet", is_trl, read_trl, by_line=True),
     "messages": Format(
-        "chat messages of OpenAI (Responses too), Anthropic, Gemini, Bedrock, LangChain, Vercel and ShareGPT; TRL conversational sets, pairs and labels too",
+        "chat messages of OpenAI (Responses too), Anthropic, Gemini, Bedrock, LangChain, Vercel and "
+        "ShareGPT; TRL conversational sets, pairs and labels too",
         is_messages,
         read_messages,
         by_line=True,

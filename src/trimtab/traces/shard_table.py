@@ -59,7 +59,8 @@ class Answer(NamedTuple):
 
 
 def tabulate_shard(job: Job) -> Answer:
-    """Return the partial table of a shard's episodes. TraceError under `strict` at its first malformed line, or where it cannot be read."""
+    """Return the partial table of a shard's episodes. TraceError under `strict` at its first malformed line,
+    or where it cannot be read."""
     try:
         return _tabulate(job)
     except OSError as error:

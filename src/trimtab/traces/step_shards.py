@@ -1,7 +1,9 @@
-"""Episodes of a step log that are spread over shards: who reads them, and a check that each line was read once.
+"""Episodes of a step log that are spread over shards: who reads them, and a check that each line was read
+once.
 
-An episode belongs to the shard of its first line. A worker takes those that seem to begin in its shard, and reads on behind it
-until they have ended; `disputed` finds the episodes for which that was wrong. Their lines are then looked up and handed out.
+An episode belongs to the shard of its first line. A worker takes those that seem to begin in its shard, and
+reads on behind it until they have ended; `disputed` finds the episodes for which that was wrong. Their lines
+are then looked up and handed out.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ class Assigned:
 
 
 class Counted(NamedTuple):
-    """Of one shard: hashes of the ids that it owns, and of others or beyond it the number of lines left or borrowed."""
+    """Of one shard: hashes of the ids that it owns, and of others or beyond it the number of lines left or
+    borrowed."""
 
     owned: Array
     others: Array
@@ -79,7 +82,8 @@ class StepShard:
     _last: int = 0
 
     def episodes(self, records: Iterable[Record], report: ReadReport, read: Reader) -> Iterator[Episode]:
-        """Yield the episodes that begin in the shard; one that began anew behind it is counted here and yielded there."""
+        """Yield the episodes that begin in the shard; one that began anew behind it is counted here and
+        yielded there."""
         if not self.assigned.disputed:
             yield from read(self.records(records), report)
             return
@@ -156,7 +160,8 @@ class StepShard:
 
 
 def disputed(counted: Sequence[Counted]) -> frozenset[int]:
-    """Return the episodes of a file that not exactly one shard owns, or whose lines beyond it were not all read."""
+    """Return the episodes of a file that not exactly one shard owns, or whose lines beyond it were not all
+    read."""
     owned = np.concatenate([one.owned for one in counted])
     others = np.concatenate([one.others for one in counted])
     owners, times = np.unique(owned, return_counts=True)
@@ -185,7 +190,8 @@ def lines_of(shard: Shard, names: frozenset[int]) -> list[Match]:
 
 
 def assign(names: frozenset[int], lines: Sequence[Sequence[Match]]) -> list[Assigned]:
-    """Hand out disputed episodes, each to the shard of its first line. `lines`: as `lines_of`, one list a shard."""
+    """Hand out disputed episodes, each to the shard of its first line. `lines`: as `lines_of`, one list a
+    shard."""
     owner: dict[int, int] = {}
     everywhere: dict[int, list[Position]] = {}
     ended, begun_anew = set[int](), set[int]()

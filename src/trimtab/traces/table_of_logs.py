@@ -1,4 +1,5 @@
-"""Any logs to the table of the checks: small ones in this process, large ones in shards over processes or a Ray cluster."""
+"""Any logs to the table of the checks: small ones in this process, large ones in shards over processes or a
+Ray cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from trimtab.traces.table.types import TraceTable
 from trimtab.traces.workers import Mapper, process_map, ray_map
 
 LARGE_BYTES = 48 * 2**20
-"""Logs of this size and more, all files together, are shared between processes, each of which takes half a second to start."""
+"""Logs of this size and more, all files together, are shared between processes, each of which takes half a
+second to start."""
 
 
 def table_of(
@@ -155,7 +157,8 @@ class _Whole:
             self._again({
                 i: replace(self.jobs[i], assigned=one)
                 for i, one in zip(at, assigned, strict=True)
-                if one.mine or one.visiting or np.isin(keys, self.answers[i].counted.owned).any()  # type: ignore[union-attr]
+                if one.mine or one.visiting or np.isin(keys,
+                self.answers[i].counted.owned).any()  # type: ignore[union-attr]
             })  # fmt: skip
 
     def rename_repeated(self) -> None:

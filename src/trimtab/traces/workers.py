@@ -1,4 +1,5 @@
-"""Maps of a function over jobs: in this process, in worker processes, or as Ray tasks. Answers come in the order of the jobs."""
+"""Maps of a function over jobs: in this process, in worker processes, or as Ray tasks. Answers come in the
+order of the jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ MAX_WORKERS = 8
 
 
 def num_workers() -> int:
-    """Return how many processors this process may use, 8 at most; 1 where it may start no process of its own."""
+    """Return how many processors this process may use, 8 at most; 1 where it may start no process of its
+    own."""
     if multiprocessing.current_process().daemon:
         return 1
     affinity = getattr(os, "sched_getaffinity", None)
@@ -70,10 +72,11 @@ def _pooled(
 
 @contextlib.contextmanager
 def ray_map(address: str) -> Iterator[Mapper]:
-    """Map as Ray tasks of one CPU, two for each CPU of the cluster under way; a Ray already started in this process is used.
+    """Map as Ray tasks of one CPU, two for each CPU of the cluster under way; a Ray already started in this
+    process is used.
 
-    Workers read the logs themselves, which must lie at the same path on all machines. TraceError where Ray is not installed, the
-    cluster cannot be reached, or a task fails.
+    Workers read the logs themselves, which must lie at the same path on all machines. TraceError where Ray is
+    not installed, the cluster cannot be reached, or a task fails.
     """
     try:
         ray: Any = importlib.import_module("ray")
@@ -128,5 +131,6 @@ def _answer(ray: Any, waited: Any) -> Any:
             raise cause from error
         why = str(cause or error).strip().splitlines()[-1]
         raise TraceError(
-            f"a Ray worker failed: {why[:200]}; the logs must be at the same path, and trimtab installed, on all machines"
+            f"a Ray worker failed: {why[:200]}; the logs must be at the same path, and trimtab installed, "
+            f"on all machines"
         ) from error

@@ -142,7 +142,8 @@ def _comparison(constrained: RunView, open_ended: RunView) -> str:
     if post_o.low > max(post_c.high, text_o.high):
         return (
             line
-            + " In this seed the open arm's post-tool tail is above the constrained arm's and its own text tail."
+            + " In this seed the open arm's post-tool tail is above the constrained arm's and its own text "
+            "tail."
         )
     return (
         line + " In this window a larger post-tool tail with open outputs is not distinguishable from noise."

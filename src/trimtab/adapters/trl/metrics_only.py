@@ -32,7 +32,8 @@ _REASONS: Mapping[str, Mapping[str, str]] = {
     },
     "RLOOTrainer": {"tokens": _UNREAD},
 }
-"""Trainer, by the name of its class or of a base -> what it cannot give -> why; `tokens` stands for every log-ratio."""
+"""Trainer, by the name of its class or of a base -> what it cannot give -> why; `tokens` stands for every
+log-ratio."""
 
 
 def reasons_of(trainer: Any) -> dict[str, str]:

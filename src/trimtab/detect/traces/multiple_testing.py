@@ -17,9 +17,10 @@ _MOST = 100  # degrees of freedom; with more the interval is up to 3 % too wide,
 
 @dataclass(frozen=True)
 class JudgedContrast:
-    """`low`, `high`: 95 % interval of the difference that holds for all contrasts of the family at once (Bonferroni); `p` is
-    Holm's. nan where it cannot be judged, and the interval of a number that is one and the same on each side. The same within tasks,
-    as a family of its own; nan where there was none. `real`: p is below the level."""
+    """`low`, `high`: 95 % interval of the difference that holds for all contrasts of the family at once
+    (Bonferroni); `p` is Holm's. nan where it cannot be judged, and the interval of a number that is one and
+    the same on each side. The same within tasks, as a family of its own; nan where there was none. `real`: p
+    is below the level."""
 
     contrast: Contrast
     low: float
@@ -35,8 +36,9 @@ class JudgedContrast:
 def judge_contrasts(contrasts: Sequence[Contrast]) -> list[JudgedContrast]:
     """Each contrast with its interval and corrected p, the most certain first.
 
-    Student's t with (clusters - 1) degrees of freedom; the within-task one with (mixed - 1). Where nothing varies about a difference
-    (`Contrast.se` is 0) t knows no p and no interval: see `_apart` and `_at_most`. Intervals of yes-or-no features lie in -1..1.
+    Student's t with (clusters - 1) degrees of freedom; the within-task one with (mixed - 1). Where nothing
+    varies about a difference (`Contrast.se` is 0) t knows no p and no interval: see `_apart` and `_at_most`.
+    Intervals of yes-or-no features lie in -1..1.
     """
     level = bound("trace_level")
     plain = [_judged(c, c.difference, c.se, c.clusters, c.clusters_a, c.clusters_b) for c in contrasts]
@@ -91,7 +93,8 @@ def _judged(
 
 
 def _apart(clusters: int, clusters_a: int, clusters_b: int) -> float:
-    """p of sides that are wholly apart: how few of the ways to give whole tasks to the sides, and to swap the sides of tasks with both, are so.
+    """p of sides that are wholly apart: how few of the ways to give whole tasks to the sides, and to swap the
+    sides of tasks with both, are so.
 
     >>> round(_apart(20, 10, 10) * math.comb(20, 10), 9), round(_apart(10, 10, 10) * 2**10, 9)
     (2.0, 2.0)
@@ -116,7 +119,8 @@ def _ends(
 
 
 def _at_most(difference: float, few: int, level: float) -> tuple[float, float]:
-    """All of a few tasks say one difference of shares. At most Wilson's upper end of none in so many say another, and that lies in -1..1.
+    """All of a few tasks say one difference of shares. At most Wilson's upper end of none in so many say
+    another, and that lies in -1..1.
 
     >>> [round(end, 2) for end in _at_most(1.0, 10, 0.05)], [round(end, 2) for end in _at_most(0.0, 10, 0.05)]
     ([0.44, 1.0], [-0.28, 0.28])

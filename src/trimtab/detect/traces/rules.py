@@ -1,4 +1,5 @@
-"""Rules of agent logs, and the text of their messages. A fraction fires when its whole interval lies above a bound."""
+"""Rules of agent logs, and the text of their messages. A fraction fires when its whole interval lies above a
+bound."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ from trimtab.types import Severity
 
 @dataclass(frozen=True)
 class TraceRule:
-    """`test` "interval": the lower end of the 95 % interval; "value": the value; "below": the value, which fires below the bound; "zero": it fires at zero. `bounds`: names in the
-    catalog for a warning and, if there are two, for critical. `min_count`: name of the bound on n below which nothing is judged."""
+    """`test` "interval": the lower end of the 95 % interval; "value": the value; "below": the value, which
+    fires below the bound; "zero": it fires at zero. `bounds`: names in the catalog for a warning and, if
+    there are two, for critical. `min_count`: name of the bound on n below which nothing is judged."""
 
     name: str
     key: str
@@ -187,7 +189,8 @@ TRACE_RULES: tuple[TraceRule, ...] = (
 def trace_findings(measured: Iterable[Measured]) -> list[Finding]:
     """The rules that fire, critical ones first, then in the order of the rules; of one rule the worst first.
 
-    All calls together are a finding of their own only where no tool alone is one as grave: it would say the same again."""
+    All calls together are a finding of their own only where no tool alone is one as grave: it would say the
+    same again."""
     by_key: dict[str, list[Measured]] = {}
     for one in measured:
         by_key.setdefault(one.reading.key, []).append(one)
@@ -254,7 +257,8 @@ def trace_verdict(
 
 
 def _judged(measured: list[Measured]) -> tuple[list[str], list[str]]:
-    """Rules that had enough to be judged, and in words those that had too little, with the tools it was too little of."""
+    """Rules that had enough to be judged, and in words those that had too little, with the tools it was too
+    little of."""
     judged, few = [], []
     for rule in TRACE_RULES:
         known = [m.reading for m in measured if m.reading.key == rule.key and m.reading.status == "ok"]

@@ -1,4 +1,5 @@
-"""Tail exemplars: which tokens are the tail? The worst ones of text and of post_tool, with their place in the trajectory."""
+"""Tail exemplars: which tokens are the tail? The worst ones of text and of post_tool, with their place in the
+trajectory."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from trimtab.typing import Float32
 EXEMPLAR_RATIOS = ("drift", "mismatch", "total")
 EXEMPLAR_SLICES = ("text", "post_tool")
 WRITTEN = 4
-"""Tokens of a slice and ratio written when its window closes (default, not calibrated, for the cost); states keep `KEPT`."""
+"""Tokens of a slice and ratio written when its window closes (default, not calibrated, for the cost); states
+keep `KEPT`."""
 
 _BLOCK = 64
 _MAX_TEXT = 80
@@ -30,7 +32,8 @@ _CONTEXT = 8  # tokens shown on each side of a worst one (default, not calibrate
 def largest(values: Float32, k: int) -> npt.NDArray[np.int64]:
     """Places of all values that are at least the k-th largest, and above zero; NaN never is. Unordered.
 
-    One pass over block maxima: the k largest lie in blocks whose maxima are at least the k-th largest maximum.
+    One pass over block maxima: the k largest lie in blocks whose maxima are at least the k-th largest
+    maximum.
 
     >>> largest(np.array([3, 0, np.nan, 5, 1], dtype=np.float32), 2).tolist()
     [0, 3]
@@ -49,7 +52,8 @@ def largest(values: Float32, k: int) -> npt.NDArray[np.int64]:
 
 
 def add_worst_tokens(view: TokenView, states: Mapping[str, SliceState]) -> None:
-    """The worst tokens of this batch by |drift|, |mismatch| and |total|; a ratio that is not observed has none."""
+    """The worst tokens of this batch by |drift|, |mismatch| and |total|; a ratio that is not observed has
+    none."""
     batch, start = view.batch, np.cumsum(view.batch.lengths) - view.batch.lengths
     seen = int(np.unique(batch.episode_id, return_counts=True)[1].max(initial=1))
     slices = {"text": np.flatnonzero(view.rows == 0), "post_tool": np.flatnonzero(view.rows)}
@@ -76,7 +80,8 @@ def add_worst_tokens(view: TokenView, states: Mapping[str, SliceState]) -> None:
 def exemplar_row(
     name: str, window: Window, state: SliceState, token_text: Callable[[int], str] | None = None
 ) -> list[dict[str, Any]]:
-    """The run store's row of a closed window, `WRITTEN` tokens a ratio: none when nothing was kept. The text is what `token_text` makes of the id."""
+    """The run store's row of a closed window, `WRITTEN` tokens a ratio: none when nothing was kept. The text
+    is what `token_text` makes of the id."""
     tokens = {
         ratio: [[*token[:8], _text(token.token, token_text)] for token in worst.tokens[:WRITTEN]]
         for ratio in EXEMPLAR_RATIOS

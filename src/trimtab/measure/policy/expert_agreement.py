@@ -1,6 +1,7 @@
 """Do the two engines send a token to the same experts, and do re-routed tokens carry the mismatch?
 
-N gradient tokens, L layers, K experts a token. R3 (arXiv 2510.11370) found routing flips behind much of an MoE's mismatch.
+N gradient tokens, L layers, K experts a token. R3 (arXiv 2510.11370) found routing flips behind much of an
+MoE's mismatch.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from trimtab.measure.state.values import Value
 from trimtab.stats import Counts, Moments
 
 MAX_TOKENS = 8_192
-"""Tokens of a batch that are compared, evenly spread; K^2 comparisons a layer each (default, not calibrated, for the cost)."""
+"""Tokens of a batch that are compared, evenly spread; K^2 comparisons a layer each (default, not calibrated,
+for the cost)."""
 
 _TOKENS, _SLOTS, _SHARED, _SAME = range(4)  # columns of the layer table
 

@@ -1,7 +1,7 @@
 """Does the update rest on many trajectories or on one, and is its mean more than noise?
 
-n trajectories with gradients g_i in R^d (of all weights, or of a small head). Everything is a function of the Gram matrix
-G = (g_i . g_j), and of sums that a stream can keep. Pure NumPy.
+n trajectories with gradients g_i in R^d (of all weights, or of a small head). Everything is a function of the
+Gram matrix G = (g_i . g_j), and of sums that a stream can keep. Pure NumPy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def total_variance(square_sum: float, sum_square: float, n: int) -> float:
 
 
 def snr(gram: Float64) -> float:
-    """|mean g|^2 / (tr cov(g) / n): pure noise gives about 1, n equal gradients infinity; nan for n < 2 or all zero."""
+    """|mean g|^2 / (tr cov(g) / n): pure noise gives about 1, n equal gradients infinity; nan for n < 2 or
+    all zero."""
     n = len(gram)
     noise = total_variance(float(np.trace(gram)), float(gram.sum()), n) / max(n, 1)
     signal = max(0.0, float(gram.sum())) / max(n, 1) ** 2
@@ -37,7 +38,8 @@ def snr(gram: Float64) -> float:
 
 
 def shares(squares: Float64) -> tuple[float, float]:
-    """(top share, participation ratio) of |g_i|^2 (n,): the largest over the sum, (sum)^2 / sum of squares; nan when zero.
+    """(top share, participation ratio) of |g_i|^2 (n,): the largest over the sum, (sum)^2 / sum of squares;
+    nan when zero.
 
     >>> shares(np.array([1.0, 1.0, 2.0]))[0]
     0.5
@@ -61,11 +63,12 @@ def gram_of(name: str, raw: Any, gram: bool) -> Float64:
 def gradient_values(
     parts: Mapping[str, Any], tokens: Mapping[str, int] | None = None, gram: bool = False
 ) -> Iterator[tuple[str, Value, dict[str, int]]]:
-    """(slice, value, excluded) of `gradient/*` for each of `parts`: slice -> (n, d), or Gram matrices with `gram`.
+    """(slice, value, excluded) of `gradient/*` for each of `parts`: slice -> (n, d), or Gram matrices with
+    `gram`.
 
-    `all` is the sum of the others where they are vectors and it is not given. A part's variance share is its total variance
-    over the sum of those of all parts but `all`; its token share likewise, of `tokens`. Trajectories with a gradient that is
-    not finite are left out and counted.
+    `all` is the sum of the others where they are vectors and it is not given. A part's variance share is its
+    total variance over the sum of those of all parts but `all`; its token share likewise, of `tokens`.
+    Trajectories with a gradient that is not finite are left out and counted.
     """
     if not parts:
         raise BatchError("no gradients were given: pass at least one slice")

@@ -1,7 +1,8 @@
-"""Do outputs depend on their inputs? Cross-input distinguishability, which entropy cannot see (RAGEN-2, arXiv 2604.06268).
+"""Do outputs depend on their inputs? Cross-input distinguishability, which entropy cannot see (RAGEN-2, arXiv
+2604.06268).
 
-Every response is scored under every prompt of the batch: S[i, j] = mean log p(response_i | prompt_j) a token, in nats.
-R responses, P prompts.
+Every response is scored under every prompt of the batch: S[i, j] = mean log p(response_i | prompt_j) a token,
+in nats. R responses, P prompts.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ class Scores:
 
 
 def distinguish(scores: Any, own: Any) -> Scores:
-    """Retrieval accuracy and mutual information of `scores` S (R, P), nats a token; `own` (R,) each response's prompt.
+    """Retrieval accuracy and mutual information of `scores` S (R, P), nats a token; `own` (R,) each
+    response's prompt.
 
-    Accuracy: share of responses whose own prompt scores best; where t prompts tie it counts 1 / t, so responses that do
-    not depend on the prompt give exactly chance, 1 / P. Information: mean of S[i, own] - logmeanexp_j S[i, j], at most
-    log P. Prompts must differ from each other: equal ones tie by nature. BatchError on wrong shapes or fewer than two
-    prompts.
+    Accuracy: share of responses whose own prompt scores best; where t prompts tie it counts 1 / t, so
+    responses that do not depend on the prompt give exactly chance, 1 / P. Information: mean of S[i, own] -
+    logmeanexp_j S[i, j], at most log P. Prompts must differ from each other: equal ones tie by nature.
+    BatchError on wrong shapes or fewer than two prompts.
 
     >>> found = distinguish([[-1.0, -1.0], [-2.0, -2.0]], [0, 1])
     >>> result.accuracy, result.information
@@ -81,7 +83,8 @@ def distinguish(scores: Any, own: Any) -> Scores:
 
 @dataclass
 class Distinguish:
-    """Keeps the running standard deviation of the marginal term, so that z-scores of different steps compare."""
+    """Keeps the running standard deviation of the marginal term, so that z-scores of different steps
+    compare."""
 
     std: float = math.nan
 

@@ -1,4 +1,5 @@
-"""Lagged drift: how much did the policy itself change over the last K steps, on transcripts that never change?
+"""Lagged drift: how much did the policy itself change over the last K steps, on transcripts that never
+change?
 
 The same tokens are scored again at a cadence; log pi_t - log pi_(t-K) is free of any change of inputs.
 """
@@ -28,22 +29,26 @@ class Probes:
     last: Float32 | None = None
 
     def update(self, step: int, batch: TokenBatch) -> list[Reading]:
-        """Return the readings `lagged_drift/*` of each slice since the last scoring; none at the first scoring.
+        """Return the readings `lagged_drift/*` of each slice since the last scoring; none at the first
+        scoring.
 
-        Raises BatchError when the number of tokens differs from the last time: then they are not the same transcripts.
+        Raises BatchError when the number of tokens differs from the last time: then they are not the same
+        transcripts.
         """
         if batch.logprobs is None:
             raise BatchError("probes need logprobs: score the fixed transcripts with the current policy")
         earlier, since = self.last, self.last_step
         if earlier is not None and earlier.shape != batch.logprobs.shape:
             raise BatchError(
-                f"probes hold {batch.logprobs.size} tokens, {earlier.size} at the last scoring: keep them fixed"
+                f"probes hold {batch.logprobs.size} tokens, {earlier.size} at the last scoring: keep them "
+                f"fixed"
             )
         self.last, self.last_step = batch.logprobs, step
         if earlier is None:
             return []
         pair = replace(
-            batch, prox_logprobs=earlier, ref_logprobs=None, old_logprobs=None, rollout_logprobs=None, entropy=None
+            batch, prox_logprobs=earlier, ref_logprobs=None, old_logprobs=None, rollout_logprobs=None,
+            entropy=None
         )  # fmt: skip
         window, reference = Window(since + 1, step), f"the policy at step {since}"
         return [

@@ -1,7 +1,8 @@
 """Do responses still tell which prompt they answer? A proxy that needs no forward pass.
 
-Template collapse keeps entropy calm (RAGEN-2, arXiv 2604.06268): responses differ, but not by their prompt. Here the most
-similar other response, by hashed pairs of adjacent tokens, is looked up: does it answer the same prompt? B sequences.
+Template collapse keeps entropy calm (RAGEN-2, arXiv 2604.06268): responses differ, but not by their prompt.
+Here the most similar other response, by hashed pairs of adjacent tokens, is looked up: does it answer the
+same prompt? B sequences.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from trimtab.stats import Moments
 from trimtab.typing import Float64, Int64
 
 MAX_SEQUENCES = 16
-"""Responses compared with each other in one batch, two of each group first (default, not calibrated, for the cost)."""
+"""Responses compared with each other in one batch, two of each group first (default, not calibrated, for the
+cost)."""
 
 BUCKETS = 1_024  # a power of two
 _TIE = 1e-5  # float32 noise of a cosine
@@ -28,8 +30,9 @@ _NOTE = "not distinguish"
 def retrieval(profiles: npt.NDArray[np.float32], group: Int64) -> tuple[Float64, Float64]:
     """(hits, chance), each (Q,), of the Q responses that share their group with another one.
 
-    `profiles` (B, D) counts, `group` (B,). The mean profile, the template, is taken away first; similarity is the cosine;
-    ties count by their share, so identical responses give exactly chance, (n_group - 1) / (B - 1).
+    `profiles` (B, D) counts, `group` (B,). The mean profile, the template, is taken away first; similarity is
+    the cosine; ties count by their share, so identical responses give exactly chance, (n_group - 1) / (B -
+    1).
 
     >>> hits, chance = retrieval(np.eye(2, dtype=np.float32)[[0, 0, 1, 1]], np.array([5, 5, 7, 7]))
     >>> hits.tolist(), round(float(chance[0]), 3)
@@ -88,8 +91,9 @@ def ngrams(state: SliceState) -> Iterator[Value]:
 
 
 def _chosen(episode: Int64, group: Int64) -> Int64:
-    """Rows of the sequences compared: each trajectory once, two of each group in its order of arrival, then two more of
-    each, and so on, at most MAX_SEQUENCES: whatever the size of groups, several of them are compared."""
+    """Rows of the sequences compared: each trajectory once, two of each group in its order of arrival, then
+    two more of each, and so on, at most MAX_SEQUENCES: whatever the size of groups, several of them are
+    compared."""
     first = np.sort(np.unique(episode, return_index=True)[1])
     _, start, inverse, count = np.unique(
         group[first], return_index=True, return_inverse=True, return_counts=True

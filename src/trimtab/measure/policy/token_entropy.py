@@ -1,6 +1,7 @@
 """Mean entropy of the next-token distribution, a slice.
 
-Entropy where a tool speaks: is the policy less sure right after a result than right before it (ARPO, 2507.19849)?
+Entropy where a tool speaks: is the policy less sure right after a result than right before it (ARPO,
+2507.19849)?
 
 And the entropy's quantiles, beside the mean of `entropy.py`. M tool results, k = `BOUNDARY_TOKENS`.
 """
@@ -33,7 +34,8 @@ ONE_SIDED = "entropy: tool result without a gradient token on both sides"
 
 
 def add_entropy(view: TokenView, states: Mapping[str, SliceState]) -> None:
-    """Entropy sketch of the slices `MAIN_SLICES`; entropy before and after each result, in `post_tool` and `post_tool/<tool>`."""
+    """Entropy sketch of the slices `MAIN_SLICES`; entropy before and after each result, in `post_tool` and
+    `post_tool/<tool>`."""
     batch = view.batch
     if batch.entropy is None:
         if "all" in states:
@@ -60,7 +62,8 @@ def add_entropy(view: TokenView, states: Mapping[str, SliceState]) -> None:
 
 
 def borders(state: SliceState) -> Iterator[Value]:
-    """`entropy/p05`, `p95` over tokens of the slices `MAIN_SLICES`; `entropy/before_call`, `after_tool`, `after_tool_jump` over results. nats."""
+    """`entropy/p05`, `p95` over tokens of the slices `MAIN_SLICES`; `entropy/before_call`, `after_tool`,
+    `after_tool_jump` over results. nats."""
     sketch = state.summaries.get("entropy/sketch")
     if sketch is not None:
         yield Value("entropy/p05", sketch.quantile(0.05), sketch.count)
@@ -75,7 +78,8 @@ def borders(state: SliceState) -> Iterator[Value]:
 
 
 def _sides(view: TokenView, entropy: Float64) -> tuple[Float64, Float64, npt.NDArray[np.uint8]]:
-    """Mean entropy before and after each result (M,), nan without a token there, and the result's tool code (M,)."""
+    """Mean entropy before and after each result (M,), nan without a token there, and the result's tool code
+    (M,)."""
     batch = view.batch
     sequence = np.repeat(np.arange(batch.num_sequences), batch.lengths)
     starts = np.ones(batch.num_tokens, bool)

@@ -1,4 +1,5 @@
-"""The averages every dashboard has, from the same tokens: so that the calm view and the tail view stand side by side."""
+"""The averages every dashboard has, from the same tokens: so that the calm view and the tail view stand side
+by side."""
 
 from __future__ import annotations
 
@@ -21,11 +22,13 @@ MAX_METRIC = 256
 """Characters of a metric's name: the rest is cut."""
 
 TRAINER_KEYS: Mapping[str, tuple[str, ...]] = aliases()
-"""Names under which trainers log an aggregate, ours first; the first that is there counts. One table: `runs.metric_logs`."""
+"""Names under which trainers log an aggregate, ours first; the first that is there counts. One table:
+`runs.metric_logs`."""
 
 
 def aggregates(state: SliceState) -> Iterator[Value]:
-    """Reward, entropy, KL to the reference (k3) and length over the slice `all`, and alpha, its post-tool share."""
+    """Reward, entropy, KL to the reference (k3) and length over the slice `all`, and alpha, its post-tool
+    share."""
     after_tool = state.summaries.get("alpha/values")
     if after_tool is not None:
         yield Value("alpha/frac", after_tool.mean(), after_tool.count)
@@ -67,9 +70,11 @@ def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def may_be_missing(name: str) -> bool:
-    """Is a NaN under this name a value that was not there? TRL logs one for a reward function that judged no completion of a step.
+    """Is a NaN under this name a value that was not there? TRL logs one for a reward function that judged no
+    completion of a step.
 
-    >>> may_be_missing("rewards/math/mean"), may_be_missing("reward_part:math"), may_be_missing("reward"), may_be_missing("rewards/chosen")
+    >>> (may_be_missing("rewards/math/mean"), may_be_missing("reward_part:math"), may_be_missing("reward"),
+    ...     may_be_missing("rewards/chosen"))
     (True, True, False, False)
     """
     parts = name.split("/")

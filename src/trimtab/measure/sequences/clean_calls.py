@@ -16,7 +16,8 @@ def clean_call(call: ToolCall, door: Door) -> ToolCall:
 
     Example:
         >>> door = Door()
-        >>> clean_call(ToolCall("search", latency_s="fast"), door).latency_s, dict(door.changed)["tool call latency"]
+        >>> (clean_call(ToolCall("search", latency_s="fast"), door).latency_s,
+        ...     dict(door.changed)["tool call latency"])
         (nan, 1)
     """
     if not isinstance(call, ToolCall):

@@ -1,4 +1,5 @@
-"""Sums over whole sequences, gathered as batches come and handed to the state of the slice `all` when it is measured.
+"""Sums over whole sequences, gathered as batches come and handed to the state of the slice `all` when it is
+measured.
 
 B sequences, N tokens of a batch. A trajectory counts once, when it is first seen.
 """
@@ -23,7 +24,8 @@ from trimtab.typing import Bool, Int64
 
 @dataclass
 class Episodes:
-    """`add` each batch, `close` each step, `fill` the states that are measured; what found no state waits for the next."""
+    """`add` each batch, `close` each step, `fill` the states that are measured; what found no state waits for
+    the next."""
 
     requirements: Requirements = field(default_factory=Requirements)
     pending: SliceState = field(default_factory=SliceState)
@@ -46,7 +48,8 @@ class Episodes:
         self.open = []
 
     def fill(self, states: dict[str, SliceState]) -> None:
-        """Add up the closed steps and hand what is held over to the slice `all` of `states`, if it is there."""
+        """Add up the closed steps and hand what is held over to the slice `all` of `states`, if it is
+        there."""
         self._add_up()
         every = states.get("all")
         if every is None:
@@ -83,7 +86,8 @@ def _kind(batch: TokenBatch) -> tuple[Any, ...]:
 
 
 def _joined(items: list[tuple[TokenBatch, Bool, Int64]]) -> tuple[TokenBatch, Bool, Int64]:
-    """Batches of one kind as one: the cost of measuring is a cost a call. Their tables of names are the first one's."""
+    """Batches of one kind as one: the cost of measuring is a cost a call. Their tables of names are the first
+    one's."""
     if len(items) == 1:
         return items[0]
     batches = [batch for batch, _, _ in items]

@@ -1,4 +1,5 @@
-"""A metrics log as series of readings, without tokens or interval, so that the same rules judge it as a watched run."""
+"""A metrics log as series of readings, without tokens or interval, so that the same rules judge it as a
+watched run."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ _CADENCE = 10  # a metric seen less often has too few values to judge its absenc
 
 
 class Presence(NamedTuple):
-    """What the step stream of a log says. `arrived`: column -> places in `steps`, of metrics logged regularly; `nonfinite`: column ->
-    places at which it is NaN or infinite, of every metric."""
+    """What the step stream of a log says. `arrived`: column -> places in `steps`, of metrics logged
+    regularly; `nonfinite`: column -> places at which it is NaN or infinite, of every metric."""
 
     steps: Int64
     arrived: dict[str, Int64]
@@ -51,7 +52,8 @@ def series_of_log(log: MetricLog) -> dict[tuple[str, str], tuple[Int64, Float64]
 
 
 def _gap(loss: tuple[Int64, Float64], held_out: tuple[Int64, Float64]) -> tuple[Int64, Float64]:
-    """At each evaluation: its loss less the mean training loss since the one before; evaluations without any are left out."""
+    """At each evaluation: its loss less the mean training loss since the one before; evaluations without any
+    are left out."""
     finite = np.isfinite(loss[1])
     steps, sums = loss[0][finite], np.append(0.0, np.cumsum(loss[1][finite]))
     ends = np.searchsorted(steps, held_out[0], side="right")

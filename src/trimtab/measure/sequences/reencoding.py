@@ -1,4 +1,5 @@
-"""Does the text the model wrote encode to the ids it sampled? Where it does not, the trainer scores other tokens.
+"""Does the text the model wrote encode to the ids it sampled? Where it does not, the trainer scores other
+tokens.
 
 A trainer that decodes an answer and encodes it again trains on ids nobody sampled (TRL#5224, verl#3960).
 """
@@ -17,7 +18,8 @@ from trimtab.stats import Moments
 
 @dataclass(frozen=True)
 class Difference:
-    """Of one sequence: sampled ids, and how many of them lie at or after the first that differs (0: all the same)."""
+    """Of one sequence: sampled ids, and how many of them lie at or after the first that differs (0: all the
+    same)."""
 
     num_tokens: int
     num_after: int
@@ -32,7 +34,8 @@ class Difference:
 
 
 def difference(sampled: Sequence[int], reencoded: Sequence[int]) -> Difference:
-    """Compare sampled ids (T,) with the ids of their decoded text (U,). Ids only added at the end differ, at no token.
+    """Compare sampled ids (T,) with the ids of their decoded text (U,). Ids only added at the end differ, at
+    no token.
 
     >>> difference([5, 6, 7], [5, 67])
     Difference(num_tokens=3, num_after=2, differs=True)
@@ -45,7 +48,8 @@ def difference(sampled: Sequence[int], reencoded: Sequence[int]) -> Difference:
 
 
 def retokenise(state: SliceState) -> Iterator[Value]:
-    """`retokenise/sequence_frac` of the sequences that were encoded again, `retokenise/token_frac` of their tokens."""
+    """`retokenise/sequence_frac` of the sequences that were encoded again, `retokenise/token_frac` of their
+    tokens."""
     for what in ("sequence", "token"):
         part = state.summaries.get(f"retokenise_{what}/values")
         if part is not None:

@@ -2,9 +2,10 @@
 
 B sequences. A turn is a run of the model's own tokens (those with gradient) between two tool results.
 
-A turn that a tool result follows held a complete call. So only a sequence's last turn can be void, and it is when the
-length limit cut it (`TRUNCATED`) or it holds fewer than two tokens; a sequence that ends with a tool result has no void
-turn. A call that could not be parsed looks like an answer here. Without `stop_reason` void turns are not observed.
+A turn that a tool result follows held a complete call. So only a sequence's last turn can be void, and it is
+when the length limit cut it (`TRUNCATED`) or it holds fewer than two tokens; a sequence that ends with a tool
+result has no void turn. A call that could not be parsed looks like an answer here. Without `stop_reason` void
+turns are not observed.
 """
 
 from __future__ import annotations
@@ -32,13 +33,15 @@ MASKED = "masked"
 NGRAM = 4
 _HASH_BITS = 40  # of a 4-gram, below 24 bits of its row: one false repeat in a thousand rows of 40,000 tokens
 MAX_LOOKED_AT = 16_384
-"""Own tokens, of the steps that are measured together, whose repetition is counted (default, not calibrated: about a millisecond)."""
+"""Own tokens, of the steps that are measured together, whose repetition is counted (default, not calibrated:
+about a millisecond)."""
 
 
 def text_summaries(
     batch: TokenBatch, fresh: Bool, looked_at: int = 0
 ) -> tuple[dict[str, Any], dict[str, int], int]:
-    """Sums over the fresh sequences of a batch, what was left out, and the tokens looked at for repetition so far."""
+    """Sums over the fresh sequences of a batch, what was left out, and the tokens looked at for repetition so
+    far."""
     own = own_counts(batch)
     stop = (
         None if batch.stop_reason is None else np.array([s.lower() for s in batch.stop_reason], dtype=object)
@@ -71,8 +74,8 @@ def text_summaries(
 
 
 def text_shape(state: SliceState) -> Iterator[Value]:
-    """`aggregate/length_max`, `length/p95`, and the means a sequence: `truncated_frac`, `repetition_frac`, `empty_frac`,
-    `no_call_frac`, `num_turns`; `void_turn_frac` is a share of turns."""
+    """`aggregate/length_max`, `length/p95`, and the means a sequence: `truncated_frac`, `repetition_frac`,
+    `empty_frac`, `no_call_frac`, `num_turns`; `void_turn_frac` is a share of turns."""
     lengths = state.summaries.get("length/lengths")
     if lengths is not None:
         yield Value("aggregate/length_max", lengths.max, lengths.count)
@@ -102,8 +105,8 @@ _MEANS = {
 def repeated_share(ids: Int64, rows: Int64, turn: Int64, num_rows: int) -> Float64:
     """(B,) share of 4-grams that occurred before in their row; nan for a row without one.
 
-    Four `ids` (N,) in a row are hashed to 40 bits; `rows` (N,) says which row a token is of, in order. A 4-gram lies
-    within one `turn` (N,).
+    Four `ids` (N,) in a row are hashed to 40 bits; `rows` (N,) says which row a token is of, in order. A
+    4-gram lies within one `turn` (N,).
 
     >>> one = np.zeros(6, np.int64)
     >>> repeated_share(np.array([1, 2, 1, 2, 1, 2]), one, one, 1).round(3).tolist()

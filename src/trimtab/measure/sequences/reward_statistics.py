@@ -26,7 +26,8 @@ _PART = "reward_part:"
 
 @dataclass(frozen=True)
 class RewardRows:
-    """Per sequence (B,): step, reward, gradient tokens, their mean log-probability (nan: none), group (None: not given)."""
+    """Per sequence (B,): step, reward, gradient tokens, their mean log-probability (nan: none), group (None:
+    not given)."""
 
     step: Int64
     reward: Float64
@@ -91,7 +92,8 @@ class RewardRows:
         return summaries, excluded
 
     def _correct(self, fine: Bool, solved_at: float | None) -> Bool | None:
-        """(B,) sequences at or over `solved_at`; without one, those above the mean of their group's rows of this step."""
+        """(B,) sequences at or over `solved_at`; without one, those above the mean of their group's rows of
+        this step."""
         if solved_at is not None:
             return fine & (self.reward >= solved_at)
         if self.group is None or not fine.any():
@@ -104,8 +106,9 @@ class RewardRows:
 
 
 def rewards(state: SliceState) -> Iterator[Value]:
-    """`aggregate/reward_max`, `_min`, `extreme_reward_frac`, `reward_length_corr`, `correct_logp`, and of groups of two
-    or more `reward_std`, `zero_std_frac`; `solved_all_frac`, `solved_none_frac` where `solved_at` was declared."""
+    """`aggregate/reward_max`, `_min`, `extreme_reward_frac`, `reward_length_corr`, `correct_logp`, and of
+    groups of two or more `reward_std`, `zero_std_frac`; `solved_all_frac`, `solved_none_frac` where
+    `solved_at` was declared."""
     reward = state.summaries.get("reward/values")
     if reward is not None:
         yield Value("aggregate/reward_max", reward.max, reward.count)
@@ -122,7 +125,8 @@ def rewards(state: SliceState) -> Iterator[Value]:
 
 
 def reward_parts(state: SliceState) -> Iterator[tuple[str, Value]]:
-    """Slice `reward/<part>` and its `reward_part/mean`, of the sequences that have the part; a part alone is the reward itself."""
+    """Slice `reward/<part>` and its `reward_part/mean`, of the sequences that have the part; a part alone is
+    the reward itself."""
     parts = {key: part for key, part in state.summaries.items() if key.startswith(_PART)}
     for key, part in parts.items() if len(parts) > 1 else ():
         name = key[len(_PART) :].rsplit("/", 1)[0]

@@ -1,9 +1,11 @@
-"""Step-level bookkeeping: which columns arrived, and the trainer's own aggregates averaged over a window's steps.
+"""Step-level bookkeeping: which columns arrived, and the trainer's own aggregates averaged over a window's
+steps.
 
-Preference and supervised training, from the trainer's own numbers: is the loss better than chance, does it generalise?
+Preference and supervised training, from the trainer's own numbers: is the loss better than chance, does it
+generalise?
 
-DPO's loss at a policy equal to its reference is log 2 (arXiv 2305.18290, equation 7); a loss that stays there learns
-nothing, and one that falls while chosen log-probabilities fall too only pushes both down.
+DPO's loss at a policy equal to its reference is log 2 (arXiv 2305.18290, equation 7); a loss that stays there
+learns nothing, and one that falls while chosen log-probabilities fall too only pushes both down.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ _MAX_STEPS = 4_096  # a window longer than this averages its last steps only
 def observed_columns(batch: TokenBatch) -> set[str]:
     """Names of the token columns a batch brought.
 
-    A reference that scored no sequence of it did not arrive; nor did anything without a token that receives gradient.
+    A reference that scored no sequence of it did not arrive; nor did anything without a token that receives
+    gradient.
     """
     if not batch.loss_mask.any():
         return set()  # nothing the run could be judged by
@@ -41,7 +44,8 @@ def observed_columns(batch: TokenBatch) -> set[str]:
 
 @dataclass
 class StepAggregates:
-    """Keeps the trainer's aggregates of the steps of the open `all` window; they override the token-based ones."""
+    """Keeps the trainer's aggregates of the steps of the open `all` window; they override the token-based
+    ones."""
 
     steps: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     logged: set[str] = field(default_factory=set)  # keys of the readings that are the trainer's own
@@ -57,7 +61,8 @@ class StepAggregates:
         return numbers
 
     def without_tokens(self) -> list[Reading]:
-        """Aggregate readings of a trainer that brings no tokens: each step's own, and every `STEP_WINDOW` steps what rests on their means."""
+        """Aggregate readings of a trainer that brings no tokens: each step's own, and every `STEP_WINDOW`
+        steps what rests on their means."""
         if not self.steps:
             return []
         step, numbers = self.steps[-1]
@@ -70,9 +75,11 @@ class StepAggregates:
         return readings + self._derived(means, len(inside), window, 0)
 
     def apply(self, readings: list[Reading], window: Window) -> list[Reading]:
-        """Replace or add `aggregate/*` readings of the window by the trainer's mean over its steps; drops those steps.
+        """Replace or add `aggregate/*` readings of the window by the trainer's mean over its steps; drops
+        those steps.
 
-        Values that are not finite are left out of the mean and counted in `excluded`; they alarm on their own.
+        Values that are not finite are left out of the mean and counted in `excluded`; they alarm on their
+        own.
         """
         inside = [numbers for step, numbers in self.steps if window.first <= step <= window.last]
         self.steps = [(step, numbers) for step, numbers in self.steps if step > window.last]
@@ -112,7 +119,8 @@ def _own(name: str, inside: list[dict[str, float]], window: Window, trajectories
     mean = math.fsum(finite) / len(finite) if finite else math.nan
     skipped = {"not finite": len(values) - len(finite)} if len(finite) < len(values) else {}
     return Reading(
-        f"aggregate/{name}", window.last, window, "all", mean, len(finite), trajectories, reference=_OWN, excluded=skipped,
+        f"aggregate/{name}", window.last, window, "all", mean, len(finite), trajectories, reference=_OWN,
+        excluded=skipped,
     )  # fmt: skip
 
 
@@ -123,10 +131,10 @@ CHANCE_KEY = "chance_loss"
 def derived(numbers: Mapping[str, float], chance: float | None = None) -> dict[str, float]:
     """Readings by key from a window's means by our names; a key is absent when what it needs is.
 
-    `preference/loss_over_chance` = loss - `chance` (nats; below 0 is better than chance), for a trainer that gave
-    `chance_loss`, or that logs an accuracy of pairs, whose loss at chance is then taken as log 2.
-    `preference/margin` = the trainer's margin, else chosen less rejected implicit reward.
-    `supervised/gap` = held_out_loss - loss in nats.
+    `preference/loss_over_chance` = loss - `chance` (nats; below 0 is better than chance), for a trainer that
+    gave `chance_loss`, or that logs an accuracy of pairs, whose loss at chance is then taken as log 2.
+    `preference/margin` = the trainer's margin, else chosen less rejected implicit reward. `supervised/gap` =
+    held_out_loss - loss in nats.
 
     >>> derived({"loss": 0.5, "held_out_loss": 0.75})
     {'supervised/gap': 0.25}

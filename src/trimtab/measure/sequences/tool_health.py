@@ -1,7 +1,8 @@
 """Which tools are called, which fail or are slow, and which that should be used are not?
 
-From `ToolCall` records. A window is `STEP_WINDOW` steps, whatever the number of calls: a reading's n says how many it
-rests on, and a tool nobody calls has readings too. Names come from a model, so every table is bounded, with `other`.
+From `ToolCall` records. A window is `STEP_WINDOW` steps, whatever the number of calls: a reading's n says how
+many it rests on, and a tool nobody calls has readings too. Names come from a model, so every table is
+bounded, with `other`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ MAX_VALUES = 256
 """Values of a key argument that are counted apart."""
 
 MAX_SHOWN = 32
-"""Values of a key argument with readings of their own, those with the latest calls; all values stay counted."""
+"""Values of a key argument with readings of their own, those with the latest calls; all values stay
+counted."""
 
 
 @dataclass
@@ -45,7 +47,8 @@ class ToolHealth:
         self.files |= {posixpath.normpath(name): UseCount() for name in self.requirements.required_files}
 
     def close(self, step: int, calls: Iterable[ToolCall], episodes: int) -> list[Reading]:
-        """Take a step's calls and its number of new trajectories; the readings of the window that ends with it, if one does."""
+        """Take a step's calls and its number of new trajectories; the readings of the window that ends with
+        it, if one does."""
         self.first_step = step if self.first_step < 0 else self.first_step
         self.window_first = step if self.window_first < 0 else self.window_first
         for call in calls:
@@ -58,7 +61,8 @@ class ToolHealth:
         return readings
 
     def neglected(self, step: int) -> dict[str, str]:
-        """Required tool or file -> never called, called rarely in the open window, or abandoned. None before a window's steps."""
+        """Required tool or file -> never called, called rarely in the open window, or abandoned. None before
+        a window's steps."""
         if step - self.first_step + 1 < STEP_WINDOW:
             return {}
         total = sum(use.calls for use in self.tools.values())
@@ -147,7 +151,8 @@ class ToolHealth:
 def replay_tools(
     health: ToolHealth, steps: Iterable[Mapping[str, Any]], calls: Iterable[Mapping[str, Any]]
 ) -> list[Reading]:
-    """Feed the rows of a run store, in the order of steps, and return the readings of the windows they close."""
+    """Feed the rows of a run store, in the order of steps, and return the readings of the windows they
+    close."""
     by_step: dict[int, list[ToolCall]] = {}
     for row in calls:
         known = {name: row[name] for name in ToolCall.__dataclass_fields__ if name in row}

@@ -1,4 +1,5 @@
-"""What one tool, or one value of a tool's argument, was used for: counts of the run and of the open window."""
+"""What one tool, or one value of a tool's argument, was used for: counts of the run and of the open
+window."""
 
 from __future__ import annotations
 

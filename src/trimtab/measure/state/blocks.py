@@ -17,7 +17,8 @@ from trimtab.safe_files import inflate
 
 @dataclass
 class StateBlocks:
-    """Gathers the states of consecutive steps and hands them over as a row of the run store at the store's cadence."""
+    """Gathers the states of consecutive steps and hands them over as a row of the run store at the store's
+    cadence."""
 
     every: int
     merged: Accumulator = field(default_factory=Accumulator)
@@ -58,7 +59,8 @@ def pack_states(states: Mapping[str, SliceState]) -> str:
 def unpack_states(
     text: str, slices: Collection[str] | None = None, wanted: Collection[str] | None = None
 ) -> dict[str, SliceState]:
-    """Inverse of `pack_states`, or only those slices and summaries of it; SummaryError when the text is damaged."""
+    """Inverse of `pack_states`, or only those slices and summaries of it; SummaryError when the text is
+    damaged."""
     try:
         body = inflate(base64.b64decode(text, validate=True), "a packed state", SummaryError)
     except (zlib.error, binascii.Error, ValueError) as error:

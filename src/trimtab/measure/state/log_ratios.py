@@ -1,6 +1,7 @@
 """Which log-ratio, and what may be computed from it: one table as code.
 
-The mistake it prevents: an ESS of drift read as a sampling diagnostic, a KL with the wrong sampler, a bare "ratio".
+The mistake it prevents: an ESS of drift read as a sampling diagnostic, a KL with the wrong sampler, a bare
+"ratio".
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from trimtab.typing import Float32
 
 @dataclass(frozen=True)
 class Ratio:
-    """`log(numerator) - log(denominator)`, tokens sampled by `sampler`; `valid` lists the measures it supports."""
+    """`log(numerator) - log(denominator)`, tokens sampled by `sampler`; `valid` lists the measures it
+    supports."""
 
     name: str
     numerator: str
@@ -56,7 +58,8 @@ RATIOS: dict[str, Ratio] = {
         Ratio("lagged_drift", "logprobs", "prox_logprobs", "fixed", frozenset({"tails"})),
     )
 }
-"""Name -> ratio. `lagged_drift` compares two scorings of fixed probes; the earlier one travels as `prox_logprobs`."""
+"""Name -> ratio. `lagged_drift` compares two scorings of fixed probes; the earlier one travels as
+`prox_logprobs`."""
 
 
 SAME_POLICY = "are the same policy here"
@@ -97,11 +100,13 @@ def omitted_columns(columns: Collection[str]) -> dict[str, list[str]]:
 
 
 def log_ratio(batch: TokenBatch, ratio: Ratio) -> Float32:
-    """Log-ratio (N_loss,), nats, of the tokens with gradient; BatchError when the two columns follow different conventions."""
+    """Log-ratio (N_loss,), nats, of the tokens with gradient; BatchError when the two columns follow
+    different conventions."""
     one, two = batch.conventions.get(ratio.numerator), batch.conventions.get(ratio.denominator)
     if one is not None and two is not None and one != two:
         raise BatchError(
-            f"{ratio.numerator} was computed with {one}, {ratio.denominator} with {two}: {ratio.name} needs equal ones"
+            f"{ratio.numerator} was computed with {one}, {ratio.denominator} with {two}: {ratio.name} needs "
+            f"equal ones"
         )
     numerator: Float32 = getattr(batch, ratio.numerator)
     denominator: Float32 = getattr(batch, ratio.denominator)

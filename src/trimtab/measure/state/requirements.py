@@ -13,10 +13,11 @@ from trimtab.errors import RunError
 class Requirements:
     """Declarations of `open_run`; all of them optional.
 
-    `required_tools`: tools the policy should use. `key_arguments`: tool -> the argument whose values are counted.
-    `required_files`: values of those arguments that should occur, of any of the tools. `solved_at`: a sequence with at
-    least this reward solved its task. `groups_span_steps`: a `group` number means the same prompt in every step of a
-    window (TRL); otherwise numbers may start over at each step. Raises RunError for a required file that no key argument could show.
+    `required_tools`: tools the policy should use. `key_arguments`: tool -> the argument whose values are
+    counted. `required_files`: values of those arguments that should occur, of any of the tools. `solved_at`:
+    a sequence with at least this reward solved its task. `groups_span_steps`: a `group` number means the same
+    prompt in every step of a window (TRL); otherwise numbers may start over at each step. Raises RunError for
+    a required file that no key argument could show.
 
     >>> Requirements(required_tools=["search"]).config()
     {'required_tools': ['search']}

@@ -16,14 +16,16 @@ import numpy.typing as npt
 from trimtab.typing import Int64
 
 MAX_GROUPS = 4_096
-"""Groups kept open; beyond it the oldest are closed, and what comes of them later counts as a group of its own."""
+"""Groups kept open; beyond it the oldest are closed, and what comes of them later counts as a group of its
+own."""
 
 _ROW = struct.Struct("<4q4d")
 _HEAD = struct.Struct("<5qd")
 
 
 class GroupTotals(NamedTuple):
-    """Over groups of two or more rewards: their number, those of equal rewards, all and none solved, sum of deviations.
+    """Over groups of two or more rewards: their number, those of equal rewards, all and none solved, sum of
+    deviations.
 
     `closed_early` counts groups that left the table before they were read.
     """
@@ -60,9 +62,11 @@ class Row(NamedTuple):
 
 @dataclass
 class GroupSums:
-    """Per (step, group): rewards, solved ones, sum, sum of squares, max, max of the negative. Obeys the merge laws.
+    """Per (step, group): rewards, solved ones, sum, sum of squares, max, max of the negative. Obeys the merge
+    laws.
 
-    The deviation is the sample's (n - 1), as trainers log it. Groups of one reward have none and are not counted.
+    The deviation is the sample's (n - 1), as trainers log it. Groups of one reward have none and are not
+    counted.
 
     >>> sums = GroupSums()
     >>> sums.update(0, np.array([7, 7, 8, 8]), np.array([0.0, 1.0, 1.0, 1.0]), solved_at=1.0)
@@ -81,7 +85,8 @@ class GroupSums:
         reward: npt.NDArray[np.float64],
         solved_at: float | None,
     ) -> None:
-        """Add finite rewards (B,) of groups (B,) of a step, or of steps (B,); solved is a reward of at least `solved_at`."""
+        """Add finite rewards (B,) of groups (B,) of a step, or of steps (B,); solved is a reward of at least
+        `solved_at`."""
         steps, ids, where = step_groups(np.broadcast_to(step, group.shape), group)
         count = np.bincount(where, minlength=ids.size)
         passed = reward >= (math.inf if solved_at is None else solved_at)
@@ -134,7 +139,8 @@ class GroupSums:
 
 
 def step_groups(step: Int64, group: Int64) -> tuple[Int64, Int64, Int64]:
-    """Step and group (G,) of the pairs that occur in step (B,), group (B,), and the place of each row's pair (B,).
+    """Step and group (G,) of the pairs that occur in step (B,), group (B,), and the place of each row's pair
+    (B,).
 
     >>> [a.tolist() for a in step_groups(np.array([1, 1, 2]), np.array([5, 5, 5]))]
     [[1, 2], [5, 5], [0, 0, 1]]

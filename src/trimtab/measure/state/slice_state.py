@@ -1,7 +1,7 @@
 """What one slice has seen, as mergeable sums: the state every reading is derived from.
 
-A `SliceState` is a fixed list of named summaries, each of which obeys the merge laws, so merging, bytes and equality are
-one line each. B sequences, N tokens with gradient, C cells.
+A `SliceState` is a fixed list of named summaries, each of which obeys the merge laws, so merging, bytes and
+equality are one line each. B sequences, N tokens with gradient, C cells.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ NOT_STORED = frozenset({"upper", "lower", "worst"})
 class SliceState:
     """Summaries by key, token and trajectory counts, what was excluded, and which sequences dominate.
 
-    `scored_*` count what the reference scored, where it scores a sample: windows close on what their readings rest on.
-    `top_mass` is the largest |A w| mass of one trajectory and `sum_mass` the total, so their share merges exactly.
+    `scored_*` count what the reference scored, where it scores a sample: windows close on what their readings
+    rest on. `top_mass` is the largest |A w| mass of one trajectory and `sum_mass` the total, so their share
+    merges exactly.
     """
 
     n_tokens: int = 0
@@ -115,7 +116,8 @@ class SliceState:
 
     @classmethod
     def from_bytes(cls, data: bytes, wanted: Collection[str] | None = None) -> SliceState:
-        """Inverse of `to_bytes`, with all summaries or the given ones alone; SummaryError when the bytes are not a slice state."""
+        """Inverse of `to_bytes`, with all summaries or the given ones alone; SummaryError when the bytes are
+        not a slice state."""
         head, excluded, notes, summaries = read_state(data, SUMMARY_CLASSES, wanted)
         state = cls(*head)
         state.excluded, state.notes, state.summaries = excluded, notes, summaries
@@ -124,7 +126,8 @@ class SliceState:
 
 @dataclass
 class Accumulator:
-    """States by slice that grow by `add` without changing what was added; a lone state is kept, not copied."""
+    """States by slice that grow by `add` without changing what was added; a lone state is kept, not
+    copied."""
 
     states: dict[str, SliceState] = field(default_factory=dict)
     owned: set[str] = field(default_factory=set)
@@ -140,7 +143,8 @@ class Accumulator:
         self.states[name].absorb(state)
 
     def add_all(self, states: Mapping[str, SliceState]) -> None:
-        """`add` of every slice; slices that share one state object on both sides still share one and absorb once."""
+        """`add` of every slice; slices that share one state object on both sides still share one and absorb
+        once."""
         met: dict[
             tuple[int, int], tuple[SliceState, SliceState]
         ] = {}  # holds both, so that no id comes again

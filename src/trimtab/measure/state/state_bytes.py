@@ -1,9 +1,10 @@
-"""Bytes of a slice state: its counts and notes, its summaries as one bundle, then states that have bytes of their own.
+"""Bytes of a slice state: its counts and notes, its summaries as one bundle, then states that have bytes of
+their own.
 
     magic (8) | counts (5 int64, 2 float64) | excluded | notes | bundle | name, bytes of each other summary
 
-Every text and blob is preceded by its length. Bytes of before version 2 had no magic and framed every summary on its own; they
-are still read.
+Every text and blob is preceded by its length. Bytes of before version 2 had no magic and framed every summary
+on its own; they are still read.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def write_state(
 def read_state(
     data: bytes, classes: Mapping[str, type[Any]], wanted: Collection[str] | None = None
 ) -> tuple[Head, dict[str, int], dict[str, str], dict[str, Any]]:
-    """Inverse of `write_state`, with all summaries or the `wanted` ones; `classes` gives the class of `<what>/<class>`.
+    """Inverse of `write_state`, with all summaries or the `wanted` ones; `classes` gives the class of
+    `<what>/<class>`.
 
     SummaryError when the bytes are not a slice state.
     """

@@ -1,7 +1,7 @@
 """Rows that partition the gradient tokens by turn, for states too large or too slow to keep in every slice.
 
-Which slices have such a state: `all`, `text` and `post_tool`, for some also `turn/<bucket>`, each a sum of the rows.
-N gradient tokens.
+Which slices have such a state: `all`, `text` and `post_tool`, for some also `turn/<bucket>`, each a sum of
+the rows. N gradient tokens.
 
 Per-sequence numbers (B,) of packed tokens (N,), without a loop.
 """
@@ -36,7 +36,8 @@ MAIN_ROWS: dict[str, tuple[int, ...]] = {"all": (0, 1), "text": (0,), "post_tool
 
 @dataclass(frozen=True)
 class TokenView:
-    """The gradient tokens of a batch: `sequence` (N,) their rows of it, `ratios` name -> log-ratio (N,) in nats."""
+    """The gradient tokens of a batch: `sequence` (N,) their rows of it, `ratios` name -> log-ratio (N,) in
+    nats."""
 
     batch: TokenBatch
     sequence: npt.NDArray[np.int64]
@@ -67,7 +68,8 @@ class TokenView:
         states: Mapping[str, SliceState],
         slices: Mapping[str, tuple[int, ...]] = TURN_ROWS,
     ) -> None:
-        """Histogram `values` of tokens in `rows` and put the sketch of each of `slices` into its state under `key`."""
+        """Histogram `values` of tokens in `rows` and put the sketch of each of `slices` into its state under
+        `key`."""
         sketch = LogSketch(rows=len(slices["all"]))
         sketch.update(values, rows)
         for name, chosen in slices.items():

@@ -24,7 +24,8 @@ class Value(NamedTuple):
 
 
 Measure = Callable[[SliceState], Iterator[Value]]
-"""A measure reads one slice's state and yields what can be computed from it; nothing where the summaries it needs are absent."""
+"""A measure reads one slice's state and yields what can be computed from it; nothing where the summaries it
+needs are absent."""
 
 
 _RECORDED = (

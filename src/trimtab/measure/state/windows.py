@@ -1,4 +1,5 @@
-"""Windows close when they hold enough to be judged: 2,000 tokens from 30 trajectories in every slice they cover.
+"""Windows close when they hold enough to be judged: 2,000 tokens from 30 trajectories in every slice they
+cover.
 
 Until then there are no readings, and views say "not judged yet", never "fine".
 """
@@ -56,7 +57,8 @@ class WindowClock:
 
 @dataclass
 class WindowSet:
-    """One clock a slice as slices appear, and one for the pair (text, post_tool), whose ratio needs the same steps."""
+    """One clock a slice as slices appear, and one for the pair (text, post_tool), whose ratio needs the same
+    steps."""
 
     min_tokens: int = WINDOW_TOKENS
     min_trajectories: int = WINDOW_TRAJECTORIES

@@ -1,4 +1,5 @@
-"""Worst: the k tokens of a slice with the largest |log-ratio|, each with where it stands, so that a person can look."""
+"""Worst: the k tokens of a slice with the largest |log-ratio|, each with where it stands, so that a person
+can look."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ KEPT = 8
 class WorstToken(NamedTuple):
     """One token: |log-ratio| and its two log-probabilities in nats, and where it stands.
 
-    `position` counts the sequence's tokens from 0, tools' included; `token` is the id, -1 when none was given.
+    `position` counts the sequence's tokens from 0, tools' included; `token` is the id, -1 when none was
+    given.
     """
 
     value: float
@@ -29,8 +31,8 @@ class WorstToken(NamedTuple):
 
 @dataclass
 class Worst:
-    """The `k` largest, largest first; ties go to the lower episode, then position. A token seen twice counts once, at its
-    worst. Merging keeps exactly what one stream would have kept."""
+    """The `k` largest, largest first; ties go to the lower episode, then position. A token seen twice counts
+    once, at its worst. Merging keeps exactly what one stream would have kept."""
 
     k: int = KEPT
     tokens: list[WorstToken] = field(default_factory=list)
@@ -39,7 +41,8 @@ class Worst:
         """Take more tokens in, in any order.
 
         >>> worst = Worst(1)
-        >>> worst.update([WorstToken(1.0, -1.0, -2.0, 7, 3, 1, "", 5), WorstToken(2.0, -1.0, -3.0, 7, 4, 1, "", 5)])
+        >>> worst.update([WorstToken(1.0, -1.0, -2.0, 7, 3, 1, "", 5), WorstToken(2.0, -1.0, -3.0, 7, 4, 1,
+        ...     "", 5)])
         >>> [token.position for token in worst.tokens]
         [4]
         """

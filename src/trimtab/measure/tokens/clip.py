@@ -1,7 +1,8 @@
-"""Clip shares of staleness: how many tokens lie outside PPO's clip range, and of how many does the clip remove the gradient?
+"""Clip shares of staleness: how many tokens lie outside PPO's clip range, and of how many does the clip
+remove the gradient?
 
-The objective is min(r A, clip(r) A): outside the range the gradient vanishes only where the clipped branch is the
-smaller one, A > 0 above and A < 0 below (arXiv 1707.06347, eq. 7). The other tokens outside keep theirs.
+The objective is min(r A, clip(r) A): outside the range the gradient vanishes only where the clipped branch is
+the smaller one, A > 0 above and A < 0 below (arXiv 1707.06347, eq. 7). The other tokens outside keep theirs.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ _UNKNOWN, _NEGATIVE, _ZERO, _POSITIVE = range(4)
 
 
 def add_clip(batch: TokenBatch, cells: Cells, log_ratios: Float32, states: Mapping[str, SliceState]) -> None:
-    """Count each token's side of the batch's own clip range (else 0.2) by the sign of its advantage, in every slice.
+    """Count each token's side of the batch's own clip range (else 0.2) by the sign of its advantage, in every
+    slice.
 
-    `log_ratios` (N,) of staleness; those that are not finite are left out, as the sketch counts them. Each batch is
-    judged by its own range, so windows over a change of it stay right.
+    `log_ratios` (N,) of staleness; those that are not finite are left out, as the sketch counts them. Each
+    batch is judged by its own range, so windows over a change of it stay right.
     """
     low, high = batch.clip_range or (bound("clip"), bound("clip"))
     side = np.zeros(log_ratios.size, np.int8)
@@ -44,10 +46,12 @@ def add_clip(batch: TokenBatch, cells: Cells, log_ratios: Float32, states: Mappi
 
 
 def clip(state: SliceState) -> Iterator[Value]:
-    """`staleness/clip_high_frac`: share with pi_theta/pi_old above 1 + epsilon; `clip_low_frac`: below 1 - epsilon.
+    """`staleness/clip_high_frac`: share with pi_theta/pi_old above 1 + epsilon; `clip_low_frac`: below 1 -
+    epsilon.
 
-    `clip_active_high_frac`, `clip_active_low_frac`: share of the tokens with an advantage whose gradient the clip
-    removes; nan with a reason where no advantage was seen. Stored states of older versions give the first two at 0.2.
+    `clip_active_high_frac`, `clip_active_low_frac`: share of the tokens with an advantage whose gradient the
+    clip removes; nan with a reason where no advantage was seen. Stored states of older versions give the
+    first two at 0.2.
     """
     sketch, counts = state.summaries.get("staleness/sketch"), state.summaries.get("staleness/clip")
     if sketch is not None and counts is None:

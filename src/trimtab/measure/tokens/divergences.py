@@ -1,14 +1,16 @@
 """KL divergences with sampler, other and estimator in the name, and the second moments.
 
-k1 = mean of -log r is unbiased and may be negative; k3 = mean of r - 1 - log r is >= 0 and dominated by r >> 1, where
-r = other / sampler (Schulman 2020). The direction matters: k3 is blind to the tokens the other policy abandoned.
+k1 = mean of -log r is unbiased and may be negative; k3 = mean of r - 1 - log r is >= 0 and dominated by r >>
+1, where r = other / sampler (Schulman 2020). The direction matters: k3 is blind to the tokens the other
+policy abandoned.
 
 Chi-square of the sampler and the policy: by how much is the variance of a weighted mean inflated, a token?
 
-chi2(pi || mu) = E_mu[w^2] - 1 needs E_mu[w] = 1. The plug-in here keeps the 1: it is not divided by the mean weight,
-so where the observed mean is off 1 (a finite sample that misses the tail; a mu of other support) it may be negative
-or low. Kish's ESS/n of the same weights is the self-normalised view: (E w)^2 / E w^2. Token-level values multiply
-over a sequence: (1 + chi2)^T. Sums are shifted, so no log-ratio overflows them before the value itself does.
+chi2(pi || mu) = E_mu[w^2] - 1 needs E_mu[w] = 1. The plug-in here keeps the 1: it is not divided by the mean
+weight, so where the observed mean is off 1 (a finite sample that misses the tail; a mu of other support) it
+may be negative or low. Kish's ESS/n of the same weights is the self-normalised view: (E w)^2 / E w^2.
+Token-level values multiply over a sequence: (1 + chi2)^T. Sums are shifted, so no log-ratio overflows them
+before the value itself does.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ _BEHAVIOUR = {"mismatch": "rollout_old", "total": "rollout_theta"}
 
 
 def kl(state: SliceState) -> Iterator[Value]:
-    """`kl/rollout_old/*`, `kl/rollout_theta/*`, `kl/theta_ref/*` in nats; `*/second_moment`, `drift/second_moment_ref`."""
+    """`kl/rollout_old/*`, `kl/rollout_theta/*`, `kl/theta_ref/*` in nats; `*/second_moment`,
+    `drift/second_moment_ref`."""
     for name, pair in _BEHAVIOUR.items():
         sketch = state.summaries.get(f"{name}/sketch")
         if sketch is not None:

@@ -1,9 +1,11 @@
 """Effective sample size (Kish) of raw weights, a token and a sequence, and the per-token spread beside it.
 
-The mistake it prevents: an ESS of clamped weights, whose floor makes the alarm unreachable, and a sequence ESS read
-without its length: for iid N(., s^2) log-ratios it is exp(-T s^2), so a fixed threshold is a length threshold.
+The mistake it prevents: an ESS of clamped weights, whose floor makes the alarm unreachable, and a sequence
+ESS read without its length: for iid N(., s^2) log-ratios it is exp(-T s^2), so a fixed threshold is a length
+threshold.
 
-Who carries the update: concentration of drift weights, and the share of |A w| held by few tokens or one trajectory.
+Who carries the update: concentration of drift weights, and the share of |A w| held by few tokens or one
+trajectory.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def ess(state: SliceState) -> Iterator[Value]:
 
 
 def _blocked(state: SliceState, name: str) -> str:
-    """Staleness ESS assumes tokens of pi_old; they are of mu, so mismatch must be observed small or zero by construction."""
+    """Staleness ESS assumes tokens of pi_old; they are of mu, so mismatch must be observed small or zero by
+    construction."""
     if name != "staleness":
         return ""
     mismatch = state.summaries.get("mismatch/sketch")
@@ -62,8 +65,9 @@ def _blocked(state: SliceState, name: str) -> str:
 
 
 def concentration(state: SliceState) -> Iterator[Value]:
-    """`drift/concentration`: the source's ESS curve, under a name that claims less. `weight_mass/top_token_frac`,
-    `weight_mass/top_trajectory_frac`: shares in [0, 1], nan where the total is zero."""
+    """`drift/concentration`: the source's ESS curve, under a name that claims less.
+    `weight_mass/top_token_frac`, `weight_mass/top_trajectory_frac`: shares in [0, 1], nan where the total is
+    zero."""
     drift = state.summaries.get("drift/sketch")
     if drift is not None:
         yield Value(

@@ -1,8 +1,8 @@
 """The first-order gap: what the token-level surrogate leaves out of the sequence-level objective.
 
-MiniRL (arXiv 2512.01374) rests on prod w = 1 + sum(w - 1) + higher order; this is the size of the higher order.
-Products of weights leave float32 beyond 88 nats and float64 beyond 709, so a large gap is kept as its logarithm.
-An infinite gap is the largest one, not a missing one.
+MiniRL (arXiv 2512.01374) rests on prod w = 1 + sum(w - 1) + higher order; this is the size of the higher
+order. Products of weights leave float32 beyond 88 nats and float64 beyond 709, so a large gap is kept as its
+logarithm. An infinite gap is the largest one, not a missing one.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ def first_order_gaps(values: npt.NDArray[np.floating], sequence: Int64) -> Float
         sequence: Sequence of each token (N,).
 
     Returns:
-        Logarithms (S,), in no order that matters: -inf for a gap of zero, inf for a weight of infinity, NaN where
-        a log-ratio is NaN.
+        Logarithms (S,), in no order that matters: -inf for a gap of zero, inf for a weight of infinity, NaN
+        where a log-ratio is NaN.
 
     Example:
-        >>> first_order_gaps(np.log([3.0, 5.0, 7.0]), np.array([0, 0, 4])).round(6).tolist()  # 15 - 1 - 6; one token
+        >>> first_order_gaps(np.log([3.0, 5.0, 7.0]), np.array([0, 0,
+        ...     4])).round(6).tolist()  # 15 - 1 - 6; one token
         [2.079442, -inf]
     """
     if not values.size:
@@ -64,7 +65,8 @@ def first_order_gaps(values: npt.NDArray[np.floating], sequence: Int64) -> Float
 
 
 def add_gaps(state: SliceState, ratio: str, gaps: Float64) -> None:
-    """Add the gaps of a slice's sequences to its state: the histogram, and the logarithms of those beyond it."""
+    """Add the gaps of a slice's sequences to its state: the histogram, and the logarithms of those beyond
+    it."""
     sketch = LogSketch(highest_exponent=_EXPONENT)
     sketch.update(gaps)
     state.summaries[f"{ratio}/gap"] = sketch
@@ -89,7 +91,8 @@ def _log_sketch(logs: Float64) -> LogSketch:
 
 
 def first_order(state: SliceState) -> Iterator[Value]:
-    """`total/first_order_gap_mean` and `_p95` over sequences of |prod w - 1 - sum(w - 1)|; inf beyond 1e308."""
+    """`total/first_order_gap_mean` and `_p95` over sequences of |prod w - 1 - sum(w - 1)|; inf beyond
+    1e308."""
     gap = state.summaries.get("total/gap")
     if gap is not None:
         beyond = state.summaries.get("total/log_gap")
@@ -99,7 +102,8 @@ def first_order(state: SliceState) -> Iterator[Value]:
 
 
 def _mean(gap: LogSketch, beyond: LogSketch | None, n: int) -> float:
-    """Where float32 overflowed, the gaps beyond the histogram are all of the sum: the others are below 1e-30 of it."""
+    """Where float32 overflowed, the gaps beyond the histogram are all of the sum: the others are below 1e-30
+    of it."""
     if not gap.num_posinf:
         return gap.mean() if gap.count else math.nan
     if beyond is None or beyond.num_posinf:  # a state of version 0.1 does not know how large they were

@@ -1,7 +1,7 @@
 """Tails of |log-ratio|: quantiles with intervals, and F(tau).
 
-Question: how far do the most surprising tokens lie, where the mean says nothing? Intervals are bootstrapped by
-trajectory, because tokens of one episode are not independent.
+Question: how far do the most surprising tokens lie, where the mean says nothing? Intervals are bootstrapped
+by trajectory, because tokens of one episode are not independent.
 
 The post-tool tail relative to the text tail of the same steps.
 
@@ -24,7 +24,8 @@ _WITH_INTERVAL = ("p95", "p99")
 
 
 def tails(state: SliceState) -> Iterator[Value]:
-    """`<ratio>/p50 .. p999`, `<ratio>/max`, `<ratio>/exceed_<tau>` for every ratio observed. nats; shares for exceed."""
+    """`<ratio>/p50 .. p999`, `<ratio>/max`, `<ratio>/exceed_<tau>` for every ratio observed. nats; shares for
+    exceed."""
     for name in RATIOS:
         sketch = state.summaries.get(f"{name}/sketch")
         if sketch is None:
@@ -45,7 +46,8 @@ def tails(state: SliceState) -> Iterator[Value]:
 
 
 def tail_ratio(text: SliceState, post_tool: SliceState, what: str = "drift") -> Iterator[Value]:
-    """`tail_ratio/p99` and `p95`: quantile of |drift| after a tool over that in text, with a bootstrap interval.
+    """`tail_ratio/p99` and `p95`: quantile of |drift| after a tool over that in text, with a bootstrap
+    interval.
 
     nan with a reason when either slice has no such ratio.
     """

@@ -1,8 +1,10 @@
-"""Reference support: how much probability did the reference give the tokens the policy wrote? The mechanism itself.
+"""Reference support: how much probability did the reference give the tokens the policy wrote? The mechanism
+itself.
 
 Mismatch on rare tokens: do the engines disagree where the sampler itself was least sure?
 
-The engines' mismatch concentrates on tokens of low mu, mostly pi_old << mu, and there it starts (Liu, Li et al. 2025).
+The engines' mismatch concentrates on tokens of low mu, mostly pi_old << mu, and there it starts (Liu, Li et
+al. 2025).
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ def support(state: SliceState) -> Iterator[Value]:
 
 
 def add_rare_tokens(view: TokenView, states: Mapping[str, SliceState]) -> None:
-    """One sketch of mismatch a band of mu in the slices `MAIN_SLICES`; bands follow on each other. Nothing where mismatch is not observed (its note says why)."""
+    """One sketch of mismatch a band of mu in the slices `MAIN_SLICES`; bands follow on each other. Nothing
+    where mismatch is not observed (its note says why)."""
     mismatch, mu = view.ratios.get("mismatch"), view.batch.rollout_logprobs
     if mismatch is None or mu is None:
         return

@@ -1,7 +1,8 @@
-"""Policy lag: how many versions old are the tokens that are trained on, and how far did the policy move from the old ones?
+"""Policy lag: how many versions old are the tokens that are trained on, and how far did the policy move from
+the old ones?
 
-Asynchronous trainers mix tokens of several versions in one batch; a tail that sits in the oldest ones is a matter of the
-queue, one that sits at lag 0 is not.
+Asynchronous trainers mix tokens of several versions in one batch; a tail that sits in the oldest ones is a
+matter of the queue, one that sits at lag 0 is not.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def add_lag(
 ) -> None:
     """Add each slice's lags (current_version - policy_version) and |log-ratio| by lag bucket to its state.
 
-    `log_ratios` are those observed, (N,) each; staleness is taken, else total. A version ahead of the current one is
-    left out and counted. Without the two versions a note says why.
+    `log_ratios` are those observed, (N,) each; staleness is taken, else total. A version ahead of the current
+    one is left out and counted. Without the two versions a note says why.
     """
     reason = _why_not(batch)
     if reason or batch.policy_version is None or batch.current_version is None:
@@ -58,10 +59,11 @@ def add_lag(
 
 
 def lag(state: SliceState) -> Iterator[Value]:
-    """`policy_lag/mean`, `policy_lag/max` (versions), and `staleness/lag_0_p95` .. `lag_4_up_p95` (nats), or of `total`.
+    """`policy_lag/mean`, `policy_lag/max` (versions), and `staleness/lag_0_p95` .. `lag_4_up_p95` (nats), or
+    of `total`.
 
-    The p95 of |log-ratio| of the tokens of that age, within 3 % in size; a bucket without tokens has no reading. Without
-    versions the first two are nan with the reason; states of older versions give nothing.
+    The p95 of |log-ratio| of the tokens of that age, within 3 % in size; a bucket without tokens has no
+    reading. Without versions the first two are nan with the reason; states of older versions give nothing.
     """
     ages, reason = state.summaries.get("policy_lag/sketch"), state.notes.get("not policy_lag", "")
     if ages is not None:

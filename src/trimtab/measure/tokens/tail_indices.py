@@ -4,8 +4,9 @@ Both directions, because the toxic one in tool-use runs is w near 0, which the u
 
 Tail index of |log-ratio|: does the most surprising token come from a tail that has a variance, a mean?
 
-Two fits of the same tail, because neither is right for every tail: Hill's needs a power law, the generalised Pareto
-also fits light ones (shape 0 is exponential, below 0 bounded). Valid for every ratio: nothing is reweighted.
+Two fits of the same tail, because neither is right for every tail: Hill's needs a power law, the generalised
+Pareto also fits light ones (shape 0 is exponential, below 0 bounded). Valid for every ratio: nothing is
+reweighted.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ _SIDES = (("upper", "khat", "hill_w"), ("lower", "khat_inverse", "hill_inverse")
 
 
 def khat(state: SliceState) -> Iterator[Value]:
-    """`<ratio>/khat`, `khat_inverse`, `khat_bound` of mismatch and total; from exact top-k values where they reach (up to
-    about 29,000 tokens, and not after a reload from disk), else from the histogram's tail, whose bias is smaller than that of
-    a tail cut at 512 (tests/stats/test_pareto.py: worst 0.02 against 0.24 at 100,000 values)."""
+    """`<ratio>/khat`, `khat_inverse`, `khat_bound` of mismatch and total; from exact top-k values where they
+    reach (up to about 29,000 tokens, and not after a reload from disk), else from the histogram's tail, whose
+    bias is smaller than that of a tail cut at 512 (tests/stats/test_pareto.py: worst 0.02 against 0.24 at
+    100,000 values)."""
     for name in _observed(state):
         n = state.summaries[f"{name}/sketch"].count
         for side, key, _ in _SIDES:
@@ -39,7 +41,8 @@ def khat(state: SliceState) -> Iterator[Value]:
 def tail_indices(state: SliceState) -> Iterator[Value]:
     """`khat` of the slices `MAIN_SLICES`: the same with intervals, and `<ratio>/hill_w`, `hill_inverse`.
 
-    Intervals by trajectory, from the histogram at a fixed cutoff; nan for states written before they held `rises`.
+    Intervals by trajectory, from the histogram at a fixed cutoff; nan for states written before they held
+    `rises`.
     """
     for name in _observed(state):
         sketch = state.summaries[f"{name}/sketch"]
@@ -74,11 +77,12 @@ def _tail(state: SliceState, name: str, side: str) -> Float64:
 
 
 def log_ratio_tail_indices(state: SliceState) -> Iterator[Value]:
-    """`<ratio>/hill` and `<ratio>/gpd_shape` of |log-ratio| for every ratio of a batch, from the histogram's tail; for the
-    slices `MAIN_SLICES` alone.
+    """`<ratio>/hill` and `<ratio>/gpd_shape` of |log-ratio| for every ratio of a batch, from the histogram's
+    tail; for the slices `MAIN_SLICES` alone.
 
-    Hill: median over m from M/4 to M, M = min(0.2 n, 3 sqrt n); GPD: the M largest over the next one, Zhang & Stephens
-    with ten pseudo-draws at 0.5. Intervals by trajectory. nan with a reason under 25 tokens, for equal values, for zeros.
+    Hill: median over m from M/4 to M, M = min(0.2 n, 3 sqrt n); GPD: the M largest over the next one, Zhang &
+    Stephens with ten pseudo-draws at 0.5. Intervals by trajectory. nan with a reason under 25 tokens, for
+    equal values, for zeros.
     """
     for name, ratio in RATIOS.items():
         sketch = state.summaries.get(f"{name}/sketch")

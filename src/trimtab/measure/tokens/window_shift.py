@@ -1,7 +1,8 @@
-"""How did the distribution of |log-ratio| move from one window of a slice to the next, and since its first one?
+"""How did the distribution of |log-ratio| move from one window of a slice to the next, and since its first
+one?
 
-A tail can grow while the median stays (stretch, tail mass), everything can move (Wasserstein), or only chance moved
-(KS over its critical value at effective sizes, because tokens of one trajectory are not independent).
+A tail can grow while the median stays (stretch, tail mass), everything can move (Wasserstein), or only chance
+moved (KS over its critical value at effective sizes, because tokens of one trajectory are not independent).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _TAILS = {0.95: "shift_tail_mass", 0.99: "shift_tail_mass_p99"}
 
 @dataclass(frozen=True)
 class _Past:
-    """What is kept of a closed window: the histogram of |x|, its quantiles in nats, and the shares beyond two of them."""
+    """What is kept of a closed window: the histogram of |x|, its quantiles in nats, and the shares beyond two
+    of them."""
 
     counts: npt.NDArray[np.int64]
     boundaries: npt.NDArray[np.float64]
@@ -35,10 +37,11 @@ class _Past:
 
 @dataclass
 class WindowShift:
-    """Remembers the first and the previous closed window of every slice and ratio; one object a run, fed in order.
+    """Remembers the first and the previous closed window of every slice and ratio; one object a run, fed in
+    order.
 
-    It starts anew with the process: after a resume, "first" is the first window after it. `readings_of` feeds it the
-    slices `MAIN_SLICES` alone.
+    It starts anew with the process: after a resume, "first" is the first window after it. `readings_of` feeds
+    it the slices `MAIN_SLICES` alone.
     """
 
     first: dict[tuple[str, str], _Past] = field(default_factory=dict)
@@ -47,10 +50,11 @@ class WindowShift:
     def update(self, name: str, state: SliceState) -> Iterator[Value]:
         """Readings of slice `name` over a closed window against its earlier ones, then remember it.
 
-        For mismatch, staleness, total and drift where observed: `<ratio>/n_eff` always; from the second window on
-        `shift_ks` (share), `shift_ks_level` (over the 5 % critical value), `shift_w1` (nats), `shift_tail_mass` and
-        `shift_tail_mass_p99` (change of the share of tokens beyond the earlier p95, p99), each against the previous
-        window and, with `_first`, the first; and `stretch`, p99/p50 over that of the first window.
+        For mismatch, staleness, total and drift where observed: `<ratio>/n_eff` always; from the second
+        window on `shift_ks` (share), `shift_ks_level` (over the 5 % critical value), `shift_w1` (nats),
+        `shift_tail_mass` and `shift_tail_mass_p99` (change of the share of tokens beyond the earlier p95,
+        p99), each against the previous window and, with `_first`, the first; and `stretch`, p99/p50 over that
+        of the first window.
         """
         for ratio in RATIOS_COMPARED:
             sketch = state.summaries.get(f"{ratio}/sketch")

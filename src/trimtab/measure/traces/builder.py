@@ -26,7 +26,8 @@ class Measured:
 
 
 class Maker:
-    """Makes readings of one table; `clusters` (E,) numbers the tasks, an episode without one being its own."""
+    """Makes readings of one table; `clusters` (E,) numbers the tasks, an episode without one being its
+    own."""
 
     def __init__(self, table: TraceTable) -> None:
         self.table, n = table, table.num_episodes
@@ -34,7 +35,8 @@ class Maker:
         _, self.clusters = np.unique(np.where(table.task >= 0, table.task, own), return_inverse=True)
 
     def value(
-        self, key: str, value: float, n: int, where: str = "all", reason: str = "", ends: tuple[float, float] | None = None,
+        self, key: str, value: float, n: int, where: str = "all", reason: str = "",
+        ends: tuple[float, float] | None = None,
         evidence: Sequence[Evidence] | None = None, text: str = "",
     ) -> Measured:  # fmt: skip
         last = max(self.table.num_episodes - 1, 0)
@@ -50,7 +52,8 @@ class Maker:
         self, key: str, hits: Array, trials: Array, clusters: npt.NDArray[np.int64], reason: str = "",
         evidence: Sequence[Evidence] | None = None, what: str = "",
     ) -> Measured:  # fmt: skip
-        """Share of `hits` (E,) in `trials` (E,), whose interval knows that those of one of the `clusters` (E,) are alike."""
+        """Share of `hits` (E,) in `trials` (E,), whose interval knows that those of one of the `clusters`
+        (E,) are alike."""
         n, k = float(trials.sum()), float(hits.sum())
         if not n:
             return self.value(key, math.nan, 0, reason=reason or "nothing to judge it by")
@@ -61,9 +64,11 @@ class Maker:
 
 
 def independent(hits: Array, trials: Array, clusters: npt.NDArray[np.int64] | None = None) -> float:
-    """`effective_trials` of `hits` (E,) in `trials` (E,), by `clusters` (E,), or by episode when they are None.
+    """`effective_trials` of `hits` (E,) in `trials` (E,), by `clusters` (E,), or by episode when they are
+    None.
 
-    Of the two the smaller is to be used: attempts at one task that cancel by chance are no more than themselves.
+    Of the two the smaller is to be used: attempts at one task that cancel by chance are no more than
+    themselves.
     """
     f = hits if clusters is None else np.bincount(clusters, hits)
     c = trials if clusters is None else np.bincount(clusters, trials)

@@ -1,4 +1,5 @@
-"""How many episodes run at once, and which of them are many? Of times and durations alone: outcomes have no part in it."""
+"""How many episodes run at once, and which of them are many? Of times and durations alone: outcomes have no
+part in it."""
 
 from __future__ import annotations
 
@@ -12,15 +13,18 @@ _MIN_SIDE = 8  # episodes on each side of a split
 
 
 def looked_at_s(table: TraceTable) -> float:
-    """Seconds from an episode's beginning in which the load is taken: what all but the shortest twentieth run for.
+    """Seconds from an episode's beginning in which the load is taken: what all but the shortest twentieth run
+    for.
 
-    As long for every episode: one that fails at once, or hangs, is not seen in a busier or quieter time by that."""
+    As long for every episode: one that fails at once, or hangs, is not seen in a busier or quieter time by
+    that."""
     return float(np.quantile(table.duration_s, _SHORT, method="lower"))
 
 
 def running_at_once(table: TraceTable) -> Float64 | None:
-    """(E,) how many episodes were open in the first `looked_at_s` of each, itself included, on average over that time; None without
-    times and durations of all. Where that time is zero, those open as it began; one that ends the moment another begins is still open."""
+    """(E,) how many episodes were open in the first `looked_at_s` of each, itself included, on average over
+    that time; None without times and durations of all. Where that time is zero, those open as it began; one
+    that ends the moment another begins is still open."""
     if not table.num_episodes or not np.isfinite(table.time).all() or not np.isfinite(table.duration_s).all():
         return None
     began = table.time - table.time.min()
@@ -43,7 +47,8 @@ def _since(moments: Float64, now: Float64) -> Float64:
 
 
 def high_load(load: Float64) -> float:
-    """The load above which it is high: where both sides, of eight episodes at least, are most alike within (Otsu 1979).
+    """The load above which it is high: where both sides, of eight episodes at least, are most alike within
+    (Otsu 1979).
 
     >>> high_load(np.array([1.0] * 10 + [2.0] * 10 + [30.0] * 60))
     2.0

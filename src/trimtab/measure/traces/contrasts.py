@@ -1,8 +1,9 @@
 """What do two sets of episodes differ in: failed and solved ones, an early and a late half, two logs?
 
-Plain differences of means, so that a person can read them ("failed episodes make 2.1 more calls"), with standard errors that
-know that attempts at one task are alike. Within tasks, the difference is taken among attempts at the same task, so that a
-hard task, which is long and fails, does not make length look like a cause.
+Plain differences of means, so that a person can read them ("failed episodes make 2.1 more calls"), with
+standard errors that know that attempts at one task are alike. Within tasks, the difference is taken among
+attempts at the same task, so that a hard task, which is long and fails, does not make length look like a
+cause.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ _TINY = 1e-8  # a standard error that small against the numbers is looked at aga
 
 @dataclass(frozen=True)
 class Contrast:
-    """`difference` = mean of a - mean of b, in the unit of the feature (a share for yes-or-no ones), with its standard error
-    from `clusters` tasks, of which `clusters_a` have episodes of a, `clusters_b` of b. The same `within` tasks that have both, of which
-    there are `mixed`; nan where too few. A standard error is 0 where nothing varies about the difference, and nan where things vary and cancel."""
+    """`difference` = mean of a - mean of b, in the unit of the feature (a share for yes-or-no ones), with its
+    standard error from `clusters` tasks, of which `clusters_a` have episodes of a, `clusters_b` of b. The
+    same `within` tasks that have both, of which there are `mixed`; nan where too few. A standard error is 0
+    where nothing varies about the difference, and nan where things vary and cancel."""
 
     name: str
     yes_no: bool
@@ -52,8 +54,8 @@ class Contrast:
 def features(
     table: TraceTable, outcome: npt.NDArray[Any] | None = None
 ) -> Iterator[tuple[str, bool, npt.NDArray[Any]]]:
-    """Name, whether it is yes or no, and values (E,), nan where unknown. `outcome` (E,) is `TraceTable.solved`'s, where it is not
-    what is being contrasted."""
+    """Name, whether it is yes or no, and values (E,), nan where unknown. `outcome` (E,) is
+    `TraceTable.solved`'s, where it is not what is being contrasted."""
     if outcome is not None:
         yield "is solved", True, np.where(outcome >= 0, outcome, np.nan)
         yield "reward", False, table.reward
@@ -86,8 +88,9 @@ def features(
 def contrasts(
     table: TraceTable, a: Bool, b: Bool, within: bool = True, outcome: npt.NDArray[Any] | None = None
 ) -> list[Contrast]:
-    """The contrasts of episodes `a` and `b` (E,) that can be judged, in the order of `features`. Too few on a side, of tasks, or
-    with or without a yes-or-no feature: not listed. Of features that are the same in every episode, one."""
+    """The contrasts of episodes `a` and `b` (E,) that can be judged, in the order of `features`. Too few on a
+    side, of tasks, or with or without a yes-or-no feature: not listed. Of features that are the same in every
+    episode, one."""
     min_count = bound("trace_contrast_min")
     own = np.arange(table.num_episodes) + len(table.tasks)
     _, clusters = np.unique(np.where(table.task >= 0, table.task, own), return_inverse=True)
@@ -116,7 +119,8 @@ def contrasts(
         if inside[2] < min_count:
             inside = (math.nan, math.nan, inside[2])
         in_a, in_b = clusters_of_sides(tasks, is_a)
-        differences.append(Contrast(name, yes_no, mean_a, mean_b, counts[0], counts[1], gap, se, groups, in_a, in_b, *inside))  # fmt: skip
+        differences.append(Contrast(name, yes_no, mean_a, mean_b, counts[0], counts[1], gap, se, groups, in_a,
+            in_b, *inside))  # fmt: skip
     return differences
 
 
@@ -127,13 +131,16 @@ def clusters_of_sides(clusters: Int64, is_a: Bool) -> tuple[int, int]:
 
 
 def difference(x: Float64, is_a: Bool, clusters: Int64) -> tuple[float, float, int]:
-    """Mean of a less mean of b, its cluster-robust standard error, and the number of clusters; `clusters` are small integers.
+    """Mean of a less mean of b, its cluster-robust standard error, and the number of clusters; `clusters` are
+    small integers.
 
-    The variance is G/(G-1) times the sum over clusters of the squared sum of influences, (x - mean)/n with its sign (Liang and
-    Zeger 1986). With clusters of one it is Welch's, up to G/(G-1). It is 0 where x is one number on each side; where x varies, but in
-    every cluster so that its influences cancel, that tells nothing of other tasks: nan.
+    The variance is G/(G-1) times the sum over clusters of the squared sum of influences, (x - mean)/n with
+    its sign (Liang and Zeger 1986). With clusters of one it is Welch's, up to G/(G-1). It is 0 where x is one
+    number on each side; where x varies, but in every cluster so that its influences cancel, that tells
+    nothing of other tasks: nan.
 
-    >>> gap, se, groups = difference(np.array([1.0, 3.0, 0.0, 0.0]), np.array([True, True, False, False]), np.arange(4))
+    >>> gap, se, groups = difference(np.array([1.0, 3.0, 0.0, 0.0]), np.array([True, True, False, False]),
+    ...     np.arange(4))
     >>> gap, round(se, 4), groups
     (2.0, 0.8165, 4)
     """
@@ -154,15 +161,16 @@ def _size(x: Float64) -> float:
 
 
 def _honest(se: float, spread: float, size: float, parts: float) -> float:
-    """0 where what varies, by `spread` in numbers as large as `size`, is rounding; nan where it is not, and the sum of `parts` is all
-    the same."""
+    """0 where what varies, by `spread` in numbers as large as `size`, is rounding; nan where it is not, and
+    the sum of `parts` is all the same."""
     if not math.isfinite(se) or spread <= ROUNDING * size:
         return se * 0.0
     return math.nan if se <= ROUNDING * parts else se
 
 
 def within_difference(x: Float64, is_a: Bool, clusters: Int64) -> tuple[float, float, int]:
-    """The same among attempts at one task: slope of x on a, both less their task's mean; and the number of tasks with both.
+    """The same among attempts at one task: slope of x on a, both less their task's mean; and the number of
+    tasks with both.
 
     >>> x, a = np.array([5.0, 4.0, 1.0, 0.0]), np.array([True, False, True, False])
     >>> within_difference(x, a, np.array([0, 0, 1, 1]))

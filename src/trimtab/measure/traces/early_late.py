@@ -1,4 +1,5 @@
-"""What changed while the log was written: the second half of the episodes against the first, later policies against earlier ones."""
+"""What changed while the log was written: the second half of the episodes against the first, later policies
+against earlier ones."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from trimtab.typing import Bool
 
 @dataclass(frozen=True)
 class Drift:
-    """Contrasts of the episodes `a`, the later ones, less those of `b`. `by`: time, order or policy_version."""
+    """Contrasts of the episodes `a`, the later ones, less those of `b`. `by`: time, order or
+    policy_version."""
 
     by: str
     a: str
@@ -26,7 +28,8 @@ class Drift:
 
 
 def drifts(table: TraceTable, solved: npt.NDArray[Any] | None) -> list[Drift]:
-    """The splits that the log allows; one that repeats another is left out. `solved` as `TraceTable.solved`, None where unknown."""
+    """The splits that the log allows; one that repeats another is left out. `solved` as `TraceTable.solved`,
+    None where unknown."""
     drifts: list[Drift] = []
     seen: set[bytes] = set()
     for by, a, b, late, early in _splits(table):
@@ -48,7 +51,8 @@ def _splits(table: TraceTable) -> Iterator[tuple[str, str, str, Bool, Bool]]:
 
 
 def _by_version(table: TraceTable) -> tuple[str, str, str, Bool, Bool] | None:
-    """Cut between two versions so that the sides are as equal as can be; versions in the order of `version_ranks`."""
+    """Cut between two versions so that the sides are as equal as can be; versions in the order of
+    `version_ranks`."""
     known = table.version >= 0
     if len(set(table.version[known].tolist())) < 2:
         return None

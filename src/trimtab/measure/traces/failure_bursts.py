@@ -1,7 +1,8 @@
 """Do a tool's failures come in bursts, and do they come when many episodes run at once?
 
-Both are asked of episodes that call the tool: did a call of it fail? What a burst is compared with, and why that is fair to tasks of
-different difficulty, says `trace_permutations`. Load is judged outside the worst burst: calls that hang in an outage pile up, too.
+Both are asked of episodes that call the tool: did a call of it fail? What a burst is compared with, and why
+that is fair to tasks of different difficulty, says `trace_permutations`. Load is judged outside the worst
+burst: calls that hang in an outage pile up, too.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _ZONE = " UTC"
 
 @dataclass(frozen=True)
 class _Case:
-    """One tool's episodes in order of time: indices in the table, (n,) failed, tasks, groups (-1: none), episodes at once (None: unknown)."""
+    """One tool's episodes in order of time: indices in the table, (n,) failed, tasks, groups (-1: none),
+    episodes at once (None: unknown)."""
 
     tool: str
     indices: Int64
@@ -51,8 +53,9 @@ class _Case:
 
     @property
     def narrowest(self) -> int:
-        """Of windows. A log without times is often in the order in which episodes ended, where those that hang stand together at the end of their batch:
-        there no window under an eighth of the episodes is looked at."""
+        """Of windows. A log without times is often in the order in which episodes ended, where those that
+        hang stand together at the end of their batch: there no window under an eighth of the episodes is
+        looked at."""
         return (
             NARROWEST if self.timed else max(NARROWEST, int(self.indices.size * bound("trace_burst_untimed")))
         )
@@ -74,7 +77,8 @@ class _Case:
 
 @dataclass(frozen=True)
 class _Burst:
-    """The worst window, and whether it is more than chance; `trend`: whether a steady trend explains it as well.
+    """The worst window, and whether it is more than chance; `trend`: whether a steady trend explains it as
+    well.
 
     The window is empty (`first == end`) where the tasks alone decide what fails.
     """
@@ -87,8 +91,8 @@ class _Burst:
 
 
 def bursts(maker: Maker) -> Iterator[Measured]:
-    """Per tool, how much more of its episodes fail inside the worst window, and among those begun while more ran than usual; 0 where
-    that is no more than chance at the family's level."""
+    """Per tool, how much more of its episodes fail inside the worst window, and among those begun while more
+    ran than usual; 0 where that is no more than chance at the family's level."""
     table = maker.table
     cases = list(_cases(maker))
     judged = [case for case in cases if _MIN_FAILED <= case.failed.sum() < case.failed.size]
@@ -100,7 +104,7 @@ def bursts(maker: Maker) -> Iterator[Measured]:
         yield maker.value("traces/load_excess", math.nan, 0, reason="no tool is called in enough episodes")
     for case in cases:
         if not any(case is one for one in judged):
-            few = f"{case.failed.sum():.0f} of {case.failed.size:,} episodes fail: too few, or too many, to come in bursts"
+            few = f"{case.failed.sum():.0f} of {case.failed.size:,} episodes fail: too few, or too many, to come in bursts"  # noqa: E501
             yield maker.value("traces/burst_excess", 0.0, case.failed.size, f"tool/{case.tool}", text=few)
             yield _no_load(maker, case) or maker.value(
                 "traces/load_excess", 0.0, case.failed.size, f"tool/{case.tool}", text=few
@@ -155,7 +159,8 @@ def _worst(case: _Case, level: float) -> _Burst:
 
 
 def _expected(case: _Case, first: int, end: int) -> float:
-    """How many of the window's episodes would fail by what happens outside: at the same task, where it is attempted at several times."""
+    """How many of the window's episodes would fail by what happens outside: at the same task, where it is
+    attempted at several times."""
     outside = np.ones(case.failed.size, bool)
     outside[first:end] = False
     _, task = np.unique(case.tasks, return_inverse=True)
@@ -174,7 +179,8 @@ def _burst(maker: Maker, table: TraceTable, case: _Case, burst: _Burst) -> Measu
         "a steady trend explains it as well: p " if burst.trend else "p " if burst.real else "chance: p "
     )
     text = (
-        f"{inside.sum():.0f} of {inside.size} episodes that call it fail {when}, {100 * expected:.0f} % of {others}"
+        f"{inside.sum():.0f} of {inside.size} episodes that call it fail {when}, {100 * expected:.0f} % of "
+        f"{others}"
         f" ({verdict}{burst.p:.2g})"
     )
     examples = [_example(table, int(i), case.tool) for i in ids[inside > 0][:5]]
@@ -190,7 +196,7 @@ def _load(maker: Maker, table: TraceTable, whole: _Case, burst: _Burst, level: f
     load, where = case.at_once, f"tool/{case.tool}"
     outside = " outside the burst" if cut else ""
     if not _varies(load) or not _MIN_FAILED <= case.failed.sum() < case.failed.size:
-        few = f"{case.failed.sum():.0f} of {counted(case.failed.size, 'episode')} fail{outside}: too few to tell load from it"
+        few = f"{case.failed.sum():.0f} of {counted(case.failed.size, 'episode')} fail{outside}: too few to tell load from it"  # noqa: E501
         return maker.value("traces/load_excess", 0.0, whole.failed.size, where, text=few)
     assert load is not None
     away = load - load.mean()
@@ -202,7 +208,8 @@ def _load(maker: Maker, table: TraceTable, whole: _Case, burst: _Burst, level: f
     excess = float(high - low) if p <= level else 0.0
     first = f" in their first {seconds:.3g} s" if seconds > 0 else ""
     text = (
-        f"{100 * high:.0f} % of the episodes that call it fail{outside} when more than {usual:.3g} run at once{first}, "
+        f"{100 * high:.0f} % of the episodes that call it fail{outside} when more than {usual:.3g} run at "
+        f"once{first}, "
         f"{100 * low:.0f} % otherwise ({'p ' if p <= level else 'chance: p '}{p:.2g})"
     )
     examples = [_example(table, int(i), case.tool) for i in case.indices[busy & (case.failed > 0)][:5]]
@@ -210,7 +217,8 @@ def _load(maker: Maker, table: TraceTable, whole: _Case, burst: _Burst, level: f
 
 
 def _around(failed: Float64, burst: _Burst) -> tuple[int, int]:
-    """The whole burst that the window is a part of: failures count for it as far as they lie above half way from the others' share."""
+    """The whole burst that the window is a part of: failures count for it as far as they lie above half way
+    from the others' share."""
     inside = np.zeros(failed.size, bool)
     inside[burst.first : burst.end] = True
     above = failed - (failed[inside].mean() + failed[~inside].mean()) / 2

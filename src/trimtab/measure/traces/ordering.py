@@ -12,8 +12,9 @@ from trimtab.typing import Int64
 
 
 def in_order(table: TraceTable) -> tuple[Int64, str]:
-    """(E,) indices of the episodes as they began, and by what: the time where every episode has one, else the log's order; the numbers of
-    policies or training steps, where every episode has one, go before that, for files of steps are read in the order of their names."""
+    """(E,) indices of the episodes as they began, and by what: the time where every episode has one, else the
+    log's order; the numbers of policies or training steps, where every episode has one, go before that, for
+    files of steps are read in the order of their names."""
     if table.num_episodes and np.isfinite(table.time).all():
         return np.argsort(table.time, kind="stable"), "time"
     if (table.version >= 0).all() and (ranks := _numbers(table.versions)):
@@ -22,8 +23,9 @@ def in_order(table: TraceTable) -> tuple[Int64, str]:
 
 
 def version_ranks(table: TraceTable) -> Int64:
-    """(V,) rank of each of `table.versions` in their order: by number where all are numbers or differ in their numbers only (step-2
-    comes before step-10), else by the median time of their episodes where every episode has one, else as they came in the log."""
+    """(V,) rank of each of `table.versions` in their order: by number where all are numbers or differ in
+    their numbers only (step-2 comes before step-10), else by the median time of their episodes where every
+    episode has one, else as they came in the log."""
     numbers = _numbers(table.versions)
     if numbers is not None:
         return _ranks(numbers)

@@ -1,4 +1,5 @@
-"""Outcomes of episodes by stop reason, tools called and first error, with intervals; readings of refusals and first errors.
+"""Outcomes of episodes by stop reason, tools called and first error, with intervals; readings of refusals and
+first errors.
 
 A table to read, not a test: the rows are many and not corrected for it; `trace_contrasts` is.
 """
@@ -22,7 +23,8 @@ _TURNS, _ENDS = ("1 or before", "2", "3 or 4", "5 to 8", "9 to 16", "17 and late
 
 @dataclass(frozen=True)
 class Outcome:
-    """`episodes` of a kind, and the share of those with a known outcome that are solved; nan where none is known."""
+    """`episodes` of a kind, and the share of those with a known outcome that are solved; nan where none is
+    known."""
 
     by: str
     name: str
@@ -33,7 +35,8 @@ class Outcome:
 
 
 def outcomes(table: TraceTable, solved: npt.NDArray[Any]) -> Iterator[Outcome]:
-    """Rows by stop reason, tool called, first error, and kind and turn of what first went wrong; the most frequent first, twelve of each."""
+    """Rows by stop reason, tool called, first error, and kind and turn of what first went wrong; the most
+    frequent first, twelve of each."""
     maker = Maker(table)
     kinds: list[tuple[str, list[str], npt.NDArray[Any]]] = [
         ("stop reason", [*table.stops, "(none given)"], _one_hot(table.stop, len(table.stops))),
@@ -111,6 +114,7 @@ def first_wrongs(maker: Maker, solved: npt.NDArray[Any]) -> Iterator[Measured]:
     how = ", ".join(f"{count:,} x {kind}" for kind, count in zip(WRONGS, kinds, strict=True) if count)
     where = f"; the median in assistant turn {np.median(table.wrong_turn[hit]):g}" if hit.any() else ""
     yield maker.share(
-        "traces/wrong_first_frac", hit * 1.0, failed * 1.0, maker.clusters, "no episode is known to have failed", examples,
+        "traces/wrong_first_frac", hit * 1.0, failed * 1.0, maker.clusters,
+        "no episode is known to have failed", examples,
         f"failed episodes{': first ' if how else ''}{how}{where}",
     )  # fmt: skip

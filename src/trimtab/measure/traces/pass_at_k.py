@@ -1,7 +1,7 @@
 """How often is the task solved: by one set of episodes less another, and k times out of k?
 
-The outcome is what a comparison is made for. It is one question, asked on its own and not among the features, and where both sets hold the
-same tasks it is asked task by task: hard tasks are hard for both.
+The outcome is what a comparison is made for. It is one question, asked on its own and not among the features,
+and where both sets hold the same tasks it is asked task by task: hard tasks are hard for both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ MAX_K = 8
 
 @dataclass(frozen=True)
 class PassK:
-    """`value`: the chance that k attempts at a task all solve it, mean over `tasks`; `left_out`: tasks of fewer than k known outcomes."""
+    """`value`: the chance that k attempts at a task all solve it, mean over `tasks`; `left_out`: tasks of
+    fewer than k known outcomes."""
 
     k: int
     value: float
@@ -33,10 +34,11 @@ class PassK:
 
 
 def pass_k(table: TraceTable, solved: npt.NDArray[Any]) -> list[PassK]:
-    """pass^k for k = 1, 2, ... as long as half of the tasks have k known outcomes; empty where that is one attempt a task.
+    """pass^k for k = 1, 2, ... as long as half of the tasks have k known outcomes; empty where that is one
+    attempt a task.
 
-    The unbiased estimator of tau-bench (Yao et al. 2024, arXiv 2406.12045): mean over tasks of C(c, k) / C(n, k), c of n
-    attempts solved. `solved` (E,) is `TraceTable.solved`'s.
+    The unbiased estimator of tau-bench (Yao et al. 2024, arXiv 2406.12045): mean over tasks of C(c, k) / C(n,
+    k), c of n attempts solved. `solved` (E,) is `TraceTable.solved`'s.
 
     >>> from trimtab.traces.core.episode import Episode
     >>> from trimtab.traces.table.build import tabulate
@@ -65,9 +67,10 @@ def pass_k(table: TraceTable, solved: npt.NDArray[Any]) -> list[PassK]:
 def outcome_contrast(
     table: TraceTable, is_a: npt.NDArray[np.bool_], values: npt.NDArray[Any], name: str, yes_no: bool
 ) -> tuple[Contrast, bool] | None:
-    """The difference of an outcome `values` (E,; nan unknown) between episodes `is_a` and the others, and whether it is paired by
-    task: the mean over the tasks that both have of a's mean less b's, where there are ten such tasks, else the plain difference with standard
-    errors clustered by task. None where a side has no outcome, or there are too few tasks for either."""
+    """The difference of an outcome `values` (E,; nan unknown) between episodes `is_a` and the others, and
+    whether it is paired by task: the mean over the tasks that both have of a's mean less b's, where there are
+    ten such tasks, else the plain difference with standard errors clustered by task. None where a side has no
+    outcome, or there are too few tasks for either."""
     min_count = bound("trace_contrast_min")
     keep = np.isfinite(values)
     x, a, tasks = values[keep].astype(np.float64), is_a[keep], table.task[keep]
@@ -92,7 +95,8 @@ def outcome_contrast(
 
 
 def solved_interval(table: TraceTable, solved: npt.NDArray[Any]) -> tuple[float, float]:
-    """95 % interval of the share solved, attempts at one task not being independent; (nan, nan) without a known outcome."""
+    """95 % interval of the share solved, attempts at one task not being independent; (nan, nan) without a
+    known outcome."""
     maker, known = Maker(table), (solved >= 0) * 1.0
     fraction = maker.share("traces/solved_frac", (solved == 1) * 1.0, known, maker.clusters).reading
     return fraction.low, fraction.high

@@ -1,10 +1,13 @@
-"""Which failures could have come at which time, were nothing the matter? Permutations of episodes' outcomes that keep the tasks.
+"""Which failures could have come at which time, were nothing the matter? Permutations of episodes' outcomes
+that keep the tasks.
 
-The null has two parts. An attempt at a task fails by the task's own chance, whenever it is made: so the outcomes of one task are
-exchangeable over its own places in time, however hard it is and in whatever order tasks come; attempts side by side (a
-group of the log's, or with no other task between) stay together, for they may share more than the task. And tasks whose attempts all lie together in time (one attempt, or one group) have
-no other time to be held against: they are exchangeable with one another as whole blocks, which supposes that they do not come in the
-order of their difficulty. Tasks attempted at several times never change places.
+The null has two parts. An attempt at a task fails by the task's own chance, whenever it is made: so the
+outcomes of one task are exchangeable over its own places in time, however hard it is and in whatever order
+tasks come; attempts side by side (a group of the log's, or with no other task between) stay together, for
+they may share more than the task. And tasks whose attempts all lie together in time (one attempt, or one
+group) have no other time to be held against: they are exchangeable with one another as whole blocks, which
+supposes that they do not come in the order of their difficulty. Tasks attempted at several times never change
+places.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ _TOGETHER = 4  # attempts within a fourth of all episodes lie together
 
 
 def apart(tasks: Int64) -> npt.NDArray[np.bool_]:
-    """(n,) is the episode one of a task whose attempts reach over a fourth of all episodes or more? `tasks` (n,) in order of time.
+    """(n,) is the episode one of a task whose attempts reach over a fourth of all episodes or more? `tasks`
+    (n,) in order of time.
 
     >>> apart(np.array([0, 1, 0, 1, 2, 2, 2, 2])).tolist()
     [True, True, True, True, True, True, True, True]
@@ -41,9 +45,11 @@ def apart(tasks: Int64) -> npt.NDArray[np.bool_]:
 
 
 def without_tasks(failed: Float64, tasks: Int64) -> Float64:
-    """(n,) failures less their task's share, where it is attempted at several times, else less the share of all such tasks.
+    """(n,) failures less their task's share, where it is attempted at several times, else less the share of
+    all such tasks.
 
-    What is taken off stays in its place under every permutation, so that hard tasks do not hide a burst among easy ones.
+    What is taken off stays in its place under every permutation, so that hard tasks do not hide a burst among
+    easy ones.
     """
     _, task = np.unique(np.where(apart(tasks), tasks, -1), return_inverse=True)
     share: Float64 = failed - (np.bincount(task, failed) / np.bincount(task))[task]
@@ -51,8 +57,8 @@ def without_tasks(failed: Float64, tasks: Int64) -> Float64:
 
 
 def worst_window(values: Float64, narrowest: int = NARROWEST) -> tuple[float, int, int]:
-    """The window of `narrowest` (8), twice as many, ... episodes, up to half of all, with the most failures beyond its share: deviates, first
-    place, end.
+    """The window of `narrowest` (8), twice as many, ... episodes, up to half of all, with the most failures
+    beyond its share: deviates, first place, end.
 
     >>> z, first, end = worst_window(np.array([0.0] * 40 + [1.0] * 8 + [0.0] * 40))
     >>> round(z, 1), first, end
@@ -73,8 +79,9 @@ def worst_window(values: Float64, narrowest: int = NARROWEST) -> tuple[float, in
 def permutation_p(
     values: Float64, tasks: Int64, statistic: Statistic, rng: np.random.Generator, groups: Int64 | None = None
 ) -> float:
-    """How often the statistic is as large or larger when values change places as the null allows; stopped early where it cannot
-    become small (Besag and Clifford 1991). `values`, `tasks`, `groups` (n,) in order of time; a group of -1 is none.
+    """How often the statistic is as large or larger when values change places as the null allows; stopped
+    early where it cannot become small (Besag and Clifford 1991). `values`, `tasks`, `groups` (n,) in order of
+    time; a group of -1 is none.
 
     What tasks and groups are numbered by does not matter.
     """
@@ -94,10 +101,12 @@ def permutation_p(
 
 
 def _blocks(tasks: Int64, groups: Int64 | None) -> tuple[Int64, Int64]:
-    """(n,) number of the block that each episode moves with, and (B,) the kind of each block, which rises: those of one kind change places.
+    """(n,) number of the block that each episode moves with, and (B,) the kind of each block, which rises:
+    those of one kind change places.
 
-    A task at several times: its groups of one size, and where a group is none or lies far apart, its runs. Others: tasks with as many attempts, so that no block is torn by those between them;
-    or all, where no task is at several times.
+    A task at several times: its groups of one size, and where a group is none or lies far apart, its runs.
+    Others: tasks with as many attempts, so that no block is torn by those between them; or all, where no task
+    is at several times.
     """
     n, far = tasks.size, apart(tasks)
     own = np.cumsum(np.r_[0, tasks[1:] != tasks[:-1]]) + n

@@ -1,8 +1,9 @@
 """Which required tools and files are never used, rarely, or no longer?
 
-No longer: episodes use it less often in the later part of the log than before, by much more than chance, and hardly at all. Later is
-by time where every episode has one, else by the log's order, and by policy version where the log names them. The chance is that of
-`trace_permutations`: whether an attempt at a task uses the tool does not depend on when it is made.
+No longer: episodes use it less often in the later part of the log than before, by much more than chance, and
+hardly at all. Later is by time where every episode has one, else by the log's order, and by policy version
+where the log names them. The chance is that of `trace_permutations`: whether an attempt at a task uses the
+tool does not depend on when it is made.
 """
 
 from __future__ import annotations
@@ -50,12 +51,14 @@ def neglected(maker: Maker, declared: Requirements) -> Iterator[Measured]:
     examples = [Evidence("", -1, f"{name}: {why}") for name, why in problems.items()]
     yield maker.value(
         "traces/neglected", float(len(problems)) if num_required else math.nan, n, evidence=examples,
-        reason="no tool or file was required (--require)", text="; ".join(f"{name} {why}" for name, why in problems.items()),
+        reason="no tool or file was required (--require)",
+        text="; ".join(f"{name} {why}" for name, why in problems.items()),
     )  # fmt: skip
 
 
 def _abandoned(maker: Maker, row: ToolRow, used: Array, num_required: int) -> str:
-    """Before and since when, in words; empty when it is not. The worst of the cuts is held against the worst of every permutation."""
+    """Before and since when, in words; empty when it is not. The worst of the cuts is held against the worst
+    of every permutation."""
     order = in_order(maker.table)[0][-_MAX_EPISODES:]
     cuts = [(since, late[order]) for since, late in _cuts(maker.table)]
     cuts = [(since, late) for since, late in cuts if _enough(late)]
@@ -82,7 +85,8 @@ def _enough(late: npt.NDArray[np.bool_]) -> bool:
 
 
 def _cuts(table: TraceTable) -> Iterator[_Cut]:
-    """Each policy version and those after it, where every episode has one; the last half, third and fourth of the episodes."""
+    """Each policy version and those after it, where every episode has one; the last half, third and fourth of
+    the episodes."""
     if len(table.versions) > 1 and (table.version >= 0).all():
         ranks = version_ranks(table)
         rank = ranks[table.version]

@@ -1,4 +1,5 @@
-"""What do the rewards say: how many are solved, do rewards differ at all and within groups, do they agree with the log's success?"""
+"""What do the rewards say: how many are solved, do rewards differ at all and within groups, do they agree
+with the log's success?"""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from trimtab.typing import Array
 
 
 def reward_readings(maker: Maker, declared: Requirements) -> Iterator[Measured]:
-    """Shares of episodes solved and in disagreement, rewards that are no number, their deviation, and groups of equal ones."""
+    """Shares of episodes solved and in disagreement, rewards that are no number, their deviation, and groups
+    of equal ones."""
     table = maker.table
     solved, source = table.solved(declared.solved_at)
     known = (solved >= 0).astype(np.float64)
@@ -25,7 +27,8 @@ def reward_readings(maker: Maker, declared: Requirements) -> Iterator[Measured]:
         "the rewards are not 0 and 1: give --solved-at" if finite.any() else "no reward"
     )
     yield maker.share(
-        "traces/solved_frac", (solved == 1) * known, known, maker.clusters, reason, what=f"episodes, by {source}"
+        "traces/solved_frac", (solved == 1) * known, known, maker.clusters, reason,
+        what=f"episodes, by {source}"
     )  # fmt: skip
     yield maker.value(
         "traces/nan_rewards", float(table.nan_rewards), table.num_episodes,
@@ -66,8 +69,9 @@ def _disagreement(maker: Maker) -> Measured:
 
 
 def _against(reward: Array, solved: Array, both: Array) -> Array:
-    """(E,) is the reward not one of its outcome? Not solved, at the solved ones' median or more; solved, at zero or less where all
-    rewards lie from 0 to 1, else at the failed ones' median or less: 0 and -1, or minus the steps, may be as good a scale."""
+    """(E,) is the reward not one of its outcome? Not solved, at the solved ones' median or more; solved, at
+    zero or less where all rewards lie from 0 to 1, else at the failed ones' median or less: 0 and -1, or
+    minus the steps, may be as good a scale."""
     good, bad = reward[both & solved], reward[both & ~solved]
     typical = float(np.median(good)) if good.size else math.inf
     if both.any() and reward[both].min() >= 0 and reward[both].max() <= 1:

@@ -59,7 +59,8 @@ def _reading_lines(maker: Maker, report: ReadReport) -> Iterator[Measured]:
     files = max(len(report.formats), len(report.cut), 1)
     cut = [Evidence("", p.line, p.reason, f"{p.file}:{p.line}") for p in report.cut[:5]]
     yield maker.value(
-        "traces/cut_files", float(len(report.cut)), files, evidence=cut, text=f"{len(report.cut):,} of {counted(files, 'file')}",
+        "traces/cut_files", float(len(report.cut)), files, evidence=cut,
+        text=f"{len(report.cut):,} of {counted(files, 'file')}",
     )  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""Sizes of episodes: their rewards, turns, calls, tokens, seconds, cost and largest log-ratio, as means and quantiles over episodes."""
+"""Sizes of episodes: their rewards, turns, calls, tokens, seconds, cost and largest log-ratio, as means and
+quantiles over episodes."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from trimtab.traces.table.types import TraceTable
 
 @dataclass(frozen=True)
 class Size:
-    """`n`: episodes that say it, and that the figures are of. `total` is None where a sum means nothing (rewards, log-ratios in nats)."""
+    """`n`: episodes that say it, and that the figures are of. `total` is None where a sum means nothing
+    (rewards, log-ratios in nats)."""
 
     name: str
     n: int
@@ -25,11 +27,13 @@ class Size:
 
 
 def sizes(table: TraceTable) -> Iterator[Size]:
-    """The sizes that at least one episode says; what is NaN or infinite is left out of `n`. Quantiles as numpy's, linear.
+    """The sizes that at least one episode says; what is NaN or infinite is left out of `n`. Quantiles as
+    numpy's, linear.
 
     >>> from trimtab.traces.core.episode import Episode
     >>> from trimtab.traces.table.build import tabulate
-    >>> [row] = [row for row in sizes(tabulate([Episode(id=str(i), cost=float(i)) for i in range(3)])) if row.name == "cost"]
+    >>> [row] = [row for row in sizes(tabulate([Episode(id=str(i),
+    ...     cost=float(i)) for i in range(3)])) if row.name == "cost"]
     >>> row.n, row.p50, row.largest, row.total
     (3, 1.0, 2.0, 3.0)
     """

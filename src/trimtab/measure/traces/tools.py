@@ -45,7 +45,8 @@ def tool_readings(maker: Maker) -> Iterator[Measured]:
             reason, slowest = "the log has no latency nor timestamps to take one from", label == "p95"
             yield maker.value(
                 f"tools/latency_{label}_s", seconds, row.timed, where, reason, text=_seconds(row),
-                ends=(row.p95_low, row.p95_high) if slowest else None, evidence=row.slowest if slowest else None,
+                ends=(row.p95_low, row.p95_high) if slowest else None,
+                evidence=row.slowest if slowest else None,
             )  # fmt: skip
 
 
@@ -59,10 +60,11 @@ def _seconds(row: ToolRow) -> str:
 def _independent_calls(maker: Maker, name: str, row: ToolRow) -> float:
     """How many independent calls carry as much about the tool's share of failures?
 
-    The table has what each episode's calls of one tool are worth only as sums, so that attempts at one task are alike is learnt from two
-    shares of the episodes that call it: of those in which a call of it fails, and of failures in their calls of all tools. By as much as
-    clustering by task instead of by episode takes from the worse of these, it is taken from the tool's; exact where it is the only tool
-    they call, or calls are one an episode. Nothing is taken where each task has one episode, and nothing is ever added.
+    The table has what each episode's calls of one tool are worth only as sums, so that attempts at one task
+    are alike is learnt from two shares of the episodes that call it: of those in which a call of it fails,
+    and of failures in their calls of all tools. By as much as clustering by task instead of by episode takes
+    from the worse of these, it is taken from the tool's; exact where it is the only tool they call, or calls
+    are one an episode. Nothing is taken where each task has one episode, and nothing is ever added.
     """
     table, index = maker.table, maker.table.tool_names.index(name)
     used = table.used[:, index]

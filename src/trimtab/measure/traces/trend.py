@@ -1,7 +1,8 @@
 """The test whether a burst of failures is a steady trend, of a policy that learns or forgets.
 
 Two models of an episode's failure are compared by their likelihood: one chance inside the window and
-one outside; and a chance whose log-odds only rise or only fall, by six at most from the log's first episode to its last, evenly, early or late.
+one outside; and a chance whose log-odds only rise or only fall, by six at most from the log's first episode
+to its last, evenly, early or late.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ _STEPS = 12
 
 
 def is_trend(failed: Float64, first: int, end: int) -> bool:
-    """Does a trend explain (n,) failures, 0 or 1, in order of time, about as well as the window from `first` to before `end`?
+    """Does a trend explain (n,) failures, 0 or 1, in order of time, about as well as the window from `first`
+    to before `end`?
 
     >>> import numpy as np
     >>> rng, t = np.random.default_rng(0), np.linspace(0, 1, 400)
-    >>> learns, breaks = (rng.random(400) < 0.5 * np.exp(-4 * t)), (rng.random(400) < np.where(t > 0.8, 0.9, 0.05))
+    >>> learns, breaks = (rng.random(400) < 0.5 * np.exp(-4 * t)), (rng.random(400) < np.where(t > 0.8, 0.9,
+    ...     0.05))
     >>> is_trend(learns * 1.0, 0, 128), is_trend(breaks * 1.0, 320, 400)
     (True, False)
     """
@@ -40,7 +43,8 @@ def _likelihood(failed: Float64, chance: Float64) -> float:
 
 
 def _levelled(failed: Float64, trend: Float64) -> Float64:
-    """(n,) chances of log-odds that follow the trend, at the level at which as many fail as did (Newton's method)."""
+    """(n,) chances of log-odds that follow the trend, at the level at which as many fail as did (Newton's
+    method)."""
     level = 0.0
     for _ in range(_STEPS):
         chance = 1 / (1 + np.exp(-(trend + level)))

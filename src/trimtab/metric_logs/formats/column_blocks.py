@@ -25,7 +25,8 @@ class Block:
 
 
 def blocks_of(rows: Sequence[dict[str, Any]], first: int) -> list[Block] | None:
-    """The rows, of which the first is row `first` of the log; None when a value is not a plain number: null, text, a truth value.
+    """The rows, of which the first is row `first` of the log; None when a value is not a plain number: null,
+    text, a truth value.
 
     >>> [block] = blocks_of([{"step": 1, "kl": 0.5}, {"step": 2, "kl": 0.25}], 10) or []
     >>> block.keys, block.index.tolist(), block.table.tolist()

@@ -1,8 +1,10 @@
-"""Is a null a NaN or nothing at all? JSON writers write NaN as null; table writers write null where there was no value.
+"""Is a null a NaN or nothing at all? JSON writers write NaN as null; table writers write null where there was
+no value.
 
-Where rows hold different keys, the writer leaves out what it does not have, so a null is a NaN. Where every row holds
-every column (Parquet, pandas), a null is nothing when its column has not begun, when its column is mostly null and
-comes back (an evaluation every few steps), or when its row has no value in any mostly filled column (another writer's row). CSV's empty cells are never settled here: they are all nothing.
+Where rows hold different keys, the writer leaves out what it does not have, so a null is a NaN. Where every
+row holds every column (Parquet, pandas), a null is nothing when its column has not begun, when its column is
+mostly null and comes back (an evaluation every few steps), or when its row has no value in any mostly filled
+column (another writer's row). CSV's empty cells are never settled here: they are all nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ Row = dict[str, "float | None"]
 def settle_nulls(
     rows: list[tuple[int, Row]], table: bool, count: Counter[str]
 ) -> list[tuple[int, dict[str, float]]]:
-    """The rows without nulls: each is NaN or gone, and what is gone is counted. `table`: every row holds every column.
+    """The rows without nulls: each is NaN or gone, and what is gone is counted. `table`: every row holds
+    every column.
 
     >>> settle_nulls([(1, {"kl": 0.1}), (2, {"kl": None, "loss": 1.0})], False, Counter())
     [(1, {'kl': 0.1}), (2, {'kl': nan, 'loss': 1.0})]

@@ -1,7 +1,9 @@
-"""Just enough of protocol buffers and of two record framings to read W&B's and TensorBoard's files without their packages.
+"""Just enough of protocol buffers and of two record framings to read W&B's and TensorBoard's files without
+their packages.
 
-The field numbers are those of the published schemas; tests write the files with the real packages. A reader of its own
-is needed because wandb no longer ships one (0.31), and importing tensorboard takes longer than reading a log.
+The field numbers are those of the published schemas; tests write the files with the real packages. A reader
+of its own is needed because wandb no longer ships one (0.31), and importing tensorboard takes longer than
+reading a log.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from collections.abc import Iterator
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, value) of a message: varints as int, everything else as its bytes. ValueError when it is damaged.
+    """(field number, value) of a message: varints as int, everything else as its bytes. ValueError when it is
+    damaged.
 
     >>> list(fields(bytes([0x08, 0x96, 0x01])))
     [(1, 150)]
@@ -55,7 +58,8 @@ def signed(value: int) -> int:
 
 
 def tf_records(data: bytes) -> Iterator[bytes]:
-    """Records of a TensorBoard event file: length, its checksum, bytes, their checksum. ValueError where one is cut off."""
+    """Records of a TensorBoard event file: length, its checksum, bytes, their checksum. ValueError where one
+    is cut off."""
     at = 0
     while at < len(data):
         if at + 12 > len(data):
@@ -71,8 +75,8 @@ def tf_records(data: bytes) -> Iterator[bytes]:
 def leveldb_records(data: bytes, start: int = 7, block: int = 32_768) -> Iterator[bytes]:
     """Records of a LevelDB log (a `.wandb` file after its 7-byte header), put together from their chunks.
 
-    Chunk: checksum (4), length (2), type (1: whole, 2: first, 3: middle, 4: last). A block's last bytes, too few for a
-    chunk's head, are padding. ValueError where one is cut off or of no known type.
+    Chunk: checksum (4), length (2), type (1: whole, 2: first, 3: middle, 4: last). A block's last bytes, too
+    few for a chunk's head, are padding. ValueError where one is cut off or of no known type.
     """
     at, parts = start, b""
     while at < len(data):

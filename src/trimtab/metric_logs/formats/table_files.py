@@ -21,7 +21,8 @@ _BATCH = 64
 
 
 def read_parquet(path: Path) -> RawLog:
-    """The rows of one Parquet file; columns of lists are left out. Of several ranks, the lowest is read, the others counted."""
+    """The rows of one Parquet file; columns of lists are left out. Of several ranks, the lowest is read, the
+    others counted."""
     import duckdb
 
     log = RawLog("parquet", [])
@@ -59,16 +60,18 @@ def read_rlprobe(folder: Path) -> RawLog:
 
 
 _MLFLOW_RUNS = (
-    "select m.run_uuid, coalesce(r.name, m.run_uuid) from metrics m left join runs r on r.run_uuid = m.run_uuid "
+    "select m.run_uuid, coalesce(r.name, m.run_uuid) from metrics m left join runs r on r.run_uuid = "
+    "m.run_uuid "
     "group by m.run_uuid order by coalesce(max(r.start_time), max(m.timestamp))"
 )
-_MLFLOW_ROWS = "select step, key, case when is_nan then null else value end from metrics where run_uuid = ? order by step, timestamp"
+_MLFLOW_ROWS = "select step, key, case when is_nan then null else value end from metrics where run_uuid = ? order by step, timestamp"  # noqa: E501
 _TRACKIO_RUNS = "select {run}, max(run_name) from metrics group by {run} order by max(timestamp)"
 _TRACKIO_ROWS = "select step, metrics from metrics where {run} = ? order by id"
 
 
 def read_sqlite(path: Path, run: str | None) -> RawLog:
-    """One run of an `mlflow.db` or of a trackio database: the one asked for by name or id, else the newest."""
+    """One run of an `mlflow.db` or of a trackio database: the one asked for by name or id, else the
+    newest."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as store:
             columns = {row[1] for row in store.execute("pragma table_info(metrics)")}
@@ -95,7 +98,8 @@ def _chosen(runs: list[tuple[str, str]], path: Path, run: str | None, log: RawLo
         if len(runs) > 1:
             others = ", ".join(name for _, name in runs[-2::-1][:4])
             log.notes.append(
-                f"{len(runs)} runs in the store; the newest, {runs[-1][1]}, is read (others: {others}; give PATH#RUN)"
+                f"{len(runs)} runs in the store; the newest, {runs[-1][1]}, is read (others: {others}; give "
+                f"PATH#RUN)"
             )
         return runs[-1][0]
     for identity, name in reversed(runs):

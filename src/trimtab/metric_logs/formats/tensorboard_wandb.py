@@ -16,7 +16,8 @@ _DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8"}
 
 
 def read_tensorboard(files: list[Path]) -> RawLog:
-    """Scalars of the event files of one run, in the order of their names; other summaries are not looked at."""
+    """Scalars of the event files of one run, in the order of their names; other summaries are not looked
+    at."""
     log = RawLog("tensorboard", [])
 
     def events() -> Iterator[tuple[int, str, float]]:
@@ -32,7 +33,8 @@ def read_tensorboard(files: list[Path]) -> RawLog:
 
 
 def _scalars(event: bytes) -> Iterator[tuple[int, str, float]]:
-    """(step, tag, value) of an Event: step 2, summary 5; Summary: value 1; Value: tag 1, simple_value 2, tensor 8."""
+    """(step, tag, value) of an Event: step 2, summary 5; Summary: value 1; Value: tag 1, simple_value 2,
+    tensor 8."""
     step, summaries = 0, []
     for number, value in fields(event):
         if number == 2 and isinstance(value, int):
@@ -55,7 +57,8 @@ def _scalars(event: bytes) -> Iterator[tuple[int, str, float]]:
 
 
 def _tensor(data: bytes) -> float | None:
-    """A TensorProto of one number: dtype 1, tensor_content 4, float_val 5, double_val 6; None for anything else."""
+    """A TensorProto of one number: dtype 1, tensor_content 4, float_val 5, double_val 6; None for anything
+    else."""
     parts = dict(fields(data))
     kind = parts.get(1)
     form = _DTYPES.get(kind) if isinstance(kind, int) else None
@@ -68,7 +71,8 @@ def _tensor(data: bytes) -> float | None:
 
 
 def read_wandb(path: Path) -> RawLog:
-    """The history of a `.wandb` file. Record: history 2; HistoryRecord: item 1, step 2; its items' values are JSON."""
+    """The history of a `.wandb` file. Record: history 2; HistoryRecord: item 1, step 2; its items' values are
+    JSON."""
     log = RawLog("wandb", [])
     try:
         for record in leveldb_records(path.read_bytes()):
@@ -81,7 +85,8 @@ def read_wandb(path: Path) -> RawLog:
 
 
 def _history(data: bytes, log: RawLog) -> dict[str, Any]:
-    """One call of `log`: HistoryItem: key 1, nested_key 2, value_json 16 (wandb before 0.30 and after) or number 6, integer 5."""
+    """One call of `log`: HistoryItem: key 1, nested_key 2, value_json 16 (wandb before 0.30 and after) or
+    number 6, integer 5."""
     row: dict[str, Any] = {}
     for number, item in fields(data):
         if not isinstance(item, bytes):

@@ -31,7 +31,8 @@ def as_utf8(data: bytes) -> bytes:
 
 
 def strict_json(data: bytes, excluded: Counter[str]) -> Any:
-    """One JSON value; NaN and Infinity as Python writes them are taken, broken UTF-8 is counted. ValueError otherwise."""
+    """One JSON value; NaN and Infinity as Python writes them are taken, broken UTF-8 is counted. ValueError
+    otherwise."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -48,7 +49,8 @@ def strict_json(data: bytes, excluded: Counter[str]) -> Any:
 
 
 def read_jsonl(data: bytes) -> RawLog:
-    """One JSON object a line, flat or nested; other lines are counted, the last one apart when it has no newline.
+    """One JSON object a line, flat or nested; other lines are counted, the last one apart when it has no
+    newline.
 
     Rows of plain numbers are kept as blocks, so that a long log takes little memory.
     """
@@ -93,7 +95,8 @@ def _rows(text: bytes, excluded: Counter[str]) -> list[dict[str, Any]]:
 
 
 def read_json(data: bytes) -> RawLog:
-    """One JSON value: a list of rows, a `trainer_state.json` with its `log_history`, or columns of equal length."""
+    """One JSON value: a list of rows, a `trainer_state.json` with its `log_history`, or columns of equal
+    length."""
     log = RawLog("json", [])
     value = strict_json(as_utf8(data), log.excluded)
     if isinstance(value, dict) and isinstance(value.get("log_history"), list):
@@ -112,7 +115,8 @@ def read_json(data: bytes) -> RawLog:
 
 
 def read_csv(data: bytes) -> RawLog:
-    """A header and one row a line, separated by comma, tab or semicolon. An empty cell is a null that says: not logged."""
+    """A header and one row a line, separated by comma, tab or semicolon. An empty cell is a null that says:
+    not logged."""
     log = RawLog("csv", [], null_is_nothing=True)
     try:
         text = as_utf8(data).decode("utf-8")

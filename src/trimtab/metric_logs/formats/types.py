@@ -13,13 +13,15 @@ from trimtab.errors import MetricLogError
 from trimtab.metric_logs.formats.column_blocks import Block, column_of, rows_of
 
 STEP_KEYS = (
-    "step", "global_step", "train/global_step", "trainer/global_step", "training/global_step", "training_step", "train_step",
+    "step", "global_step", "train/global_step", "trainer/global_step", "training/global_step",
+    "training_step", "train_step",
     "rollout/step", "train/step", "progress/batch", "iteration", "iter", "update", "_step", "Step",
 )  # fmt: skip
 """Names of a step column, the better first: W&B's `_step` counts calls of `log`, not steps."""
 
 _SKIP = frozenset({
-    *STEP_KEYS, "epoch", "train/epoch", "eval/step", "time", "timestamp", "wall_time", "_timestamp", "_runtime", "rank", "session",
+    *STEP_KEYS, "epoch", "train/epoch", "eval/step", "time", "timestamp", "wall_time", "_timestamp",
+    "_runtime", "rank", "session",
 })  # fmt: skip
 """Bookkeeping keys, not metrics: neither mapped nor listed as unmapped."""
 
@@ -29,10 +31,12 @@ _WRAPPERS = frozenset({"data", "metrics", "scalars", "values", "logs", "log"})
 
 @dataclass
 class RawLog:
-    """`rows`: flat, theirs -> whatever stood there; a key that was not written is absent. `excluded`: reason -> count.
+    """`rows`: flat, theirs -> whatever stood there; a key that was not written is absent. `excluded`: reason
+    -> count.
 
-    `blocks` hold the rows instead where all their values are plain numbers and the reader chose so; `unpack` makes rows of them.
-    `null_is_nothing`: the format has no other way to leave a value out, so a null is never a NaN.
+    `blocks` hold the rows instead where all their values are plain numbers and the reader chose so; `unpack`
+    makes rows of them. `null_is_nothing`: the format has no other way to leave a value out, so a null is
+    never a NaN.
     """
 
     format: str
@@ -78,7 +82,8 @@ class RawLog:
         return list(seen)
 
     def metric_keys(self, keys: Iterable[str] | None = None) -> list[str]:
-        """Every key of the log (`keys`, where they are known) that is not bookkeeping, in order of appearance."""
+        """Every key of the log (`keys`, where they are known) that is not bookkeeping, in order of
+        appearance."""
         return [key for key in (self.keys() if keys is None else keys) if key not in _SKIP]
 
     def is_table(self) -> bool:
@@ -107,7 +112,8 @@ def flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def steps_of(log: RawLog, source: str, keys: Iterable[str] | None = None) -> list[int | None]:
-    """Each row's step; None where it has none. `keys`: those of the log, where they are known. The step column is the one most rows have, the better name on a tie.
+    """Each row's step; None where it has none. `keys`: those of the log, where they are known. The step
+    column is the one most rows have, the better name on a tie.
 
     Raises MetricLogError when no row has a step under any known name.
     """
@@ -137,7 +143,8 @@ def _whole(value: Any) -> int | None:
 
 
 def by_step(pairs: Iterable[tuple[int, str, float]]) -> list[dict[str, Any]]:
-    """Rows of a stream of (step, key, value): consecutive values of one step share a row, as long as no key repeats."""
+    """Rows of a stream of (step, key, value): consecutive values of one step share a row, as long as no key
+    repeats."""
     rows: list[dict[str, Any]] = []
     row: dict[str, Any] = {}
     for step, key, value in pairs:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 class Framework:
     """How one trainer names its numbers.
 
-    `keys`: our name -> their keys, the first that a log has counts. `patterns`: our name -> regular expressions for keys
-    with a task's or an agent's name inside. `prefixes`: what W&B or TensorBoard writers put in front. `notes`: their key ->
-    what a reader of our name must know. `parts`: a regular expression whose group is the name of one part of the reward; where a log
-    has two or more they come as `reward_part:<name>`. `versions`: where the table was read.
+    `keys`: our name -> their keys, the first that a log has counts. `patterns`: our name -> regular
+    expressions for keys with a task's or an agent's name inside. `prefixes`: what W&B or TensorBoard writers
+    put in front. `notes`: their key -> what a reader of our name must know. `parts`: a regular expression
+    whose group is the name of one part of the reward; where a log has two or more they come as
+    `reward_part:<name>`. `versions`: where the table was read.
     """
 
     name: str
@@ -40,7 +41,8 @@ class Framework:
         return key
 
     def translate(self, keys: Iterable[str]) -> tuple[dict[str, str], list[str]]:
-        """Ours -> the log's key, and a line for each name that more than one key with a task's name inside would give.
+        """Ours -> the log's key, and a line for each name that more than one key with a task's name inside
+        would give.
 
         >>> Framework("x", "", {"kl": ("kl", "kl_loss")}).translate(["kl_loss", "lr"])
         ({'kl': 'kl_loss'}, [])
@@ -61,7 +63,7 @@ class Framework:
                     mapped[ours] = fits[0]
                     if len(fits) > 1:
                         lines.append(
-                            f"{ours}: {len(fits)} keys would give it; read {fits[0]}, not {', '.join(fits[1:4])}"
+                            f"{ours}: {len(fits)} keys would give it; read {fits[0]}, not {', '.join(fits[1:4])}"  # noqa: E501
                         )
                     break
         parts = {

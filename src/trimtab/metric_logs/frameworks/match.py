@@ -1,4 +1,5 @@
-"""Whose log is it, and what do its keys mean? One table a framework, ours last; every other name list derives from these."""
+"""Whose log is it, and what do its keys mean? One table a framework, ours last; every other name list derives
+from these."""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ def choose(keys: Iterable[str], prefer: str = "") -> tuple[Framework | None, str
 
 
 def check_mapping(mapping: Mapping[str, str], keys: Iterable[str]) -> None:
-    """MetricLogError when a mapping names one of ours that is none, or a key that the log has no number under.
+    """MetricLogError when a mapping names one of ours that is none, or a key that the log has no number
+    under.
 
     >>> check_mapping({"reward": "score"}, ["score"])
     """
@@ -79,7 +81,7 @@ def check_mapping(mapping: Mapping[str, str], keys: Iterable[str]) -> None:
         if ours not in METRIC_NAMES:
             close = difflib.get_close_matches(ours, METRIC_NAMES, 3)
             raise MetricLogError(
-                f"{ours!r} is not a metric of trimtab's; {'close: ' + ', '.join(close) if close else 'see docs/how-to/metric-logs.md'}"
+                f"{ours!r} is not a metric of trimtab's; {'close: ' + ', '.join(close) if close else 'see docs/how-to/metric-logs.md'}"  # noqa: E501
             )
         if theirs not in there:
             close = difflib.get_close_matches(theirs, sorted(there), 3) or sorted(there)[:5]

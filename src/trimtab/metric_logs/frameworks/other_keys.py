@@ -1,4 +1,5 @@
-"""Key tables of prime-rl, OpenRLHF, slime, SkyRL, NeMo RL, tinker-cookbook, and of the peers rldoctor and rlprobe."""
+"""Key tables of prime-rl, OpenRLHF, slime, SkyRL, NeMo RL, tinker-cookbook, and of the peers rldoctor and
+rlprobe."""
 
 from __future__ import annotations
 

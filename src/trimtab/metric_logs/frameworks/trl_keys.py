@@ -1,4 +1,5 @@
-"""TRL's keys: GRPO, RLOO, DPO, KTO, SFT and reward trainers. A test looks each up in the installed TRL's source."""
+"""TRL's keys: GRPO, RLOO, DPO, KTO, SFT and reward trainers. A test looks each up in the installed TRL's
+source."""
 
 from __future__ import annotations
 

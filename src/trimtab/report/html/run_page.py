@@ -36,7 +36,8 @@ def render_html(payload: Mapping[str, Any]) -> str:
     safe: Any = escape_controls_json(dict(payload))
     runs = safe.get("runs") or []
     context = {
-        "kind": "run report", "title": safe.get("title") or "trimtab report", "generated": safe.get("generated") or "",
+        "kind": "run report", "title": safe.get("title") or "trimtab report",
+        "generated": safe.get("generated") or "",
         "trimtab_version": safe.get("trimtab_version") or "", "num_runs": len(runs), "runs": runs,
         "uplot_license": asset("uPlot.LICENSE").strip(),
     }  # fmt: skip
@@ -44,5 +45,6 @@ def render_html(payload: Mapping[str, Any]) -> str:
 
 
 def write_html(payload: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
-    """Render and write atomically: a reader sees the old page or the new one, never half of one. Returns the path."""
+    """Render and write atomically: a reader sees the old page or the new one, never half of one. Returns the
+    path."""
     return write_page(render_html(payload), path)

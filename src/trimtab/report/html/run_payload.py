@@ -138,7 +138,8 @@ def _notes(view: RunView) -> list[str]:
     if view.errors:
         last = view.errors[-1]
         notes.append(
-            f"The monitor failed {len(view.errors)} times (last in {last['where']} after step {last['step']}: {last['error']}); "
+            f"The monitor failed {len(view.errors)} times (last in {last['where']} after step "
+            f"{last['step']}: {last['error']}); "
             "what it measured in those steps is missing here."
         )
     if view.reader.num_malformed:

@@ -1,8 +1,8 @@
 """Offline HTML pages from Jinja2 templates that escape every value.
 
-A page refers to nothing outside itself: script, style and data are inline, and its Content-Security-Policy admits exactly that
-one script and that one style by their hash. Text of a run is data twice over: escaped by the template, and set with
-textContent in the browser.
+A page refers to nothing outside itself: script, style and data are inline, and its Content-Security-Policy
+admits exactly that one script and that one style by their hash. Text of a run is data twice over: escaped by
+the template, and set with textContent in the browser.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _UNSAFE_IN_SCRIPT = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u20
 def render(
     template: str, payload: object, scripts: Sequence[str], styles: Sequence[str], context: dict[str, Any]
 ) -> str:
-    """Return the page of a template of this package; `payload` is the data its scripts read, `scripts` and `styles` are assets."""
+    """Return the page of a template of this package; `payload` is the data its scripts read, `scripts` and
+    `styles` are assets."""
     script, style = ("\n".join(asset(name) for name in names) for names in (scripts, styles))
     return _environment().get_template(template).render(
         context, payload=Markup(embed_json(payload)), script=Markup(script), style=Markup(style),
@@ -81,12 +82,15 @@ def _source_hash(text: str) -> Markup:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("trimtab.report", "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        loader=PackageLoader("trimtab.report", "templates"), autoescape=True, trim_blocks=True,
+        lstrip_blocks=True,
         finalize=lambda value: "–" if value is None else value,
     )  # fmt: skip
     environment.filters |= {
-        "alarm_counts": alarm_counts, "severity_word": severity_word, "counted": counted, "code": _code, "run_letter": _run_letter,
-        "integer": _integer, "number": _number, "percent": _percent, "seconds": _seconds, "nats": _nats, "figure": _figure, "short": _short,
+        "alarm_counts": alarm_counts, "severity_word": severity_word, "counted": counted, "code": _code,
+        "run_letter": _run_letter,
+        "integer": _integer, "number": _number, "percent": _percent, "seconds": _seconds, "nats": _nats,
+        "figure": _figure, "short": _short,
     }  # fmt: skip
     return environment
 

@@ -1,4 +1,5 @@
-"""What the terminal view says of one run, in words: its name, verdict, age and warnings, each an inert cell."""
+"""What the terminal view says of one run, in words: its name, verdict, age and warnings, each an inert
+cell."""
 
 from __future__ import annotations
 

@@ -11,10 +11,11 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 def spark(values: Sequence[float], width: int, scale: tuple[float, float] | None = None) -> str:
     """Draw `values` in at most `width` characters; each stands for the largest of its values.
 
-    A character whose values include NaN or infinity is ``×``: it never passes for a small one. `scale` (low, high)
-    makes lines comparable; without it the line fills its own range.
+    A character whose values include NaN or infinity is ``×``: it never passes for a small one. `scale` (low,
+    high) makes lines comparable; without it the line fills its own range.
 
-    >>> spark([0, 1, 2, float("nan"), 7], 5), spark([1, 1], 5), spark([0.0, 4.0], 2, (0.0, 8.0)), spark(range(8), 4)
+    >>> (spark([0, 1, 2, float("nan"), 7], 5), spark([1, 1], 5), spark([0.0, 4.0], 2, (0.0, 8.0)),
+    ...     spark(range(8), 4))
     ('▁▂▃×█', '▁▁', '▁▅', '▂▄▆█')
     """
     num_bins = min(width, len(values))

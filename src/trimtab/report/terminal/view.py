@@ -1,6 +1,8 @@
-"""The live terminal view: the state of one or more runs, the tail beside the average, alarms, and how old all that is.
+"""The live terminal view: the state of one or more runs, the tail beside the average, alarms, and how old all
+that is.
 
-Every string of a state is hostile text: it enters as `rich.text.Text`, which parses no markup, and through `inert`.
+Every string of a state is hostile text: it enters as `rich.text.Text`, which parses no markup, and through
+`inert`.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ _LINES = (
 def render(states: Json | Sequence[Json]) -> RenderableType:
     """The view of these runs, one row each where the terminal is wide and one block each where it is narrow.
 
-    The two p99 sparklines share one zero-based scale over all runs; a value that was NaN or infinite shows as ``×``.
+    The two p99 sparklines share one zero-based scale over all runs; a value that was NaN or infinite shows as
+    ``×``.
     """
     return _View([states] if isinstance(states, Mapping) else list(states))
 
@@ -51,7 +54,8 @@ def follow(
     stop: Callable[[], bool],
     console: Console | None = None,
 ) -> None:
-    """Redraw what `load` returns every `interval_s` seconds until `stop()` is true. What `load` raises is raised here."""
+    """Redraw what `load` returns every `interval_s` seconds until `stop()` is true. What `load` raises is
+    raised here."""
     with Live(render(load()), console=console, auto_refresh=False, vertical_overflow="crop") as live:
         live.refresh()
         while not stop():

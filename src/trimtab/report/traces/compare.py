@@ -1,4 +1,5 @@
-"""Two sets of agent logs side by side: what differs by more than chance, with intervals, also at the same tasks."""
+"""Two sets of agent logs side by side: what differs by more than chance, with intervals, also at the same
+tasks."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def compare_traces(
     progress: Callable[[int], None] | None = None,
     error_patterns: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Contrasts of logs a less logs b, as JSON types. TraceError for logs that cannot be read or hold no episode."""
+    """Contrasts of logs a less logs b, as JSON types. TraceError for logs that cannot be read or hold no
+    episode."""
     tables, sides = [], []
     for paths in (list(map(str, a)), list(map(str, b))):
         report = ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns))
@@ -62,7 +64,8 @@ def compare_traces(
 
 
 def compare_tables(a: TraceTable, b: TraceTable, solved_at: float | None = None) -> dict[str, Any]:
-    """What differs between two tables: every contrast that can be judged, the most certain first; `exit_code` 1 when one is real."""
+    """What differs between two tables: every contrast that can be judged, the most certain first; `exit_code`
+    1 when one is real."""
     both = joined(a, b)
     solved, source = both.solved(solved_at)
     is_a = np.arange(both.num_episodes) < a.num_episodes
@@ -88,13 +91,15 @@ def compare_tables(a: TraceTable, b: TraceTable, solved_at: float | None = None)
     else:
         verdict, code = ("different", 1) if differs else ("no difference found", 0)
     return {
-        "verdict": verdict, "exit_code": code, "solved_by": source, "outcome": outcome, "shared_tasks": shared, "contrasts": rows,
+        "verdict": verdict, "exit_code": code, "solved_by": source, "outcome": outcome,
+        "shared_tasks": shared, "contrasts": rows,
         "only_a": sorted(set(a.tools) - set(b.tools)), "only_b": sorted(set(b.tools) - set(a.tools)),
     }  # fmt: skip
 
 
 def _outcome(a: TraceTable, b: TraceTable, both: TraceTable, solved: Any) -> dict[str, Any]:
-    """The outcome of A less B, judged on its own: solved, or the reward where nothing says what is solved; empty without either."""
+    """The outcome of A less B, judged on its own: solved, or the reward where nothing says what is solved;
+    empty without either."""
     is_a = np.arange(both.num_episodes) < a.num_episodes
     known = solved is not None
     values = np.where(solved >= 0, solved, np.nan) if known else both.reward
@@ -131,14 +136,14 @@ def compare_lines(result: dict[str, Any]) -> list[str]:
 def _lines(result: dict[str, Any]) -> Iterator[str]:
     yield f"{result['verdict'].upper()}: A against B"
     for side in ("a", "b"):
-        yield f"  {side.upper()}  {', '.join(result[side]['logs'])}: {counted(result[side]['episodes'], 'episode')}, {counted(result[side]['malformed'], 'malformed line')}"
+        yield f"  {side.upper()}  {', '.join(result[side]['logs'])}: {counted(result[side]['episodes'], 'episode')}, {counted(result[side]['malformed'], 'malformed line')}"  # noqa: E501
     yield from _outcome_lines(result["outcome"], result["solved_by"])
     tasks = (
         "no task is named"
         if result["outcome"].get("tasks_named") == "none"
         else f"{counted(result['shared_tasks'], 'task')} in both"
     )
-    yield f"  {tasks}; {counted(len(result['contrasts']), 'other feature')}, intervals and p corrected for all of them"
+    yield f"  {tasks}; {counted(len(result['contrasts']), 'other feature')}, intervals and p corrected for all of them"  # noqa: E501
     shown = [row for row in result["contrasts"] if row["real"] or row["real_within"]]
     yield from (f"    {contrast_line(row, 'A', 'B')}" for row in shown)
     if result["contrasts"] and not shown:

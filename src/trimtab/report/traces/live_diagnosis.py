@@ -1,4 +1,5 @@
-"""Diagnose a log while it grows: a diagnosis whenever episodes have ended, a line for each, the whole text when the findings change."""
+"""Diagnose a log while it grows: a diagnosis whenever episodes have ended, a line for each, the whole text
+when the findings change."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ def follow_traces(
     sleep: Callable[[float], None] = time.sleep,
     error_patterns: Iterable[str] = (),
 ) -> Iterator[Followed]:
-    """The states of a growing log, without end; `every` in seconds. TraceError as `traces.follow.Follower`."""
+    """The states of a growing log, without end; `every` in seconds. TraceError as
+    `traces.follow.Follower`."""
     declared, report = (
         declared or Requirements(),
         ReadReport(strict=strict, error_patterns=compile_patterns(error_patterns)),

@@ -1,4 +1,5 @@
-"""Episodes as lines for a terminal: a list of them, or one in full. Text of a log is hostile: it is shown, never obeyed."""
+"""Episodes as lines for a terminal: a list of them, or one in full. Text of a log is hostile: it is shown,
+never obeyed."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ def show(
     as_json: bool = False,
     strict: bool = False,
 ) -> Iterator[str]:
-    """A line an episode, or one episode in full; as our own JSON with `as_json`. TraceError for an id that is not there, and with
-    `strict` for the first malformed line."""
+    """A line an episode, or one episode in full; as our own JSON with `as_json`. TraceError for an id that is
+    not there, and with `strict` for the first malformed line."""
     report = ReadReport(strict=strict)
     count = 0
     for current in iter_episodes(paths, report, format, mapping):
@@ -54,7 +55,7 @@ def show(
 def _line(episode: Episode) -> str:
     calls = episode.calls
     failed = sum(bool(call.error) for call in calls)
-    text = f"{episode.id}: {_outcome(episode)}, {counted(len(episode.turns), 'turn')}, {counted(len(calls), 'call')}, {failed} failed, {episode.stop_reason or 'no stop reason'}"
+    text = f"{episode.id}: {_outcome(episode)}, {counted(len(episode.turns), 'turn')}, {counted(len(calls), 'call')}, {failed} failed, {episode.stop_reason or 'no stop reason'}"  # noqa: E501
     return escape_controls(text)
 
 
@@ -70,8 +71,8 @@ def _success(success: bool) -> str:
 
 
 def episode_lines(episode: Episode) -> Iterator[str]:
-    """The episode in full, but for texts beyond 4,000 characters, which are cut and say so. Turns go by the log's steps; where those
-    begin again, by their place, with the step behind it."""
+    """The episode in full, but for texts beyond 4,000 characters, which are cut and say so. Turns go by the
+    log's steps; where those begin again, by their place, with the step behind it."""
     yield _line(episode)
     facts = [
         "no task" if episode.task is None else f"task {episode.task}",

@@ -27,8 +27,8 @@ _TOKEN_BYTES = 16  # of a coloured token, about
 
 
 def chosen_ids(judged: TraceDiagnosis, limit: int = MAX_EPISODES) -> dict[str, bool]:
-    """Ids to show -> is it named by a finding: those first, then those with the largest log-ratios of tokens, then the
-    others in the logs' order, failed and solved in turn."""
+    """Ids to show -> is it named by a finding: those first, then those with the largest log-ratios of tokens,
+    then the others in the logs' order, failed and solved in turn."""
     named = [
         evidence.episode
         for finding in judged.findings
@@ -89,24 +89,29 @@ def _episode(
     reward, calls, worst = episode.reward, episode.calls, episode.largest_log_ratio
     return {
         "key": key, "id": episode.id[:200], "task": None if episode.task is None else episode.task[:200],
-        "reward": reward if reward is None or math.isfinite(reward) else str(reward), "solved": int(solved), "named": named,
+        "reward": reward if reward is None or math.isfinite(reward) else str(reward), "solved": int(solved),
+        "named": named,
         "stop": episode.stop_reason, "tokens": episode.tokens, "source": episode.source, "calls": len(calls),
-        "failed": sum(bool(call.error) for call in calls), "turns": [_turn(turn, decode) for turn in episode.turns],
-        "ratio_of": (episode.log_ratio_of or "as the log says")[:80], "worst": worst if worst is None else round(worst, 2),
+        "failed": sum(bool(call.error) for call in calls),
+        "turns": [_turn(turn, decode) for turn in episode.turns],
+        "ratio_of": (episode.log_ratio_of or "as the log says")[:80],
+        "worst": worst if worst is None else round(worst, 2),
     }  # fmt: skip
 
 
 def _turn(turn: Turn, decode: Callable[[int], str] | None) -> dict[str, Any]:
     return {
         "role": turn.role[:40], "step": turn.step, "calls": [_call(call) for call in turn.calls],
-        "tokens": tokens_shown(turn, decode), **_cut("text", turn.content), **_cut("reasoning", turn.reasoning),
+        "tokens": tokens_shown(turn, decode), **_cut("text", turn.content),
+        **_cut("reasoning", turn.reasoning),
     }  # fmt: skip
 
 
 def _call(call: Call) -> dict[str, Any]:
     return {
-        "name": call.name[:200], "latency": None if call.latency_s is None else float(f"{call.latency_s:.3g}"),
-        "error": call.error[:MAX_TEXT], "error_from": call.error_from, **_cut("args", arguments_text(call)), **_cut("result", call.result),
+        "name": call.name[:200], "latency": None if call.latency_s is None else float(f"{call.latency_s:.3g}"),  # noqa: E501
+        "error": call.error[:MAX_TEXT], "error_from": call.error_from, **_cut("args", arguments_text(call)),
+        **_cut("result", call.result),
     }  # fmt: skip
 
 

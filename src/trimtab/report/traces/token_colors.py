@@ -19,8 +19,9 @@ _MAX_CHARS = 80  # of one token
 
 
 def tokens_shown(turn: Turn, decode: Callable[[int], str] | None = None) -> dict[str, Any] | None:
-    """`text` and `ratio` (nats, None where the log has none) of the turn's first MAX_TOKENS, how many `more` there are; None without a
-    log-ratio. The text is the log's, else `decode`'s of the id, else the id, and then `named` is false.
+    """`text` and `ratio` (nats, None where the log has none) of the turn's first MAX_TOKENS, how many `more`
+    there are; None without a log-ratio. The text is the log's, else `decode`'s of the id, else the id, and
+    then `named` is false.
 
     >>> tokens_shown(Turn(token_ids=[5, 6], log_ratios=[float("nan"), -1.23456]))
     {'text': ['5', '6'], 'ratio': [None, -1.235], 'more': 0, 'named': False}

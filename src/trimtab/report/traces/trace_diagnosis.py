@@ -1,4 +1,5 @@
-"""The diagnosis of agent logs: what was read, the rules that fire with their evidence, and what separates failed from solved."""
+"""The diagnosis of agent logs: what was read, the rules that fire with their evidence, and what separates
+failed from solved."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ from trimtab.traces.table_of_logs import table_of
 
 @dataclass(frozen=True)
 class TraceDiagnosis:
-    """`separates`: contrasts of failed less solved episodes; `solved` (E,): 1, 0, or -1 unknown; `solved_by`: where that comes
-    from, empty when unknown."""
+    """`separates`: contrasts of failed less solved episodes; `solved` (E,): 1, 0, or -1 unknown; `solved_by`:
+    where that comes from, empty when unknown."""
 
     paths: tuple[str, ...]
     report: ReadReport
@@ -59,7 +60,9 @@ def diagnose_traces(
     error_patterns: Iterable[str] = (),
     ray: str | None = None,
 ) -> TraceDiagnosis:
-    """Read agent logs and judge them; `ray` as `table_of`, `progress` as `ReadReport`, `error_patterns`: regular expressions of results that report an error. TraceError for logs that cannot be read, or hold no episode."""
+    """Read agent logs and judge them; `ray` as `table_of`, `progress` as `ReadReport`, `error_patterns`:
+    regular expressions of results that report an error. TraceError for logs that cannot be read, or hold no
+    episode."""
     start, report, names = (
         time.perf_counter(),
         ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns)),
@@ -151,8 +154,10 @@ def trace_diagnosis(diagnosed: TraceDiagnosis) -> dict[str, Any]:
 def _finding(finding: Finding) -> dict[str, Any]:
     rule, reading = finding.rule, finding.measured.reading
     return {
-        "rule": rule.name, "severity": finding.severity, "slice": reading.slice, "key": reading.key, "value": reading.value,
-        "low": reading.low, "high": reading.high, "n": reading.n_tokens, "bound": finding.bound, "numbers": finding.measured.text,
+        "rule": rule.name, "severity": finding.severity, "slice": reading.slice, "key": reading.key,
+        "value": reading.value,
+        "low": reading.low, "high": reading.high, "n": reading.n_tokens, "bound": finding.bound,
+        "numbers": finding.measured.text,
         "what": rule.what, "why": rule.why, "advice": rule.advice, "reference": rule.reference,
         "evidence": [asdict(evidence) for evidence in finding.measured.evidence],
     }  # fmt: skip
@@ -161,7 +166,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
 def _reading(one: Measured) -> dict[str, Any]:
     reading = one.reading
     return {
-        "key": reading.key, "slice": reading.slice, "value": reading.value, "low": reading.low, "high": reading.high,
+        "key": reading.key, "slice": reading.slice, "value": reading.value, "low": reading.low,
+        "high": reading.high,
         "n": reading.n_tokens, "status": reading.status, "reason": reading.reason, "numbers": one.text,
     }  # fmt: skip
 
@@ -170,9 +176,11 @@ def _tools(table: TraceTable) -> list[dict[str, Any]]:
     rows = sorted(table.tools.items(), key=lambda item: -item[1].calls)
     return [
         {
-            "tool": name, "calls": row.calls, "failed": row.failed, "error_frac": row.failed / row.calls, "episodes": row.episodes,
+            "tool": name, "calls": row.calls, "failed": row.failed, "error_frac": row.failed / row.calls,
+            "episodes": row.episodes,
             "latency_p50_s": row.p50, "latency_p95_s": row.p95, "latency_p99_s": row.p99, "timed": row.timed,
-            "judged": row.calls >= bound("trace_calls"), "kinds": dict(row.kinds.most_common()), "faults": dict(row.faults),
+            "judged": row.calls >= bound("trace_calls"), "kinds": dict(row.kinds.most_common()),
+            "faults": dict(row.faults),
         }
         for name, row in rows
     ]  # fmt: skip

@@ -33,7 +33,8 @@ def trace_diagnosis_lines(diagnosis: dict[str, Any]) -> list[str]:
     lines = [
         diagnosis["headline"],
         f"  {', '.join(diagnosis['logs'])}: {diagnosis['reason']}",
-        f"  {counted(diagnosis['num_episodes'], 'episode')}{tasks}, {counted(diagnosis['num_calls'], 'call')}, format {formats}, "
+        f"  {counted(diagnosis['num_episodes'], 'episode')}{tasks}, "
+        f"{counted(diagnosis['num_calls'], 'call')}, format {formats}, "
         f"{counted(diagnosis['num_lines'], 'line')} in {diagnosis['seconds']:.1f} s",
     ]
     for finding in diagnosis["findings"]:
@@ -72,12 +73,12 @@ def _tools(tools: list[dict[str, Any]], told_by: str) -> Iterator[str]:
         yield "  no tool call in the logs"
         return
     by_text = told_by == "text"
-    yield f"  tool                              calls  failed{' by text' if by_text else ''}  episodes  p50 s   p95 s   p99 s"
+    yield f"  tool                              calls  failed{' by text' if by_text else ''}  episodes  p50 s   p95 s   p99 s"  # noqa: E501
     for row in tools[:_MAX_TOOLS]:
         seconds = "  ".join(
             f"{figure(row[f'latency_{q}_s']):>6}" if row["timed"] else "     –" for q in ("p50", "p95", "p99")
         )
-        yield f"  {row['tool'][:30]:<30} {row['calls']:>8,}  {100 * row['error_frac']:>5.1f}%{'        ' if by_text else ''}  {row['episodes']:>8,}  {seconds}"
+        yield f"  {row['tool'][:30]:<30} {row['calls']:>8,}  {100 * row['error_frac']:>5.1f}%{'        ' if by_text else ''}  {row['episodes']:>8,}  {seconds}"  # noqa: E501
     if len(tools) > _MAX_TOOLS:
         yield f"  and {len(tools) - _MAX_TOOLS} more tools (--json has all)"
     if by_text:
@@ -91,7 +92,7 @@ def _sizes(rows: list[dict[str, Any]]) -> Iterator[str]:
     for row in rows:
         total = "–" if row["total"] is None else short(row["total"])
         figures = "  ".join(f"{short(row[q]):>5}" for q in ("p5", "p50", "p95"))
-        yield f"  {row['name']:<20} {row['n']:>9,}  {short(row['mean']):>9}  {figures}  {short(row['largest']):>7}  {total:>9}"
+        yield f"  {row['name']:<20} {row['n']:>9,}  {short(row['mean']):>9}  {figures}  {short(row['largest']):>7}  {total:>9}"  # noqa: E501
 
 
 def unjudged_tools(tools: list[dict[str, Any]]) -> str:
@@ -109,7 +110,8 @@ def unjudged_tools(tools: list[dict[str, Any]]) -> str:
 def pass_line(rows: list[dict[str, Any]], before: str = "") -> Iterator[str]:
     """pass^k in one line; none without repeated attempts.
 
-    >>> list(pass_line([{"k": 1, "value": 0.5, "tasks": 4, "left_out": 0}, {"k": 2, "value": 0.25, "tasks": 3, "left_out": 1}]))
+    >>> list(pass_line([{"k": 1, "value": 0.5, "tasks": 4, "left_out": 0}, {"k": 2, "value": 0.25, "tasks": 3,
+    ...     "left_out": 1}]))
     ['  pass^k             1: 50.0 %, 2: 25.0 % (3 tasks, 1 of fewer attempts left out)']
     """
     shown = []
@@ -127,11 +129,11 @@ def pass_line(rows: list[dict[str, Any]], before: str = "") -> Iterator[str]:
 def _separates(diagnosis: dict[str, Any]) -> Iterator[str]:
     yield ""
     if not diagnosis["solved_by"]:
-        yield "  what separates failed from solved: not observed, the log does not say what is solved (--solved-at, where it has rewards)"
+        yield "  what separates failed from solved: not observed, the log does not say what is solved (--solved-at, where it has rewards)"  # noqa: E501
         return
     rows = [row for row in diagnosis["separates"] if row["real"]]
     if not diagnosis["separates"]:
-        yield f"  what separates failed from solved (by {diagnosis['solved_by']}): no feature could be compared: too few of one kind, or the same in all"
+        yield f"  what separates failed from solved (by {diagnosis['solved_by']}): no feature could be compared: too few of one kind, or the same in all"  # noqa: E501
         return
     family = (
         f"{counted(len(diagnosis['separates']), 'feature')}, 95 % intervals and p corrected for all of them"
@@ -142,7 +144,7 @@ def _separates(diagnosis: dict[str, Any]) -> Iterator[str]:
     if not rows:
         yield "    nothing that could not be chance"
     if any(row["mixed"] >= 2 for row in rows):
-        yield "    within tasks: among attempts at the same task; what vanishes there may only mark hard tasks"
+        yield "    within tasks: among attempts at the same task; what vanishes there may only mark hard tasks"  # noqa: E501
 
 
 def _drift(diagnosis: dict[str, Any]) -> Iterator[str]:
@@ -152,7 +154,7 @@ def _drift(diagnosis: dict[str, Any]) -> Iterator[str]:
             continue
         yield ""
         by = f"by {drift['by'].replace('_', ' ')}"
-        yield f"  what changed from {drift['b']} to {drift['a']} ({by}; corrected for {counted(family, 'comparison')}; a run that learns changes):"
+        yield f"  what changed from {drift['b']} to {drift['a']} ({by}; corrected for {counted(family, 'comparison')}; a run that learns changes):"  # noqa: E501
         rows = [row for row in drift["contrasts"] if row["real"]]
         yield from (f"    {contrast_line(row, drift['a'], drift['b'])}" for row in rows[:_MAX_CONTRASTS])
         yield from _more(rows)

@@ -1,4 +1,5 @@
-"""The diagnosis of agent logs on one screen: the sentence, the alarms, what was not observed, the next command."""
+"""The diagnosis of agent logs on one screen: the sentence, the alarms, what was not observed, the next
+command."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ def trace_screen(diagnosis: dict[str, Any]) -> list[str]:
     """Return `trace_diagnosis` on one screen (`screen.Screen`)."""
     tasks = f" of {counted(diagnosis['num_tasks'], 'task')}" if diagnosis["num_tasks"] else ""
     formats = ", ".join(dict.fromkeys(diagnosis["formats"].values()))
-    read = f"{counted(diagnosis['num_episodes'], 'episode')}{tasks}, {counted(diagnosis['num_calls'], 'call')}, format {formats}"
+    read = f"{counted(diagnosis['num_episodes'], 'episode')}{tasks}, {counted(diagnosis['num_calls'], 'call')}, format {formats}"  # noqa: E501
     bad = (
         [f"{counted(diagnosis['num_malformed'], 'malformed line')} skipped"]
         if diagnosis["num_malformed"]

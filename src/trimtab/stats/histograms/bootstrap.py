@@ -1,4 +1,5 @@
-"""Cluster bootstrap of quantiles of histograms: draw whole clusters with replacement, read the quantile again."""
+"""Cluster bootstrap of quantiles of histograms: draw whole clusters with replacement, read the quantile
+again."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from trimtab.typing import Float64, Int64
 def log_quantiles(
     counts: Sequence[Int64], grid: LogGrid, qs: Sequence[float], replicates: int, seed: int
 ) -> list[list[Float64]]:
-    """For each (clusters, buckets) and q: log quantile of all clusters, then of each replicate; common draws of clusters.
+    """For each (clusters, buckets) and q: log quantile of all clusters, then of each replicate; common draws
+    of clusters.
 
     SummaryError unless 0 < q < 1; nan where there is nothing, or the quantile is off the grid.
     """
@@ -36,7 +38,8 @@ def draw(groups: int, replicates: int, seed: int) -> Float64:
 
 
 def bucket_factors(counts: Int64, replicates: int, seed: int) -> Float64:
-    """Of (clusters, buckets): what each bucket's count is multiplied by in a replicate, (1 + replicates, buckets).
+    """Of (clusters, buckets): what each bucket's count is multiplied by in a replicate, (1 + replicates,
+    buckets).
 
     The first row is the data itself, ones; so is an empty bucket's column.
     """
@@ -52,7 +55,8 @@ def bucket_factors(counts: Int64, replicates: int, seed: int) -> Float64:
 
 @lru_cache(maxsize=128)
 def _bootstrap_weights(groups: int, replicates: int, seed: int) -> Float64:
-    """(1 + replicates, groups): ones, then how often each replicate draws each group; the same for the same arguments."""
+    """(1 + replicates, groups): ones, then how often each replicate draws each group; the same for the same
+    arguments."""
     draws = np.random.default_rng(seed).multinomial(groups, np.full(groups, 1.0 / groups), size=replicates)
     weights = np.concatenate((np.ones((1, groups)), draws.astype(np.float64)))
     weights.setflags(write=False)
@@ -62,7 +66,8 @@ def _bootstrap_weights(groups: int, replicates: int, seed: int) -> Float64:
 def _log_quantiles(weights: Float64, counts: Int64, grid: LogGrid, qs: Sequence[float]) -> list[Float64]:
     """For each q (B,): log of the q-quantile of every weighted sum, (B, groups), of counts (groups, buckets).
 
-    Interpolated; nan where empty or off the grid. Only buckets between the first and the last that hold something count.
+    Interpolated; nan where empty or off the grid. Only buckets between the first and the last that hold
+    something count.
     """
     occupied = np.flatnonzero(counts.any(axis=0))
     first, last = (int(occupied[0]), int(occupied[-1])) if occupied.size else (0, 0)
@@ -112,7 +117,8 @@ def factors(logs: Float64, groups: int, level: float) -> tuple[float, float]:
 
 
 def _interpolated(ascending: Float64, q: float) -> float:
-    """The q-quantile as np.quantile gives it by default, without its checks, which cost more than the work."""
+    """The q-quantile as np.quantile gives it by default, without its checks, which cost more than the
+    work."""
     at = q * (ascending.size - 1)
     below = int(at)
     one, two = float(ascending[below]), float(ascending[min(below + 1, ascending.size - 1)])
@@ -126,10 +132,11 @@ def standard_error(logs: Float64, groups: int) -> float:
 
 
 def margin(estimates: Float64, groups: int, level: float = 0.95) -> float:
-    """Half the width of the normal interval around the first estimate, by the spread of the others, its replicates.
+    """Half the width of the normal interval around the first estimate, by the spread of the others, its
+    replicates.
 
-    For smooth statistics, where 100 replicates give the spread to 7 % but not its quantiles. Student's t for the number
-    of groups. nan with fewer than 2 groups or where most replicates are not finite.
+    For smooth statistics, where 100 replicates give the spread to 7 % but not its quantiles. Student's t for
+    the number of groups. nan with fewer than 2 groups or where most replicates are not finite.
     """
     rest = estimates[1:][np.isfinite(estimates[1:])]
     if groups < 2 or 2 * rest.size < estimates.size:

@@ -1,10 +1,11 @@
 """The hot loop of LogSketch: one chunk's values brought together by row, then summed run by run.
 
-Measured with benchmarks/measure.py before it was written this way: a radix argsort of small row numbers costs 4 ns a
-token where five weighted bincounts cost 12, and dot products of pieces sum a float32 array in 0.15 ns where reduceat
-takes 0.6. Pieces of 9,984 stay under the length at which OpenBLAS would start threads (10,000), and are short enough
-for float32 partial sums (relative error below 1e-6), which are folded in float64. Sorting parts whose order stays in
-the second-level cache, and summing exponentials while they are there, saves a sixth of the whole.
+Measured with benchmarks/measure.py before it was written this way: a radix argsort of small row numbers costs
+4 ns a token where five weighted bincounts cost 12, and dot products of pieces sum a float32 array in 0.15 ns
+where reduceat takes 0.6. Pieces of 9,984 stay under the length at which OpenBLAS would start threads
+(10,000), and are short enough for float32 partial sums (relative error below 1e-6), which are folded in
+float64. Sorting parts whose order stays in the second-level cache, and summing exponentials while they are
+there, saves a sixth of the whole.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _ONES: dict[str, Array] = {kind: np.ones(PIECE, dtype=kind) for kind in ("float3
 
 
 class _Scratch(threading.local):
-    """Scratch space of a thread's updates, written over by every chunk: fresh pages would cost 1 ns a token."""
+    """Scratch space of a thread's updates, written over by every chunk: fresh pages would cost 1 ns a
+    token."""
 
     def __init__(self) -> None:
         self.grouped = np.empty(CHUNK, dtype=np.float32)
@@ -78,7 +80,8 @@ def _scan(values: Float32, cells: Array, num_rows: int, out: Float32) -> tuple[F
 
 
 def _sort(values: Float32, cells: Array, num_rows: int, out: Float32) -> tuple[Float32, Int64]:
-    """Many rows: small unsigned row numbers are radix sorted, PART values at a time, and each part's rows put in place."""
+    """Many rows: small unsigned row numbers are radix sorted, PART values at a time, and each part's rows put
+    in place."""
     parts = [cells[start : start + PART] for start in range(0, cells.size, PART)]
     orders = [part.argsort(kind="stable") for part in parts]
     marks = np.arange(num_rows, dtype=cells.dtype)
@@ -138,8 +141,9 @@ def sums(runs: Runs) -> tuple[Float64, Float64]:
 class _Exponentials:
     """A block's x, and e^(x - shift) and e^(-x - shift), both less the number `less`.
 
-    Less 1 where all |x| of the chunk are <= 1: there E[e^x] - 1 may be 1e-9, which float32 exponentials would drown.
-    float32 where nothing can overflow, else float64. A block at a time, so that the sums find it in cache.
+    Less 1 where all |x| of the chunk are <= 1: there E[e^x] - 1 may be 1e-9, which float32 exponentials would
+    drown. float32 where nothing can overflow, else float64. A block at a time, so that the sums find it in
+    cache.
     """
 
     def __init__(self, runs: Runs) -> None:

@@ -2,8 +2,9 @@
 
     stored[:, j] = sum over x of exp(p_j x - |p_j| a_j),  p = (1, 2, -1)
 
-a is 0 while the extreme is within 300 nats (f64 holds the sums of 10^47 such values), else the extreme itself: max x for
-e^x and e^2x, max -x for e^-x. So two states with the same values agree on the shift, whatever their order.
+a is 0 while the extreme is within 300 nats (f64 holds the sums of 10^47 such values), else the extreme
+itself: max x for e^x and e^2x, max -x for e^-x. So two states with the same values agree on the shift,
+whatever their order.
 """
 
 from __future__ import annotations

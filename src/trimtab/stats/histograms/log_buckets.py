@@ -70,7 +70,8 @@ class LogGrid:
         return 1 << (9 + self.mantissa_bits)
 
     def raw_ids(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
-        """Sign, exponent and mantissa bits as they are: fewer steps than `signed_ids`, more numbers to fold."""
+        """Sign, exponent and mantissa bits as they are: fewer steps than `signed_ids`, more numbers to
+        fold."""
         return np.asarray(_upper_halves(values) >> np.uint16(7 - self.mantissa_bits))
 
     def fold(self, raw: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -32,7 +32,8 @@ class Axis(NamedTuple):
 
 
 def abs_axis(grid: LogGrid, counts: Int64, minimum: float, maximum: float) -> Axis:
-    """|x| of a (2, buckets) histogram; values under the grid are taken as 0, its overflow ends at the extreme."""
+    """|x| of a (2, buckets) histogram; values under the grid are taken as 0, its overflow ends at the
+    extreme."""
     boundaries = grid.boundaries()
     low, high = boundaries[:-1].copy(), boundaries[1:].copy()
     high[0] = 0.0
@@ -65,7 +66,8 @@ def _clipped(values: Float64, minimum: float, maximum: float) -> Float64:
 
 
 def quantiles(axis: Axis, qs: Sequence[float]) -> list[float]:
-    """x_(ceil(q n)) for each q, by the harmonic middle of its bucket; the exact extreme at either end; nan when empty."""
+    """x_(ceil(q n)) for each q, by the harmonic middle of its bucket; the exact extreme at either end; nan
+    when empty."""
     for q in qs:
         if not 0.0 <= q <= 1.0:
             raise SummaryError(f"a quantile's q lies in [0, 1], not {q}")
@@ -84,7 +86,8 @@ def _middle(low: float, high: float) -> float:
 
 
 def shares_below(axis: Axis, bounds: Sequence[float], inclusive: bool = False) -> list[float]:
-    """Share of values < each bound (<= if inclusive), interpolated in the bucket that it cuts; nan when empty."""
+    """Share of values < each bound (<= if inclusive), interpolated in the bucket that it cuts; nan when
+    empty."""
     if axis.total == 0:
         return [float("nan") for _ in bounds]
     at = np.asarray(bounds, dtype=np.float64)[:, None]

@@ -1,8 +1,8 @@
 """What every mergeable summary has in common: a law-abiding merge, equality, bytes, size.
 
 Laws (tests/stats/test_merge_laws.py runs them over every class): the empty summary is the identity, merge is
-commutative and associative, arguments are untouched, other parameters are refused, merged equals one stream, and
-bytes and pickle give the same summary back.
+commutative and associative, arguments are untouched, other parameters are refused, merged equals one stream,
+and bytes and pickle give the same summary back.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Summary(ABC):
         """Add the other's state to this one in place; parameters are known to be equal."""
 
     def merge(self: S, other: S) -> S:
-        """A new summary of both streams; both arguments stay as they are. SummaryError if parameters differ."""
+        """A new summary of both streams; both arguments stay as they are. SummaryError if parameters
+        differ."""
         out = self.copy()
         out.absorb(other)
         return out
@@ -77,7 +78,8 @@ class Summary(ABC):
 
     @classmethod
     def from_bytes(cls: type[S], data: bytes) -> S:
-        """The summary that `to_bytes` wrote. SummaryError on bytes of another kind, version, or damaged ones."""
+        """The summary that `to_bytes` wrote. SummaryError on bytes of another kind, version, or damaged
+        ones."""
         payload = codec.unframe(cls.kind, data)
         out = cls(*payload.parameters(len(cls()._parameters())))
         for array in out._arrays():

@@ -1,9 +1,10 @@
 """Many summaries as one run of bytes: one pass over all their counts instead of one a summary.
 
-    head length | head: a line a summary, "name US kind US parameters US integers US floats" | integers | floats
+    head length | head: a line a summary, "name US kind US parameters US integers US floats" | integers |
+    floats
 
-Integers are packed as `codec.pack_array` packs one array, floats are float64, little endian. Neither compressed nor checksummed:
-the store compresses whole rows, which also finds what summaries have in common.
+Integers are packed as `codec.pack_array` packs one array, floats are float64, little endian. Neither
+compressed nor checksummed: the store compresses whole rows, which also finds what summaries have in common.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""ClusterTail: how far can a quantile of |x| be trusted, when tokens of one trajectory are not independent?"""
+"""ClusterTail: how far can a quantile of |x| be trusted, when tokens of one trajectory are not
+independent?"""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ GRID = LogGrid(2, -10, 6)  # 4 buckets an octave of |x| over 2^-10..2^6
 class ClusterTail(Summary):
     """The interval of a quantile of |x|, as a pair of factors for a finer point estimate of it (LogSketch's).
 
-    Counts |x| (float32, nats) coarsely per row and cluster; a value's cluster is its trajectory id % clusters. The
-    bootstrap draws occupied clusters with replacement, so a burst within one trajectory widens the interval as it
-    must. nan, +inf and -inf are counted apart. Queries need one row: `select`. Cameron, Gelbach & Miller 2008 on
-    resampling whole clusters; the spread is scaled by sqrt(G / (G - 1)) and by
+    Counts |x| (float32, nats) coarsely per row and cluster; a value's cluster is its trajectory id %
+    clusters. The bootstrap draws occupied clusters with replacement, so a burst within one trajectory widens
+    the interval as it must. nan, +inf and -inf are counted apart. Queries need one row: `select`. Cameron,
+    Gelbach & Miller 2008 on resampling whole clusters; the spread is scaled by sqrt(G / (G - 1)) and by
     Student's t over the normal quantile, for G clusters.
 
     >>> tail = ClusterTail()
@@ -45,7 +46,8 @@ class ClusterTail(Summary):
     def update(
         self, values: npt.ArrayLike, rows: npt.ArrayLike | None = None, ids: npt.ArrayLike | None = None
     ) -> None:
-        """Add values (N,) of trajectories `ids` (N,), any integers; `rows` (N,) as in LogSketch. SummaryError too."""
+        """Add values (N,) of trajectories `ids` (N,), any integers; `rows` (N,) as in LogSketch. SummaryError
+        too."""
         x = inputs.as_values(values)
         cells = inputs.as_rows(rows, x.size, self.rows)
         if ids is None:

@@ -98,7 +98,8 @@ class ExtremeCounts(RowSummary):
 
 
 class CategoryCounts(Counts):
-    """Counts of exclusive categories, numbered from 0, of each row; rows are disjoint cells, as in `LogSketch`.
+    """Counts of exclusive categories, numbered from 0, of each row; rows are disjoint cells, as in
+    `LogSketch`.
 
     >>> counts = CategoryCounts(2, 3)
     >>> counts.update([0, 2, 2], [0, 0, 1])
@@ -122,7 +123,8 @@ class CategoryCounts(Counts):
         self.table += np.bincount(index, minlength=self.table.size).reshape(self.table.shape)
 
     def select(self, rows: Sequence[int]) -> CategoryCounts:
-        """Return a one-row summary of the given rows together. SummaryError if one does not exist or comes twice."""
+        """Return a one-row summary of the given rows together. SummaryError if one does not exist or comes
+        twice."""
         out = CategoryCounts(1, self.columns)
         out.table[0] = self.table[inputs.chosen(rows, self.rows)].sum(axis=0)
         return out

@@ -1,4 +1,5 @@
-"""Checks at the door of every summary: flat values, one row number each, nothing non-finite past this point."""
+"""Checks at the door of every summary: flat values, one row number each, nothing non-finite past this
+point."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def as_ids(ids: npt.ArrayLike, size: int, what: str) -> npt.NDArray[np.integer]:
 
 
 def as_rows(rows: npt.ArrayLike | None, size: int, num_rows: int) -> Array | None:
-    """Row numbers (N,) in [0, num_rows), in the smallest dtype (it sorts fastest), or None where there is one row. SummaryError names a bad one."""
+    """Row numbers (N,) in [0, num_rows), in the smallest dtype (it sorts fastest), or None where there is one
+    row. SummaryError names a bad one."""
     if rows is None:
         if num_rows != 1:
             raise SummaryError(f"a summary of {num_rows} rows needs the row of each value")
@@ -67,7 +69,8 @@ def count_non_finite(values: npt.NDArray[np.floating], rows: Array | None, count
 
 
 def finite(values: Float64, counts: Int64) -> Float64:
-    """The finite ones of values (N,); adds to `counts` (1, 3) how many are nan, +inf, -inf. One look where all are."""
+    """The finite ones of values (N,); adds to `counts` (1, 3) how many are nan, +inf, -inf. One look where
+    all are."""
     fine = np.isfinite(values)
     if fine.all():
         return values

@@ -23,11 +23,11 @@ class LogSketch(LogQueries):
     """How heavy are the tails of |x|, and what are the mean, E[e^x], E[e^2x], E[e^-x] of each slice cell?
 
     x are log-ratios in nats, float32. Counted in buckets of 2^mantissa_bits an octave of |x|, over
-    2^lowest_exponent..2^highest_exponent and both signs; counts and extremes are exact; sums add short float32
-    pieces in float64 (error below 1e-6 of the sum of sizes) and are safe at any |x|. nan, +inf and -inf are counted
-    apart and enter nothing else. Rows are disjoint cells: `select` adds some up into one row, which alone answers
-    queries; SummaryError otherwise, and on unequal parameters in `merge`.
-    The bucket method: facts/diagnostics.md section 5; DDSketch (Masson et al. 2019, eq. 2) gives the same guarantee.
+    2^lowest_exponent..2^highest_exponent and both signs; counts and extremes are exact; sums add short
+    float32 pieces in float64 (error below 1e-6 of the sum of sizes) and are safe at any |x|. nan, +inf and
+    -inf are counted apart and enter nothing else. Rows are disjoint cells: `select` adds some up into one
+    row, which alone answers queries; SummaryError otherwise, and on unequal parameters in `merge`. The bucket
+    method: facts/diagnostics.md section 5; DDSketch (Masson et al. 2019, eq. 2) gives the same guarantee.
 
     >>> sketch = LogSketch(rows=2)
     >>> sketch.update(np.array([0.0, 0.5, -0.5, 8.0, np.nan], dtype=np.float32), np.array([0, 0, 0, 1, 1]))
@@ -56,7 +56,8 @@ class LogSketch(LogQueries):
     def update(self, values: npt.ArrayLike, rows: npt.ArrayLike | None = None) -> None:
         """Add values (N,) in nats; `rows` (N,) are integers in [0, R), needed unless R is 1.
 
-        float64 is cast to float32. SummaryError names a row out of range or a wrong shape, and then adds nothing.
+        float64 is cast to float32. SummaryError names a row out of range or a wrong shape, and then adds
+        nothing.
         """
         x = inputs.as_values(values)
         cells = inputs.as_rows(rows, x.size, self.rows)

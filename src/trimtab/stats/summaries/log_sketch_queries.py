@@ -1,4 +1,5 @@
-"""What a one-row LogSketch answers. Values in nats; quantiles are over finite values; empty is nan, never 0."""
+"""What a one-row LogSketch answers. Values in nats; quantiles are over finite values; empty is nan, never
+0."""
 
 from __future__ import annotations
 
@@ -74,8 +75,8 @@ class LogQueries(RowSummary):
     def quantile(self, q: float) -> float:
         """x_(ceil(q n)) of signed x, within 1.6 % of its size in range; q = 0 and 1 give the exact extremes.
 
-        Below 2^lowest_exponent in size it reads 0 (or the extreme); beyond 2^highest_exponent only the sign and the
-        extremes are known.
+        Below 2^lowest_exponent in size it reads 0 (or the extreme); beyond 2^highest_exponent only the sign
+        and the extremes are known.
         """
         (value,) = ax.quantiles(self._side("upper"), [q])
         return self.min if q == 0.0 else value
@@ -91,14 +92,15 @@ class LogQueries(RowSummary):
     def abs_exceedance(self, tau_nats: float) -> float:
         """Share of values with |x| > tau_nats: F(tau) of a ratio is abs_exceedance(log tau).
 
-        Interpolated in the bucket that tau cuts, 3 % wide: wrong by at most the share of values in that bucket.
-        That is small for many values of a smooth law, but up to 1 for few values, or for values on a grid (low
-        precision). `abs_exceedance_bounds` are exact.
+        Interpolated in the bucket that tau cuts, 3 % wide: wrong by at most the share of values in that
+        bucket. That is small for many values of a smooth law, but up to 1 for few values, or for values on a
+        grid (low precision). `abs_exceedance_bounds` are exact.
         """
         return self.abs_exceedances([tau_nats])[0]
 
     def abs_exceedance_bounds(self, tau_nats: float) -> tuple[float, float]:
-        """Smallest and largest share of values with |x| > tau_nats that the histogram allows; the true one is inside.
+        """Smallest and largest share of values with |x| > tau_nats that the histogram allows; the true one is
+        inside.
 
         Equal where tau lies in no occupied bucket, or beyond the extremes. nan when empty.
         """
@@ -117,16 +119,19 @@ class LogQueries(RowSummary):
         return [1.0 - share for share in ax.shares_below(self._side("size"), taus_nats, inclusive=True)]
 
     def share_below(self, bound: float) -> float:
-        """Share of values with x < bound, interpolated inside the bucket that `bound` cuts: wrong by at most the share in it."""
+        """Share of values with x < bound, interpolated inside the bucket that `bound` cuts: wrong by at most
+        the share in it."""
         return ax.shares_below(self._side("upper"), [bound])[0]
 
     def abs_cdf(self) -> tuple[Float64, Float64]:
-        """For a plot: upper edges of the occupied buckets of |x|, and the share of values at or under each."""
+        """For a plot: upper edges of the occupied buckets of |x|, and the share of values at or under
+        each."""
         axis = self._side("size")
         return axis.high, axis.upto / max(1, axis.total)
 
     def abs_counts(self) -> tuple[Int64, Float64]:
-        """Counts (K,) of |x| and finite bucket edges (K + 1,), the last at the largest |x| or the end of the grid."""
+        """Counts (K,) of |x| and finite bucket edges (K + 1,), the last at the largest |x| or the end of the
+        grid."""
         boundaries = self.grid.boundaries().copy()
         boundaries[-1] = max(float(boundaries[-2]), self.abs_max) if self.count else boundaries[-2]
         return self._one()._counts[0].sum(axis=0), boundaries
@@ -136,16 +141,18 @@ class LogQueries(RowSummary):
         return ax.top_mass_share(self._side("size"), fraction)
 
     def tail_values(self, side: str, k: int) -> Float64:
-        """About the k largest ("upper", descending) or smallest ("lower", ascending) x, or largest |x| ("size",
-        descending), spread in their buckets.
+        """About the k largest ("upper", descending) or smallest ("lower", ascending) x, or largest |x|
+        ("size", descending), spread in their buckets.
 
-        Deterministic; the first one is exact. For a tail fit after a reload, where the values themselves are gone.
+        Deterministic; the first one is exact. For a tail fit after a reload, where the values themselves are
+        gone.
         """
         values = ax.spread(self._side(side), k)
         return -values if side == "lower" else values
 
     def buckets(self, side: str) -> tuple[Float64, Int64]:
-        """Middle and number of each occupied bucket, largest first; sides as in `tail_values`, "lower" as -x."""
+        """Middle and number of each occupied bucket, largest first; sides as in `tail_values`, "lower" as
+        -x."""
         axis = self._side(side)
         return ((axis.low + axis.high) / 2.0)[::-1], axis.number[::-1]
 

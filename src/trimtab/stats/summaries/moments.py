@@ -15,8 +15,9 @@ from trimtab.stats.summaries.base import RowSummary
 class Moments(RowSummary):
     """What are the mean, spread and extremes of a stream, and how many values could not enter them?
 
-    float64 sums of x and x^2; nan, +inf and -inf are counted apart and left out. The unit is the values' own. Empty
-    gives nan. The variance is the population's (divided by n), with absolute error about 1e-16 times the mean square.
+    float64 sums of x and x^2; nan, +inf and -inf are counted apart and left out. The unit is the values' own.
+    Empty gives nan. The variance is the population's (divided by n), with absolute error about 1e-16 times
+    the mean square.
 
     >>> rewards = Moments()
     >>> rewards.update([0.0, 1.0, 1.0, np.inf])
@@ -98,12 +99,13 @@ class Moments(RowSummary):
 
 
 class LogMoments(RowSummary):
-    """Of a stream of log-weights l (nats): how many of n weights w = e^l still count, and what are E[w], E[w^2]?
+    """Of a stream of log-weights l (nats): how many of n weights w = e^l still count, and what are E[w],
+    E[w^2]?
 
-    Sequence-level log-weights reach thousands of nats; e^l is summed under a shift, so nothing overflows and nothing
-    is clamped (a clamped ESS has a floor and cannot alarm). nan, +inf and -inf are counted apart and left out: a
-    weight of zero is not a sample here. Empty gives nan.
-    Kish 1965: ESS = (sum w)^2 / sum w^2; lognormal weights of log-sd s give ESS / n = exp(-s^2).
+    Sequence-level log-weights reach thousands of nats; e^l is summed under a shift, so nothing overflows and
+    nothing is clamped (a clamped ESS has a floor and cannot alarm). nan, +inf and -inf are counted apart and
+    left out: a weight of zero is not a sample here. Empty gives nan. Kish 1965: ESS = (sum w)^2 / sum w^2;
+    lognormal weights of log-sd s give ESS / n = exp(-s^2).
 
     >>> weights = LogMoments()
     >>> weights.update(np.log([1.0, 1.0, 2.0]) + 5000.0)

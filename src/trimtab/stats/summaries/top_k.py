@@ -17,9 +17,9 @@ CHUNK = 131_072
 class TopK(RowSummary):
     """Which are the k largest values of each row, for a tail fit? Exact, unlike a histogram's tail.
 
-    float32 values, their unit is kept. nan, +inf and -inf are counted apart and left out. Rows are disjoint cells;
-    `select` gives one row of some of them, which alone answers queries. After the first k values of a row, only
-    those above its smallest kept one are touched.
+    float32 values, their unit is kept. nan, +inf and -inf are counted apart and left out. Rows are disjoint
+    cells; `select` gives one row of some of them, which alone answers queries. After the first k values of a
+    row, only those above its smallest kept one are touched.
 
     >>> top = TopK(rows=2, k=2)
     >>> top.update(np.array([1.0, 5.0, 3.0, 9.0], dtype=np.float32), np.array([0, 0, 0, 1]))
@@ -37,7 +37,8 @@ class TopK(RowSummary):
         self._non_finite = np.zeros((rows, 3), dtype=np.int64)
 
     def update(self, values: npt.ArrayLike, rows: npt.ArrayLike | None = None) -> None:
-        """Add values (N,); `rows` (N,) are integers in [0, R), needed unless R is 1. SummaryError as in LogSketch."""
+        """Add values (N,); `rows` (N,) are integers in [0, R), needed unless R is 1. SummaryError as in
+        LogSketch."""
         x = inputs.as_values(values)
         cells = inputs.as_rows(rows, x.size, self.rows)
         for start in range(0, x.size, CHUNK):

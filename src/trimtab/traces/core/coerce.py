@@ -1,4 +1,5 @@
-"""Other people's JSON to our types: what a field may hold differs from log to log, and no value may stop a reader."""
+"""Other people's JSON to our types: what a field may hold differs from log to log, and no value may stop a
+reader."""
 
 from __future__ import annotations
 
@@ -27,9 +28,11 @@ _PLACEHOLDER = re.compile(rf"\[([^\[\]\n]{{1,60}}) {_MARK}[0-9a-f]{{12}}\]")
 
 
 def as_text(value: Any) -> str | None:
-    """Text as it is; OpenAI's content parts joined; another value as JSON, or what says that it is nested too deeply; None stays None.
+    """Text as it is; OpenAI's content parts joined; another value as JSON, or what says that it is nested too
+    deeply; None stays None.
 
-    >>> as_text([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "https://x.org/1.png"}}])
+    >>> as_text([{"type": "text", "text": "a"}, {"type": "image_url",
+    ...     "image_url": {"url": "https://x.org/1.png"}}])
     'a[image_url blake2b:e49b713fdb50]'
     >>> as_text({"ok": True})
     '{"ok": true}'
@@ -42,7 +45,8 @@ def as_text(value: Any) -> str | None:
 
 
 def text_of(part: Mapping[str, Any]) -> str | None:
-    """The text of a content part; None where it is none, as an image. The `content` of GenAI's `blob` is the data, in base64."""
+    """The text of a content part; None where it is none, as an image. The `content` of GenAI's `blob` is the
+    data, in base64."""
     text = None if part.get("type") == "blob" else first_of(part, "text", "content", "output_text", "refusal")
     if text is None and part.get("type") in _TEXTS:
         return ""  # a part of text that says nothing
@@ -50,7 +54,8 @@ def text_of(part: Mapping[str, Any]) -> str | None:
 
 
 def placeholder(part: Mapping[str, Any]) -> str:
-    """Return what stands in a text for another part: its kind, and a digest of its URL or data, so that two images differ.
+    """Return what stands in a text for another part: its kind, and a digest of its URL or data, so that two
+    images differ.
 
     >>> placeholder({"type": "image_url"})
     '[image_url]'
@@ -71,7 +76,8 @@ def _json(value: Any, **how: Any) -> str:
 
 
 def without_digests(text: str) -> tuple[str, int]:
-    """The text with `[kind]` for each placeholder, as training data have it; of how many a digest was taken off.
+    """The text with `[kind]` for each placeholder, as training data have it; of how many a digest was taken
+    off.
 
     >>> without_digests("See [image_url blake2b:e49b713fdb50].")
     ('See [image_url].', 1)
@@ -80,7 +86,8 @@ def without_digests(text: str) -> tuple[str, int]:
 
 
 def as_number(value: Any) -> float | None:
-    """A number, also of a bool or of text that is one, infinite where it is too large for one; None for anything else.
+    """A number, also of a bool or of text that is one, infinite where it is too large for one; None for
+    anything else.
 
     >>> as_number(True), as_number("0.5"), as_number("NaN"), as_number("high"), as_number(None)
     (1.0, 0.5, nan, None, None)
@@ -107,7 +114,8 @@ def as_int(value: Any) -> int | None:
 
 
 def as_nanoseconds(value: Any) -> int | None:
-    """Nanoseconds since 1970 of a whole number or of its digits, to the last one; None for anything else, 0 included.
+    """Nanoseconds since 1970 of a whole number or of its digits, to the last one; None for anything else, 0
+    included.
 
     No float holds today's nanoseconds: they lie beyond 2^53.
 
@@ -138,7 +146,8 @@ def as_label(value: Any) -> str | None:
 
 
 def as_time(value: Any) -> float | None:
-    """Seconds since 1970 of a number (also of milli-, micro- or nanoseconds) or of an ISO 8601 text; without a zone it is UTC.
+    """Seconds since 1970 of a number (also of milli-, micro- or nanoseconds) or of an ISO 8601 text; without
+    a zone it is UTC.
 
     >>> as_time("1970-01-01T00:01:00Z"), as_time(1_700_000_000_000), as_time("soon")
     (60.0, 1700000000.0, None)

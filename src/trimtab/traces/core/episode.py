@@ -1,7 +1,7 @@
 """The one record every agent log becomes: an Episode of Turns, each with its Calls.
 
-None means that the log did not say; NaN means that it said NaN. The two are never mixed, so a reward that was NaN stays
-an alarm of its own.
+None means that the log did not say; NaN means that it said NaN. The two are never mixed, so a reward that was
+NaN stays an alarm of its own.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from trimtab.traces.core.tool_call import ToolCall
 class Call(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One call of a tool and what came back.
 
-    `arguments`: the JSON value the model gave; `bad_arguments`: its text when that is not JSON. `result` is None where the
-    log has none. `error` is empty on success; `error_from` says who called it one: `log` (a field of the log; also
-    where one says that there was none), `text` (read off the result's text) or `parse` (the arguments). `latency_s` in seconds of wall time.
+    `arguments`: the JSON value the model gave; `bad_arguments`: its text when that is not JSON. `result` is
+    None where the log has none. `error` is empty on success; `error_from` says who called it one: `log` (a
+    field of the log; also where one says that there was none), `text` (read off the result's text) or `parse`
+    (the arguments). `latency_s` in seconds of wall time.
     """
 
     name: str = ""
@@ -37,10 +38,11 @@ class Call(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One message. Results of calls stand in the calls; a `tool` turn is a result that answers no call.
 
-    `log_ratios` (nats, NaN where there is none; of what, the episode's `log_ratio_of` says) and `token_texts` are parallel to
-    `token_ids` too.
+    `log_ratios` (nats, NaN where there is none; of what, the episode's `log_ratio_of` says) and `token_texts`
+    are parallel to `token_ids` too.
 
-    `token_ids`, `logprobs` (nats, of the policy that sampled; NaN where it did not) and `mask` (1: the model wrote it) are parallel when present.
+    `token_ids`, `logprobs` (nats, of the policy that sampled; NaN where it did not) and `mask` (1: the model
+    wrote it) are parallel when present.
     """
 
     role: str = ""
@@ -62,10 +64,11 @@ class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One run of the agent on one task.
 
-    `task`: the same text for attempts at the same task; `group`: the group whose rewards were compared in training.
-    `success` is the log's own word, never derived here. `tools`: schemas as OpenAI and TRL write them. `log_ratio_of`: the log of what its turns'
-    `log_ratios` are, as `trainer / sampler`. `source` is `file:line` of its first record. `for_training`: a row to train on, which ends where the
-    agent's last turn does, whatever came after. `extra` holds what the format has and we have no field for.
+    `task`: the same text for attempts at the same task; `group`: the group whose rewards were compared in
+    training. `success` is the log's own word, never derived here. `tools`: schemas as OpenAI and TRL write
+    them. `log_ratio_of`: the log of what its turns' `log_ratios` are, as `trainer / sampler`. `source` is
+    `file:line` of its first record. `for_training`: a row to train on, which ends where the agent's last turn
+    does, whatever came after. `extra` holds what the format has and we have no field for.
     """
 
     id: str
@@ -112,7 +115,8 @@ class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):
     def tool_calls(self, step: int = -1, number: int = -1) -> list[ToolCall]:
         """The calls as the flat records `measure.ToolHealth` takes; `number` is the episode's id there.
 
-        >>> Episode(id="a", turns=[Turn(calls=[Call(name="add", result="12")])]).tool_calls(step=3)[0].result_size
+        >>> Episode(id="a", turns=[Turn(calls=[Call(name="add",
+        ...     result="12")])]).tool_calls(step=3)[0].result_size
         2
         """
         nan = float("nan")

@@ -1,4 +1,5 @@
-"""Search of a text by a user's patterns, with a deadline: backtracking over one text may take longer than the universe has."""
+"""Search of a text by a user's patterns, with a deadline: backtracking over one text may take longer than the
+universe has."""
 
 from __future__ import annotations
 
@@ -16,10 +17,11 @@ _HAS_TIMER = hasattr(signal, "setitimer") and hasattr(signal, "SIGVTALRM")
 
 
 def matches_any(patterns: Iterable[re.Pattern[str]], text: str) -> bool:
-    """Return whether a pattern occurs in the text. TraceError for one that takes longer than `pattern_seconds` of CPU.
+    """Return whether a pattern occurs in the text. TraceError for one that takes longer than
+    `pattern_seconds` of CPU.
 
-    The deadline is a timer of this process's main thread, where a command reads and its workers do. Another thread, and
-    Windows, have none.
+    The deadline is a timer of this process's main thread, where a command reads and its workers do. Another
+    thread, and Windows, have none.
     """
     return any(_search(pattern, text) for pattern in patterns)
 

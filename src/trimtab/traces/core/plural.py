@@ -6,7 +6,8 @@ import re
 
 _NOUNS = "episode|result|call|message|record|step|span|sample|score|attempt|prompt|part"
 _HEAD = re.compile(rf"^((?:\w+ )?(?:{_NOUNS}))s\b")
-_VERBS = {"are": "is", "have": "has", "answer": "answers", "differ": "differs", "tell": "tells", "repeat": "repeats", "keep": "keeps"}  # fmt: skip
+_VERBS = {"are": "is", "have": "has", "answer": "answers", "differ": "differs", "tell": "tells",
+    "repeat": "repeats", "keep": "keeps"}  # fmt: skip
 _VERB = re.compile(rf"^(\S+(?: \S+)?(?: of [\w-]+)? that) ({'|'.join(_VERBS)})\b")
 
 

@@ -1,4 +1,5 @@
-"""What happened while logs were read: every line that was left out, where and why, and every repair, counted."""
+"""What happened while logs were read: every line that was left out, where and why, and every repair,
+counted."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ UNREAD_REWARD = "rewards that are no number, ignored"
 
 
 class Problem(NamedTuple):
-    """A line that was left out. `line` counts from 1; in a document that is one JSON value it is the record's number."""
+    """A line that was left out. `line` counts from 1; in a document that is one JSON value it is the record's
+    number."""
 
     file: str
     line: int
@@ -43,10 +45,12 @@ class Record(NamedTuple):
 
 @dataclass
 class ReadReport:
-    """`notes`: what was repaired or ignored without loss of a record, by reason. With `strict` the first malformed line raises.
-    `missed`: of `mapped` records that were read by `--map`, how many had nothing at a path. `error_patterns`: the user's own, of results that report an error. `state`: what a
-    reader remembers over all files, under the name of its format.
-    `cut`: files of which the end was not read, from which line on and why. `used`: files, resolved, that describe the episodes of others. `progress` is called with the bytes of each piece read."""
+    """`notes`: what was repaired or ignored without loss of a record, by reason. With `strict` the first
+    malformed line raises. `missed`: of `mapped` records that were read by `--map`, how many had nothing at a
+    path. `error_patterns`: the user's own, of results that report an error. `state`: what a reader remembers
+    over all files, under the name of its format. `cut`: files of which the end was not read, from which line
+    on and why. `used`: files, resolved, that describe the episodes of others. `progress` is called with the
+    bytes of each piece read."""
 
     strict: bool = False
     formats: dict[str, str] = field(default_factory=dict)  # file -> format
@@ -79,7 +83,8 @@ class ReadReport:
             raise TraceError(f"{file}:{line}: {reason}; without --strict such lines are counted and skipped")
 
     def cut_off(self, file: str, line: int, reason: str) -> None:
-        """Count a file that cannot be read on from this line, which is malformed. TraceError under `strict`."""
+        """Count a file that cannot be read on from this line, which is malformed. TraceError under
+        `strict`."""
         self.cut.append(Problem(file, line, reason))
         self.malformed(file, line, reason)
 
@@ -93,7 +98,8 @@ class ReadReport:
         self.once.add(reason)
 
     def note_each(self, what: str, which: str, count: int = 1) -> None:
-        """Count something under each of its names; what comes after the first few is gathered, as logs may have a name for each message."""
+        """Count something under each of its names; what comes after the first few is gathered, as logs may
+        have a name for each message."""
         self.listed.add(what)
         reason = f"{what}: {which[:_MAX_CHARS] or '(none)'}"
         if (
@@ -109,7 +115,8 @@ class ReadReport:
             self.note(what)
 
     def merge(self, other: ReadReport) -> None:
-        """Add the report of what was read next. A reader's state has a `merge` of its own, which may withdraw notes."""
+        """Add the report of what was read next. A reader's state has a `merge` of its own, which may withdraw
+        notes."""
         for name, state in other.state.items():
             if name in self.state and hasattr(state, "merge"):
                 self.state[name].merge(state, self.notes, other.notes)

@@ -1,4 +1,5 @@
-"""Keys of tasks. Logs number tasks anew in each domain or environment, and task 0 of one is not task 0 of another."""
+"""Keys of tasks. Logs number tasks anew in each domain or environment, and task 0 of one is not task 0 of
+another."""
 
 from __future__ import annotations
 
@@ -35,9 +36,11 @@ def space_of(value: Mapping[str, Any]) -> str | None:
 
 
 def tau_space(info: Mapping[str, Any], messages: list[Any]) -> str | None:
-    """tau-bench names no domain: the customer of the task stands for it, or else the policy in the system prompt.
+    """tau-bench names no domain: the customer of the task stands for it, or else the policy in the system
+    prompt.
 
-    >>> tau_space({"task": {"user_id": "mia_li_3668"}}, []), tau_space({}, [{"role": "system", "content": "# Retail"}])
+    >>> (tau_space({"task": {"user_id": "mia_li_3668"}}, []), tau_space({}, [{"role": "system",
+    ...     "content": "# Retail"}]))
     ('mia_li_3668', 'b7911322')
     """
     task = info.get("task")
@@ -51,7 +54,8 @@ def tau_space(info: Mapping[str, Any], messages: list[Any]) -> str | None:
 
 
 def env_of_path(file: str) -> str | None:
-    """verifiers saves to `outputs/evals/ENV--MODEL/RUN/results.jsonl`, and newer versions name the environment nowhere else.
+    """verifiers saves to `outputs/evals/ENV--MODEL/RUN/results.jsonl`, and newer versions name the
+    environment nowhere else.
 
     >>> env_of_path("outputs/evals/gsm8k--gpt-4o/1f2e/results.jsonl"), env_of_path("results.jsonl")
     ('gsm8k', None)

@@ -9,9 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ToolCall:
-    """`latency_s` in seconds of wall time; `result_size` in characters of the result's text; `error` empty on success.
+    """`latency_s` in seconds of wall time; `result_size` in characters of the result's text; `error` empty on
+    success.
 
-    `arguments` as the model gave them. `step` is the optimizer step whose rollouts made the call, -1 when unknown.
+    `arguments` as the model gave them. `step` is the optimizer step whose rollouts made the call, -1 when
+    unknown.
     """
 
     name: str

@@ -1,4 +1,5 @@
-"""Tools as logs declare them to OpenAI's form: `{"type": "function", "function": {"name": ..., "parameters": ...}}`."""
+"""Tools as logs declare them to OpenAI's form: `{"type": "function", "function": {"name": ..., "parameters":
+...}}`."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from trimtab.traces.core.json_text import BadJson, parse_json
 
 
 def tools_of(raw: Any) -> list[dict[str, Any]] | None:
-    """The tools of a list, or of its JSON text; those without a name stay as they are, and names are tools without a schema. None for anything
-    else, a list that holds none of these included.
+    """The tools of a list, or of its JSON text; those without a name stay as they are, and names are tools
+    without a schema. None for anything else, a list that holds none of these included.
 
-    Bare ones (verifiers, Inspect, the Responses API), Anthropic's `input_schema`, MCP's `inputSchema`, Bedrock's `toolSpec` and Gemini's
-    `functionDeclarations` are wrapped.
+    Bare ones (verifiers, Inspect, the Responses API), Anthropic's `input_schema`, MCP's `inputSchema`,
+    Bedrock's `toolSpec` and Gemini's `functionDeclarations` are wrapped.
 
     >>> tools_of([{"name": "f", "input_schema": {"type": "object"}}])
     [{'type': 'function', 'function': {'name': 'f', 'parameters': {'type': 'object'}}}]
@@ -41,7 +42,8 @@ def _named(text: str) -> Any:
 
 
 def _each(tool: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The tools in it: one, or Gemini's declarations; those of Bedrock and OpenAI's custom ones out of their wrapper."""
+    """The tools in it: one, or Gemini's declarations; those of Bedrock and OpenAI's custom ones out of their
+    wrapper."""
     declared = first_of(tool, "functionDeclarations", "function_declarations")
     if isinstance(declared, list):
         return [_lowered(one) for one in declared if isinstance(one, dict)]

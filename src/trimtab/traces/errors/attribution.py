@@ -82,7 +82,8 @@ _WORDS = (
     "out", "deadline", "conn", "unavailable", "unreach", "rate", "too many", "internal", "gateway", "overloaded", "capacity", "memory", "reset",
     "dns", "resolution", "tempor", "pipe", "hang up", "route", "eai_",
 )  # fmt: skip
-"""One of them is in all that _HAPPENED and _TOOL match: most errors have none, and a search costs a hundred times as much."""
+"""One of them is in all that _HAPPENED and _TOOL match: most errors have none, and a search costs a hundred
+times as much."""
 _NUMBER = re.compile(r"(?:429|5\d\d)\b(?![.,]\d)")
 _POLICY = re.compile(r"\b(?:40[0134]|422)\b")
 _POLICY_WORDS = (
@@ -92,10 +93,12 @@ _POLICY_WORDS = (
 
 
 def fault_of(error: str) -> Fault:
-    """Return whose fault an error is: the tool's (time-outs, connections, HTTP 5xx and 429) or the policy's (a wrong call).
+    """Return whose fault an error is: the tool's (time-outs, connections, HTTP 5xx and 429) or the policy's
+    (a wrong call).
 
-    A number is a status where its text says so, a time-out or a connection counts where it happened, not where it is a name: of a field,
-    in quotes, or in an error of the program's own. A server's error stays one where it names the exception behind it.
+    A number is a status where its text says so, a time-out or a connection counts where it happened, not
+    where it is a name: of a field, in quotes, or in an error of the program's own. A server's error stays one
+    where it names the exception behind it.
 
     >>> fault_of("HTTP 503: overloaded"), fault_of("payment method not found"), fault_of("boom")
     ('tool', 'policy', 'unknown')
@@ -108,8 +111,8 @@ def fault_of(error: str) -> Fault:
 
 
 def _is_status(low: str) -> bool:
-    said = any(word in low for word in _SAYS_STATUS) and _STATUS.search(low)
-    return bool(said or _STATUS_PHRASE.search(low) or _ONLY_STATUS.match(low))
+    by_phrase = any(word in low for word in _SAYS_STATUS) and _STATUS.search(low)
+    return bool(by_phrase or _STATUS_PHRASE.search(low) or _ONLY_STATUS.match(low))
 
 
 @lru_cache(4096)

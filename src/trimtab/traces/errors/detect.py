@@ -23,8 +23,9 @@ _CODES = ("exit_code", "exitCode", "returncode", "return_code")
 
 
 def error_text(result: str | None) -> str:
-    """The error a result's text says it is; empty when it says none. A rule of thumb: text that starts as an error, or a
-    JSON object with an `error`, an `is_error`, a `status` of error or of 400 and more, a `success` or `ok` of false, or an exit code.
+    """The error a result's text says it is; empty when it says none. A rule of thumb: text that starts as an
+    error, or a JSON object with an `error`, an `is_error`, a `status` of error or of 400 and more, a
+    `success` or `ok` of false, or an exit code.
 
     >>> error_text("Error: no seats"), error_text('{"error": "HTTP 500"}'), error_text("No error was found")
     ('Error: no seats', 'HTTP 500', '')

@@ -16,10 +16,11 @@ _ID = re.compile(r"\S*\d\S*")
 
 
 def said_by(text: str) -> str:
-    """The message in the text of an object, or what else names the error; a number with its field, as `code 500`. Where nothing does, the
-    object's keys; empty for other text.
+    """The message in the text of an object, or what else names the error; a number with its field, as `code
+    500`. Where nothing does, the object's keys; empty for other text.
 
-    >>> said_by('{"error": {"message": "no seats", "code": 9}}'), said_by('{"code":500}'), said_by('{"at": 7}')
+    >>> (said_by('{"error": {"message": "no seats", "code": 9}}'), said_by('{"code":500}'),
+    ...     said_by('{"at": 7}'))
     ('no seats', 'code 500', '{at}')
     >>> said_by('{"code":9,"message":"no seats","trace":["a.py li')
     'no seats'
@@ -29,7 +30,8 @@ def said_by(text: str) -> str:
     try:
         value = parse_json(text)
     except BadJson:
-        fields = {name: _unescaped(quoted) if not number else int(number[:18]) for name, quoted, number in reversed(_FIELD.findall(text))}  # fmt: skip
+        fields = {name: _unescaped(quoted) if not number else int(number[:18]) for name, quoted,
+            number in reversed(_FIELD.findall(text))}  # fmt: skip
         return _first(fields)
     return _first(_flat(value)) or _keys(value)
 

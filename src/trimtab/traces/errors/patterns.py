@@ -1,4 +1,5 @@
-"""Patterns of texts that report an error, by how they start, in the dialect that Python's re and DuckDB's RE2 share; and by a user's own patterns."""
+"""Patterns of texts that report an error, by how they start, in the dialect that Python's re and DuckDB's RE2
+share; and by a user's own patterns."""
 
 from __future__ import annotations
 
@@ -65,9 +66,11 @@ _STARTS = (
 )
 
 ERROR_START = r"^[\s\[(<*❌✗⛔🚫]{0,9}(" + "|".join(_STARTS) + ")"
-"""How text starts that reports an error, case aside; in the dialect that re (ASCII) and DuckDB's RE2 share, without quotes.
+"""How text starts that reports an error, case aside; in the dialect that re (ASCII) and DuckDB's RE2 share,
+without quotes.
 
-The last is a dict's repr: what TRL answers a call of a tool that raised. What only speaks of errors is none: `Error rate: 0 %`, `Error handling guide`, `Error: none`, `error-free`, `Errors: 0`."""
+The last is a dict's repr: what TRL answers a call of a tool that raised. What only speaks of errors is none:
+`Error rate: 0 %`, `Error handling guide`, `Error: none`, `error-free`, `Errors: 0`."""
 
 _START = re.compile(ERROR_START, re.I | re.A)
 _OPENINGS = (
@@ -78,7 +81,8 @@ _OPENINGS = (
     r"an (?:\w+ )?e(?:rror|xception) |mcp |json-?rpc |(?:in|out)put val|(?:file|directory|path|resource) not|(?:unable to|could not|cannot) (?:con|res)"
 )
 _MAYBE = re.compile(rf"[\s\[(<*❌✗⛔🚫]*(?:[\w./-]*:|[\w.]*(?:error|exception)|{_OPENINGS})", re.A)
-"""All of ERROR_START's and more, in lower case, by the first word: seven times as fast, and most text reports none."""
+"""All of ERROR_START's and more, in lower case, by the first word: seven times as fast, and most text reports
+none."""
 
 _HEAD = 112  # characters that _MAYBE looks at: nine before a name of 81 and `exception`
 
@@ -86,7 +90,8 @@ _HEAD = 112  # characters that _MAYBE looks at: nine before a name of 81 and `ex
 def starts_as_error(text: str) -> bool:
     """Does the text start as an error report?
 
-    >>> [starts_as_error(text) for text in ("ERROR 7", "KeyError: 'a'", "HTTP 503 Service Unavailable", "bash: foo: command not compiled")]
+    >>> [starts_as_error(text) for text in ("ERROR 7", "KeyError: 'a'", "HTTP 503 Service Unavailable",
+    ...     "bash: foo: command not compiled")]
     [True, True, True, True]
     >>> [starts_as_error(text) for text in ("Errors: 0", "Error rate: 0 %", "error-free", "ok")]
     [False, False, False, False]
@@ -95,7 +100,8 @@ def starts_as_error(text: str) -> bool:
 
 
 def compile_patterns(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    """A user's own patterns of error texts, searched anywhere in a result, case aside. TraceError for one that is not a regular expression."""
+    """A user's own patterns of error texts, searched anywhere in a result, case aside. TraceError for one
+    that is not a regular expression."""
     compiled = []
     for text in patterns:
         if not text:

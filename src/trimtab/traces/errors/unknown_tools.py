@@ -9,9 +9,12 @@ _NONE = r"(?:not found|(?:does not|doesn't) exist|(?:(?:is|was) )?(?:unknown|(?:
 _NOT_ITS_NAME = r"(?:calls?|results?|outputs?|inputs?|arguments?|args|parameters?|params|responses?|errors?|definitions?|schemas?|choice|use)\b"
 _NAME = rf"(?!{_NOT_ITS_NAME})[`'\"]?[\w][\w.:/-]{{0,79}}(?<![.:/-])[`'\"]?"
 _UNKNOWN_TOOL = re.compile(
-    rf"\b(?:unknown|no such|unsupported|unrecogni[sz]ed|unregistered|unavailable|non-?existent|undefined) (?:tool|function)\b(?! (?:{_NOT_ITS_NAME}|or\b))|"
-    r"\btool[_-]not[_-]found\b|\btool [`'\"]?[\w.:/-]{1,80}[`'\"]? is not (?:in|on|among|part of) the (?:list of )?(?:allowed |available |given )?tools?\b|"
-    rf"\binvalid (?:tool|function)(?: name)?(?:\s*:|\s+[`'\"])|\bno (?:tool|function) (?:is )?(?:named|called|with (?:the )?name)\b|"
+    rf"\b(?:unknown|no such|unsupported|unrecogni[sz]ed|unregistered|unavailable|non-?existent|undefined) "
+    rf"(?:tool|function)\b(?! (?:{_NOT_ITS_NAME}|or\b))|"
+    r"\btool[_-]not[_-]found\b|\btool [`'\"]?[\w.:/-]{1,80}[`'\"]? is not (?:in|on|among|part of) the "
+    r"(?:list of )?(?:allowed |available |given )?tools?\b|"
+    rf"\binvalid (?:tool|function)(?: name)?(?:\s*:|\s+[`'\"])|\bno (?:tool|function) (?:is "
+    rf")?(?:named|called|with (?:the )?name)\b|"
     rf"\b(?:tool|function)(?: (?:named |called )?{_NAME})? {_NONE}\b|\bnot a (?:valid|known) tool\b",
     re.I,
 )
@@ -22,7 +25,8 @@ def says_unknown_tool(error: str) -> bool:
 
     >>> says_unknown_tool("No tool named 'web' found"), says_unknown_tool("Tool 'web' not recognized")
     (True, True)
-    >>> says_unknown_tool("Error executing tool get_user: User u17 not found"), says_unknown_tool("function load(): file not found")
+    >>> (says_unknown_tool("Error executing tool get_user: User u17 not found"),
+    ...     says_unknown_tool("function load(): file not found"))
     (False, False)
     """
     return _says_unknown(error[:400])

@@ -1,7 +1,9 @@
-"""Bytes of gzip and Zstandard, all that can be had of a file that is cut or damaged; then an OSError that says so.
+"""Bytes of gzip and Zstandard, all that can be had of a file that is cut or damaged; then an OSError that
+says so.
 
-A library's own file fills a buffer before it gives any of it, and a failure loses the buffer. Here pieces are decompressed one by one,
-members (gzip) and frames (Zstandard) in sequence, and of a piece with bad bytes what comes before them.
+A library's own file fills a buffer before it gives any of it, and a failure loses the buffer. Here pieces are
+decompressed one by one, members (gzip) and frames (Zstandard) in sequence, and of a piece with bad bytes what
+comes before them.
 """
 
 from __future__ import annotations
@@ -44,8 +46,9 @@ class _Unpacking(io.RawIOBase):
 
 
 class _Members(_Unpacking):
-    """The bytes of `plain`, which begins with `magic`. Reading raises OSError where the file ends within a member, where bytes are bad and
-    where others follow, after all that comes before. `make`: a decompressor of one member."""
+    """The bytes of `plain`, which begins with `magic`. Reading raises OSError where the file ends within a
+    member, where bytes are bad and where others follow, after all that comes before. `make`: a decompressor
+    of one member."""
 
     def __init__(self, plain: io.BufferedReader, magic: bytes, make: Callable[[], Any]) -> None:
         self._plain, self._magic, self._make = plain, magic, make
@@ -74,7 +77,8 @@ class _Members(_Unpacking):
         return piece
 
     def _begins(self) -> bool:
-        """Behind a member: does another begin? False at the end of the file; zeros that fill a gzip up are passed over."""
+        """Behind a member: does another begin? False at the end of the file; zeros that fill a gzip up are
+        passed over."""
         while self._magic == GZIP and self._packed.startswith(b"\0"):
             self._packed = self._packed.lstrip(b"\0") or self._more()
         if not self._packed:
@@ -105,7 +109,8 @@ class _Members(_Unpacking):
 
 
 def _until_bad(one: Any, piece: bytes) -> bytes:
-    """Byte by byte, what comes before the bad one; Zstandard decompresses blocks, and gives none of a bad one."""
+    """Byte by byte, what comes before the bad one; Zstandard decompresses blocks, and gives none of a bad
+    one."""
     output = bytearray()
     for index in range(len(piece) if one is not None else 0):
         try:
@@ -120,7 +125,8 @@ def _gzip() -> Any:
 
 
 class _Arrow(_Unpacking):
-    """Zstandard by pyarrow, which tells neither frames nor where they end: small reads, of which a failure loses one."""
+    """Zstandard by pyarrow, which tells neither frames nor where they end: small reads, of which a failure
+    loses one."""
 
     def __init__(self, plain: io.BufferedReader, module: Any) -> None:
         self._plain, self._stream = plain, module.CompressedInputStream(plain, "zstd")
@@ -146,7 +152,8 @@ class _Arrow(_Unpacking):
 
 
 def unpacked(plain: io.BufferedReader, magic: bytes) -> io.BufferedReader:
-    """The bytes of `plain`, which begins with `magic`. ImportError where nothing that is installed unpacks Zstandard."""
+    """The bytes of `plain`, which begins with `magic`. ImportError where nothing that is installed unpacks
+    Zstandard."""
     if magic == GZIP:
         return io.BufferedReader(_Members(plain, magic, _gzip))
     for name in ("compression.zstd", "zstandard", "pyarrow"):

@@ -1,4 +1,5 @@
-"""The files that paths, globs and folders name, and their bytes. Compression is recognised by content, not by name."""
+"""The files that paths, globs and folders name, and their bytes. Compression is recognised by content, not by
+name."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ _SEEKABLE = {b"PAR1": "Parquet", b"PK\x03\x04": "a zip, such as Inspect's .eval,
 
 
 def find_files(paths: Iterable[str | Path]) -> list[str]:
-    """Return the files behind paths, globs and folders, sorted within each, every file once; `-` is standard input.
+    """Return the files behind paths, globs and folders, sorted within each, every file once; `-` is standard
+    input.
 
     TraceError for a path that does not exist, a glob or a folder with nothing to read.
     """
@@ -65,7 +67,8 @@ def _folder(folder: Path) -> list[str]:
 
 
 def spare_logs(paths: Iterable[str | Path], *outputs: str | Path) -> None:
-    """Make sure that no output is a log that is read, by whatever name: it would be lost. TraceError otherwise."""
+    """Make sure that no output is a log that is read, by whatever name: it would be lost. TraceError
+    otherwise."""
     paths, logs = list(paths), None
     for output in outputs:
         require_new(output, (), TraceError)
@@ -75,7 +78,8 @@ def spare_logs(paths: Iterable[str | Path], *outputs: str | Path) -> None:
 
 
 def open_bytes(path: str) -> io.BufferedReader:
-    """A file's bytes, decompressed when its first bytes say gzip or Zstandard. TraceError when it cannot be opened."""
+    """A file's bytes, decompressed when its first bytes say gzip or Zstandard. TraceError when it cannot be
+    opened."""
     try:
         raw = sys.stdin.buffer if path == STDIN else open(path, "rb")  # noqa: SIM115
         plain = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast(Any, raw))
@@ -95,7 +99,8 @@ def open_bytes(path: str) -> io.BufferedReader:
 
 
 def unpacked_bytes(plain: io.BufferedReader, magic: bytes, path: str) -> io.BufferedReader:
-    """What is packed in them, by what they begin with. TraceError where nothing that is installed unpacks it."""
+    """What is packed in them, by what they begin with. TraceError where nothing that is installed unpacks
+    it."""
     try:
         return unpacked(plain, magic)
     except ImportError:

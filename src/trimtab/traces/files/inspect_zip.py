@@ -1,7 +1,8 @@
-"""The samples of an Inspect `.eval` log as records: a zip of JSON files, one a sample, beside the header of the whole log.
+"""The samples of an Inspect `.eval` log as records: a zip of JSON files, one a sample, beside the header of
+the whole log.
 
-A log whose run did not end has no header; its journal's start has what we need of one. Members are read one at a time. Inspect
-packs them with Zstandard (method 93), which Python's zipfile reads from 3.14 on.
+A log whose run did not end has no header; its journal's start has what we need of one. Members are read one
+at a time. Inspect packs them with Zstandard (method 93), which Python's zipfile reads from 3.14 on.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ def is_zip(path: str) -> bool:
 
 
 def eval_records(path: str, report: ReadReport) -> Iterator[Record]:
-    """A record a sample, in the shape of Inspect's JSON logs; `line` is the sample's number. A sample that cannot be read is counted
-    and left out; a log without one is a record without samples. TraceError for a zip that is damaged or no Inspect log."""
+    """A record a sample, in the shape of Inspect's JSON logs; `line` is the sample's number. A sample that
+    cannot be read is counted and left out; a log without one is a record without samples. TraceError for a
+    zip that is damaged or no Inspect log."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()

@@ -1,7 +1,8 @@
-"""Lines to JSON values: one a line, or the elements of one document. No bad line stops the next from being read.
+"""Lines to JSON values: one a line, or the elements of one document. No bad line stops the next from being
+read.
 
-msgspec reads what is strictly JSON; what it refuses Python's json tries once more, because Python writes NaN and lone
-surrogates that only it reads. What both refuse is malformed: counted, located and left out.
+msgspec reads what is strictly JSON; what it refuses Python's json tries once more, because Python writes NaN
+and lone surrogates that only it reads. What both refuse is malformed: counted, located and left out.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _OPENING = re.compile(r"\n[ \t]*\{")
 def iter_records(path: str, report: ReadReport, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Record]:
     """The JSON values of a file: one a line, or the elements of a document that is one array or one object.
 
-    Of Parquet the rows, of an Inspect .eval the samples. It is a document when its first line is not a record by itself, and those within 50 lines lie in it.
+    Of Parquet the rows, of an Inspect .eval the samples. It is a document when its first line is not a record
+    by itself, and those within 50 lines lie in it.
     """
     if is_parquet(path):
         yield from parquet_records(path, report)
@@ -60,8 +62,8 @@ def _head(lines: Iterator[Line]) -> list[Line]:
 
 
 def _is_document(head: list[Line]) -> bool:
-    """Do lines that begin a file lie within one array or object? Objects that fill a line of it are followed by a comma or by what ends the list
-    around them; of JSON lines by another object."""
+    """Do lines that begin a file lie within one array or object? Objects that fill a line of it are followed
+    by a comma or by what ends the list around them; of JSON lines by another object."""
     if not head or _is_object(head[0]):
         return False
     opening = head[0].text.lstrip()[:1]
@@ -140,7 +142,8 @@ def _document(path: str, lines: Iterable[Line], report: ReadReport) -> Iterator[
 
 
 def _salvage(path: str, text: bytes, why: str, report: ReadReport) -> Iterator[tuple[int, Any]]:
-    """The complete elements of a damaged array; after damage it goes on at the next line that opens one at the first's indent."""
+    """The complete elements of a damaged array; after damage it goes on at the next line that opens one at
+    the first's indent."""
     string = text.decode("utf-8", errors="replace").lstrip()
     if not string.startswith("["):
         report.num_lines += 1
@@ -167,7 +170,8 @@ def _salvage(path: str, text: bytes, why: str, report: ReadReport) -> Iterator[t
 
 
 def _opening(array: str) -> str:
-    """How its elements begin their lines; empty where they do not. The first may stand behind the bracket, if it ends there, too."""
+    """How its elements begin their lines; empty where they do not. The first may stand behind the bracket, if
+    it ends there, too."""
     first, _, _ = array.partition("\n")
     opening = _OPENING.match(array, 1) or (
         _OPENING.search(array, len(first)) if first.rstrip().endswith("},") else None

@@ -1,4 +1,5 @@
-"""The lines of a file as bytes, whatever is in them: a blank one is passed over, a huge one is not held in memory."""
+"""The lines of a file as bytes, whatever is in them: a blank one is passed over, a huge one is not held in
+memory."""
 
 from __future__ import annotations
 

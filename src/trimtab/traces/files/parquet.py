@@ -24,10 +24,11 @@ def is_parquet(path: str) -> bool:
 
 
 def parquet_records(path: str, report: ReadReport) -> Iterator[Record]:
-    """A record a row, in the file's order; `line` is the row's number. TraceError for a file that cannot be read.
+    """A record a row, in the file's order; `line` is the row's number. TraceError for a file that cannot be
+    read.
 
-    A column's structs all have the same fields: those that only other rows gave are null, and are left out. Columns of JSON, as our
-    own exports have, are read as the JSON they are.
+    A column's structs all have the same fields: those that only other rows gave are null, and are left out.
+    Columns of JSON, as our own exports have, are read as the JSON they are.
     """
     import duckdb  # a tenth of a second, which other logs need not wait for
 
@@ -66,7 +67,8 @@ def _parsed(value: Any) -> Any:
 
 
 def _without_nulls(value: Any, report: ReadReport) -> Any:
-    """The value without the nulls of its structs. Of arguments they are counted: one may have been the model's."""
+    """The value without the nulls of its structs. Of arguments they are counted: one may have been the
+    model's."""
     if isinstance(value, list):
         return [_without_nulls(item, report) for item in value]
     if not isinstance(value, dict):

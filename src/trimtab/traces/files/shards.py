@@ -37,7 +37,8 @@ class Shard:
 
 
 class RawLine(NamedTuple):
-    """A line that is not blank: its number in the file, where it begins and ends, and why it cannot be used."""
+    """A line that is not blank: its number in the file, where it begins and ends, and why it cannot be
+    used."""
 
     number: int
     offset: int
@@ -92,7 +93,8 @@ def lines_from(path: str, start: int, end: int, lines_before: int) -> Iterator[R
 def plain_copy(file: str, folder: str) -> tuple[str, str]:
     """Decompress a file into the folder, up to the last whole line where it is damaged.
 
-    Returns the path of the plain bytes, which is the file itself where it is not compressed, and why it cannot be read to its end.
+    Returns the path of the plain bytes, which is the file itself where it is not compressed, and why it
+    cannot be read to its end.
     """
     with open(file, "rb") as raw:
         if not raw.read(4).startswith((GZIP, ZSTD)):

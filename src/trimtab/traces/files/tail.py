@@ -1,7 +1,7 @@
 """The bytes of a file that somebody writes to, rotates, cuts short or deletes while we read.
 
-The file stays open, so that what was written just before a rotation is still read. A new file of its name is read when it holds
-something: until then its writer may still hold the old one. While there is none we wait.
+The file stays open, so that what was written just before a rotation is still read. A new file of its name is
+read when it holds something: until then its writer may still hold the old one. While there is none we wait.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ class Growing:
         self._at, self._head, self._tail, self._missing = 0, b"", b"", False
 
     def pieces(self) -> Iterator[tuple[bool, bytes]]:
-        """Yield the bytes to where the file now ends, and whether they begin a file. One that was cut short, and one that takes its place, begin anew; both
-        are counted, and so is each time that there is none. TraceError for a file that cannot be read."""
+        """Yield the bytes to where the file now ends, and whether they begin a file. One that was cut short,
+        and one that takes its place, begin anew; both are counted, and so is each time that there is none.
+        TraceError for a file that cannot be read."""
         try:
             yield from self._read()
             while (other := self._other()) is not None:

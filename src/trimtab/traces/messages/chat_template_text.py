@@ -23,10 +23,12 @@ _END = re.compile(
 _LINE = re.compile(r"^(system|user|assistant|model|tool)(?:\n|\Z)", re.M)
 _GLUED = re.compile(r"assistant[ \t]*\n\s{0,2}\Z|(?:ASSISTANT|Assistant):\s{0,4}\Z|\[/INST\]\s{0,4}\Z")
 _SAME = {"model": "assistant"}  # Gemma's word
-_NEXT = {"": ("system", "user"), "system": ("user",), "user": ("assistant",), "assistant": ("user", "tool"), "tool": ("assistant", "tool")}  # fmt: skip
+_NEXT = {"": ("system", "user"), "system": ("user",), "user": ("assistant",), "assistant": ("user", "tool"),
+    "tool": ("assistant", "tool")}  # fmt: skip
 _TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.S)
 _TOOL_SECTION = re.compile(
-    r"\s*(?:# Tools\b(?:(?!# Tools\b).)*?)?<tools>\n.*?\n</tools>(?:\s*For each function call,.*?\n</tool_call>)?\s*",
+    r"\s*(?:# Tools\b(?:(?!# Tools\b).)*?)?<tools>\n.*?\n</tools>(?:\s*For each function "
+    r"call,.*?\n</tool_call>)?\s*",
     re.S,
 )
 _SPLIT = "texts split into turns at role words that a chat template left"
@@ -69,7 +71,8 @@ def prompt_turns(text: str, report: ReadReport) -> tuple[list[Turn], list[dict[s
 def parts_of_completion(text: str, report: ReadReport) -> list[tuple[str, str]]:
     """Role and text of each part of what came after the prompt; the first is the assistant's.
 
-    >>> parts_of_completion("Let me see.\\nuser\\n<tool_response>4</tool_response>\\nassistant\\nIt is 4.", ReadReport())
+    >>> parts_of_completion("Let me see.\\nuser\\n<tool_response>4</tool_response>\\nassistant\\nIt is 4.",
+    ...     ReadReport())
     [('assistant', 'Let me see.'), ('user', '<tool_response>4</tool_response>'), ('assistant', 'It is 4.')]
     """
     marked = _marked(f"<|im_start|>assistant\n{text}")

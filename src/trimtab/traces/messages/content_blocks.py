@@ -20,7 +20,8 @@ from trimtab.typing import Json
 
 _PROVIDED = ("server_tool_use", "server_tool_call", "mcp_tool_use")
 _ONCE = (
-    "tool_calls", "invalid_tool_calls", "usage", "usage_metadata", "tokens", "reasoning_content", "reasoning", "thinking", "reasoning_details",
+    "tool_calls", "invalid_tool_calls", "usage", "usage_metadata", "tokens", "reasoning_content", "reasoning",
+    "thinking", "reasoning_details",
 )  # fmt: skip
 """What is said of a message as a whole, and stays with the first of those it becomes."""
 _MORE = frozenset(
@@ -30,7 +31,8 @@ _MORE = frozenset(
 _TOLD = ("is_error", "isError", "error", "status", "name")
 _ENCRYPTED = "reasoning that the provider encrypted, left out"
 _SAID = (
-    "content", "value", "parts", "tool_calls", "invalid_tool_calls", "function_call", "toolInvocations", "refusal", "audio",
+    "content", "value", "parts", "tool_calls", "invalid_tool_calls", "function_call", "toolInvocations",
+    "refusal", "audio",
     "reasoning_content", "reasoning", "thinking", "reasoning_details", "tool_call_id",
 )  # fmt: skip
 _ITEMS = "items of a kind that is none of ours, left out"
@@ -123,7 +125,8 @@ def provided(messages: Iterable[Any]) -> list[str]:
     """Names of the provider's own tools and of MCP's that messages call, each once: logs do not declare them
     as they are called.
 
-    >>> provided([{"role": "assistant", "content": [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}]}])
+    >>> provided([{"role": "assistant", "content": [{"type": "server_tool_use", "id": "s",
+    ...     "name": "web_search", "input": {}}]}])
     ['web_search']
     """
     objects = [message for message in messages if isinstance(message, dict)]

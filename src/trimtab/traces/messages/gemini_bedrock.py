@@ -10,16 +10,21 @@ from trimtab.traces.core.coerce import as_text, first_of
 from trimtab.typing import Json
 
 CALLS = (
-    "tool_use", "tool_call", "server_tool_use", "server_tool_call", "mcp_tool_use", "function_call", "custom_tool_call",
+    "tool_use", "tool_call", "server_tool_use", "server_tool_call", "mcp_tool_use", "function_call",
+    "custom_tool_call",
 )  # fmt: skip
 RESULTS = (
-    "tool_result", "tool_call_response", "function_call_output", "server_tool_call_response", "custom_tool_call_output",
+    "tool_result", "tool_call_response", "function_call_output", "server_tool_call_response",
+    "custom_tool_call_output",
 )  # fmt: skip
 THOUGHTS = ("reasoning", "thinking", "redacted_thinking")
 _OF_RESULTS = {
-    *CALLS, *RESULTS, *THOUGHTS, "text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text", "blob", "uri",
-    *("image", "image_url", "input_image", "image_file", "audio_url", "input_audio", "video_url", "input_video", "searchResult"),
-    *("file_url", "input_file", "computer_screenshot", "resource", "resource_link", "embedded_resource", "search_result", "web_search_result"),
+    *CALLS, *RESULTS, *THOUGHTS, "text", "input_text", "output_text", "refusal", "summary_text",
+    "reasoning_text", "blob", "uri",
+    *("image", "image_url", "input_image", "image_file", "audio_url", "input_audio", "video_url",
+    "input_video", "searchResult"),
+    *("file_url", "input_file", "computer_screenshot", "resource", "resource_link", "embedded_resource",
+    "search_result", "web_search_result"),
     *("tool_reference", "container_upload", "code_execution_output", "bash_code_execution_output"),
 }  # fmt: skip
 """Types of the blocks that a tool's result may have; another list of things with types is the tool's own
@@ -27,7 +32,8 @@ JSON."""
 _AMBIGUOUS = ("file", "document", "audio", "video", "media")
 _OF_FILES = ("file", "file_id", "file_data", "base64", "data", "source", "mime_type", "mimeType", "mediaType")
 _EXTRA_FIELDS = (
-    "thought", "thoughtSignature", "thought_signature", "videoMetadata", "video_metadata", "mediaResolution", "media_resolution", "partMetadata",
+    "thought", "thoughtSignature", "thought_signature", "videoMetadata", "video_metadata", "mediaResolution",
+    "media_resolution", "partMetadata",
 )  # fmt: skip
 
 
@@ -38,7 +44,8 @@ def typed_parts(message: Json) -> list[Json] | None:
     Beside a part of a known kind, text is a text block and what is not known a block of its field's name; in
     a tool's content, and where no part is known, a list of other objects is JSON.
 
-    >>> typed_parts({"role": "model", "parts": [{"text": "I look."}, {"functionCall": {"name": "f", "args": {"q": 1}}}]})
+    >>> typed_parts({"role": "model", "parts": [{"text": "I look."}, {"functionCall": {"name": "f",
+    ...     "args": {"q": 1}}}]})
     [{'type': 'text', 'text': 'I look.'}, {'type': 'tool_use', 'id': None, 'name': 'f', 'input': {'q': 1}}]
     """
     content = message.get("content")
@@ -117,7 +124,8 @@ def _typed(part: Any, named: bool) -> Json | None:
 def _text(value: Any, part: Json) -> Json | None:
     if not isinstance(value, str):
         return None
-    return {"type": "thinking", "thinking": value} if part.get("thought") is True else {"type": "text", "text": value}  # fmt: skip
+    return {"type": "thinking", "thinking": value} if part.get("thought") is True else {"type": "text",
+        "text": value}  # fmt: skip
 
 
 def _call(value: Any, _: Json) -> Json | None:
@@ -201,6 +209,7 @@ _KINDS: dict[str, Callable[[Any, Json], Json | None]] = {
     "citationsContent": _cited,
     **dict.fromkeys(("executableCode", "executable_code"), _code),
     **dict.fromkeys(("codeExecutionResult", "code_execution_result"), _output),
-    **{n: _media(n) for n in ("inlineData", "inline_data", "fileData", "file_data", "image", "document", "video")},
+    **{n: _media(n) for n in ("inlineData", "inline_data", "fileData", "file_data", "image", "document",
+    "video")},
     "cachePoint": lambda *_: {},
 }  # fmt: skip

@@ -98,7 +98,8 @@ def _output(kind: str, item: Json) -> Any:
         return [{"type": "image", "image": output}]
     if kind == "code_interpreter_call" and isinstance(output, list):
         return [
-            {"type": "text", "text": one["logs"]} if isinstance(one, dict) and isinstance(one.get("logs"), str) else one
+            {"type": "text", "text": one["logs"]} if isinstance(one, dict) and isinstance(one.get("logs"),
+            str) else one
             for one in output
         ]  # fmt: skip
     return output

@@ -22,7 +22,8 @@ def speaker_of(message: Json) -> str | None:
     """Who speaks in a message that says so by its `type`, or by the class it is a dump of; None where neither
     does.
 
-    >>> speaker_of({"type": "ai", "content": ""}), speaker_of({"lc": 1, "id": ["langchain", "HumanMessage"], "kwargs": {}})
+    >>> (speaker_of({"type": "ai", "content": ""}), speaker_of({"lc": 1, "id": ["langchain", "HumanMessage"],
+    ...     "kwargs": {}}))
     ('ai', 'human')
     """
     path = message.get("id")

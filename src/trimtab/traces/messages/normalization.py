@@ -20,8 +20,10 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 """The roles of our turns; `prompt` is a template's that could not be split."""
 
 _SAME = {
-    "human": "user", "gpt": "assistant", "chatgpt": "assistant", "bing": "assistant", "bard": "assistant", "model": "assistant", "ai": "assistant",
-    "function": "tool", "observation": "tool", "function_response": "tool", "tool_response": "tool", "ipython": "tool", "function_call": "assistant", "tool_call": "assistant",
+    "human": "user", "gpt": "assistant", "chatgpt": "assistant", "bing": "assistant", "bard": "assistant",
+    "model": "assistant", "ai": "assistant",
+    "function": "tool", "observation": "tool", "function_response": "tool", "tool_response": "tool",
+    "ipython": "tool", "function_call": "assistant", "tool_call": "assistant",
 }  # fmt: skip
 _CALLS = ("function_call", "tool_call")  # roles whose text is JSON of name and arguments
 _THINK = re.compile(r"\s*<think>(.*?)</think>", re.S)
@@ -38,7 +40,8 @@ def translated(message: Json) -> Json:
     """
     message = from_vercel(_role(from_langchain(message)))
     calls = message.get("tool_calls")
-    if isinstance(calls, list) and any(isinstance(c, dict) and isinstance(c.get("custom"), dict) for c in calls):  # fmt: skip
+    if isinstance(calls, list) and any(isinstance(c, dict) and isinstance(c.get("custom"),
+        dict) for c in calls):  # fmt: skip
         message = {**message, "tool_calls": [_custom(call) for call in calls]}
     if not message.get("content") and isinstance(refusal := message.get("refusal"), str) and refusal:
         return {**message, "content": refusal}

@@ -20,7 +20,8 @@ def key_of(message: Mapping[str, Any]) -> Key:
     """What makes two messages the same: role, text and calls; of a result the id of its call, as its text may
     be shortened.
 
-    >>> key_of({"role": "assistant", "content": " a "}) == key_of({"role": "assistant", "content": "a", "reasoning": "b"})
+    >>> key_of({"role": "assistant", "content": " a "}) == key_of({"role": "assistant", "content": "a",
+    ...     "reasoning": "b"})
     True
     """
     role = as_label(message.get("role")) or ""
@@ -42,7 +43,8 @@ def num_known(
     what was added, and only its system prompt can be known. Results of parallel calls may come in any
     order; those of `open` calls, by id, are new wherever they stand, and not counted.
 
-    >>> num_known([("user", "a"), ("assistant", "b")], [("user", "a"), ("assistant", "b"), ("user", "c")], ReadReport())
+    >>> num_known([("user", "a"), ("assistant", "b")], [("user", "a"), ("assistant", "b"), ("user", "c")],
+    ...     ReadReport())
     2
     """
     if list(request) == list(known[: len(request)]):

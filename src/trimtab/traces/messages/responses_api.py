@@ -25,7 +25,8 @@ _OWN = (*CALLS, *PROVIDER_CALLS, "reasoning")
 def is_message(value: Any) -> bool:
     """Is it a message of any maker's, or an item that stands among messages?
 
-    >>> [is_message(value) for value in ({"role": "user"}, {"type": "human", "content": "a"}, {"type": "reasoning"}, {"type": "object"})]
+    >>> [is_message(value) for value in ({"role": "user"}, {"type": "human", "content": "a"},
+    ...     {"type": "reasoning"}, {"type": "object"})]
     [True, True, True, False]
     """
     if not isinstance(value, dict):
@@ -100,7 +101,8 @@ def joined_items(messages: list[Json]) -> list[Json]:
 def answer_of(pieces: list[Json]) -> list[dict[str, Any]]:
     """An answer in pieces as one message; as more where the provider's own tools answered between them.
 
-    >>> [m["role"] for m in answer_of([{"role": "assistant"}, {"role": "assistant"}, {"role": "tool"}, {"role": "assistant"}])]
+    >>> [m["role"] for m in answer_of([{"role": "assistant"}, {"role": "assistant"}, {"role": "tool"},
+    ...     {"role": "assistant"}])]
     ['assistant', 'tool', 'assistant']
     """
     return [one for _, one in _runs(enumerate(pieces))]

@@ -26,7 +26,7 @@ def tagged_turns(text: str, report: ReadReport | None = None) -> list[Turn]:
     >>> turns = tagged_turns('<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call><tool_response>2</tool_response>It is 2.')
     >>> [(turn.content, [(call.name, call.result) for call in turn.calls]) for turn in turns]
     [('', [('add', '2')]), ('It is 2.', [])]
-    """
+    """  # noqa: E501
     turns = [Turn(role="assistant", content="", step=0)]
     open_calls: list[Call] = []
     for role, part in parts_of_completion(text, report or ReadReport()):

@@ -26,8 +26,8 @@ def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
     """Turns of messages of any maker's, each of the step where it stands, an answer in items where its first
     one does.
 
-    A value that is not a message is counted and left out; a result that answers no call stays as a turn of its
-    own.
+    A value that is not a message is counted and left out; a result that answers no call stays as a turn of
+    its own.
     """
     turns: list[Turn] = []
     pending: list[Call] = []

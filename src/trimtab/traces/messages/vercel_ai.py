@@ -21,7 +21,8 @@ _DONE = {"result": False, "output-available": False, "output-error": True, "outp
 def from_vercel(message: Json) -> Json:
     """The message with blocks for its content; others as they are.
 
-    >>> part = {"type": "tool-result", "toolCallId": "c", "output": {"type": "error-text", "value": "no seats"}}
+    >>> part = {"type": "tool-result", "toolCallId": "c", "output": {"type": "error-text",
+    ...     "value": "no seats"}}
     >>> from_vercel({"role": "tool", "content": [part]})["content"][0]["is_error"]
     True
     """
@@ -32,7 +33,8 @@ def from_vercel(message: Json) -> Json:
         return _with_blocks(message, _steps(parts))
     if isinstance(old, list) and any(isinstance(one, dict) and "toolCallId" in one for one in old):
         texts = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
-        return _with_blocks(message, _steps([*({"type": "tool-invocation", "toolInvocation": o} for o in old), *texts]))  # fmt: skip
+        return _with_blocks(message, _steps([*({"type": "tool-invocation", "toolInvocation": o} for o in old),
+            *texts]))  # fmt: skip
     if isinstance(content, list) and any(_is_part(part) for part in content):
         known = [part for part in content if not (isinstance(part, dict) and part.get("type") in _UNSAID)]
         return {**message, "content": [_block(part) if _is_part(part) else part for part in known]}
@@ -69,7 +71,8 @@ def _medium(part: Any) -> Any:
     """A part of a result: text, or what is written as `[image]` or `[file]`."""
     if not isinstance(part, dict) or not isinstance(kind := part.get("type"), str) or kind == "text":
         return part
-    return {**part, "type": "image" if kind.startswith("image") else "file", "file": first_of(part, "data", "url", "fileId")}  # fmt: skip
+    return {**part, "type": "image" if kind.startswith("image") else "file",
+        "file": first_of(part, "data", "url", "fileId")}  # fmt: skip
 
 
 def _call(part: Json, name: Any) -> Json:

@@ -157,18 +157,24 @@ _OBJECT = _Field("an object", _mapping)
 _FIELDS: dict[type, dict[str, _Field]] = {
     Call: {
         "name": _LABEL, "arguments": _JSON, "bad_arguments": _TEXT, "id": _LABEL, "result": _TEXT,
-        "error": _Field("text", lambda value, _at: _error(value)), "error_from": _LABEL, "latency_s": _NUMBER, "time": _TIME, "step": _INT,
+        "error": _Field("text", lambda value, _at: _error(value)), "error_from": _LABEL, "latency_s": _NUMBER,
+        "time": _TIME, "step": _INT,
     },
     Turn: {
-        "role": _LABEL, "content": _TEXT, "reasoning": _TEXT, "calls": _Field("a list of Call", _structs(Call)), "step": _INT, "name": _LABEL,
-        "time": _TIME, "tokens": _INT, "token_ids": _INTS, "logprobs": _NUMBERS, "mask": _INTS, "log_ratios": _NUMBERS,
+        "role": _LABEL, "content": _TEXT, "reasoning": _TEXT,
+        "calls": _Field("a list of Call", _structs(Call)), "step": _INT, "name": _LABEL,
+        "time": _TIME, "tokens": _INT, "token_ids": _INTS, "logprobs": _NUMBERS, "mask": _INTS,
+        "log_ratios": _NUMBERS,
         "token_texts": _Field("a list of texts", _list_of(_LABEL)), "policy_version": _VERSION,
     },
     Episode: {
-        "id": _LABEL, "turns": _Field("a list of Turn", _structs(Turn)), "task": _LABEL, "group": _LABEL, "reward": _NUMBER,
+        "id": _LABEL, "turns": _Field("a list of Turn", _structs(Turn)), "task": _LABEL, "group": _LABEL,
+        "reward": _NUMBER,
         "reward_parts": _Field("an object of numbers", _parts), "success": _FLAG, "stop_reason": _LABEL,
-        "tools": _Field("a list of JSON objects", _tools), "model": _LABEL, "policy_version": _VERSION, "step": _INT, "time": _TIME,
-        "duration_s": _NUMBER, "tokens": _INT, "cost": _NUMBER, "log_ratio_of": _LABEL, "source": _LABEL, "for_training": _FLAG, "extra": _OBJECT,
+        "tools": _Field("a list of JSON objects", _tools), "model": _LABEL, "policy_version": _VERSION,
+        "step": _INT, "time": _TIME,
+        "duration_s": _NUMBER, "tokens": _INT, "cost": _NUMBER, "log_ratio_of": _LABEL, "source": _LABEL,
+        "for_training": _FLAG, "extra": _OBJECT,
     },
 }  # fmt: skip
 _DEFAULTS: dict[type, dict[str, Callable[[], Any]]] = {

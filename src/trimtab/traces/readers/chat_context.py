@@ -113,7 +113,8 @@ def _keys(messages: list[Any]) -> list[Any]:
 def _first_choice(response: Json) -> tuple[list[Any], str | None, int]:
     """Messages of a response of OpenAI's, in choices or items, of Anthropic's or Gemini's; why it stopped;
     how many more choices there are."""
-    for name, inner, reason in (("choices", "message", "finish_reason"), ("candidates", "content", "finishReason")):  # fmt: skip
+    for name, inner, reason in (("choices", "message", "finish_reason"),
+        ("candidates", "content", "finishReason")):  # fmt: skip
         listed = response.get(name)
         choices = [c for c in (listed if isinstance(listed, list) else ()) if isinstance(c, dict)]
         if choices and isinstance(message := choices[0].get(inner), dict):

@@ -64,8 +64,10 @@ def _sample(sample: Json, run: Json, record: Record, report: ReadReport) -> Epis
         event for event in (raw if isinstance(raw, list) else ()) if isinstance(event, dict)
     ]
     episode = Episode(
-        id=f"{task}/{epoch}" if epoch is not None else task or record.source, turns=turns_of(messages if isinstance(messages, list) else [], report),
-        task=task, tokens=_tokens(sample), tools=_tools(events), reward=next(iter(parts.values()), None), reward_parts=parts, stop_reason=stop, model=model, source=record.source,
+        id=f"{task}/{epoch}" if epoch is not None else task or record.source,
+        turns=turns_of(messages if isinstance(messages, list) else [], report),
+        task=task, tokens=_tokens(sample), tools=_tools(events), reward=next(iter(parts.values()), None),
+        reward_parts=parts, stop_reason=stop, model=model, source=record.source,
         time=as_time(sample.get("started_at")), duration_s=as_number(sample.get("total_time")),
         extra={"target": sample.get("target"), "error": error},
     )  # fmt: skip

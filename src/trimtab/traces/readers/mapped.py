@@ -17,7 +17,8 @@ from trimtab.traces.readers.ptt_steps.reader import read_steps
 
 _STEP_FIELDS = ("episode_id", "step", "timestamp", "type", "tool", "args", "result", "error", "content")
 FIELDS = (
-    "id", "messages", "prompt", "completion", "chosen", "rejected", "label", "task_id", "group_id", "reward", "success", "stop_reason", "tools", "model",
+    "id", "messages", "prompt", "completion", "chosen", "rejected", "label", "task_id", "group_id", "reward",
+    "success", "stop_reason", "tools", "model",
     "policy_version", "tokens", "total_tokens", "cost", "duration_s", *_STEP_FIELDS,
 )  # fmt: skip
 """What `--map` may name. With `episode_id` and `type` a line is a step, otherwise an episode."""

@@ -96,7 +96,8 @@ def is_preference(value: Json) -> bool:
 
     Text is an answer only in both, and where the row holds no conversation of its own.
 
-    >>> is_preference({"chosen": [{"role": "assistant", "content": "a"}]}), is_preference({"chosen": "a", "rejected": "b"})
+    >>> (is_preference({"chosen": [{"role": "assistant", "content": "a"}]}), is_preference({"chosen": "a",
+    ...     "rejected": "b"}))
     (True, True)
     >>> is_preference({"messages": [], "chosen": True}), is_preference({"prompt": "q", "chosen": "a"})
     (False, False)

@@ -31,9 +31,11 @@ def read_prime(records: Iterable[Record], report: ReadReport) -> Iterator[Episod
         turn.log_ratios = _log_ratios(value, turn)
         advantages = _numbers(value.get("advantages"), len(ids))
         yield Episode(
-            id=record.source, turns=[turn], step=as_int(value.get("step")), tokens=len(ids), source=record.source,
+            id=record.source, turns=[turn], step=as_int(value.get("step")), tokens=len(ids),
+            source=record.source,
             log_ratio_of="trainer / sampler" if turn.log_ratios else None,
-            extra={"env_name": value.get("env_name"), "advantage": next((a for a in advantages or [] if a), None)},
+            extra={"env_name": value.get("env_name"),
+            "advantage": next((a for a in advantages or [] if a), None)},
         )  # fmt: skip
 
 

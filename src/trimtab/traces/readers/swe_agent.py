@@ -28,11 +28,13 @@ _REPORTS = ("report.json", "results.json")
 _FAILED = ("unresolved_ids", "unresolved", "empty_patch_ids", "error_ids", "completed_ids")
 SHELL = "bash"
 _COMMANDS = frozenset({
-    "open", "goto", "scroll_up", "scroll_down", "create", "edit", "insert", "append", "search_file", "search_dir", "find_file", "submit",
+    "open", "goto", "scroll_up", "scroll_down", "create", "edit", "insert", "append", "search_file",
+    "search_dir", "find_file", "submit",
     "str_replace_editor", "str_replace_based_edit_tool", "filemap", "exit_forfeit", "view_image", "undo_edit",
 })  # fmt: skip
 _REFUSED = re.compile(
-    r"\ANo replacement was performed|\AYour proposed edit has introduced new syntax error|\AInvalid `\w+` parameter|"
+    r"\ANo replacement was performed|\AYour proposed edit has introduced new syntax error|\AInvalid `\w+` "
+    r"parameter|"
     r"\AThe path \S.* does not exist|\ATool '\S+' (?:failed|not found)",
 )
 _SHELL_FAILED = re.compile(
@@ -129,8 +131,10 @@ def _episode(value: Json, record: Record, turns: list[Turn], suffix: str, report
     task = as_label(value.get("instance_id")) or name
     times = [turn.time for turn in turns if turn.time is not None]
     return Episode(
-        id=name, turns=turns, task=task, stop_reason=as_label(info.get("exit_status")), success=_is_resolved(task, record.file, report.used),
-        tokens=as_int(stats.get("tokens_received")), cost=as_number(stats.get("instance_cost")), source=record.source,
+        id=name, turns=turns, task=task, stop_reason=as_label(info.get("exit_status")),
+        success=_is_resolved(task, record.file, report.used),
+        tokens=as_int(stats.get("tokens_received")), cost=as_number(stats.get("instance_cost")),
+        source=record.source,
         time=times[0] if times else None, extra={"submission": info.get("submission")},
     )  # fmt: skip
 
@@ -236,8 +240,8 @@ def _same(step: Json, message: Json) -> bool:
 
 
 def _is_resolved(task: str, file: str, used: set[str]) -> bool | None:
-    """True where a report next to the file lists the task as resolved, False where it lists it otherwise, None
-    where it says nothing.
+    """True where a report next to the file lists the task as resolved, False where it lists it otherwise,
+    None where it says nothing.
 
     What said it goes to `used`, resolved.
     """

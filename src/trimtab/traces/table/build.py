@@ -178,18 +178,24 @@ class TableBuilder:
         return Partial(
             ids=Names.packed(self.ids), sources=Names.packed(self.sources), ints=ints,
             floats={name: np.array(values, np.float64) for name, values in self.floats.items()},
-            codes={name: list(codes) for name, codes in self.codes.items()}, prompts=np.array(self.prompts, np.int64),
-            tools={name: replace(row, faults=Counter(row.faults), kinds=Counter(row.kinds)) for name, row in self.tools.items()},
-            tool_names=list(self.tool_codes), uses=(episode.astype(np.int32), tool.astype(np.int16), erred.astype(bool)),
+            codes={name: list(codes) for name, codes in self.codes.items()},
+            prompts=np.array(self.prompts, np.int64),
+            tools={name: replace(row, faults=Counter(row.faults), kinds=Counter(row.kinds)) for name,
+            row in self.tools.items()},
+            tool_names=list(self.tool_codes), uses=(episode.astype(np.int32), tool.astype(np.int16),
+            erred.astype(bool)),
             latency={name: np.array(seconds) for name, seconds in self.latency.items()},
-            slowest={name: [(s, -order, where) for s, order, where in rows] for name, rows in self.slowest.items()},
-            files=self.files.partial(), declared=list(self.declared), evidence={what: list(some) for what, some in self.evidence.items()},
+            slowest={name: [(s, -order, where) for s, order, where in rows] for name,
+            rows in self.slowest.items()},
+            files=self.files.partial(), declared=list(self.declared),
+            evidence={what: list(some) for what, some in self.evidence.items()},
             nan_rewards=self.nan_rewards, checked=self.checked, error_flags_in_log=self.error_flags_in_log,
         )  # fmt: skip
 
 
 def _version(episode: Episode) -> str | None:
-    """The policy that wrote the episode; of several, the first; where none is named, that of its training step."""
+    """The policy that wrote the episode; of several, the first; where none is named, that of its training
+    step."""
     versions = [episode.policy_version, *[turn.policy_version for turn in episode.turns]]
     named = next((str(version) for version in versions if version is not None), None)
     return named if named is not None or episode.step is None else f"step {episode.step}"

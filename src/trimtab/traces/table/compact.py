@@ -51,7 +51,8 @@ class Names(Sequence[str]):
     """
 
     def __init__(self, text: bytes, ends: Array, order: Array | None = None) -> None:
-        """`text`: of all; `ends` (N,): where each ends in it; `order`: indices of those meant, in their order; None: all."""
+        """`text`: of all; `ends` (N,): where each ends in it; `order`: indices of those meant, in their
+        order; None: all."""
         self._text, self._ends, self._order = text, ends, order
 
     @classmethod

@@ -104,7 +104,8 @@ def facts_of(episode: Episode, wanted: Callable[[str], bool] = bool) -> EpisodeF
 
 
 def call_text(call: Call) -> str:
-    """A call in one short line: name, arguments, and what came of it: the error that was counted, else the result.
+    """A call in one short line: name, arguments, and what came of it: the error that was counted, else the
+    result.
 
     >>> call_text(Call(name="add", arguments={"a": 1}, result="Error: b"))
     'add({"a": 1}) -> Error: b'
@@ -190,7 +191,8 @@ def _errors(calls: list[Call], flat: list[CallFacts], seen: Any, cut_off: int) -
 
 
 def _arguments(calls: list[Call], flat: list[CallFacts], schemas: Mapping[str, Any], seen: Any) -> int:
-    """Count unknown tool names and arguments that do not fit; return the number of calls checked against a schema."""
+    """Count unknown tool names and arguments that do not fit; return the number of calls checked against a
+    schema."""
     checked = 0
     for call, facts in zip(calls, flat, strict=True):
         if facts.unknown:

@@ -11,7 +11,8 @@ WRONGS = ("failed call", "repeated call", "void turn")
 
 
 class Wrong(NamedTuple):
-    """`kind`: index in WRONGS, -1: nothing went wrong. `turn`: of the assistant's, from 1. `step`: the log's."""
+    """`kind`: index in WRONGS, -1: nothing went wrong. `turn`: of the assistant's, from 1. `step`: the
+    log's."""
 
     kind: int
     turn: int
@@ -35,7 +36,8 @@ def first_wrong(episode: Episode, keys: Sequence[Any]) -> Wrong:
     """Return the first wrong step; `keys` of its calls are equal where calls are identical, result included.
 
     >>> from trimtab.traces.core.episode import Call
-    >>> turns = [Turn(role="user"), Turn(role="assistant", content="ok", step=1), Turn(role="assistant", calls=[Call(error="no", step=4)])]
+    >>> turns = [Turn(role="user"), Turn(role="assistant", content="ok", step=1), Turn(role="assistant",
+    ...     calls=[Call(error="no", step=4)])]
     >>> first_wrong(Episode(id="e", turns=turns), ["a"])
     Wrong(kind=0, turn=2, step=4)
     """

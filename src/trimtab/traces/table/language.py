@@ -1,4 +1,5 @@
-"""What the agent's words look like: a refusal, another script than the one it was spoken to in. Rules of thumb, not judgements."""
+"""What the agent's words look like: a refusal, another script than the one it was spoken to in. Rules of
+thumb, not judgements."""
 
 from __future__ import annotations
 
@@ -12,34 +13,41 @@ from trimtab.traces.core.episode import Episode, Turn
 from trimtab.typing import Array
 
 MARKS = ("refusals", "switches")
-"""Columns of `TraceTable.marks`: assistant turns that open as a refusal, or bring in a script of their own."""
+"""Columns of `TraceTable.marks`: assistant turns that open as a refusal, or bring in a script of their
+own."""
 
 MIN_LETTERS = 10
 """Letters of a script that make it one of a turn's: a name or a unit is not a switch."""
 
 IN_A_ROW = 7
-"""Latin words with nothing but blanks or a sentence's marks between them that make a turn Latin: names, titles and commands have fewer."""
+"""Latin words with nothing but blanks or a sentence's marks between them that make a turn Latin: names,
+titles and commands have fewer."""
 BETWEEN = r"[,;:.!?]?[ \t\r\n]+"
 """What may stand between them, for re and RE2."""
 
 REFUSAL_HEAD, LOOKED_AT = 240, 20_000
 """Characters of a turn that are looked at, for a refusal and for letters."""
 
-_WHAT = r"(?:assist|help(?! but)|comply|provide|do (?:that|this)|fulfil|answer|create|support|engage|discuss|share)"
+_WHAT = r"(?:assist|help(?! but)|comply|provide|do (?:that|this)|fulfil|answer|create|support|engage|discuss|share)"  # noqa: E501
 _REFUSAL = re.compile(
-    r"(?:^|[.!\n]\s*)[*_]*(?:(?:(?:i['’]?m |i am )?(?:(?:very |so |really )?sorry)|i apologi[sz]e)[*_]*[,.]? ?(?:but )?)?(?:unfortunately[,]? )?(?:"
-    r"i (?:can(?:['’]t|not| not)|am (?:not able|unable)|won['’]t|will not|must decline|have to decline|refuse)(?: to)? "
+    r"(?:^|[.!\n]\s*)[*_]*(?:(?:(?:i['’]?m |i am )?(?:(?:very |so |really )?sorry)|i "
+    r"apologi[sz]e)[*_]*[,.]? ?(?:but )?)?(?:unfortunately[,]? )?(?:"
+    r"i (?:can(?:['’]t|not| not)|am (?:not able|unable)|won['’]t|will not|must decline|have to "
+    r"decline|refuse)(?: to)? "
     rf"{_WHAT}|i['’]m (?:not able|unable) to {_WHAT}|as an ai(?: language)? model)",
     re.I | re.A,
 )
 REFUSAL_WORDS = (
-    "i can", "i am", "i won", "i will not", "i must decline", "i have to decline", "i refuse", "m not able", "m unable", "as an ai",
+    "i can", "i am", "i won", "i will not", "i must decline", "i have to decline", "i refuse", "m not able",
+    "m unable", "as an ai",
 )  # fmt: skip
 """One of them, case aside, is in every refusal's head."""
 
 SCRIPTS = {
-    "Latin": ((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x24F)), "Greek": ((0x370, 0x3FF),), "Cyrillic": ((0x400, 0x4FF),),
-    "Hebrew": ((0x590, 0x5FF),), "Arabic": ((0x600, 0x6FF),), "Devanagari": ((0x900, 0x97F),), "Thai": ((0xE00, 0xE7F),),
+    "Latin": ((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x24F)), "Greek": ((0x370, 0x3FF),),
+    "Cyrillic": ((0x400, 0x4FF),),
+    "Hebrew": ((0x590, 0x5FF),), "Arabic": ((0x600, 0x6FF),), "Devanagari": ((0x900, 0x97F),),
+    "Thai": ((0xE00, 0xE7F),),
     "Hangul": ((0xAC00, 0xD7AF),), "Chinese or Japanese": ((0x3040, 0x30FF), (0x4E00, 0x9FFF)),
 }  # fmt: skip
 """Name -> first and last character of each of its spans."""
@@ -96,9 +104,11 @@ def _brought_in(text: str) -> set[str]:
 
 
 def switched_turns(episode: Episode) -> Iterator[tuple[Turn, str]]:
-    """Assistant turns with a script that nobody used before: not in a message to the agent, a result, or its own earlier words.
+    """Assistant turns with a script that nobody used before: not in a message to the agent, a result, or its
+    own earlier words.
 
-    A turn before which nobody said a letter, results aside, switches nothing; nor does a Latin name among other letters. Languages of one script count as one.
+    A turn before which nobody said a letter, results aside, switches nothing; nor does a Latin name among
+    other letters. Languages of one script count as one.
     """
     known, spoken = set[str](), False
     for turn in episode.turns:

@@ -1,4 +1,5 @@
-"""Loops in an episode: the same block of one to four calls, with the same answers, at least three times in a row."""
+"""Loops in an episode: the same block of one to four calls, with the same answers, at least three times in a
+row."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ class Loop(NamedTuple):
 
 
 def longest_loop(keys: Sequence[Hashable]) -> Loop:
-    """The longest stretch that repeats a block; of equally long ones that of the shortest block. O(MAX_PERIOD n).
+    """The longest stretch that repeats a block; of equally long ones that of the shortest block. O(MAX_PERIOD
+    n).
 
     >>> longest_loop("xabababz"), longest_loop("aab"), longest_loop("xaaa")
     (Loop(calls=6, start=1, period=2), Loop(calls=0, start=0, period=0), Loop(calls=3, start=1, period=1))

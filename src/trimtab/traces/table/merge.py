@@ -1,4 +1,5 @@
-"""Two tables as one, so that what compares kinds of episodes compares logs; a task of the same name is the same task."""
+"""Two tables as one, so that what compares kinds of episodes compares logs; a task of the same name is the
+same task."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ def joined(a: TraceTable, b: TraceTable) -> TraceTable:
 
     >>> from trimtab.traces.core.episode import Episode
     >>> from trimtab.traces.table.build import tabulate
-    >>> both = joined(tabulate([Episode(id="x", task="t")]), tabulate([Episode(id="x", task="u"), Episode(id="y", task="t")]))
+    >>> both = joined(tabulate([Episode(id="x", task="t")]), tabulate([Episode(id="x", task="u"),
+    ...     Episode(id="y", task="t")]))
     >>> both.ids, both.tasks, both.task.tolist()
     (['x', 'x', 'y'], ['t', 'u'], [0, 1, 0])
     """
@@ -28,11 +30,15 @@ def joined(a: TraceTable, b: TraceTable) -> TraceTable:
     wide: dict[str, Any] = {name: _wide(a, b, name, codes["tool_names"]) for name in ("used", "erred")}
     both: dict[str, Any] = {name: np.concatenate([getattr(a, name), getattr(b, name)]) for name in _COLUMNS}
     return TraceTable(
-        ids=[*a.ids, *b.ids], counts={name: np.concatenate([a.counts[name], b.counts[name]]) for name in COUNTS}, **both, **recoded, **wide,
-        tasks=list(codes["tasks"][0]), groups=list(codes["groups"][0]), stops=list(codes["stops"][0]), first_errors=list(codes["first_errors"][0]),
-        versions=list(codes["versions"][0]), marks={name: np.concatenate([a.marks[name], b.marks[name]]) for name in a.marks if name in b.marks},
+        ids=[*a.ids, *b.ids], counts={name: np.concatenate([a.counts[name],
+        b.counts[name]]) for name in COUNTS}, **both, **recoded, **wide,
+        tasks=list(codes["tasks"][0]), groups=list(codes["groups"][0]), stops=list(codes["stops"][0]),
+        first_errors=list(codes["first_errors"][0]),
+        versions=list(codes["versions"][0]), marks={name: np.concatenate([a.marks[name],
+        b.marks[name]]) for name in a.marks if name in b.marks},
         tool_names=list(codes["tool_names"][0]), tools={}, declared_tools=a.declared_tools | b.declared_tools,
-        nan_rewards=a.nan_rewards + b.nan_rewards, num_checked_schemas=a.num_checked_schemas + b.num_checked_schemas,
+        nan_rewards=a.nan_rewards + b.nan_rewards,
+        num_checked_schemas=a.num_checked_schemas + b.num_checked_schemas,
         sources=[*a.sources, *b.sources], error_flags_in_log=a.error_flags_in_log or b.error_flags_in_log,
     )  # fmt: skip
 

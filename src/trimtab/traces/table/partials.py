@@ -1,4 +1,5 @@
-"""Partial tables, as workers send them, to one table of all episodes: the same whatever the number of parts."""
+"""Partial tables, as workers send them, to one table of all episodes: the same whatever the number of
+parts."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ class Partial:
 
 
 def first_tools(known: Mapping[str, Any], part: Partial) -> frozenset[str] | None:
-    """Return the tools that keep a row once `part` follows; None where it brings no more than there is room for.
+    """Return the tools that keep a row once `part` follows; None where it brings no more than there is room
+    for.
 
     Where it brings more, its calls must be counted again with only these.
     """
@@ -91,10 +93,13 @@ def combine(parts: Sequence[Partial]) -> TraceTable:
         ids=ids, counts=Widened({name: ints[name] for name in COUNTS}), **floats,
         success=ints["success"].astype(np.int8), truncated=ints["truncated"].astype(np.int8), group=group,
         **{name: ints[name].astype(np.int64) for name in (*PLAIN[2:], *CODED) if name != "group"},
-        marks=Widened({name: ints[name] for name in MARKS}), files=files, file_used=file_used, versions=names["version"],
-        tasks=names["task"], groups=groups, by_prompt=by_prompt, stops=names["stop"], first_errors=names["first_error"],
+        marks=Widened({name: ints[name] for name in MARKS}), files=files, file_used=file_used,
+        versions=names["version"],
+        tasks=names["task"], groups=groups, by_prompt=by_prompt, stops=names["stop"],
+        first_errors=names["first_error"],
         tools=_tools(parts, starts), tool_names=tool_names, used=used, erred=erred,
-        declared_tools=frozenset(list(declared)[:MAX_DECLARED]), nan_rewards=sum(p.nan_rewards for p in parts),
+        declared_tools=frozenset(list(declared)[:MAX_DECLARED]),
+        nan_rewards=sum(p.nan_rewards for p in parts),
         num_checked_schemas=sum(p.checked for p in parts), sources=sources, evidence=_evidence(parts),
         error_flags_in_log=any(p.error_flags_in_log for p in parts),
     )  # fmt: skip

@@ -15,20 +15,23 @@ from trimtab.traces.core.episode import Episode
 ASKING = ("user", "system", "developer")
 """Roles whose words are the prompt."""
 
-_HALF = 0.5  # of the episodes must share their prompt with another; fewer repeats are greetings, and no groups of training
+# of the episodes must share their prompt with another; fewer repeats are greetings, and no groups of training
+_HALF = 0.5
 
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 def prompt_key(episode: Episode) -> int:
-    """64 bits of the words of users and of the system, wherever they stand, and of the training step; 0 where no user said any.
+    """64 bits of the words of users and of the system, wherever they stand, and of the training step; 0 where
+    no user said any.
 
     After a greeting the question comes behind the agent's first words, so later words count, too.
 
     >>> from trimtab.traces.core.episode import Turn
     >>> one, two = (Episode(id=i, turns=[Turn(role="user", content="2+2?")]) for i in "ab")
-    >>> prompt_key(one) == prompt_key(two) != 0, prompt_key(Episode(id="c", turns=[Turn(role="user", content=" ")]))
+    >>> (prompt_key(one) == prompt_key(two) != 0, prompt_key(Episode(id="c", turns=[Turn(role="user",
+    ...     content=" ")])))
     (True, 0)
     """
     prompt_parts = [
@@ -46,10 +49,11 @@ def prompt_key(episode: Episode) -> int:
 def grouped_by_prompt(
     group: npt.NDArray[Any], groups: Sequence[str], prompt: npt.NDArray[Any], ids: Sequence[str]
 ) -> tuple[npt.NDArray[np.int64], list[str], int]:
-    """(E,) groups and their names, with episodes of no group put to those of their prompt; how many episodes were.
+    """(E,) groups and their names, with episodes of no group put to those of their prompt; how many episodes
+    were.
 
-    `group` (E,): index in `groups`, -1 for none. `prompt` (E,): equal where the prompt is equal, 0 unknown. Only where at least
-    half of the episodes without a group share their prompt with another.
+    `group` (E,): index in `groups`, -1 for none. `prompt` (E,): equal where the prompt is equal, 0 unknown.
+    Only where at least half of the episodes without a group share their prompt with another.
 
     >>> grouped = grouped_by_prompt(np.full(3, -1), [], np.array([7, 9, 7]), ["a", "b", "c"])
     >>> grouped[0].tolist(), *grouped[1:]

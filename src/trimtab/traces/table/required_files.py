@@ -24,7 +24,8 @@ class FileUses(NamedTuple):
 
 
 class RequiredFiles:
-    """Which files to look for, and the tool -> argument that names one; both are `measure.state.requirements`."""
+    """Which files to look for, and the tool -> argument that names one; both are
+    `measure.state.requirements`."""
 
     def __init__(self, names: Iterable[str] = (), arguments: Mapping[str, str] | None = None) -> None:
         self.rows = {posixpath.normpath(name): ToolRow() for name in names}

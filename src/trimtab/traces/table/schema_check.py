@@ -1,7 +1,8 @@
-"""The check of a call's arguments against the tool's schema. The part of JSON Schema that tools are declared with, and no more.
+"""The check of a call's arguments against the tool's schema. The part of JSON Schema that tools are declared
+with, and no more.
 
-Checked: required and unknown names, types, enum, of the top level. What a schema does not say is allowed; nested values and
-other keywords are not looked at, so a call that passes may still be wrong.
+Checked: required and unknown names, types, enum, of the top level. What a schema does not say is allowed;
+nested values and other keywords are not looked at, so a call that passes may still be wrong.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 _TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,), "object": (dict,),
+    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,),
+    "object": (dict,),
     "null": (type(None),),
 }  # fmt: skip
 
@@ -18,7 +20,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
 def schemas_by_name(tools: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Parameters by name, of schemas as OpenAI and TRL write them, wrapped in `function` or bare.
 
-    >>> schemas_by_name([{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}, {"name": "g"}])
+    >>> schemas_by_name([{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}},
+    ...     {"name": "g"}])
     {'f': {'type': 'object'}, 'g': {}}
     """
     schemas: dict[str, Mapping[str, Any]] = {}
@@ -35,7 +38,8 @@ def misfit(arguments: Any, schema: Mapping[str, Any]) -> str:
     """The first thing wrong with the arguments; empty when nothing is.
 
     >>> schema = {"properties": {"q": {"type": "string"}}, "required": ["q"], "additionalProperties": False}
-    >>> misfit({}, schema), misfit({"q": 1}, schema), misfit({"q": "", "n": 1}, schema), misfit({"q": ""}, schema)
+    >>> (misfit({}, schema), misfit({"q": 1}, schema), misfit({"q": "", "n": 1}, schema), misfit({"q": ""},
+    ...     schema))
     ("'q' is missing", "'q' is not of type string", "'n' is not an argument", '')
     """
     values = {} if arguments is None else arguments

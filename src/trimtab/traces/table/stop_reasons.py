@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 
 LIMITS = frozenset({
-    "length", "max_length", "model_length", "truncated", "timeout", "timeout_reached", "time_out", "timed_out", "agent_timeout", "prompt_too_long", "context_overflow",
-    "exit_cost", "exit_context", "exit_total_execution_time", "compaction_failed", "out_of_tokens", "out_of_time", "out_of_context", "out_of_budget", "graph_recursion_error",
+    "length", "max_length", "model_length", "truncated", "timeout", "timeout_reached", "time_out",
+    "timed_out", "agent_timeout", "prompt_too_long", "context_overflow",
+    "exit_cost", "exit_context", "exit_total_execution_time", "compaction_failed", "out_of_tokens",
+    "out_of_time", "out_of_context", "out_of_budget", "graph_recursion_error",
     "agent_stopped_due_to_iteration_limit_or_time_limit", "agent_stopped_due_to_max_iterations",
 })  # fmt: skip
-"""Of providers, trainers and agent frameworks: SWE-agent's exit_*, verifiers' conditions. Others are made of the words below, as in `max_turns`,
-`step_limit` (Inspect's), `token_budget_exceeded`, `max_total_completion_tokens_reached`, mini-swe-agent's `LimitsExceeded`."""
+"""Of providers, trainers and agent frameworks: SWE-agent's exit_*, verifiers' conditions. Others are made of
+the words below, as in `max_turns`, `step_limit` (Inspect's), `token_budget_exceeded`,
+`max_total_completion_tokens_reached`, mini-swe-agent's `LimitsExceeded`."""
 
 _THING = (
     r"(?:(?:model|agent|episode|total|new|input|output|completion|prompt|response|context|window|wall|clock|execution|working|tool|llm|api|"
@@ -28,11 +31,14 @@ _INSIDE = re.compile(r"\(([^()]*)\)\s*\Z")
 
 
 def is_limit(stop: str) -> bool:
-    """Does the reason name a limit? SWE-agent's `submitted (exit_cost)` does: what stood there was submitted when the money was gone.
+    """Does the reason name a limit? SWE-agent's `submitted (exit_cost)` does: what stood there was submitted
+    when the money was gone.
 
-    >>> is_limit("LimitsExceeded"), is_limit("token limit"), is_limit("submitted (exit_cost)"), is_limit("Submitted")
+    >>> (is_limit("LimitsExceeded"), is_limit("token limit"), is_limit("submitted (exit_cost)"),
+    ...     is_limit("Submitted"))
     (True, True, True, False)
-    >>> is_limit("FinishReason.MAX_TOKENS"), is_limit("max-steps exceeded"), is_limit("within budget"), is_limit("rate_limit")
+    >>> (is_limit("FinishReason.MAX_TOKENS"), is_limit("max-steps exceeded"), is_limit("within budget"),
+    ...     is_limit("rate_limit"))
     (True, True, False, False)
     """
     inside = _INSIDE.search(stop[:200])

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from trimtab.errors import TraceError
 
 COUNTS = (
-    "turns", "calls", "failed", "tool_faults", "bad_arguments", "unknown_tools", "schema_errors", "repeats", "loop_calls",
+    "turns", "calls", "failed", "tool_faults", "bad_arguments", "unknown_tools", "schema_errors", "repeats",
+    "loop_calls",
     "void_turns", "unanswered", "empty_answers",
 )  # fmt: skip
 """Integer columns: how many of each the episode has. `loop_calls`: calls of its longest loop.
@@ -39,8 +40,8 @@ def must_be_finite(solved_at: float) -> None:
 
 
 def group_of(group: str | None, task: str | None, step: int | None = None) -> str | None:
-    """The group whose rewards were compared: the log's, else the attempts at a task; in one training step, where it is known, for
-    steps may number their groups anew.
+    """The group whose rewards were compared: the log's, else the attempts at a task; in one training step,
+    where it is known, for steps may number their groups anew.
 
     >>> group_of("g", "t", 3), group_of(None, "t", 3), group_of(None, "t"), group_of(None, None, 3)
     ('g in step 3', 't in step 3', 't', None)
@@ -61,11 +62,14 @@ class Evidence:
 
 @dataclass
 class ToolRow:
-    """Calls of one tool; `unknown`: those for which it does not exist. Latencies in seconds, of the `timed` calls that have one; nan without any. `p95_low`, `p95_high`: between which
-    of them the 95th percentile lies (`stats.quantile_ends`). `slowest`: the five slowest calls, the slowest first, where the engine keeps them.
+    """Calls of one tool; `unknown`: those for which it does not exist. Latencies in seconds, of the `timed`
+    calls that have one; nan without any. `p95_low`, `p95_high`: between which of them the 95th percentile
+    lies (`stats.quantile_ends`). `slowest`: the five slowest calls, the slowest first, where the engine keeps
+    them.
 
-    `first`, `last`: number of the first and the last episode that called it. `sum_ff`, `sum_fc`, `sum_cc`: over episodes,
-    failed squared, failed by calls and calls squared: calls of one episode are not independent.
+    `first`, `last`: number of the first and the last episode that called it. `sum_ff`, `sum_fc`, `sum_cc`:
+    over episodes, failed squared, failed by calls and calls squared: calls of one episode are not
+    independent.
     """
 
     calls: int = 0
@@ -90,13 +94,17 @@ class ToolRow:
 
 @dataclass
 class TraceTable:
-    """`reward` (E,) nan where there is none, and `nan_rewards` where the log said NaN or infinity. `success`, `truncated` (E,):
-    1, 0, or -1 unknown. `ratio` (E,): the largest |log-ratio| of its tokens, nats; nan where the log has none. `task`, `group`, `stop`, `first_error` (E,): indices in `tasks`, `groups` (`group_of`), `stops`, `first_errors`; -1: none.
-    `used`, `erred` (E, T) of bool: did the episode call the tool of `tool_names`, did a call of it fail?
-    `time` (E,): when the episode began, seconds since 1970, nan unknown. `wrong`, `wrong_turn`, `wrong_step` (E,): see `traces.first_wrong`.
-    `error_flags_in_log`: False where no field of the log says whether a call failed: errors were inferred from result text.
-    `version` (E,): index in `versions`, policy versions as text in the order of their coming, or `step 3` where training steps alone are known. `marks`: `text_marks.MARKS` -> (E,).
-    `files`: a required file -> the calls that named it, `file_used` (E, F): which episodes did. `by_prompt`: episodes whose group is their prompt's (`prompt_groups`).
+    """`reward` (E,) nan where there is none, and `nan_rewards` where the log said NaN or infinity. `success`,
+    `truncated` (E,): 1, 0, or -1 unknown. `ratio` (E,): the largest |log-ratio| of its tokens, nats; nan
+    where the log has none. `task`, `group`, `stop`, `first_error` (E,): indices in `tasks`, `groups`
+    (`group_of`), `stops`, `first_errors`; -1: none. `used`, `erred` (E, T) of bool: did the episode call the
+    tool of `tool_names`, did a call of it fail? `time` (E,): when the episode began, seconds since 1970, nan
+    unknown. `wrong`, `wrong_turn`, `wrong_step` (E,): see `traces.first_wrong`. `error_flags_in_log`: False
+    where no field of the log says whether a call failed: errors were inferred from result text. `version`
+    (E,): index in `versions`, policy versions as text in the order of their coming, or `step 3` where
+    training steps alone are known. `marks`: `text_marks.MARKS` -> (E,). `files`: a required file -> the calls
+    that named it, `file_used` (E, F): which episodes did. `by_prompt`: episodes whose group is their prompt's
+    (`prompt_groups`).
     """
 
     ids: Sequence[str]
@@ -147,8 +155,9 @@ class TraceTable:
         return int(self.counts[name].sum())
 
     def solved(self, solved_at: float | None = None) -> tuple[npt.NDArray[Any], str]:
-        """(E,) 1 solved, 0 failed, -1 unknown, and where that comes from: the log's success, a threshold of the reward, or a
-        reward that is 0 or 1 throughout, also of episodes of which the log's success does not speak."""
+        """(E,) 1 solved, 0 failed, -1 unknown, and where that comes from: the log's success, a threshold of
+        the reward, or a reward that is 0 or 1 throughout, also of episodes of which the log's success does
+        not speak."""
         finite = np.isfinite(self.reward)
         if solved_at is not None:
             must_be_finite(solved_at)

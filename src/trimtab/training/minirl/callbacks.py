@@ -56,13 +56,15 @@ class StepHooks(TrainerCallback):
         )
         if dropped > limit * tokens:
             raise ObjectiveError(
-                f"{text}, beyond nonfinite_limit={limit:g}, and the optimizer has not moved; fix the rollout's "
+                f"{text}, beyond nonfinite_limit={limit:g}, and the optimizer has not moved; fix the "
+                f"rollout's "
                 "logprobs, or raise the limit"
             )
         if not self._warned:
             self._warned = True
             logger.warning(
-                f"{text}; they are dropped and counted, trimtab/correction/nonfinite_frac. A run stops beyond "
+                f"{text}; they are dropped and counted, trimtab/correction/nonfinite_frac. A run stops "
+                f"beyond "
                 f"nonfinite_limit={limit:g}"
             )
 

@@ -69,12 +69,14 @@ class MiniRLConfig(GRPOConfig):
     use_bias_correction_kl: bool = _field(False, "TRL's name of kl_estimator='k3_weighted'.")
     kl_estimator: str | None = _field(
         None,
-        "Of beta's KL, by its gradient: k3+, k2: KL(pi_theta || pi_ref); k3: KL(pi_ref || pi_theta); k3_weighted: "
+        "Of beta's KL, by its gradient: k3+, k2: KL(pi_theta || pi_ref); k3: KL(pi_ref || pi_theta); "
+        "k3_weighted: "
         "pi_theta/pi_old x k3, as TRL's correction. None: k3+ for minirl, k3 as the papers of the others.",
     )
     kl_weight_cap: float | None = _field(
         None,
-        "k3+, k2: weight the KL by sg[min(pi_theta/mu, this)] (a ratio; pi_old where mu is not known). None: 5 for "
+        "k3+, k2: weight the KL by sg[min(pi_theta/mu, this)] (a ratio; pi_old where mu is not known). "
+        "None: 5 for "
         "minirl, else no weight; inf: no cap.",
     )
     correction: list[str] | str = _field(  # noqa: RUF009
@@ -95,12 +97,14 @@ class MiniRLConfig(GRPOConfig):
     )
     drop_nonfinite: bool = _field(
         True,
-        "Drop and count tokens with NaN or infinite log mu (vLLM gives some) where mu is used; False: the loss "
+        "Drop and count tokens with NaN or infinite log mu (vLLM gives some) where mu is used; False: the "
+        "loss "
         "becomes NaN.",
     )
     nonfinite_limit: float = _field(
         0.05,
-        "Stop the run where a larger fraction of a step's loss tokens is dropped so (default, not calibrated).",
+        "Stop the run where a larger fraction of a step's loss tokens is dropped so (default, not "
+        "calibrated).",
     )
     k3_bound: float | None = _field(
         None, "Drop where rho - 1 - log rho exceeds this, nats; 0.001 to 0.01 for row means. None: off."

@@ -27,7 +27,8 @@ class Defaults:
     cap: float | None = None
     """Bound on pi_theta/mu, a ratio: MiniRL truncates the weight, decoupled PPO lifts mu."""
     kl: Literal["k3", "k3+"] = "k3"
-    """Estimator of beta's KL: GRPO's paper has k3, MiniRL has no KL and takes the one with the right gradient."""
+    """Estimator of beta's KL: GRPO's paper has k3, MiniRL has no KL and takes the one with the right
+    gradient."""
 
 
 DEFAULTS = {

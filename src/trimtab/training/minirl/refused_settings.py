@@ -29,7 +29,8 @@ def config_refusals(args: Any) -> Iterator[str]:
         yield "entropy_coef and use_adaptive_entropy: set bonus_target"
     if args.use_bias_correction_kl and args.kl_estimator not in (None, "k3_weighted"):
         yield (
-            f"use_bias_correction_kl with kl_estimator={args.kl_estimator!r}: it is kl_estimator='k3_weighted'; "
+            f"use_bias_correction_kl with kl_estimator={args.kl_estimator!r}: it is "
+            f"kl_estimator='k3_weighted'; "
             "set one of them"
         )
     if args.vllm_importance_sampling_correction:

@@ -40,7 +40,8 @@ from trimtab.typing import Float64, Int64
 SCALES = (8, 16, 32, 64, 128, 256)
 _EVERY, _PAST, _LIMIT = 25, 100, 4.0  # how often the limits move, values they rest on, deviations
 _ROUNDING = bound("rounding")
-# Values kept, and how many more are held before the oldest are let go: multiples of _EVERY and of every stride.
+# Values kept, and how many more are held before the oldest are let go: multiples of _EVERY and of every
+# stride.
 _KEPT, _SPARE = 800, 400
 
 

@@ -135,7 +135,8 @@ def _assistant(episode: Episode, event: Json, before: str, when: float | None) -
 
 def _call(event: Json, when: float | None) -> Call:
     call = Call(
-        name=as_label(event.get("tool")) or "", arguments=_arguments(event.get("args")), step=_step(event), time=when,
+        name=as_label(event.get("tool")) or "", arguments=_arguments(event.get("args")), step=_step(event),
+        time=when,
     )  # fmt: skip
     if event["type"] == "tool_parse_error":
         call.bad_arguments = as_text(first_of(event, "content", "args")) or ""

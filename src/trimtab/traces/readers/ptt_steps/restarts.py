@@ -59,7 +59,8 @@ def kind_of(type: str) -> str:
 def runs_of(lines: Sequence[Line]) -> list[int]:
     """(R,) which episode of the id each line is of, from 0; COPY for a copy.
 
-    >>> first = [Line(i, "user_message", False, True, f"a{i}") for i in range(2)] + [Line(2, "episode_end", True, True, "end")]
+    >>> first = [Line(i, "user_message", False, True, f"a{i}") for i in range(2)] + [Line(2, "episode_end",
+    ...     True, True, "end")]
     >>> runs_of([*first, first[1], Line(0, "user_message", False, True, "b")])
     [0, 0, 0, -1, 1]
     """

@@ -67,10 +67,13 @@ class RewardColumns(NamedTuple):
             f"{weight:g} {name}" for name, weight in zip(self.names, self.weights, strict=False)
         )
         for note, holds in (
-            (f"columns of TRL that the advantages do not follow, no rewards: {', '.join(self.others)}", self.others),
-            (f"rewards of TRL added up with weights that the advantages tell, up to a scale: {weighted}", self.weights),
+            (f"columns of TRL that the advantages do not follow, no rewards: {', '.join(self.others)}",
+            self.others),
+            (f"rewards of TRL added up with weights that the advantages tell, up to a scale: {weighted}",
+            self.weights),
             (f"{UNCONFIRMED}; read as rewards: {names}", self.confirmed == "no"),
-            (f"no group of TRL tells which columns are rewards; read as rewards: {names}", self.confirmed == "unknown" and len(self.names) > 1),
+            (f"no group of TRL tells which columns are rewards; read as rewards: {names}",
+            self.confirmed == "unknown" and len(self.names) > 1),
         ):  # fmt: skip
             if holds:
                 report.note_once(note)
@@ -93,7 +96,8 @@ def reward_columns(rows: Sequence[Json]) -> RewardColumns:
     All, where no group has two advantages. `no`: weights, a scale for each function, or a filter make the
     advantages follow no sum.
 
-    >>> rows = [{"prompt": "q", "right": r, "length": n, "advantage": a} for r, n, a in ((0.0, 300, -1.0), (1.0, 100, 1.0))]
+    >>> rows = [{"prompt": "q", "right": r, "length": n, "advantage": a} for r, n, a in ((0.0, 300, -1.0),
+    ...     (1.0, 100, 1.0))]
     >>> reward_columns(rows)
     RewardColumns(names=('right',), others=('length',), confirmed='yes', weights=())
     """
@@ -156,7 +160,8 @@ def _share(groups: list[list[Row]], names: Sequence[str], weights: Sequence[floa
     hits = pairs = 0
     for group in groups:
         sums = [
-            sum(weight * v for name, weight in by_name.items() if not math.isnan(v := row.get(name, math.nan))) for row, _ in group
+            sum(weight * v for name, weight in by_name.items() if not math.isnan(v := row.get(name,
+            math.nan))) for row, _ in group
         ]  # fmt: skip
         advantages = [advantage for _, advantage in group]
         if all(map(math.isfinite, sums)):

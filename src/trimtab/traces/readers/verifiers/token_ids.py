@@ -22,7 +22,8 @@ def give_ids(turns: Sequence[Turn], nodes: Sequence[Mapping[str, Any]]) -> bool:
     own.
 
     >>> turn = Turn(role="assistant")
-    >>> give_ids([turn], [{"token_ids": [7, 8], "mask": [False, True], "logprobs": [-0.5], "reference_logprobs": [-0.75]}])
+    >>> give_ids([turn], [{"token_ids": [7, 8], "mask": [False, True], "logprobs": [-0.5],
+    ...     "reference_logprobs": [-0.75]}])
     True
     >>> turn.token_ids, turn.mask, turn.logprobs, turn.log_ratios
     ([7, 8], [0, 1], [nan, -0.5], [nan, 0.25])

@@ -56,7 +56,8 @@ def _episode(record: Record, value: Json, trace: Json, report: ReadReport) -> Ep
         id=as_label(first_of(trace, "id")) or record.source,
         turns=turns,
         log_ratio_of=RATIO if any(turn.log_ratios for turn in turns) else None,
-        task=task_key(as_label(first_of(env, "name", "id")), _task(as_object(trace.get("task") or value.get("task")))),
+        task=task_key(as_label(first_of(env, "name", "id")),
+        _task(as_object(trace.get("task") or value.get("task")))),
         group=as_label(as_object(value.get("group")).get("id")),
         reward=reward,
         reward_parts=parts,
@@ -71,7 +72,8 @@ def _episode(record: Record, value: Json, trace: Json, report: ReadReport) -> Ep
         tokens=_sum(as_int(usage.get("completion_tokens")) for usage in usages),
         cost=_total(as_number(usage.get("cost")) for usage in usages),
         source=record.source,
-        extra={"agent": agent.get("name"), "environment": env.get("id"), "errors": trace.get("errors") or None},
+        extra={"agent": agent.get("name"), "environment": env.get("id"),
+        "errors": trace.get("errors") or None},
     )  # fmt: skip
 
 

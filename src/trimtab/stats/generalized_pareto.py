@@ -17,10 +17,11 @@ UNDERFLOW = 1e-300  # stands for a weight that far under the largest one
 
 
 class ParetoFit(NamedTuple):
-    """A k-hat, the bound for its n, how many tail values it rests on, and what to know about it ("" is: nothing).
+    """A k-hat, the bound for its n, how many tail values it rests on, and what to know about it ("" is:
+    nothing).
 
-    khat < bound: the weighted mean can be trusted; khat > 1: the mean of the weights does not exist. nan has a reason:
-    "equal weights" is the healthiest case, the others mean too little data.
+    khat < bound: the weighted mean can be trusted; khat > 1: the mean of the weights does not exist. nan has
+    a reason: "equal weights" is the healthiest case, the others mean too little data.
     """
 
     khat: float
@@ -71,13 +72,13 @@ def pareto_tail_size(n: int) -> int:
 def pareto_khat(log_weights_tail_desc: npt.ArrayLike, n: int, tail_size: int | None = None) -> ParetoFit:
     """Fit the shape of the upper tail of n weights from their largest logarithms.
 
-    It prevents trusting an ESS or a mean that one lucky draw will overturn. It sees only large weights: feed log w and
-    -log w, for in tool-use runs the tail is at w -> 0. Nothing overflows.
+    It prevents trusting an ESS or a mean that one lucky draw will overturn. It sees only large weights: feed
+    log w and -log w, for in tool-use runs the tail is at w -> 0. Nothing overflows.
 
     Args:
         log_weights_tail_desc: (M,) nats, descending; -inf (weight zero) at the end is allowed. Give at least
-            `pareto_tail_size(n)` + 1 values, the last being the cutoff. With fewer the fit uses what is there and
-            `reason` says so: the 512 largest of 10^6 fit a tail six times thinner.
+            `pareto_tail_size(n)` + 1 values, the last being the cutoff. With fewer the fit uses what is there
+            and `reason` says so: the 512 largest of 10^6 fit a tail six times thinner.
         n: number of all weights.
         tail_size: values of the tail; default `pareto_tail_size(n)`.
 
@@ -144,10 +145,12 @@ def _shape(exceedances: Float64) -> float:
 
 
 def gpd_shapes(exceedances: Float64, weights: Float64) -> Float64:
-    """(R,) shape of a generalised Pareto for each row of weights (R, M) of ascending exceedances (M,) above 0.
+    """(R,) shape of a generalised Pareto for each row of weights (R, M) of ascending exceedances (M,) above
+    0.
 
-    Zhang & Stephens 2009, with 10 pseudo-draws at 0.5. The grid and its prior are those of the first row, the data
-    themselves, so that a bootstrap over the other rows is one matrix product. nan for a row without weight.
+    Zhang & Stephens 2009, with 10 pseudo-draws at 0.5. The grid and its prior are those of the first row, the
+    data themselves, so that a bootstrap over the other rows is one matrix product. nan for a row without
+    weight.
 
     >>> x = (1.0 - (np.arange(4_000) + 0.5) / 4_000) ** -0.5 - 1.0  # shape 0.5
     >>> gpd_shapes(x, np.ones((1, 4_000))).round(2).tolist()
