@@ -81,7 +81,7 @@ def test_a_monitor_that_fails_at_half_of_the_steps_is_blind(tmp_path):
     rng = np.random.default_rng(0)
     with trimtab.open_run(tmp_path / "run") as run:
         for step in range(41):
-            mask = {"loss_mask": np.ones((64, 90), int)} if step % 2 else {}
+            mask = {"loss_mask": np.full((64, 90), 2)} if step % 2 else {}
             if mask:
                 run.observe(**mask, logprobs=np.zeros((64, 90)))
             else:
