@@ -40,7 +40,7 @@ def test_unreadable_lines_make_a_calm_run_blind(tmp_path):
     assert verdict(folder)[0] == "healthy"
     with (folder / "readings.r0.s0.jsonl").open("a") as out:
         out.write("{}\n")
-    assert verdict(folder) == ("blind", "1 lines of the run folder cannot be read")
+    assert verdict(folder) == ("blind", "1 line of the run folder cannot be read")
 
 
 @pytest.mark.parametrize("kind", ["steps", "readings", "alarms", "errors", "tools", "states"])

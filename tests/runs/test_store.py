@@ -49,14 +49,16 @@ def test_a_resume_appends_and_supersedes_and_never_truncates(tmp_path):
 
 def test_a_torn_last_line_is_counted_and_read_once_it_is_whole(tmp_path):
     folder = tmp_path / "run"
-    write(folder, range(3))
+    write(folder, range(4))
     path = folder / "steps.r0.s0.jsonl"
+    *first, whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(first))
     with path.open("ab") as file:
-        file.write(b'{"step": 3, "me')
+        file.write(whole[:20])
     reader = RunReader(folder)
     assert (len(reader.rows("steps")), reader.num_torn, reader.num_malformed) == (3, 1, 0)
     with path.open("ab") as file:
-        file.write(b'trics": {}}\n')
+        file.write(whole[20:])
     assert reader.poll() == 1
     assert (len(reader.rows("steps")), reader.num_torn) == (4, 0)
 
@@ -67,8 +69,8 @@ def test_malformed_lines_are_counted_and_skipped(tmp_path):
     with (folder / "steps.r0.s0.jsonl").open("ab") as file:
         file.write(b'not json\n[1]\n\xff\xfe\n{"step": 5}\n')
     reader = RunReader(folder)
-    assert [row["step"] for row in reader.rows("steps")] == [0, 1, 5]
-    assert reader.num_malformed == 3
+    assert [row["step"] for row in reader.rows("steps")] == [0, 1]
+    assert reader.num_malformed == 4  # the last one is a row, but not of this writer: it has no checksum
 
 
 def test_ranks_write_side_by_side_and_two_writers_never_share_a_file(tmp_path):

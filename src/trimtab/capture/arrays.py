@@ -31,7 +31,7 @@ def to_array(name: str, raw: Any) -> Array:
     Example:
         >>> to_array("reward", [np.float32(1.0), None]).tolist()
         [1.0, nan]
-    """
+    """  # noqa: E501
     try:
         array = _converted(raw)
     except (TypeError, ValueError, RuntimeError) as error:

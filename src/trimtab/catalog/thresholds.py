@@ -89,6 +89,14 @@ BOUNDS: dict[str, Bound] = {
         "how far a rank's record may lie behind the others' before the run counts as blind there",
         UNCALIBRATED,
     ),
+    "damage_steps": Bound(
+        20.0, "steps", "whole steps after a damaged or lost row until the run counts as watched again; the loss is still stated", UNCALIBRATED
+    ),
+    "vanished_s": Bound(
+        600.0, "seconds without a new row", "a run without an end that is silent for longer has stopped: a checkpoint or an evaluation takes less", UNCALIBRATED
+    ),
+    "vanished_steps": Bound(10.0, "median intervals between steps", "the same, for runs of slow steps", UNCALIBRATED),
+    "vanished_longest": Bound(2.0, "longest intervals between steps", "the same, for runs that pause to evaluate", UNCALIBRATED),
     "zero_drift": Bound(
         3.0,
         "windows",

@@ -48,6 +48,7 @@ class Evidence:
     last_failed: bool
     unwatched: tuple[str, ...] = ()  # measured ratios that no rule has judged
     gaps: tuple[str, ...] = ()  # why the record may not be whole
+    losses: tuple[str, ...] = ()  # what is missing of the record, where it is whole again since
     zero_drift: bool = False  # drift was measured, and 0 everywhere
     metrics_only: bool = False  # a trainer's log of averages was judged, which has no tokens
     readings: tuple[str, ...] = ()  # keys of the readings that rules of `judged` read
@@ -81,7 +82,10 @@ def judge(alarms: Iterable[Alarm], evidence: Evidence) -> Verdict:
         text = f"no token was written after a tool result; {text}"
     if evidence.unwatched:
         text += f"; measured, but watched by no rule so far: {', '.join(evidence.unwatched)}"
-    return Verdict("healthy", text + ("" if evidence.no_tokens else unseen))
+    text += "" if evidence.no_tokens else unseen
+    if evidence.losses:
+        text += f"; missing from the record: {'; '.join(evidence.losses)}"
+    return Verdict("healthy", text)
 
 
 def _alarmed(serious: list[Alarm], num_notes: int) -> Verdict:
@@ -143,7 +147,7 @@ def _blind(evidence: Evidence) -> str:
     if evidence.num_steps == 0:
         return ""
     if evidence.last_failed:
-        return f"the monitor failed {evidence.num_failures} times and did not recover; see errors"
+        return f"the monitor failed{_times(evidence.num_failures)} and did not recover; see errors"
     if evidence.num_failed_steps > bound("failed_frac") * evidence.num_steps:
         return f"the monitor failed at {evidence.num_failed_steps} of {evidence.num_steps} steps; see errors"
     if evidence.metrics_only:
@@ -160,6 +164,10 @@ def _blind(evidence: Evidence) -> str:
     if evidence.zero_drift:
         return "drift is exactly zero everywhere: policy and reference are one array, or the policy does not change"  # noqa: E501
     return ""
+
+
+def _times(count: int) -> str:
+    return f" {count} time{'s' * (count != 1)}" if count else ""
 
 
 _MORE = "give more steps, and reward, KL, entropy and the gradient's norm"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from trimtab.detect.pipeline import Pipeline
 from trimtab.measure.sequences.tool_health import ToolHealth, replay_tools
@@ -18,6 +19,7 @@ class Detection:
 
     def __init__(self, writer: RunWriter, pipeline: Pipeline) -> None:
         self.writer, self.pipeline = writer, pipeline
+        self._unwritten: list[dict[str, Any]] = []  # rows of alarms that the disk did not take yet
 
     def judge(self, step: int, readings: list[Reading], known: list[Alarm] | None = None) -> list[Alarm]:
         """Detect on `readings`, write them and what changed since the alarms `known`; return the alarms that
@@ -25,13 +27,15 @@ class Detection:
         known = list(self.pipeline.alarms) if known is None else known
         self.pipeline.on_readings(readings)
         fired = self.pipeline.alarms[len(known) :]
-        self.writer.write("readings", reading_rows(readings))
         changes = [
             alarm_row(new, "reopened" if new.cleared is None else "cleared", step)
             for old, new in zip(known, self.pipeline.alarms, strict=False)
             if old != new
         ]
-        self.writer.write("alarms", [*changes, *(alarm_row(alarm, "fired", step) for alarm in fired)])
+        self._unwritten += [*changes, *(alarm_row(alarm, "fired", step) for alarm in fired)]
+        self.writer.write("alarms", self._unwritten)
+        self._unwritten = []
+        self.writer.write("readings", reading_rows(readings))
         return fired
 
     def restore(self, step: int, tools: ToolHealth) -> None:
@@ -48,10 +52,8 @@ class Detection:
         over = [int(row["step"]) for row in reader.rows("steps", rank) if row["step"] >= step]
         if over:
             log.warning(
-                "trimtab: %s holds steps up to %d and now starts again at %d; steps %d to %d stay on disk "
-                "but no view shows "
-                "them. Give a new folder if this is another run.", self.writer.folder, over[-1], step,
-                over[0], over[-1],
+                "trimtab: %s holds steps up to %d and now starts again at %d; steps %d to %d stay on disk but no view shows "  # noqa: E501
+                "them. Give a new folder if this is another run.", self.writer.folder, over[-1], step, over[0], over[-1],  # noqa: E501
             )  # fmt: skip
         before = [row for row in reader.rows("steps", rank) if row["step"] < step]
         replay_tools(tools, before, reader.rows("tools", rank))

@@ -15,7 +15,7 @@ from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.state.windows import WindowSet
 from trimtab.monitor.run import Run
 from trimtab.monitor.run_identity import with_identity
-from trimtab.monitor.run_options import RunOptions
+from trimtab.monitor.run_options import RunOptions, rank_of_environment
 from trimtab.runs import RunWriter
 
 log = logging.getLogger("trimtab")
@@ -26,7 +26,7 @@ _RESERVED = ("min_tokens", "min_trajectories", "rules", "python_rules")
 def open_run(
     folder: str | os.PathLike[str],
     *,
-    rank: int = 0,
+    rank: int | None = None,
     config: Mapping[str, Any] | None = None,
     strict: bool = False,
     state_every: int = 5,
@@ -44,7 +44,9 @@ def open_run(
 
     Args:
         folder: the run folder; it is created where it does not exist.
-        rank: rank of this process; each rank writes files of its own.
+        rank: rank of this process; each rank writes files of its own. None: as torchrun, accelerate, SLURM or
+            Open MPI set it in the environment, else 0. Where another live process writes as this rank, the
+            next free one is taken, with a warning.
         config: what to store in the header of a new run.
         strict: raise the monitor's own failures instead of recording them.
         state_every: steps a stored histogram covers at first; it doubles with the run's age.
@@ -63,7 +65,8 @@ def open_run(
         The run; close it, or use it as a context manager.
 
     Raises:
-        RunError: the folder is something else or of a newer format, or a requirement cannot hold.
+        RunError: the folder is something else, of a newer format or not writable, or a requirement cannot
+            hold.
         RuleError: a rule is malformed.
 
     Example:
@@ -77,6 +80,9 @@ def open_run(
     windows = {"min_tokens": min_tokens, "min_trajectories": min_trajectories}
     added = resolve(rules)
     own = header_config(added)
+    if rank is None:
+        rank, world_size = rank_of_environment(os.environ)
+        config = {"world_size": world_size, **(config or {})} if world_size > 1 else config
     mine = {**windows, **requirements.config(), **own}
     writer = RunWriter(folder, rank, {**with_identity(_config(config or {})), **mine})
     stored = {
@@ -84,8 +90,7 @@ def open_run(
     }
     if stored != own:
         log.warning(
-            "trimtab: %s was begun with other rules; views judge by those, and show of the new ones what "
-            "fires from now on. "
+            "trimtab: %s was begun with other rules; views judge by those, and show of the new ones what fires from now on. "  # noqa: E501
             "Give a new folder to have all judged alike.", folder,
         )  # fmt: skip
     return Run(

@@ -12,11 +12,11 @@ from trimtab.capture.clean_values import clean_name, clean_text
 from trimtab.errors import RunError
 from trimtab.measure.sequences.aggregates import MAX_METRIC, TRAINER_KEYS, as_numbers
 from trimtab.measure.state.log_ratios import omitted_columns
+from trimtab.runs.schema import MAX_STEP
 
 log = logging.getLogger("trimtab")
 
 _MAX_LOGGED = 256  # metrics that the log names as rejected
-_MAX_STEP = 2**63 - 1
 
 
 def step_number(step: Any) -> int:
@@ -30,7 +30,7 @@ def step_number(step: Any) -> int:
         number = operator.index(int(value) if isinstance(value, float) and value.is_integer() else value)
     except (TypeError, ValueError, RuntimeError):
         number = -1
-    if isinstance(step, bool) or not 0 <= number <= _MAX_STEP:
+    if isinstance(step, bool) or not 0 <= number <= MAX_STEP:
         shown = repr(step)[:40]
         raise RunError(f"flush(step={shown}): a step is a whole number from 0; this call was not recorded")
     return number

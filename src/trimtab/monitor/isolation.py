@@ -11,8 +11,10 @@ from __future__ import annotations
 import logging
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from trimtab.errors import TrimtabError
@@ -28,6 +30,7 @@ class Isolation:
     def __init__(self, strict: bool, write: Callable[[dict[str, Any]], None]) -> None:
         self.strict, self.write = strict, write
         self.num_failures = 0
+        self._logged: set[tuple[str, str]] = set()
         self.failed_now = False  # since the caller last set it
         self._costs: dict[str, float] = {}
         self._inner_s: list[float] = []
@@ -67,9 +70,23 @@ class Isolation:
         text = f"{type(error).__name__}: {error}"
         if self.num_failures > _MAX_ERROR_ROWS:
             return
-        log.error("trimtab could not %s (failure %d): %s", where, self.num_failures, text)
+        if (where, text) not in self._logged:
+            log.error("trimtab could not %s (failure %d): %s", where, self.num_failures, text)
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         try:
             self.write({"where": where, "error": text, "traceback": trace, "time": time.time()})
         except (OSError, TrimtabError) as second:
-            log.error("trimtab could not write its error either: %s", second)
+            if (where, text) not in self._logged:
+                log.error("trimtab could not write its error either: %s", second)
+        self._logged.add((where, text))
+
+
+def warn_dead(folder: Path, why: str) -> None:
+    """Warn the loop that nothing it shows the monitor is recorded; where warnings are errors the log alone
+    says it."""
+    with suppress(RuntimeWarning):
+        warnings.warn(
+            f"trimtab cannot write to {folder} ({why}): training is NOT watched until writes work again",
+            RuntimeWarning,
+            stacklevel=3,
+        )

@@ -30,7 +30,7 @@ from trimtab.measure.state.windows import Closed, WindowSet
 from trimtab.monitor.batch_measurement import Measuring
 from trimtab.monitor.detection import Detection
 from trimtab.monitor.flush_arguments import MetricReader, OmissionLog, reasons, step_number
-from trimtab.monitor.isolation import Isolation
+from trimtab.monitor.isolation import Isolation, warn_dead
 from trimtab.monitor.run_end import EndRecorder, end_of
 from trimtab.monitor.run_options import LATEST, UNFED, RunOptions
 from trimtab.monitor.step_buffer import Intake
@@ -54,6 +54,7 @@ class Run:
         self._isolation = Isolation(options.strict, self._write_error)
         self._ending = EndRecorder(self)
         self._omissions = OmissionLog()
+        self._dead_before = False
         self._start(writer, windows)
 
     def _start(self, writer: RunWriter, windows: WindowSet) -> None:
@@ -87,20 +88,15 @@ class Run:
 
     @property
     def num_failures(self) -> int:
-        """How often did the monitor itself fail?"""
+        """Failures of the monitor itself."""
         return self._isolation.num_failures
 
     def isolated(self, where: str, cost: str = "watch") -> AbstractContextManager[None]:
-        """Return a context that records a failure of its block and lets training go on.
-
-        The block's time is added to `cost`. Adapters wrap their own code in it too
-        (`trimtab.monitor.isolation`).
-        """
+        """Return a context that records its block's failure, books its time under `cost`, and lets training go on."""  # noqa: E501
         return self._isolation.block(where, cost)
 
     def charge(self, name: str, seconds: float) -> None:
-        """Book time spent for the monitor outside of it, e.g. a reference pass; kept apart from the watch's
-        own time."""
+        """Book time spent for the monitor outside of it, kept apart from the watch's own time."""
         self._isolation.charge(name, seconds)
 
     def observe(self, batch: TokenBatch | None = None, **arrays: Any) -> None:
@@ -112,8 +108,7 @@ class Run:
             self._measuring.add(*self._intake.add(batch, arrays))
 
     def probe(self, step: int, batch: TokenBatch) -> None:
-        """Add a scoring of the fixed probe transcripts by the policy as it is at `step`; see
-        `measure.probes`."""
+        """Add a scoring of the fixed probe transcripts by the policy at `step`; see `measure.policy`."""
         with self.isolated("probe"):
             self._step_readings += self.probes.update(step, batch)
 
@@ -124,10 +119,8 @@ class Run:
         tokens: Mapping[str, int] | None = None,
         gram: bool = False,
     ) -> None:
-        """Add the per-trajectory gradients of `step`: slice -> (n, d) vectors, of all weights or a small
-        head, or with `gram` slice -> (n, n) Gram matrices. `tokens`: slice -> gradient tokens. One call a
-        step, with all of its trajectories; of several ranks, views show the first one's. See
-        `measure.gradients`."""
+        """Add the per-trajectory gradients of `step`: slice -> (n, d) vectors, or with `gram` slice -> (n, n)
+        Gram matrices. `tokens`: slice -> gradient tokens. One call a step, with all of its trajectories."""
         with self.isolated("gradients"):
             self._fed.add("gradient")
             self._step_readings += step_readings(step, gradient_values(parts, tokens, gram))
@@ -141,14 +134,12 @@ class Run:
             self._step_readings += step_readings(step, [("all", value, counts) for value, counts in values])
 
     def tool_call(self, call: ToolCall) -> None:
-        """Record one tool call; written at the next flush. What cannot be stored in it is changed and
-        counted."""
+        """Record one tool call, written at the next flush; what cannot be stored is changed and counted."""
         with self.isolated("tool call"):
             self.pending_tools.append(clean_call(call, self._intake.door))
 
     def retokenised(self, sampled: Sequence[int], reencoded: Sequence[int]) -> None:
-        """Compare a sampled sequence's ids with those its decoded text encodes to; see
-        `measure.retokenise`."""
+        """Compare a sampled sequence's ids with those its decoded text encodes to."""
         with self.isolated("retokenised"):
             self.episodes.retokenised(difference(sampled, reencoded))
 
@@ -180,16 +171,30 @@ class Run:
             with self.isolated("flush"):  # the step is part of the run all the same, marked as failed
                 self.writer.commit(self._step_row(number, numbers, {}, duration_s))
         self._new_step()
+        if self.dead and not self._dead_before:
+            warn_dead(self.writer.folder, self.writer.failure)
+        self._dead_before = self.dead
         return fired
 
+    @property
+    def dead(self) -> bool:
+        """True while nothing reaches the disk: it is full or fails, or the folder is gone."""
+        return bool(self.writer.failure)
+
     def begin(self, step: int) -> None:
-        """Training starts, or starts again, with `step` as its next; going back opens a new session of the
-        run."""
-        if self.last_step is not None and step <= self.last_step:
-            self.settle()
-            writer, old = RunWriter(self.writer.folder, self.writer.rank), self.windows
-            self.writer.close()
-            self._start(writer, WindowSet(old.min_tokens, old.min_trajectories))
+        """Training starts, or starts again, with `step` as its next; going back opens a new session."""
+        with self.isolated("begin"):
+            if self.last_step is not None and step <= self.last_step:
+                self.settle()
+                try:
+                    writer = RunWriter(self.writer.folder, self.writer.rank)
+                except RunError as error:
+                    self.writer.mark_failed(str(error))
+                    raise
+                old = self.windows
+                self.writer.end("restarted")
+                self.writer.close()
+                self._start(writer, WindowSet(old.min_tokens, old.min_trajectories))
 
     def settle(self) -> None:
         """Write what is still in memory; the run stays open."""

@@ -5,7 +5,7 @@ How it ends is in `run_end`, what it is in `run_identity`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from trimtab.detect.rules.rule import Rule
@@ -14,8 +14,7 @@ from trimtab.measure.state.requirements import Requirements
 LATEST = frozenset(
     (name, key)
     for name in ("text", "post_tool")
-    for key in ("drift/p95", "drift/p99", "drift/concentration", "mismatch/p99", "mismatch/token_ess_frac",
-    "total/p99",
+    for key in ("drift/p95", "drift/p99", "drift/concentration", "mismatch/p99", "mismatch/token_ess_frac", "total/p99",  # noqa: E501
                 "ref_logprob/below_5_frac", "tail_ratio/p95", "lagged_drift/p95", "entropy/mean")
 )  # fmt: skip
 """Slice and key of the readings offered to the user's own tracker as `trimtab/<slice>/<key>`."""
@@ -41,3 +40,25 @@ class RunOptions:
     requirements: Requirements = field(default_factory=Requirements)
     # the user's rules, beside the built-in ones
     rules: tuple[Rule, ...] = ()
+
+
+_RANK_VARIABLES = (
+    ("RANK", "WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+)
+"""Rank and world size as torchrun and accelerate, SLURM and Open MPI set them; the first pair that is there
+counts."""
+
+
+def rank_of_environment(environment: Mapping[str, str]) -> tuple[int, int]:
+    """Return the rank of this process and the number of processes; (0, 1) where the environment has neither.
+
+    >>> rank_of_environment({"RANK": "2", "WORLD_SIZE": "4", "SLURM_PROCID": "0"}), rank_of_environment({})
+    ((2, 4), (0, 1))
+    """
+    for rank, size in _RANK_VARIABLES:
+        if environment.get(rank, "").isdecimal():
+            count = environment.get(size, "")
+            return int(environment[rank]), int(count) if count.isdecimal() else 1
+    return 0, 1

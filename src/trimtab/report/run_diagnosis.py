@@ -79,9 +79,10 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "slices": [_slice(view, name) for name in view.slices],
         "tools": tools_table(view.tools),
         "exemplars": exemplar_table(view.exemplars),
-        "num_failures": len(view.errors),
+        "num_failures": view.num_failures,
         "last_failure": view.errors[-1]["error"] if view.errors else None,
         "written_s_ago": max(0.0, time.time() - steps[-1]["time"]) if steps else None,
+        "losses": list(view.integrity.losses),
         "num_superseded": view.reader.num_superseded,
         "num_torn": view.reader.num_torn,
         "num_malformed": view.reader.num_malformed,
@@ -146,7 +147,8 @@ def _damage(summary: dict[str, Any]) -> list[str]:
         (summary["num_superseded"], "steps started over by a later session, not shown"),
     )
     cleaned = [f"{what} cut or replaced: {count}" for what, count in summary["cleaned"].items()]
-    return [f"{what}: {count}" for count, what in counts if count] + cleaned
+    lost = [f"lost: {text}" for text in summary["losses"] if not text.endswith("cannot be read")]
+    return [f"{what}: {count}" for count, what in counts if count] + cleaned + lost
 
 
 def _where(summary: dict[str, Any]) -> str:

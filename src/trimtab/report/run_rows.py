@@ -67,3 +67,10 @@ def recorded_alarms(rows: list[Row]) -> list[Alarm]:
             if (alarm.rule, alarm.slice, alarm.step) == (row["rule"], row["slice"], row["fired"]):
                 alarms[i] = replace(alarm, cleared=None if row["event"] == "reopened" else int(row["step"]))
     return alarms
+
+
+def with_superseded(alarms: list[Alarm], rows: list[Row]) -> list[Alarm]:
+    """Return `alarms` and those that a resume superseded, closed: an alarm that was raised stays shown."""
+    known = {(alarm.rule, alarm.slice, alarm.step) for alarm in alarms}
+    old = {(a.rule, a.slice, a.step): replace(a, cleared=a.cleared or a.step) for a in recorded_alarms(rows)}
+    return sorted([*alarms, *(old[key] for key in old.keys() - known)], key=lambda alarm: alarm.step)

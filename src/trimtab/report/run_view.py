@@ -32,9 +32,10 @@ from trimtab.measure.state.values import recorded
 from trimtab.measure.state.windows import WindowSet
 from trimtab.measure.tokens.window_shift import WindowShift
 from trimtab.report.readings import ReadingRows, judged_readings
-from trimtab.report.run_rows import merge_steps, recorded_alarms, union_of_alarms
+from trimtab.report.run_rows import merge_steps, recorded_alarms, union_of_alarms, with_superseded
 from trimtab.report.unobserved import COLUMNS, Unobserved
 from trimtab.runs import RunReader
+from trimtab.runs.integrity import Integrity, integrity
 from trimtab.runs.records import reading_rows, readings_from_row
 from trimtab.types import Reading, Window
 
@@ -60,7 +61,7 @@ class RunView:
 
     def refresh(self) -> bool:
         """Read what was appended; True when there was anything."""
-        if not self.reader.poll():
+        if not self.reader.poll() and self._integrity() == self.integrity:
             return False
         self._blocks = None
         self._load()
@@ -83,8 +84,18 @@ class RunView:
             alarms = recorded_alarms(self.reader.rows("alarms"))
             by_key = {(a.rule, a.slice, a.step): a for a in alarms if a.rule in self._in_python}
             self.alarms = union_of_alarms(list(by_key.values()), self.pipeline.alarms)
+        self.alarms = with_superseded(self.alarms, self.reader.superseded("alarms"))
+        self.integrity = self._integrity()
         self.evidence = self._evidence()
         self.verdict: Verdict = judge(self.alarms, self.evidence)
+
+    @property
+    def num_failures(self) -> int:
+        """How often the monitor failed, also where it could not write what failed."""
+        last: dict[int, int] = {
+            row["rank"]: row.get("num_failures", 0) for row in self.reader.rows("steps") if "rank" in row
+        }
+        return max(len(self.errors), sum(last.values()))
 
     def series(self, key: str, name: str) -> list[Reading]:
         """Readings of one key and slice in the order of steps."""
@@ -181,8 +192,7 @@ class RunView:
                 rule.name in known and header_config([rule]) != header_config([known[rule.name]])
             ):
                 raise RuleError(
-                    f"rule {rule.name!r} was another one when {self.folder} was watched; give the new one "
-                    f"another name"
+                    f"rule {rule.name!r} was another one when {self.folder} was watched; give the new one another name"  # noqa: E501
                 )
         return (*of_header, *(rule for rule in extra if rule.name not in known))
 
@@ -226,7 +236,8 @@ class RunView:
             judged=self.pipeline.judged(),
             pending=self.pipeline.pending(),
             unwatched=tuple(sorted(observed - self._watched())),
-            gaps=tuple(self._gaps()),
+            gaps=self.integrity.gaps,
+            losses=self.integrity.losses,
             zero_drift=self._zero_drift(),
             min_tokens=self.min_tokens,
             min_trajectories=self.min_trajectories,
@@ -234,8 +245,8 @@ class RunView:
             tail_ready=self.pipeline.ready("tail", "post_tool"),
             aggregate_ready=self.pipeline.ready("aggregate"),
             post_tool_tokens=sum(row["slices"].get("post_tool", {}).get("n_tokens", 0) for row in self.steps),
-            num_failures=len(self.errors),
-            last_failed=bool(last.get("failed", False)) or self._failed_since(last.get("time", 0.0)),
+            num_failures=self.num_failures,
+            last_failed=bool(last.get("failed", False)) or self.integrity.failed_since,
         )
 
     def _watched(self) -> set[str]:
@@ -244,22 +255,10 @@ class RunView:
         families = {rule.key.split("/")[0] for rule in self.pipeline.rules if rule.name in judged}
         return families | ({"drift"} if "tail_ratio" in families else set())
 
-    def _gaps(self) -> list[str]:
-        """Why the record may not be whole: rows nobody can read, ranks that are missing or went silent."""
-        gaps = [self._rule_gap] if self._rule_gap else []
-        if self.reader.num_malformed:
-            gaps.append(f"{self.reader.num_malformed} lines of the run folder cannot be read")
-        ranks, expected = self.reader.ranks, self.reader.header["config"].get("ranks")
-        if isinstance(expected, int) and self.steps and len(ranks) < expected:
-            gaps.append(f"{expected - len(ranks)} of {expected} ranks have written nothing")
-        last = {rank: self.reader.last_step(rank) for rank in ranks}
-        newest = max((step for step in last.values() if step is not None), default=0)
-        for rank, step in last.items() if len(ranks) > 1 else ():
-            if step is None and newest:
-                gaps.append(f"rank {rank} has flushed no step, others are at {newest}")
-            elif step is not None and newest - step > bound("silent_rank"):
-                gaps.append(f"rank {rank} stopped at step {step}, others are at {newest}")
-        return gaps
+    def _integrity(self) -> Integrity:
+        """Whether the record is whole; a rule file that cannot be judged again is a gap too."""
+        whole = integrity(self.reader)
+        return replace(whole, gaps=(self._rule_gap, *whole.gaps)) if self._rule_gap else whole
 
     def _zero_drift(self) -> bool:
         values = [
@@ -269,10 +268,6 @@ class RunView:
             if r.status == "ok"
         ]
         return len(values) >= bound("zero_drift") and max(values) == 0.0
-
-    def _failed_since(self, moment: float) -> bool:
-        """Did the monitor fail after the last step it could write?"""
-        return any(row["time"] > moment for row in self.errors)
 
     @property
     def not_observed(self) -> dict[str, str]:

@@ -1,50 +1,93 @@
-"""The run store's writer: append-only, crash-safe, no locks.
+"""The run store's writer: append-only and crash-safe; one live process a rank (`rank_lock`).
 
 Every row is handed to the kernel in one write before `commit` returns, so a killed process loses no flushed
 step.
 
-Seal a finished run: every data file is compressed; readers see no difference, a resume opens new files beside
-it.
+When the disk is full or fails, the file `.ok.r<rank>.s<session>` made at the start is renamed to
+`FAILED.r<rank>.s<session>`, which needs no space, and renamed back once a step is written without a failure.
+That step's row says what was lost.
 """
 
 from __future__ import annotations
 
-import gzip
+import errno
 import json
+import logging
 import os
 import secrets
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import trimtab._version as version
 from trimtab.errors import RunError
-from trimtab.runs.schema import COMPRESSED, FORMAT, KINDS, dumps, file_name, parse_name
+from trimtab.runs.rank_lock import RankLock
+from trimtab.runs.row_lines import encode_row
+from trimtab.runs.run_files import read_header
+from trimtab.runs.schema import FORMAT, KINDS, file_name, lost_steps_text, parse_name
+
+log = logging.getLogger("trimtab")
 
 
 class RunWriter:
     """Writes one rank's session of a run folder; creates the folder and `run.json` when they are not there.
 
-    Raises RunError when `folder` is a file, holds something that is not a run, or a run of a newer format.
+    A rank that another live process writes is not shared: this writer takes the next free one and says so.
+
+    Raises RunError when `folder` is a file, holds something that is not a run or a run of a newer format, or
+    cannot be written.
     """
 
     def __init__(
         self, folder: str | os.PathLike[str], rank: int = 0, config: Mapping[str, Any] | None = None
     ) -> None:
-        self.folder, self.rank = Path(folder), rank
-        self.header = self._open_folder(dict(config or {}))
-        self.session, self._files = self._open_session()
-        self._num_steps, self._last_step, self._ended_at = 0, -1, -1
+        self.folder = Path(folder)
+        self.failure = ""  # why the last write failed; empty while writes work
+        self.rank_notice = ""  # why `rank` is not the one asked for; empty when it is
+        self._files: dict[str, int] = {}
+        try:
+            self.header = self._open_folder(dict(config or {}))
+            self.rank, self._lock = self._lock_rank(rank)
+            self.session, self._files = self._open_session()
+            self._marker().touch()
+        except OSError as error:
+            raise RunError(f"a run cannot be written to {self.folder}: {error.strerror or error}") from error
+        self._next = dict.fromkeys(KINDS, 0)
+        self._torn: set[str] = set()
+        self._last_step, self._ended_at = -1, -1
+        self._lost: dict[str, int] = {}  # first, last and number of the steps that could not be written
+        self._failed_in_step = False
+        if self.rank_notice:
+            log.warning("trimtab: %s", self.rank_notice)
+            self.write(
+                "errors", [{"step": -1, "time": time.time(), "where": "open", "error": self.rank_notice}]
+            )
 
     def write(self, kind: str, rows: Iterable[dict[str, Any]]) -> None:
-        """Append rows; they are in the kernel's hands when this returns."""
-        data = "".join(dumps(row) + "\n" for row in rows).encode("ascii")
-        if data:
-            self.require_open()
-        while data:
-            data = data[os.write(self._files[kind], data) :]
+        """Append rows; they are in the kernel's hands when this returns. Raises OSError where the disk takes
+        no more."""
+        self.require_open()
+        first, num_steps = self._next[kind], self._next["steps"]
+        data = b"".join(encode_row(row, first + i, num_steps) for i, row in enumerate(rows))
+        if not data:
+            return
+        self._next[kind] += data.count(b"\n")  # also where the write fails: readers see that rows are missing
+        try:
+            if os.fstat(self._files[kind]).st_nlink == 0:
+                raise OSError(
+                    errno.ENOENT, f"the files of the run were deleted while it wrote to {self.folder}"
+                )
+            data = b"\n" + data if kind in self._torn else data
+            while data:
+                data = data[os.write(self._files[kind], data) :]
+        except OSError as error:
+            self._torn.add(kind)
+            self.mark_failed(error.strerror or str(error))
+            raise
+        self._torn.discard(kind)
 
     def require_open(self) -> None:
         """RunError after `close`."""
@@ -52,9 +95,52 @@ class RunWriter:
             raise RunError(f"the run in {self.folder} is closed; open it again to continue")
 
     def commit(self, step_row: dict[str, Any]) -> None:
-        """Write the row that makes a step part of the run; call it last."""
-        self.write("steps", [step_row])
-        self._num_steps, self._last_step = self._num_steps + 1, int(step_row.get("step", -1))
+        """Write the row that makes a step part of the run; call it last. It counts the rows written so far,
+        by kind."""
+        step = int(step_row.get("step", -1))
+        if self._lost.get("last") == step:  # the second attempt of one step
+            self._next["steps"] -= 1
+        counts = {kind: count for kind, count in self._next.items() if kind != "steps"}
+        row = {**step_row, "clock": round(time.monotonic(), 3), "n": counts}
+        if self._lost and self._lost["last"] != step:
+            row["lost"] = self._lost
+        try:
+            self.write("steps", [row])
+        except OSError:
+            if self._lost.get("last") != step:
+                first, count = self._lost.get("first", step), self._lost.get("num_steps", 0) + 1
+                self._lost = {"first": first, "last": step, "num_steps": count}
+            self._failed_in_step = False
+            raise
+        self._last_step = step
+        self._settle_failure(step)
+
+    def mark_failed(self, why: str) -> None:
+        """Say in the log, once, and by the name of a file that the record has a hole from here on."""
+        self._failed_in_step = True
+        if self.failure:
+            return
+        self.failure = why
+        log.error(
+            "trimtab CANNOT WRITE to %s (%s). Training goes on and nothing is watched from step %d on, until writes work again.",  # noqa: E501
+            self.folder, why, self._last_step + 1,
+        )  # fmt: skip
+        with suppress(OSError):
+            self._marker().rename(self._marker("FAILED"))
+
+    def _settle_failure(self, step: int) -> None:
+        """A step is written: the failure is over when nothing else failed since the last one."""
+        if self.failure and not self._failed_in_step:
+            with suppress(OSError):
+                self._marker("FAILED").rename(self._marker())
+            log.warning("trimtab: writes to %s work again since step %d", self.folder, step)
+            self.failure = ""
+        if self._lost and self._lost["last"] != step:
+            log.warning("trimtab: lost %s", lost_steps_text(self._lost))
+        self._lost, self._failed_in_step = {}, False
+
+    def _marker(self, word: str = ".ok") -> Path:
+        return self.folder / f"{word}.r{self.rank}.s{self.session}"
 
     def end(self, reason: str, detail: Mapping[str, Any] | None = None) -> None:
         """Record how the run ended, e.g. "finished", "exception" or "signal"; the files stay open.
@@ -62,15 +148,18 @@ class RunWriter:
         Steps written later make the row void, as a second `train()` does. Of several calls the first one
         counts.
         """
-        if self._files and self._ended_at != self._num_steps:
+        num_steps = self._next["steps"]
+        if self._files and self._ended_at != num_steps:
             row = {
                 "step": self._last_step,
                 "time": time.time(),
                 "reason": reason,
                 "detail": dict(detail or {}),
             }
-            self.write("end", [row | {"num_steps": self._num_steps}])
-            self._ended_at = self._num_steps
+            if self._lost:
+                row["lost"] = self._lost
+            self.write("end", [row | {"num_steps": num_steps}])
+            self._ended_at = num_steps
 
     def sync(self) -> None:
         """Force everything to the disk, for machines that may lose power and not only processes."""
@@ -80,10 +169,16 @@ class RunWriter:
     def close(self) -> None:
         """End the run, as "closed" where `end` was not called, and close the files. Opening the folder again
         resumes it."""
-        self.end("closed")
-        for file in self._files.values():
-            os.close(file)
-        self._files = {}
+        if not self._files:
+            return
+        try:
+            self.end("closed")
+        finally:
+            for file in self._files.values():
+                os.close(file)
+            self._files = {}
+            self._lock.release()
+            self._marker().unlink(missing_ok=True)
 
     def __enter__(self) -> RunWriter:
         return self
@@ -127,6 +222,19 @@ class RunWriter:
             os.replace(temporary, path)
         temporary.unlink(missing_ok=True)
 
+    def _lock_rank(self, rank: int) -> tuple[int, RankLock]:
+        """The rank to write as: the one asked for, or the next one that no other live process writes as."""
+        lock = first = RankLock(self.folder, rank)
+        while not lock.acquire():
+            rank += 1
+            lock = RankLock(self.folder, rank)
+        if first.owner:
+            self.rank_notice = (
+                f"{first.owner} is writing rank {first.rank} of {self.folder}: this process "
+                f"writes as rank {rank}. Give each process its own rank (open_run(rank=...)), or its own folder."  # noqa: E501
+            )
+        return rank, lock
+
     def _open_session(self) -> tuple[int, dict[str, int]]:
         names = [parse_name(item.name) for item in self.folder.iterdir()]
         session = 1 + max((n[2] for n in names if n and n[1] == self.rank), default=-1)
@@ -142,77 +250,3 @@ class RunWriter:
             if kind != "steps":
                 files[kind] = os.open(self.folder / file_name(kind, self.rank, session), flags, 0o644)
         return session, files
-
-
-def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return `run.json` of a run folder.
-
-    Args:
-        folder: a run folder.
-
-    Returns:
-        The header: `trimtab_run` (the format), `run_id`, `created` (seconds since 1970), `trimtab_version`,
-            `config`.
-
-    Raises:
-        RunError: the header is missing, not ours, damaged or of a newer format.
-
-    Example:
-        config = read_header("runs/exp1")["config"]
-    """
-    path = Path(folder) / "run.json"
-    if not Path(folder).exists():
-        raise RunError(f"{folder} does not exist; give the folder a run was written to")
-    if not path.is_file():
-        raise RunError(f"{folder} is not a run folder: it has no run.json")
-    try:
-        header = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
-    version = header.get("trimtab_run") if isinstance(header, dict) else None
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise RunError(f"{path} is not a trimtab run header: it has no positive integer 'trimtab_run'")
-    if header["trimtab_run"] > FORMAT:
-        raise RunError(
-            f"{path} has format {header['trimtab_run']}, this trimtab reads up to {FORMAT}; upgrade with "
-            f"pip install -U trimtab"
-        )
-    if not isinstance(header.get("config"), dict):
-        raise RunError(f"{path} is not a trimtab run header: its 'config' is not an object")
-    return dict(header)
-
-
-def compress_run(folder: str | os.PathLike[str]) -> int:
-    """Compress the data files of a run that nobody writes to any more.
-
-    A file is replaced only after its compressed copy is complete on disk, so a crash loses nothing. Readers
-    see no difference, and a resume opens new files. The same content gives the same bytes.
-
-    Args:
-        folder: a run folder.
-
-    Returns:
-        Bytes saved.
-
-    Raises:
-        RunError: the folder is not a run.
-
-    Example:
-        saved = compress_run("runs/exp1")
-    """
-    read_header(folder)
-    saved = 0
-    for path in sorted(Path(folder).iterdir()):
-        if parse_name(path.name) is None or path.suffix == COMPRESSED:
-            continue
-        data = path.read_bytes()
-        packed = gzip.compress(data, compresslevel=9, mtime=0)
-        half = path.with_name(path.name + COMPRESSED + ".part")
-        with half.open("wb") as out:
-            out.write(packed)
-            out.flush()
-            os.fsync(out.fileno())
-        half.rename(path.with_name(path.name + COMPRESSED))
-        path.unlink()
-        saved += len(data) - len(packed)
-    return saved

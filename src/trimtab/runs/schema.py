@@ -5,7 +5,7 @@ relies on.
     <kind>.r<rank>.s<session>.jsonl
 
 One JSON object a line, append-only, one writer a file. A session is one life of one process: a resume opens
-new files and never touches the old ones, so no lock is needed, on network file systems too. NaN and
+new files and never touches the old ones; `rank_lock` keeps a second live process of a rank apart. NaN and
 infinities are written as the literals NaN, Infinity, -Infinity, which Python, DuckDB and pandas read.
 `compress_run` turns the files of a finished run into `.jsonl.gz`, one gzip member each; where both are there
 the plain one counts.
@@ -34,6 +34,8 @@ _NAME = re.compile(
     r"^(states|readings|alarms|tools|errors|exemplars|steps|end)\.r(\d+)\.s(\d+)\.jsonl(?:\.gz)?$"
 )
 COMPRESSED = ".gz"
+MAX_STEP = 2**53  # JSON readers keep whole numbers up to here
+MAX_WINDOW_STEPS = 2**24  # of one window or block of steps
 REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "states": {"first": int, "last": int, "states": str},
     "readings": {"step": int, "first": int, "last": int, "slice": str, "n_tokens": int, "n_trajectories": int, "values": dict,
@@ -66,6 +68,16 @@ def parse_name(name: str) -> tuple[str, int, int] | None:
     """
     match = _NAME.match(name)
     return (match[1], int(match[2]), int(match[3])) if match else None
+
+
+def lost_steps_text(lost: dict[str, Any]) -> str:
+    """
+    >>> (lost_steps_text({"first": 40, "last": 44, "num_steps": 5}), lost_steps_text({"first": 7, "last": 7,
+    ...     "num_steps": 1}))
+    ('steps 40 to 44 (5 in all)', 'step 7')
+    """
+    first, last, count = (lost[key] for key in ("first", "last", "num_steps"))
+    return f"step {first}" if count == 1 else f"steps {first} to {last} ({count} in all)"
 
 
 def state_block(step: int, every: int = 1) -> int:

@@ -12,16 +12,15 @@ import numpy as np
 from trimtab.errors import MetricLogError
 from trimtab.metric_logs.formats.column_blocks import Block, column_of, rows_of
 
+_MAX_STEP = 2**53
 STEP_KEYS = (
-    "step", "global_step", "train/global_step", "trainer/global_step", "training/global_step",
-    "training_step", "train_step",
+    "step", "global_step", "train/global_step", "trainer/global_step", "training/global_step", "training_step", "train_step",  # noqa: E501
     "rollout/step", "train/step", "progress/batch", "iteration", "iter", "update", "_step", "Step",
 )  # fmt: skip
 """Names of a step column, the better first: W&B's `_step` counts calls of `log`, not steps."""
 
 _SKIP = frozenset({
-    *STEP_KEYS, "epoch", "train/epoch", "eval/step", "time", "timestamp", "wall_time", "_timestamp",
-    "_runtime", "rank", "session",
+    *STEP_KEYS, "epoch", "train/epoch", "eval/step", "time", "timestamp", "wall_time", "_timestamp", "_runtime", "rank", "session",  # noqa: E501
 })  # fmt: skip
 """Bookkeeping keys, not metrics: neither mapped nor listed as unmapped."""
 
@@ -133,11 +132,13 @@ def steps_of(log: RawLog, source: str, keys: Iterable[str] | None = None) -> lis
 
 
 def _whole(value: Any) -> int | None:
+    """A step: a whole number that JSON readers keep, up to 2**53; one beyond is damage, and would cost the
+    whole log."""
     if type(value) is int:
-        return value
+        return value if abs(value) <= _MAX_STEP else None
     try:
         number = float(value)
-        return int(number) if number == int(number) else None
+        return int(number) if number == int(number) and abs(number) <= _MAX_STEP else None
     except (TypeError, ValueError, OverflowError):
         return None
 
