@@ -30,8 +30,8 @@ def row_is_valid(row: Row, kind: str, complete: bool, vouched: bool) -> bool:
     >>> row_is_valid({"step": 1}, "steps", False, False), row_is_valid({"step": 10**20}, "steps", False, True)
     (True, False)
     """
-    min_value = {"first": int, "last": int} if kind == "states" else {"step": int}
-    if not _has(row, REQUIRED[kind] if complete else min_value):
+    position_keys = {"first": int, "last": int} if kind == "states" else {"step": int}
+    if not _has(row, REQUIRED[kind] if complete else position_keys):
         return False
     if any(isinstance(row.get(key), int) and not -1 <= row[key] <= MAX_STEP for key in _STEPS):
         return False
