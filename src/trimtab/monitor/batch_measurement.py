@@ -48,7 +48,6 @@ class Measuring:
         self._pending: list[tuple[TokenBatch, Bool]] = []
         self._pending_first = -1
         self._missing: dict[str, str] | None = None  # of the open step; None before its first batch
-        self._measured = False
 
     def add(self, batch: TokenBatch, fresh: Bool) -> None:
         """Keep a batch of the open step; `fresh` (B,) marks trajectories seen for the first time."""
@@ -62,15 +61,14 @@ class Measuring:
     def step(self, step: int, num_tokens: int) -> list[Reading]:
         """Close a step of `num_tokens`: readings of the windows that close with it.
 
-        Measures at a step with a window's tokens, at the end of a stored block, when `MAX_PENDING_TOKENS`
-        wait, and at the first step with any, so that every row says what was not observed.
+        Measures at a step with a window's tokens, at the end of a stored block, and when `MAX_PENDING_TOKENS` wait.
         """
         self.episodes.close(step)
         self._pending_first = step if self._pending_first < 0 else self._pending_first
         ends, readings = self._blocks.ends_at(step), []
         waiting = sum(batch.num_tokens for batch, _ in self._pending)
         enough = num_tokens >= self.windows.min_tokens or waiting >= MAX_PENDING_TOKENS
-        if ends or enough or (num_tokens and not self._measured):
+        if ends or enough:
             readings = self._measure(step, ends)
         if self._missing is not None:
             others = {name: why for name, why in self.not_observed.items() if name not in RATIOS}
@@ -99,7 +97,7 @@ class Measuring:
         """Measure the pending batches: their first step and the state of each slice. They are pending no
         more."""
         pending, first = self._pending, self._pending_first
-        self._pending, self._pending_first, self._measured = [], -1, True
+        self._pending, self._pending_first = [], -1
         merged = Accumulator()
         for batch, fresh in join_batches(pending):
             self.not_observed = not_observed(states := observe(batch, fresh))
