@@ -61,7 +61,7 @@ class Measuring:
     def step(self, step: int, num_tokens: int) -> list[Reading]:
         """Close a step of `num_tokens`: readings of the windows that close with it.
 
-        Measures at a step with a window's tokens, at the end of a stored block, and when `MAX_PENDING_TOKENS` wait.
+        Measures at a step with a window's tokens, at the end of a stored block, or past `MAX_PENDING_TOKENS`.
         """
         self.episodes.close(step)
         self._pending_first = step if self._pending_first < 0 else self._pending_first
