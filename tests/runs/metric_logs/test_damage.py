@@ -91,7 +91,7 @@ def bad_files(tmp_path):
 
     file("empty.jsonl", b"", "empty")
     file("blank.csv", b"  \n\n", "empty")
-    file("noise.bin", bytes(range(256)) * 20, "no log we know")
+    file("noise.bin", bytes(range(256)) * 20, "is not a known log")
     file("prose.txt", b"Dear diary,\ntoday the loss went down.\n", "no row to read")
     file("nostep.jsonl", b'{"reward": 1.0}\n', "no row has a step")
     file("unknown.jsonl", b'{"step": 1, "zorp": 1.0}\n', "--map ours=theirs")
