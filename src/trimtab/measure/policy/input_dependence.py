@@ -46,7 +46,7 @@ def distinguish(scores: Any, own: Any) -> Scores:
     BatchError on wrong shapes or fewer than two prompts.
 
     >>> found = distinguish([[-1.0, -1.0], [-2.0, -2.0]], [0, 1])
-    >>> result.accuracy, result.information
+    >>> found.accuracy, found.information
     (0.5, 0.0)
     """
     matrix, mine = np.asarray(scores, dtype=np.float64), np.asarray(own)
