@@ -81,9 +81,6 @@ def test_what_some_steps_lack_is_shown_with_their_number(tmp_path):
     assert "total in 30 of 40 steps: a gap" in cli("diagnose", folder).stdout
 
 
-@pytest.mark.xfail(
-    reason="steps before the first measured one list log-ratios only; measuring the first step alone moved numbers"
-)
 def test_every_step_lists_what_it_lacks(tmp_path):
     """Issue 17.5: the steps before the first measurement listed nothing, so that "never" was never true."""
     with trimtab.open_run(tmp_path / "run", strict=True) as run:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from trimtab.capture.expert_routes import EXPERT_COLUMNS
 from trimtab.catalog import MAIN_SLICES
 from trimtab.measure.policy.expert_agreement import routing
 from trimtab.measure.policy.prompt_retrieval import ngrams
@@ -14,7 +15,7 @@ from trimtab.measure.sequences.aggregates import aggregates
 from trimtab.measure.sequences.reencoding import retokenise
 from trimtab.measure.sequences.response_shape import text_shape
 from trimtab.measure.sequences.reward_statistics import reward_parts, rewards
-from trimtab.measure.state.log_ratios import RATIOS
+from trimtab.measure.state.log_ratios import RATIOS, why_not
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.values import Measure, Value
 from trimtab.measure.tokens.clip import clip
@@ -26,7 +27,7 @@ from trimtab.measure.tokens.low_probability import rare, support
 from trimtab.measure.tokens.policy_lag import lag
 from trimtab.measure.tokens.tail_indices import khat, log_ratio_tail_indices, tail_indices
 from trimtab.measure.tokens.window_shift import WindowShift
-from trimtab.types import Reading, Window
+from trimtab.types import Reading, TokenBatch, Window
 
 MEASURES: dict[str, Measure] = {
     "tails": tails,
@@ -57,6 +58,9 @@ OF_ALL: tuple[Measure, ...] = (aggregates, rewards, text_shape, retokenise)
 NOTED = {"entropy": "entropy/sketch", "routing": "routing/layers", "distinguish": "distinguish_hits/values"}
 """What has a note `not <name>` when it was not observed -> the state it has when it was."""
 
+_NEEDED = {"entropy": ("entropy",), "routing": EXPERT_COLUMNS, "distinguish": ("token_ids", "group")}
+"""The same names -> the columns of a batch without which they are not observed."""
+
 
 def readings_of(
     name: str, window: Window, state: SliceState, shift: WindowShift | None = None
@@ -84,6 +88,17 @@ def pair_readings(window: Window, states: Mapping[str, SliceState]) -> list[Read
     """Readings that compare text and post_tool over the same steps."""
     text, post = states["text"], states["post_tool"]
     return [_reading(value, "post_tool", window, post, {}) for value in tail_ratio(text, post)]
+
+
+def unobservable(batch: TokenBatch) -> dict[str, str]:
+    """Ratio, or a name of `NOTED`, -> why the columns of `batch` cannot give it, measured or not."""
+    ratios = (ratio for ratio in RATIOS.values() if ratio.name != "lagged_drift")
+    reasons = {ratio.name: why for ratio in ratios if (why := why_not(batch, ratio))}
+    for name, columns in _NEEDED.items():
+        lacking = [column for column in columns if getattr(batch, column) is None]
+        if lacking:
+            reasons[name] = f"no {lacking[0]}: {batch.absent.get(lacking[0], 'not given')}"
+    return reasons
 
 
 def not_observed(states: Mapping[str, SliceState]) -> dict[str, str]:

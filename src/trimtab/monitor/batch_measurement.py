@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from trimtab.capture import join_batches
 from trimtab.measure.accumulate import observe
-from trimtab.measure.all_measures import not_observed, pair_readings, readings_of
+from trimtab.measure.all_measures import not_observed, pair_readings, readings_of, unobservable
 from trimtab.measure.sequences.episode_totals import Episodes
 from trimtab.measure.sequences.step_aggregates import StepAggregates
 from trimtab.measure.state.blocks import StateBlocks
-from trimtab.measure.state.log_ratios import RATIOS, why_not
+from trimtab.measure.state.log_ratios import RATIOS
 from trimtab.measure.state.slice_state import Accumulator, SliceState
 from trimtab.measure.state.windows import Closed, WindowSet
 from trimtab.measure.tokens.window_shift import WindowShift
@@ -28,8 +28,8 @@ class Measuring:
     """Holds batches until measuring them is worth a call. `store` takes the rows of `states` to be written,
     before anything is read from them; `keep(slice, closed)` is called with each closed window.
 
-    `not_observed`: log-ratio -> why, of the batches of the last step that had any; other names -> why, of
-    what was measured last.
+    `not_observed`: name -> why, by the columns of the batches of the last step that had any, and by what was
+    measured last.
     """
 
     def __init__(
@@ -53,8 +53,7 @@ class Measuring:
         """Keep a batch of the open step; `fresh` (B,) marks trajectories seen for the first time."""
         self._pending.append((batch, fresh))
         self.episodes.add(batch, fresh)
-        ratios = (ratio for ratio in RATIOS.values() if ratio.name != "lagged_drift")
-        missing = {ratio.name: why for ratio in ratios if (why := why_not(batch, ratio))}
+        missing = unobservable(batch)
         known = missing if self._missing is None else self._missing
         self._missing = {name: why for name, why in missing.items() if name in known}
 
