@@ -42,7 +42,7 @@ def test_a_plain_torch_loop_on_bfloat16_tensors_that_need_grad_is_watched(tmp_pa
     assert not caplog.records
     found = json.loads(cli("diagnose", tmp_path / "run", "--json").stdout)
     counts = {row["slice"]: row["n_tokens"] for row in found["slices"]}
-    assert counts["text"], counts["post_tool"] == (30 * 8 * 4, 30 * 8 * 6)
+    assert (counts["text"], counts["post_tool"]) == (30 * 8 * 4, 30 * 8 * 6)
     assert found["num_failures"] == 0
 
 
