@@ -74,7 +74,7 @@ def page(text: str) -> str:
         "\"One in\" is each rule's share of the budget, in "
         "values of its series (for a slice ending in `*`, of each slice's). Two more rules watch the step stream "
         f"and are exact, so they need no budget: {_stream()}.", "",
-        "The pictures show one trace a rule: the reading in its own unit ([metrics](../metrics.md)) over the steps. Red line: the step of the alarm. Shaded: the evidence, from `since` to the alarm. Dotted (in generated "
+        "The pictures show one trace a rule: the reading in its own unit ([metrics](metrics.md)) over the steps. Red line: the step of the alarm. Shaded: the evidence, from `since` to the alarm. Dotted (in generated "
         "logs): the step at which the trouble was put in. Runs are recorded ones of `reproduce/bank/tuning` unless the title says `generated`; those named `gallery-` were made "
         "for readings that no run of the bank has (`reproduce/record_gallery.py`: real trainers and tiny untrained models; what the policy of "
         "`gallery-tools` writes is scripted, and so are its tool's failures, and `gallery-dpo` swaps most of its labels on the way; "

@@ -1,4 +1,4 @@
-"""Write docs/metrics.md from the catalog: `python docs/make_metrics.py`. A test keeps the page equal to the table."""
+"""Write docs/reference/metrics.md from the catalog: `python docs/make_metrics.py`. A test keeps the page equal to the table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from trimtab.catalog import BOUNDS, LOG_RATIOS, READINGS, STATISTICS
 from trimtab.catalog.definitions import UNCALIBRATED
 
-PAGE = Path(__file__).with_name("metrics.md")
+PAGE = Path(__file__).parent / "reference" / "metrics.md"
 BAD = {"up is bad": "up", "down is bad": "down", "neither": ""}
 ELSEWHERE = ("aggregate/", "joint/")
 MAIN, STAR = "; in all, text and post_tool", " *"
@@ -47,7 +47,7 @@ def page() -> str:
         "",
         "## Other readings",
         "",
-        "A trainer's own numbers (`aggregate/<name>`) are in [metric keys](reference/metric-keys.md). `joint/<family>` is the sum of a",
+        "A trainer's own numbers (`aggregate/<name>`) are in [metric keys](metric-keys.md). `joint/<family>` is the sum of a",
         f"family's standardised members over sqrt(k): {', '.join(f'`{key}`' for key in joint)}.",
         "",
         *_table(

@@ -44,7 +44,7 @@ def run(name: str, steps: int, grows: bool, seed: int = 0) -> dict[str, Any]:
         "for hundreds of steps before reward or mean KL move, and then the run collapses within a few.",
         "advice": "Constrain the policy on post_tool tokens (KL there, not everywhere), or lower the learning rate by half. "
         "Look at tool 'search' first: 71 % of the excess comes from it.",
-        "reference": "trimtab docs/metrics.md, drift/tail_ratio; bound 2.0 (default, not calibrated, 1 false alarm in 10,000 steps)",
+        "reference": "trimtab docs/reference/metrics.md, drift/tail_ratio; bound 2.0 (default, not calibrated, 1 false alarm in 10,000 steps)",
     }  # fmt: skip
     clip = {
         **fired, "rule": "clip_frac/slope", "severity": "warning", "hidden": False, "step": int(0.82 * steps),

@@ -1,6 +1,6 @@
 """The table of every reading and every bound, with unit, direction and source.
 
-A reading's key is `<what>/<statistic>`. `docs/metrics.md` is generated from this package: one file a family
+A reading's key is `<what>/<statistic>`. `docs/reference/metrics.md` is generated from this package: one file a family
 of readings, `bounds` for the numbers rules compare with.
 """
 

@@ -175,7 +175,7 @@ def unknown(name: Any) -> str:
     short = {key.removeprefix("aggregate/"): key for key in READINGS}
     near = difflib.get_close_matches(str(name), [*short, *READINGS], n=6, cutoff=0.5)
     keys = list(dict.fromkeys(short.get(one, one) for one in near))[:3]
-    offer = f"did you mean {' or '.join(keys)}?" if keys else "docs/metrics.md lists them all"
+    offer = f"did you mean {' or '.join(keys)}?" if keys else "docs/reference/metrics.md lists them all"
     return f"no reading is called {name!r:.60}; {offer}"
 
 
