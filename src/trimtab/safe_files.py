@@ -47,8 +47,7 @@ def excess(name: str, num_packed: int) -> str:
     """Return the words for a file that expands beyond its limit."""
     return (
         f"{name} expands to more than {expansion_limit(num_packed):,} bytes from {num_packed:,}; unpack it "
-        f"yourself "
-        "if you trust it, and name what comes out"
+        "yourself if you trust it, and name what comes out"
     )
 
 
@@ -92,8 +91,7 @@ def require_cells(
     if num_rows * num_columns > bound("table_cells"):
         raise error(
             f"{os.fspath(path)} has {num_rows:,} rows of {num_columns:,} columns, more than "
-            f"{bound('table_cells'):,.0f} cells; "
-            "keep the columns and steps you need"
+            f"{bound('table_cells'):,.0f} cells; keep the columns and steps you need"
         )
 
 

@@ -71,13 +71,11 @@ class TokenBatch:
     stop_reason: tuple[str, ...] | None = None  # (B,)
     tool_names: tuple[str, ...] = ()
     source_names: tuple[str, ...] = ()
-    conventions: Mapping[str, Convention] = field(
-        default_factory=dict
-    )  # column -> how its log-probs were computed
+    # column -> how its log-probs were computed
+    conventions: Mapping[str, Convention] = field(default_factory=dict)
     reference: str = ""  # which policy ref_logprobs are of, in words
-    same: frozenset[frozenset[str]] = (
-        frozenset()
-    )  # pairs of columns that are one policy object: ratio zero by construction
+    # pairs of columns that are one policy object: ratio zero by construction
+    same: frozenset[frozenset[str]] = frozenset()
     absent: Mapping[str, str] = field(default_factory=dict)  # column -> why it is not there
 
     @property

@@ -25,9 +25,8 @@ class Segments:
 
     phase: npt.NDArray[np.uint8]
     turn: npt.NDArray[np.int64]
-    last_token: npt.NDArray[
-        np.int64
-    ]  # index of the last tool token at or before this one in its sequence, -1: none
+    # index of the last tool token at or before this one in its sequence, -1: none
+    last_token: npt.NDArray[np.int64]
 
 
 def segment_tokens(

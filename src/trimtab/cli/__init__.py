@@ -192,8 +192,7 @@ def main() -> None:
             raise
         print(
             f"trimtab: cannot go on: {escape_controls(f'{type(error).__name__}: {error}')}; a damaged run "
-            f"folder or a bug of ours "
-            "(TRIMTAB_TRACEBACK=1 shows where)",
+            "folder or a bug of ours (TRIMTAB_TRACEBACK=1 shows where)",
             file=sys.stderr,
         )
         sys.exit(2)

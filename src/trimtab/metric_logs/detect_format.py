@@ -90,8 +90,7 @@ def folder_log(folder: Path) -> tuple[str, list[Path], str]:
         )
     raise MetricLogError(
         f"{folder} is neither a trimtab run folder (it has no run.json) nor a log we know; give a metrics "
-        f"file, or a folder of "
-        "TensorBoard, W&B, MLflow, trackio, rlprobe or Hugging Face Trainer"
+        "file, or a folder of TensorBoard, W&B, MLflow, trackio, rlprobe or Hugging Face Trainer"
     )
 
 

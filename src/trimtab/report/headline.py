@@ -73,8 +73,7 @@ def trace_headline(verdict: Verdict, findings: Sequence[Mapping[str, Any]], num_
     solved = f" Hardly any task is solved: {solved}." if solved and first["rule"] != "hardly_solved" else ""
     return (
         f"{word} in {counted(num_episodes, 'episode')}: {first['what']} ({first['key']}, slice "
-        f"{first['slice']}; {seen})"
-        f"{others}.{where}{step}{'.' if where else ''}{solved}"
+        f"{first['slice']}; {seen}){others}.{where}{step}{'.' if where else ''}{solved}"
     )
 
 

@@ -67,9 +67,8 @@ def quantile_places(n: int, q: float) -> tuple[int | None, int | None]:
         return (low if low >= 0 else None), (high if high < n else None)
     k = np.arange(n + 1)
     log_choose = math.lgamma(n + 1) - np.array([math.lgamma(i + 1) + math.lgamma(n - i + 1) for i in k])
-    below = np.cumsum(
-        np.exp(log_choose + k * math.log(q) + (n - k) * math.log1p(-q))
-    )  # P(count below q <= k)
+    # P(count below q <= k)
+    below = np.cumsum(np.exp(log_choose + k * math.log(q) + (n - k) * math.log1p(-q)))
     low = int(np.searchsorted(below, 0.025 + 1e-12, "right")) - 1  # the last of which P is 2.5 % at most
     high = int(np.searchsorted(below, 0.975 - 1e-12))
     return (low if low >= 0 else None), (high if high < n else None)

@@ -42,9 +42,8 @@ class Job:
     format: str
     reading: Reading
     assigned: Assigned = field(default_factory=Assigned)
-    renamed: Mapping[int, str | None] = field(
-        default_factory=dict
-    )  # number in the shard -> new id; None: a copy
+    # number in the shard -> new id; None: a copy
+    renamed: Mapping[int, str | None] = field(default_factory=dict)
     tools: frozenset[str] | None = None  # those with a row of their own; None: the first that come
 
 

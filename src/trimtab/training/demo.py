@@ -29,9 +29,8 @@ from trimtab.report.terminal.view import follow, render
 from trimtab.types import Reading
 
 ARMS = ("constrained", "open")
-DEMO_WINDOW = (
-    600  # tokens: the lab writes 100 to 350 a step after a tool result, so windows close every few steps
-)
+# tokens: the lab writes 100 to 350 a step after a tool result, so windows close every few steps
+DEMO_WINDOW = 600
 
 
 def run_arm(arm: str, folder: Path, steps: int, seed: int) -> None:
@@ -136,8 +135,7 @@ def _comparison(constrained: RunView, open_ended: RunView) -> str:
     post_c, post_o, text_c, text_o = known
     line = (
         f"Last window, p95 of |drift| in nats (95 % interval): post-tool {_words(post_c)} constrained, "
-        f"{_words(post_o)} open; "
-        f"text {_words(text_c)}, {_words(text_o)}."
+        f"{_words(post_o)} open; text {_words(text_c)}, {_words(text_o)}."
     )
     if post_o.low > max(post_c.high, text_o.high):
         return (

@@ -86,8 +86,7 @@ class RoundedEngine:
         if self.temperature not in (None, own.temperature):
             raise ObjectiveError(
                 f"RoundedEngine samples at temperature={self.temperature:g}, the trainer scores at "
-                f"{own.temperature:g}: leave it out "
-                "here, the trainer's is taken"
+                f"{own.temperature:g}: leave it out here, the trainer's is taken"
             )
         names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
         sampling = {name: getattr(own, name) for name in names}
@@ -135,9 +134,8 @@ class RoundedEngine:
 
 def _refusal(weights: str) -> str:
     return (
-        f"weights are kept in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}, not in {weights!r}; GGUF formats "
-        "are LlamaCppEngine's "
-        "(trimtab.training.llamacpp)"
+        f"weights are kept in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}, not in {weights!r}; GGUF "
+        "formats are LlamaCppEngine's (trimtab.training.llamacpp)"
     )
 
 

@@ -81,9 +81,8 @@ class ToolRecorder:
                     result = await coroutine
                 return timed.finish(result)
 
-            with _TimedCall(
-                self.run, name, arguments
-            ) as timed:  # bad arguments raise here, as without the recorder
+            # bad arguments raise here, as without the recorder
+            with _TimedCall(self.run, name, arguments) as timed:
                 coroutine = function(*args, **arguments)
             return run()
 

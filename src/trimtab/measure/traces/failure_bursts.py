@@ -180,8 +180,7 @@ def _burst(maker: Maker, table: TraceTable, case: _Case, burst: _Burst) -> Measu
     )
     text = (
         f"{inside.sum():.0f} of {inside.size} episodes that call it fail {when}, {100 * expected:.0f} % of "
-        f"{others}"
-        f" ({verdict}{burst.p:.2g})"
+        f"{others} ({verdict}{burst.p:.2g})"
     )
     examples = [_example(table, int(i), case.tool) for i in ids[inside > 0][:5]]
     excess = float(inside.mean()) - expected if burst.real and not burst.trend else 0.0
@@ -209,8 +208,7 @@ def _load(maker: Maker, table: TraceTable, whole: _Case, burst: _Burst, level: f
     first = f" in their first {seconds:.3g} s" if seconds > 0 else ""
     text = (
         f"{100 * high:.0f} % of the episodes that call it fail{outside} when more than {usual:.3g} run at "
-        f"once{first}, "
-        f"{100 * low:.0f} % otherwise ({'p ' if p <= level else 'chance: p '}{p:.2g})"
+        f"once{first}, {100 * low:.0f} % otherwise ({'p ' if p <= level else 'chance: p '}{p:.2g})"
     )
     examples = [_example(table, int(i), case.tool) for i in case.indices[busy & (case.failed > 0)][:5]]
     return maker.value("traces/load_excess", excess, whole.failed.size, where, evidence=examples, text=text)

@@ -61,8 +61,7 @@ def read_rlprobe(folder: Path) -> RawLog:
 
 _MLFLOW_RUNS = (
     "select m.run_uuid, coalesce(r.name, m.run_uuid) from metrics m left join runs r on r.run_uuid = "
-    "m.run_uuid "
-    "group by m.run_uuid order by coalesce(max(r.start_time), max(m.timestamp))"
+    "m.run_uuid group by m.run_uuid order by coalesce(max(r.start_time), max(m.timestamp))"
 )
 _MLFLOW_ROWS = "select step, key, case when is_nan then null else value end from metrics where run_uuid = ? order by step, timestamp"  # noqa: E501
 _TRACKIO_RUNS = "select {run}, max(run_name) from metrics group by {run} order by max(timestamp)"

@@ -139,8 +139,7 @@ def _notes(view: RunView) -> list[str]:
         last = view.errors[-1]
         notes.append(
             f"The monitor failed {len(view.errors)} times (last in {last['where']} after step "
-            f"{last['step']}: {last['error']}); "
-            "what it measured in those steps is missing here."
+            f"{last['step']}: {last['error']}); what it measured in those steps is missing here."
         )
     if view.reader.num_malformed:
         notes.append(

@@ -63,9 +63,8 @@ class ClusterTail(Summary):
             inputs.count_non_finite(x, cells, self._non_finite)
             x, cells, ids = x[finite], None if cells is None else cells[finite], ids[finite]
         wide = ids.astype(np.int64)
-        power_of_two = (
-            self.clusters & (self.clusters - 1) == 0
-        )  # then a mask is the remainder, ten times faster
+        # then a mask is the remainder, ten times faster
+        power_of_two = self.clusters & (self.clusters - 1) == 0
         index = wide & (self.clusters - 1) if power_of_two else wide % self.clusters
         if cells is not None:
             index += cells.astype(np.int64) * self.clusters

@@ -108,9 +108,8 @@ class LogQueries(RowSummary):
         if axis.total == 0:
             return float("nan"), float("nan")
         above = int(axis.number[axis.low > tau_nats].sum())
-        high = np.maximum(
-            axis.high, min(2.0**self.grid.lowest, axis.maximum)
-        )  # smaller values are counted as 0
+        # smaller values are counted as 0
+        high = np.maximum(axis.high, min(2.0**self.grid.lowest, axis.maximum))
         cut = int(axis.number[(axis.low <= tau_nats) & (tau_nats < high)].sum())
         return above / axis.total, (above + cut) / axis.total
 

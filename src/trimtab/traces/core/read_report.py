@@ -73,9 +73,8 @@ class ReadReport:
         """Count a line that cannot be used. TraceError under `strict`."""
         self.num_malformed += 1
         if len(self.problems) < MAX_KEPT:
-            index = len(
-                self.problems
-            )  # lines are parsed a few ahead of their reader, which may refuse an earlier one
+            # lines are parsed a few ahead of their reader, which may refuse an earlier one
+            index = len(self.problems)
             while index and self.problems[index - 1].file == file and self.problems[index - 1].line > line:
                 index -= 1
             self.problems.insert(index, Problem(file, line, reason))

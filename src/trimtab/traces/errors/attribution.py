@@ -117,9 +117,8 @@ def _is_status(low: str) -> bool:
 
 @lru_cache(4096)
 def _fault_of(head: str) -> Fault:
-    shown = (
-        head if head.lstrip("[( \n\tEeRrOo:").startswith("{") else _QUOTED.sub("''", head)
-    )  # an object's words are all in quotes
+    # an object's words are all in quotes
+    shown = head if head.lstrip("[( \n\tEeRrOo:").startswith("{") else _QUOTED.sub("''", head)
     low = shown.lower()
     numbered, worded = _NUMBER.search(low), any(word in low for word in _WORDS)
     if numbered or worded:

@@ -162,9 +162,8 @@ def _json(items: list[Json]) -> str:
 
 def _result(block: Json, report: ReadReport) -> Json:
     content = first_of(block, "content", "response", "result", "output")
-    failed = isinstance(content, dict) and str(content.get("type")).endswith(
-        "_error"
-    )  # of Anthropic's own tools
+    # of Anthropic's own tools
+    failed = isinstance(content, dict) and str(content.get("type")).endswith("_error")
     parts = parts_of_result(content)
     if parts is not None:
         content = "".join(_text(part, report) for part in parts)

@@ -123,9 +123,8 @@ def sides_of(value: Json, source: str, report: ReadReport) -> Iterator[Side]:
     rest = {name: one for name, one in value.items() if name not in (*REWARD, *SUCCESS)}
     scores = {name: first_of(value, f"score_{name}", f"{name}_score") for name in SIDES}
     chosen, rejected = map(as_number, scores.values())
-    if (
-        chosen is not None and rejected is not None and chosen < rejected
-    ):  # which of the two is meant, nobody can tell
+    # which of the two is meant, nobody can tell
+    if chosen is not None and rejected is not None and chosen < rejected:
         scores = dict.fromkeys(SIDES)
         report.note(_AGAINST)
     row = as_label(first_of(value, "id", "episode_id", "uuid", "example_id", "session_id"))

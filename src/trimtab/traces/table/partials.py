@@ -39,9 +39,8 @@ class Partial:
     prompts: Array  # (n,)
     tools: dict[str, ToolRow]  # `first` and `last` count from this part's first episode
     tool_names: list[str]
-    uses: tuple[
-        Array, Array, Array
-    ]  # of each tool that an episode calls: episode, tool, did one of the calls fail
+    # of each tool that an episode calls: episode, tool, did one of the calls fail
+    uses: tuple[Array, Array, Array]
     latency: dict[str, Array]  # seconds
     slowest: dict[str, list[tuple[float, int, Evidence]]]  # seconds, order of coming
     files: FileUses

@@ -110,8 +110,7 @@ class Context:
             bad = int((~np.isfinite(logits)).any(axis=1).sum())
             raise ObjectiveError(
                 f"llama.cpp gave logits that are not finite at {bad} of {len(logits)} tokens: the weights "
-                "diverged, or overflow the format "
-                "(bf16 and f32 reach furthest)"
+                "diverged, or overflow the format (bf16 and f32 reach furthest)"
             )
         return logits
 
@@ -123,8 +122,7 @@ def library() -> Any:
     except (ImportError, OSError, RuntimeError) as missing:
         raise UnsupportedError(
             "LlamaCppEngine needs llama.cpp: pip install 'trimtab[llama]' (compiles; "
-            "docs/reference/objectives.md says how to be quick) "
-            f"({type(missing).__name__}: {missing})"
+            f"docs/reference/objectives.md says how to be quick) ({type(missing).__name__}: {missing})"
         ) from missing
     if not _CALLBACKS:
         _CALLBACKS.append(llama_cpp.llama_log_callback(_keep))
@@ -142,6 +140,5 @@ def _keep(level: int, text: bytes, _data: Any) -> None:
 
 
 def _first_error() -> str:
-    return (
-        f": {_LOGGED[0]}" if _LOGGED else ""
-    )  # the first error is the cause, those after it say who gave up
+    # the first error is the cause, those after it say who gave up
+    return f": {_LOGGED[0]}" if _LOGGED else ""

@@ -102,8 +102,7 @@ def _refuse(config: Any, weights: str) -> None:
     if config.model_type not in _ARCHITECTURES:
         raise UnsupportedError(
             f"the llama.cpp engine exports {', '.join(_ARCHITECTURES)}, not {config.model_type!r}, and "
-            "returns no routes: RoundedEngine "
-            "takes any model, mixtures of experts too"
+            "returns no routes: RoundedEngine takes any model, mixtures of experts too"
         )
     rope = config.rope_parameters or {}
     partial = rope.get("partial_rotary_factor", 1.0)
@@ -125,8 +124,7 @@ def _refuse(config: Any, weights: str) -> None:
     if weights == "q8_0" and (config.hidden_size % _BLOCK or config.intermediate_size % _BLOCK):
         raise UnsupportedError(
             f"q8_0 needs hidden_size and intermediate_size in multiples of {_BLOCK}, got "
-            f"{config.hidden_size} and "
-            f"{config.intermediate_size}: take f16 or bf16"
+            f"{config.hidden_size} and {config.intermediate_size}: take f16 or bf16"
         )
 
 

@@ -26,11 +26,10 @@ def columns_of(inputs: Any, logprobs: Any, entropy: Any, prox: Any) -> Columns:
     exists, tool = inputs["completion_mask"], inputs.get("tool_mask")
     mask = (exists > 0) if tool is None else (exists > 0) & (tool > 0)
     old = inputs.get("old_per_token_logps")
+    # one update a batch: the weights are those that sampled
     return Columns(
         logprobs=logprobs,
-        old=logprobs.detach()
-        if old is None
-        else old,  # one update a batch: the weights are those that sampled
+        old=logprobs.detach() if old is None else old,
         rollout=inputs.get("sampling_per_token_logps"),
         prox=prox,
         ref=inputs.get("ref_per_token_logps"),
@@ -50,9 +49,8 @@ def one_division(accelerator: Any) -> Iterator[None]:
     Put back afterwards: every trainer of a process shares this number.
     """
     before = accelerator.gradient_accumulation_steps
-    if (
-        str(accelerator.distributed_type).rsplit(".", 1)[-1] == "DEEPSPEED" or before == 1
-    ):  # DeepSpeed never divides here
+    # DeepSpeed never divides here
+    if str(accelerator.distributed_type).rsplit(".", 1)[-1] == "DEEPSPEED" or before == 1:
         yield
         return
     accelerator.gradient_accumulation_steps = 1

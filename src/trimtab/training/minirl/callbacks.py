@@ -57,15 +57,13 @@ class StepHooks(TrainerCallback):
         if dropped > limit * tokens:
             raise ObjectiveError(
                 f"{text}, beyond nonfinite_limit={limit:g}, and the optimizer has not moved; fix the "
-                f"rollout's "
-                "logprobs, or raise the limit"
+                "rollout's logprobs, or raise the limit"
             )
         if not self._warned:
             self._warned = True
             logger.warning(
                 f"{text}; they are dropped and counted, trimtab/correction/nonfinite_frac. A run stops "
-                f"beyond "
-                f"nonfinite_limit={limit:g}"
+                f"beyond nonfinite_limit={limit:g}"
             )
 
     def _scale(self, trainer: Any) -> None:

@@ -76,8 +76,7 @@ class MiniRLConfig(GRPOConfig):
     kl_weight_cap: float | None = _field(
         None,
         "k3+, k2: weight the KL by sg[min(pi_theta/mu, this)] (a ratio; pi_old where mu is not known). "
-        "None: 5 for "
-        "minirl, else no weight; inf: no cap.",
+        "None: 5 for minirl, else no weight; inf: no cap.",
     )
     correction: list[str] | str = _field(  # noqa: RUF009
         "none",
@@ -98,8 +97,7 @@ class MiniRLConfig(GRPOConfig):
     drop_nonfinite: bool = _field(
         True,
         "Drop and count tokens with NaN or infinite log mu (vLLM gives some) where mu is used; False: the "
-        "loss "
-        "becomes NaN.",
+        "loss becomes NaN.",
     )
     nonfinite_limit: float = _field(
         0.05,
@@ -168,9 +166,8 @@ class MiniRLConfig(GRPOConfig):
         if isinstance(self.slices, str):  # the command line
             with suppress(json.JSONDecodeError):  # then it is not a table, and refused as such
                 self.slices = json.loads(self.slices)
-        if not isinstance(
-            self.correction, str
-        ):  # transformers' parser gives a list, and None for the default
+        # transformers' parser gives a list, and None for the default
+        if not isinstance(self.correction, str):
             self.correction = ",".join(self.correction or ("none",))
         refuse_config(self)
         self._settle()
@@ -191,8 +188,7 @@ class MiniRLConfig(GRPOConfig):
         ):
             logger.warning(
                 f"epsilon={self.epsilon:g} sets epsilon_high too, as in TRL; the paper of {self.objective} "
-                "has "
-                f"{default.low:g} and {default.high:g}: set epsilon_high to keep them apart"
+                f"has {default.low:g} and {default.high:g}: set epsilon_high to keep them apart"
             )
         if self.epsilon_high is None and is_read(self, "epsilon_high"):
             self.epsilon_high = self.epsilon if both else default.high

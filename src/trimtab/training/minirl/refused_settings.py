@@ -30,8 +30,7 @@ def config_refusals(args: Any) -> Iterator[str]:
     if args.use_bias_correction_kl and args.kl_estimator not in (None, "k3_weighted"):
         yield (
             f"use_bias_correction_kl with kl_estimator={args.kl_estimator!r}: it is "
-            f"kl_estimator='k3_weighted'; "
-            "set one of them"
+            "kl_estimator='k3_weighted'; set one of them"
         )
     if args.vllm_importance_sampling_correction:
         yield (
@@ -83,8 +82,7 @@ def _settled_refusals(args: Any) -> Iterator[str]:
         yield (
             f"objective={args.objective!r} needs sums over the tokens of an optimizer step, but its "
             f"gradient_accumulation_steps={micro} do not fit one generation, used for {lasting} "
-            "micro-batches: make "
-            "steps_per_generation x num_iterations a multiple of it"
+            "micro-batches: make steps_per_generation x num_iterations a multiple of it"
         )
     if DEFAULTS[args.objective].divide == "constant" and not args.max_completion_length:
         yield f"objective={args.objective!r} divides by max_completion_length: set it"

@@ -65,8 +65,7 @@ class RolloutScoring(GRPOTrainer):
             if needs_mu(self.args):
                 raise ObjectiveError(
                     f"{self.args.objective} needs the sampler's log-probabilities, but the rollout returned "
-                    "none: let the "
-                    "rollout_func return `logprobs`, a list for each completion"
+                    "none: let the rollout_func return `logprobs`, a list for each completion"
                 )
             return
         for row, (logs, ids) in enumerate(zip(logprobs, completions, strict=True)):

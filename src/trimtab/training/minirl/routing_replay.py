@@ -72,9 +72,8 @@ class Experts:
         if len(tensor) not in (tokens, tokens - 1) and not (may_end and len(tensor) < tokens):
             raise RoutesError(
                 f"row {row} has {len(tensor)} routes for {tokens} tokens ({prompt} of the prompt, "
-                f"{completion} of the completion): "
-                "give all, or all but the last that was never fed, from the first prompt token on; -1 where "
-                "none was recorded"
+                f"{completion} of the completion): give all, or all but the last that was never fed, from "
+                "the first prompt token on; -1 where none was recorded"
             )
         return tensor
 
