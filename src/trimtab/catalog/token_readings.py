@@ -119,138 +119,39 @@ def _product() -> dict[str, Definition]:
 
 TOKENS: dict[str, Definition] = {
     **_product(),
-    "policy_lag/mean": Definition(
-        "mean age of the gradient tokens in policy versions",
-        "versions",
-        "up is bad",
-        "AReaL, arXiv 2505.24298",
-    ),
-    "policy_lag/max": Definition(
-        "greatest age of a gradient token in policy versions",
-        "versions",
-        "up is bad",
-        "AReaL, arXiv 2505.24298",
-    ),
-    "total/first_order_gap_mean": Definition(
-        "mean over sequences of |prod w - 1 - sum(w - 1)|: what the token-level surrogate leaves out",
-        "1",
-        "up is bad",
-        "arXiv 2512.01374 (MiniRL), section 2",
-    ),
-    "total/first_order_gap_p95": Definition(
-        "95th percentile over sequences of the same gap",
-        "1",
-        "up is bad",
-        "arXiv 2512.01374 (MiniRL), section 2",
-    ),
-    "staleness/clip_high_frac": Definition(
-        "share of tokens with pi_theta/pi_old above 1 + epsilon (the trainer's clip_range, else 0.2)",
-        "share",
-        "up is bad",
-        "PPO, arXiv 1707.06347",
-    ),
-    "staleness/clip_low_frac": Definition(
-        "share of tokens with pi_theta/pi_old below 1 - epsilon (the trainer's clip_range, else 0.2)",
-        "share",
-        "up is bad",
-        "PPO, arXiv 1707.06347",
-    ),
-    "drift/second_moment_ref": Definition(
-        "E_ref[w^2], estimated as the mean of w under pi_theta",
-        "1",
-        "up is bad",
-        "docs/architecture.md, log-ratio table",
-    ),
+    "policy_lag/mean": Definition("mean age of the gradient tokens in policy versions", "versions", "up is bad", "AReaL, arXiv 2505.24298"),
+    "policy_lag/max": Definition("greatest age of a gradient token in policy versions", "versions", "up is bad", "AReaL, arXiv 2505.24298"),
+    "total/first_order_gap_mean": Definition("mean over sequences of |prod w - 1 - sum(w - 1)|: what the token-level surrogate leaves out", "1", "up is bad", "arXiv 2512.01374 (MiniRL), section 2"),
+    "total/first_order_gap_p95": Definition("95th percentile over sequences of the same gap", "1", "up is bad", "arXiv 2512.01374 (MiniRL), section 2"),
+    "staleness/clip_high_frac": Definition("share of tokens with pi_theta/pi_old above 1 + epsilon (the trainer's clip_range, else 0.2)", "share", "up is bad", "PPO, arXiv 1707.06347"),
+    "staleness/clip_low_frac": Definition("share of tokens with pi_theta/pi_old below 1 - epsilon (the trainer's clip_range, else 0.2)", "share", "up is bad", "PPO, arXiv 1707.06347"),
+    "drift/second_moment_ref": Definition("E_ref[w^2], estimated as the mean of w under pi_theta", "1", "up is bad", "docs/architecture.md, log-ratio table"),
     "drift/concentration": Definition(
-        "(sum w)^2 / (n sum w^2) of drift weights on tokens sampled by pi_theta: the source's ESS curve, no sampling diagnostic",
-        "share",
-        "down is bad",
-        "Hidden-variance post, January 2026",
+        "(sum w)^2 / (n sum w^2) of drift weights on tokens sampled by pi_theta: the source's ESS curve, no sampling diagnostic", "share", "down is bad", "Hidden-variance post, January 2026",
     ),
-    "kl/rollout_old/k1": Definition(
-        "KL(mu || pi_old), mean of -log(pi_old/mu); can be negative", "nats", "up is bad", "Schulman 2020"
-    ),
-    "kl/rollout_old/k3": Definition(
-        "KL(mu || pi_old), mean of w - 1 - log w", "nats", "up is bad", "Schulman 2020"
-    ),
-    "kl/rollout_theta/k1": Definition(
-        "KL(mu || pi_theta), mean of -log(pi_theta/mu)", "nats", "up is bad", "Schulman 2020"
-    ),
-    "kl/rollout_theta/k3": Definition(
-        "KL(mu || pi_theta), mean of w - 1 - log w", "nats", "up is bad", "Schulman 2020"
-    ),
-    "kl/theta_ref/k1": Definition(
-        "KL(pi_theta || pi_ref), mean of log(pi_theta/pi_ref)", "nats", "up is bad", "Schulman 2020"
-    ),
-    "kl/theta_ref/k3": Definition(
-        "KL(pi_theta || pi_ref), mean of 1/w - 1 + log w", "nats", "up is bad", "Schulman 2020"
-    ),
+    "kl/rollout_old/k1": Definition("KL(mu || pi_old), mean of -log(pi_old/mu); can be negative", "nats", "up is bad", "Schulman 2020"),
+    "kl/rollout_old/k3": Definition("KL(mu || pi_old), mean of w - 1 - log w", "nats", "up is bad", "Schulman 2020"),
+    "kl/rollout_theta/k1": Definition("KL(mu || pi_theta), mean of -log(pi_theta/mu)", "nats", "up is bad", "Schulman 2020"),
+    "kl/rollout_theta/k3": Definition("KL(mu || pi_theta), mean of w - 1 - log w", "nats", "up is bad", "Schulman 2020"),
+    "kl/theta_ref/k1": Definition("KL(pi_theta || pi_ref), mean of log(pi_theta/pi_ref)", "nats", "up is bad", "Schulman 2020"),
+    "kl/theta_ref/k3": Definition("KL(pi_theta || pi_ref), mean of 1/w - 1 + log w", "nats", "up is bad", "Schulman 2020"),
     "entropy/mean": Definition("mean entropy of the next-token distribution", "nats", "neither", "-"),
-    "ref_logprob/p01": Definition(
-        "1st percentile of log pi_ref of the sampled tokens",
-        "nats",
-        "down is bad",
-        "default, not calibrated",
-    ),
-    "ref_logprob/p05": Definition(
-        "5th percentile of log pi_ref of the sampled tokens",
-        "nats",
-        "down is bad",
-        "default, not calibrated",
-    ),
-    "ref_logprob/p50": Definition(
-        "median of log pi_ref of the sampled tokens", "nats", "down is bad", "default, not calibrated"
-    ),
-    "ref_logprob/below_5_frac": Definition(
-        "share of sampled tokens with log pi_ref below -5 nats",
-        "share",
-        "up is bad",
-        "default, not calibrated",
-    ),
-    "ref_logprob/below_10_frac": Definition(
-        "share of sampled tokens with log pi_ref below -10 nats",
-        "share",
-        "up is bad",
-        "default, not calibrated",
-    ),
-    "alpha/frac": Definition(
-        "share of gradient tokens written after a tool result: alpha of d = (1-alpha) d_text + alpha d_tool",
-        "share",
-        "neither",
-        "Hidden-variance post, January 2026",
-    ),
-    "weight_mass/top_token_frac": Definition(
-        "share of |A w| held by the top 1 % of tokens", "share", "up is bad", UNCALIBRATED
-    ),
-    "weight_mass/top_trajectory_frac": Definition(
-        "share of |A w| held by the top trajectory", "share", "up is bad", UNCALIBRATED
-    ),
-    "tail_ratio/p99": Definition(
-        "p99 of |drift| after a tool over p99 of |drift| in text, same steps",
-        "ratio",
-        "up is bad",
-        "docs/architecture.md, Growth",
-    ),
-    "tail_ratio/p95": Definition(
-        "p95 of |drift| after a tool over p95 of |drift| in text, same steps",
-        "ratio",
-        "up is bad",
-        "docs/architecture.md, Growth",
-    ),
-    "nonfinite/count": Definition(
-        "NaN and infinities in a column at a step", "count", "up is bad", "house rule 2"
-    ),
+    "ref_logprob/p01": Definition("1st percentile of log pi_ref of the sampled tokens", "nats", "down is bad", "default, not calibrated"),
+    "ref_logprob/p05": Definition("5th percentile of log pi_ref of the sampled tokens", "nats", "down is bad", "default, not calibrated"),
+    "ref_logprob/p50": Definition("median of log pi_ref of the sampled tokens", "nats", "down is bad", "default, not calibrated"),
+    "ref_logprob/below_5_frac": Definition("share of sampled tokens with log pi_ref below -5 nats", "share", "up is bad", "default, not calibrated"),
+    "ref_logprob/below_10_frac": Definition("share of sampled tokens with log pi_ref below -10 nats", "share", "up is bad", "default, not calibrated"),
+    "alpha/frac": Definition("share of gradient tokens written after a tool result: alpha of d = (1-alpha) d_text + alpha d_tool", "share", "neither", "Hidden-variance post, January 2026"),
+    "weight_mass/top_token_frac": Definition("share of |A w| held by the top 1 % of tokens", "share", "up is bad", UNCALIBRATED),
+    "weight_mass/top_trajectory_frac": Definition("share of |A w| held by the top trajectory", "share", "up is bad", UNCALIBRATED),
+    "tail_ratio/p99": Definition("p99 of |drift| after a tool over p99 of |drift| in text, same steps", "ratio", "up is bad", "docs/architecture.md, Growth"),
+    "tail_ratio/p95": Definition("p95 of |drift| after a tool over p95 of |drift| in text, same steps", "ratio", "up is bad", "docs/architecture.md, Growth"),
+    "nonfinite/count": Definition("NaN and infinities in a column at a step", "count", "up is bad", "house rule 2"),
     "silence/steps": Definition("steps since a column last arrived", "count", "up is bad", "house rule 9"),
     "staleness/clip_active_high_frac": Definition(
-        "share of tokens whose gradient the clip removes above: A > 0 and pi_theta/pi_old > 1 + the trainer's epsilon",
-        "share",
-        "up is bad",
-        "PPO, arXiv 1707.06347, eq. 7",
+        "share of tokens whose gradient the clip removes above: A > 0 and pi_theta/pi_old > 1 + the trainer's epsilon", "share", "up is bad", "PPO, arXiv 1707.06347, eq. 7",
     ),
     "staleness/clip_active_low_frac": Definition(
-        "share of tokens whose gradient the clip removes below: A < 0 and pi_theta/pi_old < 1 - the trainer's epsilon",
-        "share",
-        "up is bad",
-        "PPO, arXiv 1707.06347, eq. 7",
+        "share of tokens whose gradient the clip removes below: A < 0 and pi_theta/pi_old < 1 - the trainer's epsilon", "share", "up is bad", "PPO, arXiv 1707.06347, eq. 7",
     ),
-}
+}  # fmt: skip

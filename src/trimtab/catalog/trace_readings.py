@@ -35,17 +35,13 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
         "share of episodes with an assistant turn in a script that nobody used before in it, ten letters of it, if Latin with seven words in a row; a rule of thumb, languages "
         "of one script are not distinguished", "share", "up is bad", "DeepSeek-R1, arXiv 2501.12948, language mixing",
     ),
-    "traces/wrong_first_frac": (
-        "share of failed episodes with a failed or repeated call or a void turn; the evidence is the first of them", "share", "up is bad", UNCALIBRATED,
-    ),
+    "traces/wrong_first_frac": ("share of failed episodes with a failed or repeated call or a void turn; the evidence is the first of them", "share", "up is bad", UNCALIBRATED),
     "traces/burst_excess": (
-        "share of the tool's episodes that fail in the worst window, less that of the same tasks at other times, else of the others; 0 where it is "
-        "chance by permutation within tasks, or of tasks that come once",
+        "share of the tool's episodes that fail in the worst window, less that of the same tasks at other times, else of the others; 0 where it is chance by permutation within tasks, or of tasks that come once",
         "share", "up is bad", "Besag and Clifford 1991; scan statistic, Naus 1965",
     ),
     "traces/load_excess": (
-        "share of the tool's episodes that fail when many run at once, less that of the others, outside the worst burst; 0 where it is chance",
-        "share", "up is bad", "Besag and Clifford 1991",
+        "share of the tool's episodes that fail when many run at once, less that of the others, outside the worst burst; 0 where it is chance", "share", "up is bad", "Besag and Clifford 1991",
     ),
     "traces/neglected": ("required tools that were never called, are called rarely or were abandoned (used in under a fifth of the share of episodes that used it before, by more than chance), and required files that no call names, or no longer", "count", "up is bad", "agent-lightning#489"),
 }  # fmt: skip
@@ -71,11 +67,7 @@ _BOUNDS: dict[str, tuple[float, str, str, str]] = {
     "trace_void": (0.02, "share of turns", "one turn in fifty", "SimpleTIR, arXiv 2509.02479, filters such episodes"),
     "trace_truncated": (0.1, "share of episodes", "one episode in ten is scored unfinished", UNCALIBRATED),
     "trace_truncated_critical": (0.3, "share of episodes", "as in a run (truncated_frac)", UNCALIBRATED),
-    "trace_solved": (
-        0.0275, "share of episodes",
-        "1 - 0.8^(1/8): below it four of five groups of eight attempts (TRL's default) hold no success, so that they give no gradient (zero_std_frac)",
-        UNCALIBRATED,
-    ),
+    "trace_solved": (0.0275, "share of episodes", "1 - 0.8^(1/8): below it four of five groups of eight attempts (TRL's default) hold no success, so that they give no gradient (zero_std_frac)", UNCALIBRATED),
     "trace_no_turns": (0.5, "share of episodes", "where no message was read of most episodes, none of their checks has seen anything", UNCALIBRATED),
     "trace_zero_groups": (0.5, "share of groups", "half of the groups give no gradient", "DAPO, arXiv 2503.14476"),
     "trace_zero_groups_critical": (0.8, "share of groups", "as in a run (zero_std_frac)", UNCALIBRATED),
