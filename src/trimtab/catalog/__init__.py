@@ -15,25 +15,10 @@ from trimtab.catalog.trace_readings import TRACE_BOUNDS, TRACE_READINGS
 from trimtab.catalog.trainer_metrics import METRIC_NAMES, METRICS
 
 __all__ = [
-    "BOUNDARY_TOKENS",
-    "BOUNDS",
-    "LAG_BUCKETS",
-    "LOG_RATIOS",
-    "MAIN_SLICES",
-    "METRIC_NAMES",
-    "PROB_BANDS",
-    "READINGS",
-    "STATISTICS",
-    "TAUS",
-    "TRACE_BOUNDS",
-    "TRACE_READINGS",
-    "WINDOW_TOKENS",
-    "WINDOW_TRAJECTORIES",
-    "Bound",
-    "Definition",
-    "bound",
-    "definition",
-]
+    "BOUNDARY_TOKENS", "BOUNDS", "LAG_BUCKETS", "LOG_RATIOS", "MAIN_SLICES", "METRIC_NAMES", "PROB_BANDS",
+    "READINGS", "STATISTICS", "TAUS", "TRACE_BOUNDS", "TRACE_READINGS", "WINDOW_TOKENS",
+    "WINDOW_TRAJECTORIES", "Bound", "Definition", "bound", "definition",
+]  # fmt: skip
 
 WINDOW_TOKENS = 2_000
 """Tokens a slice needs before a window is judged (default, not calibrated: a p99 then rests on 20 tokens)."""

@@ -20,13 +20,9 @@ from trimtab.report.unobserved import COLUMNS, TOKENS
 from trimtab.traces.core.plural import counted
 
 _LATEST = (
-    "drift/p95",
-    "drift/p99",
-    "mismatch/p99",
-    "mismatch/token_ess_frac",
-    "total/p99",
+    "drift/p95", "drift/p99", "mismatch/p99", "mismatch/token_ess_frac", "total/p99",
     "ref_logprob/below_5_frac",
-)
+)  # fmt: skip
 
 
 _COSTS = {

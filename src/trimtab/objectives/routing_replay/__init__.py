@@ -18,14 +18,6 @@ from trimtab.objectives.routing_replay.routes import (
 )
 
 __all__ = [
-    "MISSING",
-    "Recording",
-    "Replayed",
-    "RoutingReplay",
-    "bytes_per_token",
-    "check_routes",
-    "join_turns",
-    "pack_routes",
-    "place_routes",
-    "route_dtype",
-]
+    "MISSING", "Recording", "Replayed", "RoutingReplay", "bytes_per_token", "check_routes", "join_turns",
+    "pack_routes", "place_routes", "route_dtype",
+]  # fmt: skip

@@ -26,19 +26,10 @@ _PHRASES = (
 _NO_STATUS = "".join(
     f"(?<!{word} )"
     for word in (
-        "zip",
-        "area",
-        "post",
-        "postal",
-        "promo",
-        "coupon",
-        "discount",
-        "exit",
-        "return",
-        "country",
+        "zip", "area", "post", "postal", "promo", "coupon", "discount", "exit", "return", "country",
         "product",
     )
-)
+)  # fmt: skip
 _GONE = (
     r"\b(?:services?|servers?|hosts?|api|backend|upstream|tools?|endpoint|system|database|network|model|gateway|proxy|cluster|node|site)"
     r"(?: (?:is|was|are|currently|now)){0,2} ?unavailable\b|\A\W*(?:error\W+)?unavailable\b|\bcode = unavailable\b"

@@ -44,18 +44,9 @@ def joined(a: TraceTable, b: TraceTable) -> TraceTable:
 
 
 _COLUMNS = (
-    "reward",
-    "success",
-    "truncated",
-    "tokens",
-    "duration_s",
-    "cost",
-    "ratio",
-    "time",
-    "wrong",
-    "wrong_turn",
+    "reward", "success", "truncated", "tokens", "duration_s", "cost", "ratio", "time", "wrong", "wrong_turn",
     "wrong_step",
-)
+)  # fmt: skip
 _FIELDS = {
     "task": "tasks",
     "group": "groups",

@@ -7,14 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 TYPES = (
-    "user_message",
-    "assistant_message",
-    "tool_call",
-    "tool_result",
-    "tool_parse_error",
-    "episode_end",
+    "user_message", "assistant_message", "tool_call", "tool_result", "tool_parse_error", "episode_end",
     "other",
-)
+)  # fmt: skip
 
 KINDS = {
     "user": "user_message",
@@ -27,32 +22,11 @@ KINDS = {
 
 FIELDS = frozenset(
     [
-        "episode_id",
-        "step",
-        "timestamp",
-        "type",
-        "content",
-        "tool",
-        "args",
-        "result",
-        "error",
-        "tokens",
-        "latency_s",
-        "duration_s",
-        "metadata",
-        "reward",
-        "success",
-        "total_tokens",
-        "total_cost",
-        "task_id",
-        "task",
-        "prompt_id",
-        "group_id",
-        "group",
-        "stop_reason",
-        "termination_reason",
+        "episode_id", "step", "timestamp", "type", "content", "tool", "args", "result", "error", "tokens",
+        "latency_s", "duration_s", "metadata", "reward", "success", "total_tokens", "total_cost", "task_id",
+        "task", "prompt_id", "group_id", "group", "stop_reason", "termination_reason",
     ]
-)
+)  # fmt: skip
 """What steps are read for."""
 
 SAMPLE = 500
