@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from trimtab.errors import MetricLogError
-from trimtab.metric_logs.formats.text_formats import as_utf8
+from trimtab.metric_logs.formats.text_formats import CONSOLE_ROW, as_utf8
 
 FORMATS = (
     "jsonl", "json", "csv", "parquet", "rlprobe", "trainer_state", "tensorboard", "wandb", "trackio",
-    "mlflow",
+    "mlflow", "console",
 )  # fmt: skip
 """Formats that can be read; `format=` takes one of these."""
 
@@ -36,6 +36,8 @@ def file_format(head: bytes, whole_json: Callable[[], bool]) -> str | None:
     if b"brain.Event:" in head[:64] or (len(head) > 12 and head[1:8] == b"\0" * 7 and head[12:13] == b"\x09"):
         return "tensorboard"
     text = as_utf8(head).lstrip()
+    if CONSOLE_ROW.search(text) and not text.startswith((b'{"', b'[{"')):
+        return "console"
     if text[:1] == b"{":
         return "json" if whole_json() else "jsonl"
     if text[:1] == b"[":

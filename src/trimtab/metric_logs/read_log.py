@@ -12,13 +12,19 @@ import msgspec
 
 from trimtab.errors import MetricLogError
 from trimtab.metric_logs.detect_format import FORMATS, file_format, folder_log
-from trimtab.metric_logs.formats.text_formats import as_utf8, read_csv, read_json, read_jsonl
+from trimtab.metric_logs.formats.text_formats import as_utf8, read_console, read_csv, read_json, read_jsonl
 from trimtab.metric_logs.formats.types import RawLog
 from trimtab.metric_logs.frameworks.match import framework_named
 from trimtab.metric_logs.log import MetricLog, build_log
 from trimtab.safe_files import read_capped, require_regular
 
-_TEXT = {"jsonl": read_jsonl, "json": read_json, "trainer_state": read_json, "csv": read_csv}
+_TEXT = {
+    "jsonl": read_jsonl,
+    "json": read_json,
+    "trainer_state": read_json,
+    "csv": read_csv,
+    "console": read_console,
+}
 
 
 def read_metric_log(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -120,15 +121,40 @@ def steps_of(log: RawLog, source: str, keys: Iterable[str] | None = None) -> lis
     counts = {key: log.there(key) for key in STEP_KEYS if key in there}
     best = max(counts, key=lambda key: counts[key], default="")
     if not counts.get(best):
+        if _is_row_a_step(log):
+            log.notes.append("no row has a step: steps are the numbers of the rows, 1 the first")
+            return list(range(1, log.num_rows + 1))
         shown = ", ".join(log.metric_keys()[:6]) or "none"
+        runs = ", and its rows are summaries of runs, one a run" if _is_summary(log) else ""
         raise MetricLogError(
-            f"{source}: no row has a step; one of {', '.join(STEP_KEYS[:6])} is needed (keys there: {shown})"
+            f"{source}: no row has a step{runs}; one of {', '.join(STEP_KEYS[:6])} is needed "
+            f"(keys there: {shown})"
         )
     if best == "_step":
         log.notes.append(
             "steps are W&B's _step, which counts calls of log and may differ from the trainer's steps"
         )
     return [_whole(value) for value in log.values(best)]
+
+
+_MIN_ROWS = 10
+"""Rows of a table without a step that are taken for steps; fewer may be anything."""
+
+_SUMMARY = re.compile(
+    r"(final|best|last|overall)[_/]|run(_?(name|id))?$|(model|config|experiment|seed)\b", re.I
+)
+"""Keys of tables that have a row a run."""
+
+
+def _is_summary(log: RawLog) -> bool:
+    """Are the rows results of runs, not of steps?"""
+    keys = log.keys()
+    return any(_SUMMARY.match(key) for key in keys)
+
+
+def _is_row_a_step(log: RawLog) -> bool:
+    """Is each row of a log without a step evidently one: a long table whose every row holds every column?"""
+    return log.num_rows >= _MIN_ROWS and not _is_summary(log) and (bool(log.blocks) or log.is_table())
 
 
 def _whole(value: Any) -> int | None:

@@ -109,11 +109,14 @@ NEMO_RL = Framework(
 
 TINKER = Framework(
     "tinker", "tinker-cookbook 9dfcc3a (2026-08-19)",
+    # of a loop's own `reward/<name>`, means and differences of others are no parts
+    parts=r"reward/(?!mean$|total$|std$|min$|max$|avg_|\w*_minus_)([A-Za-z]\w*)",
     keys={
-        "reward": ("env/all/reward/total",), "solved_all_frac": ("env/all/by_group/frac_all_good",),
+        "reward": ("env/all/reward/total", "reward/total", "reward/mean"), "solved_all_frac": ("env/all/by_group/frac_all_good",),
         "solved_none_frac": ("env/all/by_group/frac_all_bad",), "kl": ("kl_policy_base",),
         "policy_kl": ("kl_pre_post_v2", "kl_pre_post_v1"),
-        "mismatch_kl": ("optim/kl_sample_train_v2", "optim/kl_sample_train_v1"), "entropy": ("optim/entropy",),
+        "mismatch_kl": ("optim/kl_sample_train_v2", "optim/kl_sample_train_v1"),
+        "entropy": ("optim/entropy", "policy/entropy"),
         "learning_rate": ("optim/lr", "learning_rate"), "loss": ("train_mean_nll", "dpo_loss"),
         "num_turns": ("env/all/turns_per_episode",), "held_out_reward": ("test/env/all/reward/total",),
         "held_out_loss": ("test/nll",), "margin": ("margin",), "preference_accuracy": ("accuracy",),
