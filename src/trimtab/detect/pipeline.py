@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +16,11 @@ from trimtab.detect.detectors.base import Decision, Detector
 from trimtab.detect.detectors.composite_reading import FAMILIES, CompositeReading
 from trimtab.detect.detectors.cusum import Cusum
 from trimtab.detect.detectors.mean_shift.detector import MeanShift
+from trimtab.detect.reading_columns import ReadingColumn, standard_error
 from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.rules.rule import Rule, split
-from trimtab.detect.stream_checks import MissingColumn, Nonfinite
-from trimtab.detect.whole_series import Event, Series, columns_of, events_of, joint_series, scan
+from trimtab.detect.stream_checks import MissingColumn, Nonfinite, scan_steps
+from trimtab.detect.whole_series import Event, Judged, Readiness, Series, columns_of, joint_series
 from trimtab.types import Alarm, Reading, Window
 
 _BUILT_IN = {rule.name for rule in RULES}
@@ -44,6 +46,8 @@ class Pipeline:
         self.seen: Counter[Key] = Counter()
         self.alarm_log = AlarmLog(self.rules, self._count_ready)
         self._whole = False
+        self._readiness: Readiness | None = None  # with the step in `_step`, of a run judged at once
+        self._step = -1
         self._too_few = Counter[str]()
         self.joints = {family: CompositeReading(members) for family, members in FAMILIES.items()}
         self.nonfinite = Nonfinite()
@@ -89,6 +93,13 @@ class Pipeline:
             )
         return new
 
+    def on_steps(self, rows: Sequence[Mapping[str, Any]]) -> list[Alarm]:
+        """Return alarms of the stored steps of a run at once: what `on_step` says step by step."""
+        new: list[Alarm] = []
+        for step, name, column, decision, value in scan_steps(rows, self.nonfinite, self.silence):
+            new += self.alarm_log.stream(name, column, step, decision, value)
+        return new
+
     def on_readings(self, readings: Iterable[Reading]) -> list[Alarm]:
         """Alarms of the readings that closed at one step."""
         pairs: list[tuple[Rule, Reading]] = []
@@ -111,7 +122,7 @@ class Pipeline:
         for rule, reading in pairs:
             key = (rule.name, reading.slice)
             decision = self._detector(rule, reading.slice).update(
-                reading.step, rule.value(reading.value), _se(rule, reading)
+                reading.step, rule.value(reading.value), standard_error(rule, reading)
             )
             self.decisions[key] = decision
             self.seen[key] += 1
@@ -128,22 +139,58 @@ class Pipeline:
         that has seen nothing.
         """
         self._whole = True
-        columns = columns_of(series)
-        for key, history in self.alarm_log.histories.items():
-            if key in columns:
-                history.fill(*columns[key])
+        columns = [ReadingColumn(*key, *one) for key, one in columns_of(series).items()]
+        jobs: list[Judged] = []
+        for column in [*columns, *self._joint_columns(columns)]:
+            for rule in self.by_key.get(column.key, ()):
+                if column.steps.size and rule.covers(column.slice):
+                    jobs.append(Judged(rule, self.order[rule.name], column, rule.values(column.values)))
+        return self._judge(jobs, columns)
+
+    def on_run(self, columns: Sequence[ReadingColumn]) -> list[Alarm]:
+        """Return alarms of a run's stored readings at once: what `on_readings` says step by step.
+
+        For a pipeline that has seen nothing. `columns`: no two of one key and slice.
+        """
+        every = [*columns, *self._joint_columns(columns)]
+        jobs: list[Judged] = []
+        for column in every:
+            for rule in self.by_key.get(column.key, ()):
+                if not rule.covers(column.slice):
+                    continue
+                taken = column.with_enough(rule.min_count)
+                self._too_few[rule.name] += column.steps.size - taken.steps.size
+                if taken.steps.size:
+                    values = np.array([rule.value(value) for value in taken.values.tolist()])
+                    jobs.append(Judged(rule, self.order[rule.name], taken, values, taken.errors(rule)))
+        jobs.sort(key=lambda job: (job.column.steps[0], job.order, job.column.position(0)))
+        self._readiness = Readiness()
+        for job in jobs:
+            if job.rule.kind == "aggregate" and job.rule.severity != "info":
+                self._readiness.add(job, job.rule.detector(self.budgets[job.rule.name]))
+        return self._judge(jobs, every)
+
+    def _joint_columns(self, columns: Iterable[ReadingColumn]) -> list[ReadingColumn]:
+        series = {(column.key, column.slice): (column.steps, column.values) for column in columns}
+        joints = joint_series(self.joints, series)
+        return [ReadingColumn(*key, *one) for key, one in joints.items()]
+
+    def _judge(self, jobs: Iterable[Judged], columns: Iterable[ReadingColumn]) -> list[Alarm]:
+        """Run the rules over whole columns; then raise, suppress and clear in the order of steps."""
+        for column in columns:
+            history = self.alarm_log.histories.get((column.key, column.slice))
+            if history is not None:
+                history.fill(column.steps, column.values)
         events: list[Event] = []
-        for (reading_key, name), (steps, values) in {**columns, **joint_series(self.joints, columns)}.items():
-            for rule in self.by_key.get(reading_key, ()):
-                if steps.size and rule.covers(name):
-                    key = (rule.name, name)
-                    transitions, last = scan(self._detector(rule, name), steps, rule.values(values))
-                    self.decisions[key] = last
-                    self.seen[key] += steps.size
-                    events += events_of(rule, self.order[rule.name], name, (steps, values), transitions)
-        events.sort(key=lambda event: (event.step, event.order))
+        for job in jobs:
+            key = (job.rule.name, job.column.slice)
+            transitions, self.decisions[key] = job.scan(self._detector(job.rule, job.column.slice))
+            self.seen[key] += job.column.steps.size
+            events += job.events(transitions)
+        events.sort(key=lambda event: event[:3])
         new: list[Alarm] = []
         for event in events:
+            self._step = event.step
             if event.decision is not None:
                 new += self.alarm_log.transition(event.rule, event.reading, event.decision)
             else:
@@ -205,6 +252,8 @@ class Pipeline:
         """
         if self._whole:
             return None
+        if self._readiness is not None:
+            return self._readiness.at(self._step)
         loud = {rule.name for rule in self.rules if rule.kind == "aggregate" and rule.severity != "info"}
         seen = loud & {name for name, _ in self.seen}
         return len(seen & self._ready_rules()), len(seen)
@@ -230,9 +279,3 @@ class Pipeline:
             for family, total in totals.items()
             if math.isfinite(total)
         ]
-
-
-def _se(rule: Rule, reading: Reading) -> float:
-    """Standard error in the detector's unit, off the reading's 95 % interval; nan without one."""
-    low, high = rule.value(reading.low), rule.value(reading.high)
-    return (high - low) / (2 * 1.96) if math.isfinite(low) and math.isfinite(high) else math.nan

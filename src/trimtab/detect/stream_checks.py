@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -113,6 +114,39 @@ class MissingColumn:
         )
         transitions = [hysteresis for name in order for hysteresis in _silences(steps, name, arrived[name])]
         return sorted(transitions, key=lambda hysteresis: (hysteresis[0], not hysteresis[2].cleared))
+
+
+def scan_steps(
+    rows: Sequence[Mapping[str, Any]], nonfinite: Nonfinite, silence: MissingColumn
+) -> list[tuple[int, str, str, Decision, float]]:
+    """Run both checks over the stored steps of a run, in ascending order.
+
+    Returns:
+        (step, rule, column, decision, value) where an alarm starts or ends, in the order of `update`.
+    """
+    arrived: dict[str, list[int]] = {}
+    bad: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        for column in row["columns"]:
+            arrived.setdefault(column, []).append(i)
+        for column, count in row["nonfinite"].items():
+            if count > 0:
+                bad.setdefault(column, []).append(i)
+    steps = np.array([row["step"] for row in rows], np.int64)
+    events: list[tuple[tuple[int, int, int], str, str, Decision, float]] = []
+    for at, column, decision in nonfinite.scan(steps, _arrays(bad)):
+        here = rows[at]["nonfinite"]
+        place = list(here).index(column) if decision.fired else len(here)
+        events.append(((at, 0, place), "nonfinite", column, decision, float(here.get(column, 0))))
+    for place, (at, column, decision) in enumerate(silence.scan(steps, _arrays(arrived))):
+        missing = float(steps[at] - decision.since + 1)
+        events.append(((at, 1, place), "column_silent", column, decision, missing))
+    events.sort(key=lambda event: event[0])
+    return [(int(steps[at]), *event) for (at, _, _), *event in events]
+
+
+def _arrays(indices: Mapping[str, list[int]]) -> dict[str, Int64]:
+    return {column: np.unique(np.array(one, np.int64)) for column, one in indices.items()}
 
 
 def _allowed(arrivals: int, rows: int, span: int, longest: int, shortest: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from trimtab.detect.pipeline import Pipeline
+from trimtab.detect.reading_columns import ReadingColumn, columns_of_rows
 from trimtab.measure.state.values import recorded
 from trimtab.runs.records import readings_from_row
 from trimtab.types import Reading
@@ -44,17 +45,10 @@ class ReadingRows:
             for reading in readings_from_row(row, (key,))
         ]
 
-    def by_step(self, wanted: Collection[tuple[str, str]]) -> dict[int, list[Reading]]:
-        """Step -> the readings of these (key, slice) that closed there."""
-        keys: dict[str, list[str]] = {}
-        for key, name in wanted:
-            keys.setdefault(name, []).append(key)
-        seen: dict[int, list[Reading]] = {}
-        for row in self.rows:
-            here = [key for key in keys.get(row["slice"], ()) if key in row["values"]]
-            if here:
-                seen.setdefault(int(row["step"]), []).extend(readings_from_row(row, here))
-        return seen
+    def columns(self, wanted: Collection[tuple[str, str]], steps: Collection[int]) -> list[ReadingColumn]:
+        """Return these columns, (key, slice), of the readings that closed at one of `steps`."""
+        rows = [row for row in self.rows if row["step"] in steps]
+        return columns_of_rows(sorted(rows, key=lambda row: row["step"]), wanted)
 
     def observed(self, families: Collection[str]) -> set[str]:
         """Those families (the part of a key before the slash) that have a value in some window."""

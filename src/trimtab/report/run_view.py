@@ -210,10 +210,9 @@ class RunView:
         wanted |= {(other.key, other.slice) for rule in rules for other in rule.suppressions}
         names = {row["slice"] for row in self.readings.rows}
         wanted |= {(r.key, name) for r in rules if r.slice.endswith("*") for name in names if r.covers(name)}
-        by_step = self.readings.by_step(wanted)
-        for row in self.steps:
-            self.pipeline.on_step(row["step"], row["nonfinite"], row["columns"])
-            self.pipeline.on_readings(by_step.get(row["step"], []))
+        self.pipeline.on_steps(self.steps)
+        self.pipeline.on_run(self.readings.columns(wanted, {row["step"] for row in self.steps}))
+        self.pipeline.alarms.sort(key=lambda alarm: alarm.step)
 
     def _evidence(self) -> Evidence:
         families = {"mismatch", "staleness", "total", "drift", "lagged_drift"}

@@ -156,6 +156,7 @@ class Carried:
 class Scanner(Carried, ABC):
     """A detector that can answer for a whole series at once, having seen nothing yet."""
 
+    takes_errors: ClassVar[bool] = False  # does `update` look at standard errors?
     num_skipped: int
 
     @abstractmethod
@@ -174,12 +175,15 @@ class Scanner(Carried, ABC):
         return indices
 
 
-def walk(detector: Detector, steps: Int64, values: Float64) -> tuple[Transitions, Decision]:
+def walk(
+    detector: Detector, steps: Int64, values: Float64, errors: list[float] | None = None
+) -> tuple[Transitions, Decision]:
     """Return the transitions of a detector that answers value by value only, and its last decision."""
     transitions: Transitions = []
     decision = Decision(False)
-    for i, (step, value) in enumerate(zip(steps.tolist(), values.tolist(), strict=True)):
-        decision = detector.update(step, value)
+    each = zip(steps.tolist(), values.tolist(), errors or [math.nan] * values.size, strict=True)
+    for i, (step, value, error) in enumerate(each):
+        decision = detector.update(step, value, error)
         if decision.fired or decision.cleared:
             transitions.append((i, decision))
     return transitions, decision

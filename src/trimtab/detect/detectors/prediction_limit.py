@@ -39,6 +39,7 @@ class PredictionLimit(Scanner):
     [False, False, False, False, False, False, True]
     """
 
+    takes_errors: ClassVar[bool] = True
     carried: ClassVar[tuple[str, ...]] = (
         "values",
         "errors",

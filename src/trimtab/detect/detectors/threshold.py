@@ -30,6 +30,7 @@ class Threshold(Scanner):
     [False, False, True, False]
     """
 
+    takes_errors: ClassVar[bool] = True
     carried: ClassVar[tuple[str, ...]] = ("num_skipped", "count", "hysteresis")
     limit: float
     sign: int = 1

@@ -28,6 +28,7 @@ class TrendBreak(Scanner):
     anew.
     """
 
+    takes_errors: ClassVar[bool] = True
     carried: ClassVar[tuple[str, ...]] = ("values", "pending", "num_skipped", "count", "hysteresis")
     arl: float = field(default_factory=lambda: bound("arl"))
     baseline: int = field(default_factory=lambda: int(bound("baseline")))
