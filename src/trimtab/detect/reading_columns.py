@@ -47,7 +47,7 @@ class ReadingColumn:
         taken = np.flatnonzero((counts <= 0) | (counts >= min_count))
         if taken.size == counts.size:
             return self
-        rows, positions = [self.rows[i] for i in taken], [self.positions[i] for i in taken]
+        rows, positions = [self.rows[i] for i in taken.tolist()], [self.positions[i] for i in taken.tolist()]
         return ReadingColumn(self.key, self.slice, self.steps[taken], self.values[taken], rows, positions)
 
     def errors(self, rule: Rule) -> list[float] | None:

@@ -17,6 +17,10 @@ Placed = list[tuple[int, str, Decision]]
 """(index of the step, column, decision) where an alarm starts or ends, in order of steps, then of columns."""
 
 
+StepEvent = tuple[int, str, str, Decision, float]
+"""(step, rule, column, decision, value) where an alarm starts or ends."""
+
+
 @dataclass
 class Nonfinite:
     """Fires on the first step a column holds NaN or infinity; clears after `quiet` steps without."""
@@ -118,12 +122,8 @@ class MissingColumn:
 
 def scan_steps(
     rows: Sequence[Mapping[str, Any]], nonfinite: Nonfinite, silence: MissingColumn
-) -> list[tuple[int, str, str, Decision, float]]:
-    """Run both checks over the stored steps of a run, in ascending order.
-
-    Returns:
-        (step, rule, column, decision, value) where an alarm starts or ends, in the order of `update`.
-    """
+) -> list[StepEvent]:
+    """Run both checks over the stored steps of a run, in ascending order: the answers of `update`."""
     arrived: dict[str, list[int]] = {}
     bad: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
@@ -133,16 +133,16 @@ def scan_steps(
             if count > 0:
                 bad.setdefault(column, []).append(i)
     steps = np.array([row["step"] for row in rows], np.int64)
-    events: list[tuple[tuple[int, int, int], str, str, Decision, float]] = []
+    events: list[tuple[tuple[int, int, int], StepEvent]] = []
     for at, column, decision in nonfinite.scan(steps, _arrays(bad)):
         here = rows[at]["nonfinite"]
-        place = list(here).index(column) if decision.fired else len(here)
-        events.append(((at, 0, place), "nonfinite", column, decision, float(here.get(column, 0))))
-    for place, (at, column, decision) in enumerate(silence.scan(steps, _arrays(arrived))):
+        index = list(here).index(column) if decision.fired else len(here)
+        count = float(here.get(column, 0))
+        events.append(((at, 0, index), (int(steps[at]), "nonfinite", column, decision, count)))
+    for index, (at, column, decision) in enumerate(silence.scan(steps, _arrays(arrived))):
         missing = float(steps[at] - decision.since + 1)
-        events.append(((at, 1, place), "column_silent", column, decision, missing))
-    events.sort(key=lambda event: event[0])
-    return [(int(steps[at]), *event) for (at, _, _), *event in events]
+        events.append(((at, 1, index), (int(steps[at]), "column_silent", column, decision, missing)))
+    return [event for _, event in sorted(events, key=lambda one: one[0])]
 
 
 def _arrays(indices: Mapping[str, list[int]]) -> dict[str, Int64]:
