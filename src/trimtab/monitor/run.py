@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import lru_cache
@@ -17,31 +17,28 @@ from trimtab.detect.rules.all_rules import RULES
 from trimtab.errors import RunError
 from trimtab.measure.accumulate import observe
 from trimtab.measure.policy.exemplar_tokens import EXEMPLAR_SLICES, exemplar_row
-from trimtab.measure.policy.gradients import gradient_values
 from trimtab.measure.policy.input_dependence import Distinguish
 from trimtab.measure.policy.lagged_drift import Probes
 from trimtab.measure.sequences.aggregates import may_be_missing
-from trimtab.measure.sequences.clean_calls import clean_call
 from trimtab.measure.sequences.episode_totals import Episodes
-from trimtab.measure.sequences.reencoding import difference
 from trimtab.measure.sequences.tool_health import ToolHealth
-from trimtab.measure.state.values import step_readings
 from trimtab.measure.state.windows import Closed, WindowSet
 from trimtab.monitor.batch_measurement import Measuring
 from trimtab.monitor.detection import Detection
 from trimtab.monitor.flush_arguments import MetricReader, OmissionLog, reasons, step_number
 from trimtab.monitor.isolation import Isolation, warn_dead
 from trimtab.monitor.run_end import EndRecorder, end_of
+from trimtab.monitor.run_inputs import RunInputs
 from trimtab.monitor.run_options import LATEST, UNFED, RunOptions
+from trimtab.monitor.series_recorder import SeriesRecorder
 from trimtab.monitor.step_buffer import Intake
 from trimtab.runs import RunWriter
-from trimtab.traces.core.tool_call import ToolCall
 from trimtab.types import Alarm, Reading, TokenBatch
 
 _MAX_TEXTS = 4_096  # decoded tokens remembered
 
 
-class Run:
+class Run(RunInputs):
     """One rank's view of a run. `observe` as often as there are batches, then `flush` closes the step.
 
     Use as a context manager, or call `close`. `alarms` holds what fired so far in this process.
@@ -71,14 +68,16 @@ class Run:
         self._measuring = Measuring(
             windows, self.episodes, self.options.state_every, self._write_states, self._write_exemplars
         )
-        self._fed: set[str] = set()
+        self._series = SeriesRecorder(self.options.requirements.solved_at)
+        self._fed = set()
         self._metrics = MetricReader()
         self._new_step()
 
     def _new_step(self) -> None:
         self._intake.next_step()
-        self._step_readings: list[Reading] = []
-        self.pending_tools: list[ToolCall] = []
+        self._series.next_step()
+        self._step_readings = []
+        self.pending_tools = []
         self._isolation.failed_now = False
 
     @property
@@ -105,43 +104,9 @@ class Run:
         Building the batch here keeps even a malformed one from stopping training: it is counted and reported.
         """
         with self.isolated("observe"):
-            self._measuring.add(*self._intake.add(batch, arrays))
-
-    def probe(self, step: int, batch: TokenBatch) -> None:
-        """Add a scoring of the fixed probe transcripts by the policy at `step`; see `measure.policy`."""
-        with self.isolated("probe"):
-            self._step_readings += self.probes.update(step, batch)
-
-    def gradients(
-        self,
-        step: int,
-        parts: Mapping[str, Any],
-        tokens: Mapping[str, int] | None = None,
-        gram: bool = False,
-    ) -> None:
-        """Add the per-trajectory gradients of `step`: slice -> (n, d) vectors, or with `gram` slice -> (n, n)
-        Gram matrices. `tokens`: slice -> gradient tokens. One call a step, with all of its trajectories."""
-        with self.isolated("gradients"):
-            self._fed.add("gradient")
-            self._step_readings += step_readings(step, gradient_values(parts, tokens, gram))
-
-    def cross_scores(self, step: int, scores: Any, own: Any) -> None:
-        """Add a scoring of R responses under P prompts at `step`: `scores` (R, P) mean log-probabilities a
-        token, `own` (R,) the prompt each response answers, counted from 0. See `measure.distinguish`."""
-        with self.isolated("cross scores"):
-            self._fed.add("cross_scores")
-            values = self.distinguish.update(scores, own)
-            self._step_readings += step_readings(step, [("all", value, counts) for value, counts in values])
-
-    def tool_call(self, call: ToolCall) -> None:
-        """Record one tool call, written at the next flush; what cannot be stored is changed and counted."""
-        with self.isolated("tool call"):
-            self.pending_tools.append(clean_call(call, self._intake.door))
-
-    def retokenised(self, sampled: Sequence[int], reencoded: Sequence[int]) -> None:
-        """Compare a sampled sequence's ids with those its decoded text encodes to."""
-        with self.isolated("retokenised"):
-            self.episodes.retokenised(difference(sampled, reencoded))
+            taken, fresh = self._intake.add(batch, arrays)
+            self._measuring.add(taken, fresh)
+            self._series.add(taken)
 
     def flush(
         self,
@@ -241,6 +206,8 @@ class Run:
             if not np.isfinite(value) and not may_be_missing(name):
                 self._intake.nonfinite[f"metrics/{name}"] = 1
         self._omissions.note(self._intake.columns, {*self._intake.explained, *absent})
+        with self.isolated("measure the step's series"):
+            self.writer.write("series", self._series.close(step, numbers.get("grad_norm")))
         num_tokens, num_new = self._intake.total()
         readings = self._measuring.step(step, num_tokens) + self._step_readings
         done = self.tools.close(step, self.pending_tools, num_new)

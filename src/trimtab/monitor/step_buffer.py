@@ -40,7 +40,7 @@ class Intake:
         """Take a batch in, or the arguments of `token_batch`. The batch with groups as measures read them,
         and (B,) True for trajectories not counted before, so that a second epoch does not count them twice.
         BatchError as `token_batch`."""
-        built = token_batch(**self._with_tools(self._named(arrays))) if batch is None else self._tables(batch)
+        built = self.batch(arrays) if batch is None else self._tables(batch)
         for column, count in nonfinite_columns(built).items():
             self.nonfinite[column] = self.nonfinite.get(column, 0) + count
         self.columns |= observed_columns(built)
@@ -48,6 +48,10 @@ class Intake:
         fresh = self._episodes.add(built.episode_id)
         self.counts.append(slice_counts(built, fresh))
         return self._grouped(built), fresh
+
+    def batch(self, arrays: dict[str, Any]) -> TokenBatch:
+        """Build a batch of the arguments of `token_batch` with the run's names, without counting it."""
+        return token_batch(**self._with_tools(self._named(arrays)))
 
     def next_step(self) -> None:
         """Forget the step's counts; names and trajectories are remembered."""

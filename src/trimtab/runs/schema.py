@@ -17,6 +17,7 @@ alarms      an alarm fired or cleared                                  when it d
 tools       one tool call                                              at flush
 errors      one failure inside the monitor, with its traceback         when it happens
 exemplars   the worst tokens of one slice over one closed window        when a window closes
+series      values of one step by series and slice, with errors         at flush
 steps       one flushed step; written last: it commits the others      at flush
 end         how the run ended: finished, exception, signal             when it ends; void when steps follow
 """
@@ -29,9 +30,9 @@ import re
 from typing import Any
 
 FORMAT = 1
-KINDS = ("states", "readings", "alarms", "tools", "errors", "exemplars", "steps", "end")
+KINDS = ("states", "readings", "alarms", "tools", "errors", "exemplars", "series", "steps", "end")
 _NAME = re.compile(
-    r"^(states|readings|alarms|tools|errors|exemplars|steps|end)\.r(\d+)\.s(\d+)\.jsonl(?:\.gz)?$"
+    r"^(states|readings|alarms|tools|errors|exemplars|series|steps|end)\.r(\d+)\.s(\d+)\.jsonl(?:\.gz)?$"
 )
 COMPRESSED = ".gz"
 MAX_STEP = 2**53  # JSON readers keep whole numbers up to here
@@ -45,6 +46,7 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "tools": {"step": int, "name": str, "result_size": (int, float), "latency_s": (int, float)},
     "errors": {"step": int, "time": (int, float), "where": str, "error": str},
     "exemplars": {"step": int, "first": int, "last": int, "slice": str, "tokens": dict},
+    "series": {"step": int, "names": list, "slices": list, "numbers": str, "counts": str, "reasons": dict},
     "steps": {"step": int, "time": (int, float), "metrics": dict, "slices": dict, "columns": list, "not_observed": dict,
               "nonfinite": dict, "costs_s": dict, "failed": bool},
     "end": {"step": int, "time": (int, float), "reason": str, "detail": dict, "num_steps": int},

@@ -47,7 +47,7 @@ class SeriesHistory:
         """The last step's; None before the first."""
         return self._steps[-1] if self._steps else None
 
-    def keys(self) -> list[tuple[str, str]]:
+    def pairs(self) -> list[tuple[str, str]]:
         """(series, slice) of every value of the last step."""
         if self.latest is None:
             return []
