@@ -3,7 +3,7 @@
     python benchmarks/overhead.py [--steps N] [--json]
 
 Three runs of the constrained arm (beta=0): without the reference pass, with trimtab's defaults (a quarter of the sequences
-scored by its own copy of the weights, probes every ten steps), and with every sequence scored. Then the memory of a torch-free
+scored by its own copy of the weights, probes every ten steps, an eighth scored again after the update), and with every sequence scored. Then the memory of a torch-free
 run over many observed steps. Figures: `overhead_frac` (target < 0.02), `overhead_with_reference_frac` (target <= 0.10),
 `overhead_full_reference_frac`, `step_s`, `memory_growth_bytes` (resident, from a tenth of the steps to the last).
 """
@@ -98,19 +98,22 @@ def main() -> None:
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        print(f"{'run':<28}{'step s':>9}{'watch':>9}{'reference':>11}{'probes':>9}{'total':>9}")
+        print(f"{'run':<28}{'step s':>9}{'watch':>9}{'reference':>11}{'update':>9}{'probes':>9}{'total':>9}")
         for label, key, extra in (
-            ("no reference", "overhead_frac", {"reference": "off", "probes": "off"}),
+            ("no reference", "overhead_frac", {"reference": "off", "probes": "off", "update_rows": 0}),
             ("defaults", "overhead_with_reference_frac", {}),
             ("every sequence scored", "overhead_full_reference_frac", {"reference_rows": 1.0}),
         ):
             spent, wall, count = lab_run(work / key, options.steps, **extra)
-            shares = {n: spent.get(n, 0.0) / wall for n in ("watch", "reference", "probes")}
+            shares = {n: spent.get(n, 0.0) / wall for n in ("watch", "reference", "update", "probes")}
             figures[key] = sum(shares.values())
             figures["step_s"] = wall / count
             print(
                 f"{label:<28}{wall / count:>9.3f}"
-                + "".join(f"{shares[n]:>{w}.2%}" for n, w in (("watch", 9), ("reference", 11), ("probes", 9)))
+                + "".join(
+                    f"{shares[n]:>{w}.2%}"
+                    for n, w in (("watch", 9), ("reference", 11), ("update", 9), ("probes", 9))
+                )
                 + f"{figures[key]:>9.2%}"
             )
         figures["memory_growth_bytes"] = memory_run(work / "memory", options.memory_steps)

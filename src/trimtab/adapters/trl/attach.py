@@ -29,6 +29,7 @@ def watch(
     probe_every: int = 10,
     tool_names: Sequence[str] = (),
     retokenise_every: int = 10,
+    update_rows: float = 0.125,
     log_readings: bool = True,
     strict: bool = False,
     **open_with: Any,
@@ -57,6 +58,8 @@ def watch(
             each sample the tools in the order of their results.
         retokenise_every: Steps between comparisons of sampled ids with those of their re-encoded text, of
             four sequences; 0 for never.
+        update_rows: Fraction in [0, 1] of a step's sequences that are scored again after its update, drawn
+            at random; 0 for none. The time it takes is booked apart.
         log_readings: Add readings to `trainer.log`, so that they reach W&B or TensorBoard.
         strict: Raise errors of trimtab instead of recording them.
         **open_with: Arguments of `trimtab.open_run`, such as `rules`, `required_tools` or `key_arguments`.
@@ -101,6 +104,7 @@ def watch(
             probe_every,
             tuple(tool_names),
             retokenise_every,
+            update_rows,
         )
         capture = GrpoCapture(trainer, run, options)
     elif isinstance(trainer, trl.DPOTrainer):

@@ -18,6 +18,7 @@ from trimtab.adapters.trl.batch_arrays import batch_arrays, clip_range_of, row_a
 from trimtab.adapters.trl.probe_scorer import ProbeScorer
 from trimtab.adapters.trl.reference import RowSampler, make_reference
 from trimtab.adapters.trl.tool_recorder import ToolRecorder
+from trimtab.adapters.trl.update_scorer import UpdateScorer
 from trimtab.capture.segments import MAX_NAMES
 from trimtab.monitor import Run
 
@@ -53,6 +54,7 @@ class CaptureOptions:
     probe_every: int
     tool_names: tuple[str, ...]
     retokenise_every: int
+    update_rows: float
 
 
 class GrpoCapture:
@@ -63,6 +65,7 @@ class GrpoCapture:
         self.reference = make_reference(trainer, options.reference)
         self.probes = ProbeScorer(run, options.probes, options.probe_every)
         self.retokenization = RetokenizationCheck(trainer, run, options.retokenise_every)
+        self.updates = UpdateScorer(trainer, run, options.update_rows)
         self.sampler = RowSampler(options.reference_rows, trainer.args.seed)
         self.generations: list[Generation] = []
         self.table = list(options.tool_names)
@@ -163,11 +166,15 @@ class GrpoCapture:
                 known = row_arrays(generation, rows, self._tool_table(generation))
                 self.run.observe(**columns, **known)
                 self.probes.keep_first(batch)
+                with self.run.isolated("score the update", cost="update"):
+                    self.updates.score(batch, {**columns, **known})
             with self.run.isolated("encode again", cost="retokenise"):
                 self.retokenization.compare(step, batch)
-        if self.probes.due(step):
-            with self.run.isolated("score probes", cost="probes"):
-                self.run.probe(step, self.probes.score(self.trainer))
+        with self.run.isolated("score probes", cost="probes"):
+            if self.probes.due_again(step):
+                self.probes.score_update(self.trainer)
+            if self.probes.due(step):
+                self.run.probe(step, self.probes.score(self.trainer, step))
         return {"loss": float(torch.stack(losses).sum())} if losses else {}
 
     def _rows_of(self, batch: Mapping[str, Any]) -> tuple[Generation | None, np.ndarray]:
@@ -189,7 +196,8 @@ class GrpoCapture:
 
     def absent(self) -> dict[str, str]:
         """Return the columns that this trainer does not give, with the reason."""
-        return {"drift": self.reference.reason} if self.reference.reason else {}
+        reasons = {"drift": self.reference.reason, "update": self.updates.reason}
+        return {name: why for name, why in reasons.items() if why}
 
     def _score_reference(self, step: int, batch: Mapping[str, Any]) -> tuple[Any, Any] | None:
         """Return log-probabilities (B, T) and scored rows (B,); None without a reference to score."""

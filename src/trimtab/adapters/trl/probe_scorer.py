@@ -18,6 +18,8 @@ PROBE_KEYS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", 
 """Integer arrays (B, .) of a set of probes; `tool_mask` is 0 on tool tokens, as in TRL."""
 
 _MAX_ROWS = 32
+_UPDATE_ROWS = 8
+"""Probes scored again one step later, for the size of one update (default, not calibrated)."""
 
 
 class ProbeScorer:
@@ -29,6 +31,7 @@ class ProbeScorer:
         self.path = Path(run.writer.folder) / f"probes.r{run.writer.rank}.npz"
         self.arrays: dict[str, np.ndarray] | None = None
         self._first: list[dict[str, np.ndarray]] = []
+        self._last: tuple[int, np.ndarray] | None = None  # step and log-probabilities of the last scoring
         if isinstance(probes, Mapping):
             self.arrays = {key: np.asarray(probes[key]).astype(np.int64) for key in PROBE_KEYS}
         elif self.path.exists() and not self.off:
@@ -63,21 +66,41 @@ class ProbeScorer:
             self._keep()
         return self.arrays is not None
 
-    def score(self, trainer: Any) -> TokenBatch:
-        """Score the probes with the live policy."""
+    def score(self, trainer: Any, step: int) -> TokenBatch:
+        """Score the probes with the live policy, which has made `step` updates."""
+        assert self.arrays is not None
+        logps = self._logps(trainer, len(self.arrays["prompt_ids"]))
+        self._last = step, logps
+        columns = self._columns(len(logps))
+        return token_batch(columns.pop("loss_mask"), logprobs=logps, **columns)
+
+    def due_again(self, step: int) -> bool:
+        """Return whether the probes were scored one step before."""
+        return self._last is not None and self._last[0] == step - 1
+
+    def score_update(self, trainer: Any) -> None:
+        """Score the first probes again, one step after all of them, and give both scorings to the run."""
+        assert self._last is not None
+        before = self._last[1][:_UPDATE_ROWS]
+        after = self._logps(trainer, len(before))
+        self.run.observe_update(before, after, of="probes", **self._columns(len(before)))
+
+    def _logps(self, trainer: Any, num_rows: int) -> np.ndarray:
+        """(num_rows, T) log-probabilities of the first probes."""
         assert self.arrays is not None
         model = trainer.accelerator.unwrap_model(trainer.model)
         device = next(model.parameters()).device
         batch = {key: torch.from_numpy(array).to(device) for key, array in self.arrays.items()}
         with quiet(model):
-            logps = forward_logps(
-                trainer, model, batch, torch.arange(len(self.arrays["prompt_ids"]), device=device)
-            )
-        exists = self.arrays["completion_mask"] > 0
-        external = exists & (self.arrays["tool_mask"] == 0)
-        return token_batch(
-            exists & ~external, exists=exists, tool_tokens=external, logprobs=logps.float().cpu().numpy()
-        )
+            logps = forward_logps(trainer, model, batch, torch.arange(num_rows, device=device))
+        return np.asarray(logps.float().cpu().numpy())
+
+    def _columns(self, num_rows: int) -> dict[str, Any]:
+        """Masks of the first probes, as arguments of `token_batch`."""
+        assert self.arrays is not None
+        exists = self.arrays["completion_mask"][:num_rows] > 0
+        external = exists & (self.arrays["tool_mask"][:num_rows] == 0)
+        return {"loss_mask": exists & ~external, "exists": exists, "tool_tokens": external}
 
 
 def _padded(rows: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

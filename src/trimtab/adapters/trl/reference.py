@@ -75,8 +75,8 @@ def make_reference(trainer: Any, wanted: str) -> Reference:
     model = trainer.accelerator.unwrap_model(trainer.model)
     if hasattr(model, "peft_config") and hasattr(model, "disable_adapter"):
         return Reference("the base model, PEFT adapter switched off")
-    kind = str(trainer.accelerator.distributed_type).rsplit(".", 1)[-1]
-    if kind in ("DEEPSPEED", "FSDP", "MEGATRON_LM"):
+    kind = sharded_by(trainer)
+    if kind:
         return Reference(
             "none",
             reason=f"beta is 0 and weights are sharded by {kind}: set beta > 0 to give drift a reference",
@@ -92,6 +92,12 @@ def make_reference(trainer: Any, wanted: str) -> Reference:
             return Reference("none", reason=f"{text}: set beta > 0, or train a PEFT adapter")
     weights = {name: p.detach().clone() for name, p in model.named_parameters()}
     return Reference("trimtab's own copy of the weights at the start", weights=weights)
+
+
+def sharded_by(trainer: Any) -> str:
+    """Return the name of what splits the weights over ranks; empty where each rank has all of them."""
+    kind = str(trainer.accelerator.distributed_type).rsplit(".", 1)[-1]
+    return kind if kind in ("DEEPSPEED", "FSDP", "MEGATRON_LM") else ""
 
 
 def forward_logps(trainer: Any, model: Any, batch: Mapping[str, Any], rows: torch.Tensor) -> torch.Tensor:
