@@ -88,10 +88,7 @@ def _join(batches: list[TokenBatch]) -> TokenBatch:
     changes: dict[str, Any] = {
         name: np.concatenate([getattr(batch, name) for batch in batches]) for name in names
     }
-    changes |= {
-        "reward_parts": {},
-        "stop_reason": None,
-    }
+    changes |= {"reward_parts": {}, "stop_reason": None}
     current = [batch.current_version for batch in batches if batch.current_version is not None]
     if current and first.policy_version is not None:
         ages = [b.current_version - b.policy_version for b in batches]  # type: ignore[operator]

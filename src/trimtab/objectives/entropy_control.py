@@ -55,12 +55,7 @@ def select_high_entropy(
 
 
 def select_by_covariance(
-    logprobs: Tensor,
-    advantages: Tensor,
-    loss_mask: Tensor,
-    *,
-    fraction: float,
-    slices: Slices | None = None,
+    logprobs: Tensor, advantages: Tensor, loss_mask: Tensor, *, fraction: float, slices: Slices | None = None
 ) -> Correction:
     """Drop the `fraction` of loss tokens that lower the entropy most.
 

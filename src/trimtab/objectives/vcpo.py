@@ -118,10 +118,7 @@ def learning_rate_scale(
 
 
 def off_policy_baseline(
-    rewards: Tensor,
-    log_weights: Tensor,
-    square_norms: Tensor,
-    group: Tensor | None = None,
+    rewards: Tensor, log_weights: Tensor, square_norms: Tensor, group: Tensor | None = None
 ) -> Tensor:
     """Return the baseline of each row that minimises the variance of the weighted policy gradient.
 

@@ -15,15 +15,7 @@ import torch
 from trimtab.adapters.verl.micro_batch import MODES, Columns, clip_settings, divisor, metrics_of
 from trimtab.adapters.verl.unsupported import REFUSED, mu_of, refuse_weights
 from trimtab.errors import ObjectiveError, UnsupportedError
-from trimtab.objectives import (
-    Loss,
-    cispo,
-    decoupled_kl,
-    decoupled_ppo,
-    minirl,
-    ppo_clip,
-    reinforce,
-)
+from trimtab.objectives import Loss, cispo, decoupled_kl, decoupled_ppo, minirl, ppo_clip, reinforce
 
 PolicyLoss = Callable[..., tuple[torch.Tensor, dict[str, Any]]]
 

@@ -47,11 +47,7 @@ class Replayed:
     """
 
     def __init__(
-        self,
-        routes: Tensor,
-        counts: dict[str, Tensor],
-        compare: bool,
-        required: Tensor | None = None,
+        self, routes: Tensor, counts: dict[str, Tensor], compare: bool, required: Tensor | None = None
     ) -> None:
         rows, self.width, layers, _ = routes.shape
         self.by_layer = routes.permute(2, 0, 1, 3).reshape(layers, rows * self.width, -1).contiguous()

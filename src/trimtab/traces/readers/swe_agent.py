@@ -35,11 +35,11 @@ _COMMANDS = frozenset({
 _REFUSED = re.compile(
     r"\ANo replacement was performed|\AYour proposed edit has introduced new syntax error|\AInvalid `\w+` "
     r"parameter|"
-    r"\AThe path \S.* does not exist|\ATool '\S+' (?:failed|not found)",
+    r"\AThe path \S.* does not exist|\ATool '\S+' (?:failed|not found)"
 )
 _SHELL_FAILED = re.compile(
     r"EXECUTION TIMED OUT|was cancelled because it took more than|(?:\A|\n)(?:/bin/)?(?:ba)?sh: [^\n]*"
-    r"(?:command not found|syntax error|No such file or directory)|timed out and has been killed",
+    r"(?:command not found|syntax error|No such file or directory)|timed out and has been killed"
 )
 _FENCE = re.compile(r"```(?:bash|sh|mswea_bash_command)\s*\n(.*?)\n?```", re.S)
 _OUTPUT = re.compile(r"\s*<(?:returncode|output|exception)>|.{0,200}timed out and has been killed", re.S)

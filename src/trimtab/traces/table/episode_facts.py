@@ -90,16 +90,7 @@ def facts_of(episode: Episode, wanted: Callable[[str], bool] = bool) -> EpisodeF
     cut = -1 if stop is None else int(is_limit(stop))
     marks = {name: counts.pop(name) for name in MARKS}
     return EpisodeFacts(
-        episode,
-        counts,
-        flat,
-        cut,
-        tokens,
-        first_error,
-        checked,
-        evidence,
-        first_wrong(episode, keys),
-        marks,
+        episode, counts, flat, cut, tokens, first_error, checked, evidence, first_wrong(episode, keys), marks
     )
 
 

@@ -188,10 +188,9 @@ def _kl(args: Any, c: Columns) -> dict[str, Any]:
 def _shared(args: Any, c: Columns, sums: StepSums) -> dict[str, Any]:
     """Denominator and lengths of the objective, shared by its penalties."""
     divide = "row_means" if args.length_norm else DEFAULTS[args.objective].divide
-    by = {
-        "tokens": sums.tokens,
-        "constant": sums.responses * args.max_completion_length,
-    }.get(divide, sums.responses)
+    by = {"tokens": sums.tokens, "constant": sums.responses * args.max_completion_length}.get(
+        divide, sums.responses
+    )
     return {"denominator": by, "lengths": sequence_lengths(c.mask) if divide == "row_means" else None}
 
 
