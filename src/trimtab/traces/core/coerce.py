@@ -6,22 +6,19 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
+Number = TypeVar("Number", int, float)
 FLAGS = {
     "true": True, "yes": True, "pass": True, "passed": True, "success": True,
     "false": False, "no": False, "fail": False, "failed": False, "failure": False,
 }  # fmt: skip
 """Words for the outcome of an episode, in lower case."""
-_NOT_DATA = (
-    "type",
-    "id",
-    "detail",
-    "cache_control",
-)  # of a part: the same image has others of these elsewhere
+_NOT_DATA = ("type", "id", "detail", "cache_control")
+"""Fields of a part: the same image has others of these elsewhere."""
 _TEXTS = ("text", "input_text", "output_text")
 _MARK = "blake2b:"
 _PLACEHOLDER = re.compile(rf"\[([^\[\]\n]{{1,60}}) {_MARK}[0-9a-f]{{12}}\]")
@@ -181,6 +178,27 @@ def as_object(value: Any) -> dict[str, Any]:
 def as_list(value: Any) -> list[Any]:
     """Return a list as it is, and an empty one for anything else."""
     return value if isinstance(value, list) else []
+
+
+def objects_in(value: Any) -> list[dict[str, Any]]:
+    """Return the JSON objects of a list, and none of anything else."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def numbers_in(value: Any) -> dict[str, float]:
+    """Return the fields of a JSON object that are numbers, by name.
+
+    >>> numbers_in({"score": "0.5", "passed": True, "note": "good"})
+    {'score': 0.5, 'passed': 1.0}
+    """
+    numbers = {str(name): as_number(field) for name, field in as_object(value).items()}
+    return {name: number for name, number in numbers.items() if number is not None}
+
+
+def sum_known(values: Iterable[Number | None]) -> Number | None:
+    """Return the sum of the values that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return sum(known[1:], known[0]) if known else None
 
 
 def first_of(value: Mapping[str, Any], *names: str) -> Any:

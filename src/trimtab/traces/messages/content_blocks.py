@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from trimtab.traces.core.coerce import as_label, as_text, first_of, placeholder, text_of
+from trimtab.traces.core.coerce import as_label, as_list, as_text, first_of, objects_in, placeholder, text_of
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.messages.gemini_bedrock import CALLS, RESULTS, THOUGHTS, parts_of_result
 from trimtab.traces.messages.hosted_tools import blocks_of_item
@@ -56,11 +56,7 @@ def unpacked(message: Json, report: ReadReport) -> list[Json]:
         return []
     note_encrypted(message, report)
     content = message.get("content") if message.get("content") is not None else message.get("parts")
-    if (
-        not isinstance(content, list)
-        or not content
-        or not all(isinstance(b, dict) and "type" in b for b in content)
-    ):
+    if not (isinstance(content, list) and content and all(map(_is_typed, content))):
         return [message]
     if message.get("role") == "tool" and parts_of_result(content) is None:
         return [{**message, "content": _json(content)}]
@@ -85,6 +81,10 @@ def _of_item(message: Json, report: ReadReport) -> Json:
         return {"role": "assistant", "content": [message]}
     blocks = blocks_of_item(message, report)
     return message if blocks is None else {"role": "assistant", "content": blocks}
+
+
+def _is_typed(block: Any) -> bool:
+    return isinstance(block, dict) and "type" in block
 
 
 class _Block(NamedTuple):
@@ -113,9 +113,8 @@ def _message_of_blocks(message: Json, blocks: list[_Block], report: ReadReport) 
     if thought:
         rest["reasoning_content"] = "\n".join(filter(None, [reasoning_of(message), *thought]))
     if calls:
-        listed = message.get("tool_calls")
-        known = listed if isinstance(listed, list) else []
-        ids = [as_label(one.get("id")) for one in known if isinstance(one, dict)]
+        known = as_list(message.get("tool_calls"))
+        ids = [as_label(one.get("id")) for one in objects_in(known)]
         fresh = [call for call in calls if call["id"] is None or call["id"] not in ids]  # LangChain says both
         rest["tool_calls"] = [*known, *fresh]
     return rest
@@ -131,9 +130,7 @@ def provided(messages: Iterable[Any]) -> list[str]:
     """
     objects = [message for message in messages if isinstance(message, dict)]
     contents = [translated(_of_item(message, ReadReport())).get("content") for message in objects]
-    blocks = [
-        one for content in contents if isinstance(content, list) for one in content if isinstance(one, dict)
-    ]
+    blocks = (one for content in contents for one in objects_in(content))
     named = [one.get("name") for one in blocks if one.get("type") in _PROVIDED]
     return list(dict.fromkeys(name for name in named if isinstance(name, str)))
 
@@ -167,13 +164,10 @@ def _result(block: Json, report: ReadReport) -> Json:
     parts = parts_of_result(content)
     if parts is not None:
         content = "".join(_text(part, report) for part in parts)
-    elif isinstance(content, list) and all(isinstance(b, dict) and "type" in b for b in content):
+    elif isinstance(content, list) and all(map(_is_typed, content)):
         content = _json(content)
-    message = {
-        "role": "tool",
-        "tool_call_id": as_label(first_of(block, "tool_use_id", "call_id", "tool_call_id", "id")),
-        "content": content,
-    }
+    call_id = as_label(first_of(block, "tool_use_id", "call_id", "tool_call_id", "id"))
+    message = {"role": "tool", "tool_call_id": call_id, "content": content}
     if failed:
         message["error"] = first_of(content, "error_message", "error_code", "type")
     return {**message, **{name: block[name] for name in _TOLD if block.get(name) is not None}}
@@ -185,15 +179,14 @@ def reasoning_of(message: Json) -> str | None:
     details = message.get("reasoning_details")  # OpenRouter's
     if text is not None or not isinstance(details, list):
         return text
-    texts = [first_of(one, "text", "summary") for one in details if isinstance(one, dict)]
+    texts = [first_of(one, "text", "summary") for one in objects_in(details)]
     return "\n".join(text for text in texts if isinstance(text, str)) or None
 
 
 def note_encrypted(message: Json, report: ReadReport) -> None:
     """Count OpenRouter's `reasoning_details` of which some are encrypted."""
-    details = message.get("reasoning_details")
-    for one in details if isinstance(details, list) else ():
-        if isinstance(one, dict) and one.get("type") == "reasoning.encrypted":
+    for one in objects_in(message.get("reasoning_details")):
+        if one.get("type") == "reasoning.encrypted":
             report.note(_ENCRYPTED)
 
 

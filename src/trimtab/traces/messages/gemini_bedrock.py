@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from trimtab.traces.core.coerce import as_text, first_of
+from trimtab.traces.core.coerce import as_object, as_text, first_of, objects_in
 from trimtab.typing import Json
 
 CALLS = (
@@ -77,10 +77,10 @@ def parts_of_result(content: Any) -> list[Json] | None:
     (None, None)
     """
     if not isinstance(content, list) or not all(
-        part is None or isinstance(part, (str, dict)) for part in content
+        isinstance(part, (str, dict, type(None))) for part in content
     ):
         return None
-    if content and not any(_is_block(part) for part in content if isinstance(part, dict)):
+    if content and not any(map(_is_block, objects_in(content))):
         return None
     blocks = [_typed(part, False) for part in content]
     return None if any(one is None for one in blocks) else [one for one in blocks if one]
@@ -124,19 +124,15 @@ def _typed(part: Any, named: bool) -> Json | None:
 def _text(value: Any, part: Json) -> Json | None:
     if not isinstance(value, str):
         return None
-    return {"type": "thinking", "thinking": value} if part.get("thought") is True else {"type": "text",
-        "text": value}  # fmt: skip
+    kind, field = ("thinking", "thinking") if part.get("thought") is True else ("text", "text")
+    return {"type": kind, field: value}
 
 
 def _call(value: Any, _: Json) -> Json | None:
     if not isinstance(value, dict):
         return None
-    return {
-        "type": "tool_use",
-        "id": first_of(value, "toolUseId", "id"),
-        "name": value.get("name"),
-        "input": first_of(value, "input", "args"),
-    }
+    call = {"type": "tool_use", "id": first_of(value, "toolUseId", "id"), "name": value.get("name")}
+    return {**call, "input": first_of(value, "input", "args")}
 
 
 def _response(value: Any, _: Json) -> Json | None:
@@ -146,7 +142,7 @@ def _response(value: Any, _: Json) -> Json | None:
         return None
     result = {"type": "tool_result", "tool_use_id": value.get("id"), "name": value.get("name")}
     content = value.get("response")
-    fields = {k: v for k, v in content.items() if v is not None} if isinstance(content, dict) else {}
+    fields = {k: v for k, v in as_object(content).items() if v is not None}
     if len(fields) == 1 and fields.keys() <= {"output", "result", "error"}:
         (content,) = fields.values()
     return {**result, "content": content, **(fields if fields.keys() == {"error"} else {})}
@@ -170,17 +166,15 @@ def _inside(part: Any) -> Json:
 
 
 def _thought(value: Any, _: Json) -> Json | None:
-    reasoning = value.get("reasoningText") if isinstance(value, dict) else None
+    reasoning = as_object(value).get("reasoningText")
     text = reasoning.get("text") if isinstance(reasoning, dict) else reasoning
     return {"type": "thinking", "thinking": text} if text is not None else {"type": "redacted_thinking"}
 
 
 def _cited(value: Any, _: Json) -> Json | None:
     """Bedrock's text with its sources, of which the text is kept."""
-    texts = value.get("content") if isinstance(value, dict) else None
-    if not isinstance(texts, list):
-        return None
-    pieces = [one["text"] for one in texts if isinstance(one, dict) and isinstance(one.get("text"), str)]
+    texts = [one.get("text") for one in objects_in(as_object(value).get("content"))]
+    pieces = [text for text in texts if isinstance(text, str)]
     return {"type": "text", "text": "".join(pieces)} if pieces else None
 
 

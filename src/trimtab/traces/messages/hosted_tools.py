@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trimtab.traces.core.coerce import first_of
+from trimtab.traces.core.coerce import as_object, first_of, objects_in
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.typing import Json
 
@@ -97,11 +97,9 @@ def _output(kind: str, item: Json) -> Any:
     if kind == "image_generation_call" and output is not None:
         return [{"type": "image", "image": output}]
     if kind == "code_interpreter_call" and isinstance(output, list):
-        return [
-            {"type": "text", "text": one["logs"]} if isinstance(one, dict) and isinstance(one.get("logs"),
-            str) else one
-            for one in output
-        ]  # fmt: skip
+        logs = [one.get("logs") if isinstance(one, dict) else None for one in output]
+        pairs = zip(output, logs, strict=True)
+        return [{"type": "text", "text": text} if isinstance(text, str) else one for one, text in pairs]
     return output
 
 
@@ -125,10 +123,10 @@ def _result(kind: str, item: Json) -> Json:
 
 def _ended_badly(output: Any) -> str | None:
     """What the first command says that did not end well, of a shell's `outcome`s."""
-    for one in output if isinstance(output, list) else ():
-        outcome = one.get("outcome") if isinstance(one, dict) else None
-        if isinstance(outcome, dict) and outcome.get("type") == "timeout":
+    for one in objects_in(output):
+        outcome = as_object(one.get("outcome"))
+        if outcome.get("type") == "timeout":
             return "the command timed out"
-        if isinstance(outcome, dict) and outcome.get("exit_code") not in (None, 0):
+        if outcome.get("exit_code") not in (None, 0):
             return f"Command exited with code {outcome['exit_code']}"
     return None

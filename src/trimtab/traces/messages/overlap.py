@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from trimtab.traces.core.coerce import as_label, as_text
+from trimtab.traces.core.coerce import as_label, as_list, as_object, as_text
 from trimtab.traces.core.json_text import json_or_text
 from trimtab.traces.core.read_report import ReadReport
 
@@ -28,8 +28,7 @@ def key_of(message: Mapping[str, Any]) -> Key:
     called = as_label(message.get("tool_call_id"))
     if role == "tool" and called:
         return role, called
-    calls = message.get("tool_calls")
-    call_keys = tuple(_call(call) for call in (calls if isinstance(calls, list) else ()))
+    call_keys = tuple(map(_call, as_list(message.get("tool_calls"))))
     return role, (as_text(message.get("content")) or "").strip(), call_keys
 
 
@@ -90,9 +89,7 @@ def _is_among_results(known: Sequence[Key], key: Key, index: int) -> bool:
 
 
 def _call(raw: Any) -> tuple[str, str]:
-    call = json_or_text(raw)
-    inner = call.get("function") if isinstance(call, dict) else None
-    function = inner if isinstance(inner, dict) else call if isinstance(call, dict) else {}
-    return as_label(function.get("name")) or "", json.dumps(
-        json_or_text(function.get("arguments")), sort_keys=True, default=str
-    )
+    call = as_object(json_or_text(raw))
+    function = inner if isinstance(inner := call.get("function"), dict) else call
+    arguments = json.dumps(json_or_text(function.get("arguments")), sort_keys=True, default=str)
+    return as_label(function.get("name")) or "", arguments

@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from trimtab.traces.core.coerce import as_flag, as_label, as_number, as_text, as_time, first_of
+from trimtab.traces.core.coerce import (
+    as_flag,
+    as_label,
+    as_list,
+    as_number,
+    as_object,
+    as_text,
+    as_time,
+    first_of,
+    objects_in,
+)
 from trimtab.traces.core.episode import Call
 from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport
@@ -22,8 +32,7 @@ def raw_calls(message: Json) -> list[Any]:
     not parse."""
     calls, invalid = message.get("tool_calls"), message.get("invalid_tool_calls")
     if isinstance(invalid, list) and invalid:
-        bad = [{**call, "type": _INVALID} for call in invalid if isinstance(call, dict)]
-        return [*(calls if isinstance(calls, list) else ()), *bad]
+        return [*as_list(calls), *({**call, "type": _INVALID} for call in objects_in(invalid))]
     if isinstance(calls, list):
         return calls
     old = message.get("function_call")
@@ -38,7 +47,7 @@ def call_of(raw: Any, step: int, report: ReadReport) -> Call:
         except BadJson as error:
             report.note("calls that are no JSON, kept as text")
             return Call(bad_arguments=raw, error=f"the call is {error}", error_from="parse", step=step)
-    call: Json = raw if isinstance(raw, dict) else {}
+    call = as_object(raw)
     inner = call.get("function")
     function: Json = inner if isinstance(inner, dict) else call
     name = inner if isinstance(inner, str) else function.get("name")  # Inspect: function is the name
@@ -83,9 +92,7 @@ def answered(pending: list[Call], message: Json) -> Call | None:
 def answer(call: Call, message: Json) -> None:
     """Give the call its result, and its error where a field of the log says that it failed, or none does and
     the text says so."""
-    call.result = as_text(first_of(message, "content", "value"))
-    if call.result is None:
-        call.result = ""
+    call.result = as_text(first_of(message, "content", "value")) or ""
     call.latency_s = as_number(first_of(message, "latency_s", "duration_s", "latency"))
     call.time = as_time(message.get("timestamp"))
     if (failed := _failed(message)) is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from trimtab.traces.core.coerce import as_int, as_label, as_text, as_time, first_of
+from trimtab.traces.core.coerce import as_int, as_label, as_object, as_text, as_time, first_of
 from trimtab.traces.core.episode import Call, Turn
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.messages.content_blocks import reasoning_of
@@ -48,10 +48,10 @@ def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
 
 
 def _turn(message: Json, role: str, step: int, calls: list[Call]) -> Turn:
-    usage, of_langchain = message.get("usage"), message.get("usage_metadata")
+    usage = message.get("usage")
     tokens = usage.get("completion_tokens") if isinstance(usage, dict) else message.get("tokens")
-    if tokens is None and isinstance(of_langchain, dict):
-        tokens = of_langchain.get("output_tokens")
+    if tokens is None:
+        tokens = as_object(message.get("usage_metadata")).get("output_tokens")
     content = first_of(message, "content", "value")
     if role != "tool" and not isinstance(content, str) and _is_empty(content):
         content = None  # Anthropic's answer that adds nothing to a result; of a tool it is JSON

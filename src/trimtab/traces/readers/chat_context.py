@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trimtab.traces.core.coerce import as_label, first_of
+from trimtab.traces.core.coerce import as_label, as_object, first_of, objects_in
 from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.core.tool_schemas import tools_of
@@ -27,11 +27,9 @@ def with_names_of_ours(value: dict[str, Any], messages: list[Any]) -> dict[str, 
     'Be nice.'
     """
     config = value.get("config") if "contents" in value else None  # others' configurations are of anything
-    inner: Json = config if isinstance(config, dict) else {}
-    extra_fields = {
-        "tools": inner.get("tools"),
-        "system": first_of(inner, "systemInstruction", "system_instruction"),
-    }
+    inner = as_object(config)
+    system = first_of(inner, "systemInstruction", "system_instruction")
+    extra_fields = {"tools": inner.get("tools"), "system": system}
     other = first_of(value, "system_prompt", "instructions")
     if extra_fields["system"] is None and isinstance(other, str) and _first_role(messages) != "developer":
         extra_fields["system"] = other
@@ -59,9 +57,7 @@ def tools_in(value: Json, messages: list[Any], report: ReadReport) -> list[dict[
     """The tools that the record declares, and with them those of the provider's that are called; None where
     it declares none."""
     config = first_of(value, "toolConfig", "tool_config")  # Bedrock's
-    declared = (
-        config.get("tools") if value.get("tools") is None and isinstance(config, dict) else value.get("tools")
-    )
+    declared = as_object(config).get("tools") if value.get("tools") is None else value.get("tools")
     tools = tools_of(declared)
     if tools is None and isinstance(declared, str) and declared.strip():
         report.note("tools that are no JSON list, ignored")
@@ -115,15 +111,13 @@ def _first_choice(response: Json) -> tuple[list[Any], str | None, int]:
     how many more choices there are."""
     for name, inner, reason in (("choices", "message", "finish_reason"),
         ("candidates", "content", "finishReason")):  # fmt: skip
-        listed = response.get(name)
-        choices = [c for c in (listed if isinstance(listed, list) else ()) if isinstance(c, dict)]
+        choices = objects_in(response.get(name))
         if choices and isinstance(message := choices[0].get(inner), dict):
             message = {"role": "assistant", **message}
             return [message], as_label(choices[0].get(reason)), len(choices) - 1
     if isinstance(output := response.get("output"), list):
-        cut = response.get("incomplete_details")
-        stop = as_label(cut.get("reason")) if isinstance(cut, dict) else None
-        return [one for one in output if isinstance(one, dict)], stop, 0
+        stop = as_label(as_object(response.get("incomplete_details")).get("reason"))
+        return objects_in(output), stop, 0
     if isinstance(response.get("content"), (str, list)):
         message = {"role": "assistant", "content": response["content"]}
         return [message], as_label(response.get("stop_reason")), 0

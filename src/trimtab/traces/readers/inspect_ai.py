@@ -6,7 +6,16 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from trimtab.traces.core.coerce import as_int, as_label, as_number, as_time, first_of
+from trimtab.traces.core.coerce import (
+    as_int,
+    as_label,
+    as_number,
+    as_object,
+    as_time,
+    first_of,
+    objects_in,
+    sum_known,
+)
 from trimtab.traces.core.episode import Call, Episode
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.core.task_keys import task_key
@@ -59,10 +68,7 @@ def _sample(sample: Json, run: Json, record: Record, report: ReadReport) -> Epis
         )
     if sample.get("invalidation"):
         report.note("samples that were declared invalid, read all the same")
-    raw = sample.get("events")
-    events: list[Json] = [
-        event for event in (raw if isinstance(raw, list) else ()) if isinstance(event, dict)
-    ]
+    events = objects_in(sample.get("events"))
     episode = Episode(
         id=f"{task}/{epoch}" if epoch is not None else task or record.source,
         turns=turns_of(messages if isinstance(messages, list) else [], report),
@@ -77,14 +83,12 @@ def _sample(sample: Json, run: Json, record: Record, report: ReadReport) -> Epis
 
 def _tokens(sample: Json) -> int | None:
     """Written by all models of the sample; else by its last answer."""
-    usage, output = sample.get("model_usage"), sample.get("output")
-    used = list(usage.values()) if isinstance(usage, dict) else []
-    used = used or [output.get("usage") if isinstance(output, dict) else None]
-    known = [as_int(one.get("output_tokens")) for one in used if isinstance(one, dict)]
-    return sum(n for n in known if n is not None) if any(n is not None for n in known) else None
+    used = list(as_object(sample.get("model_usage")).values())
+    used = used or [as_object(sample.get("output")).get("usage")]
+    return sum_known(as_int(one.get("output_tokens")) for one in objects_in(used))
 
 
-def _tools(events: list[Json]) -> list[dict[str, Any]] | None:
+def _tools(events: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
     """What the models were offered, each name once; None where no event says so."""
     by_name: dict[str, dict[str, Any]] = {}
     offered = [event.get("tools") for event in events if event.get("event") == "model"]
@@ -95,10 +99,10 @@ def _tools(events: list[Json]) -> list[dict[str, Any]] | None:
     return list(by_name.values()) or None
 
 
-def _time_calls(calls: list[Call], events: list[Json], error: Any) -> None:
+def _time_calls(calls: list[Call], events: list[dict[str, Any]], error: Any) -> None:
     """A tool's event says when its call began, how long it took, waiting included, and whether it raised,
     which ends the sample with `error`; ids may come again, and are used up in order."""
-    ran: dict[str, list[Json]] = {}
+    ran: dict[str, list[dict[str, Any]]] = {}
     for event in events:
         if event.get("event") == "tool" and (called := as_label(event.get("id"))):
             ran.setdefault(called, []).append(event)
@@ -121,12 +125,8 @@ def _failure(event: Json, error: Any) -> str:
 
 def _limit(limit: Json) -> str | None:
     kind = as_label(limit.get("type"))
-    named = {
-        "message": "max_turns",
-        "turn": "max_turns",
-        "working": "time_limit",
-        "operator": "operator",
-    }  # an operator's stop is not a limit
+    # an operator's stop is not a limit
+    named = {"message": "max_turns", "turn": "max_turns", "working": "time_limit", "operator": "operator"}
     return named.get(kind, f"{kind}_limit") if kind else None
 
 
@@ -139,7 +139,7 @@ def _stop_reason(output: Any) -> str | None:
 
 def _scores(scores: Any, report: ReadReport) -> dict[str, float]:
     numbers: dict[str, float] = {}
-    for name, score in scores.items() if isinstance(scores, dict) else ():
+    for name, score in as_object(scores).items():
         for part, value in _values(str(name), score.get("value") if isinstance(score, dict) else None):
             number = _graded(value)
             if number is None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from trimtab.traces.core.coerce import as_label, as_number, as_text, first_of
+from trimtab.traces.core.coerce import as_label, as_number, as_object, as_text, first_of
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.messages.responses_api import is_message
 from trimtab.typing import Json
@@ -131,12 +131,8 @@ def sides_of(value: Json, source: str, report: ReadReport) -> Iterator[Side]:
     group = _prompt_digest(list(whole.values())) or row or source
     for name, messages in whole.items():
         base = as_label(value.get(f"{name}_episode")) or row or source
-        fields = {
-            **rest,
-            "id": f"{base}/{name}",
-            "reward": scores[name],
-            "model": first_of(value, f"{name}_model", "model"),
-        }
+        model = first_of(value, f"{name}_model", "model")
+        fields = {**rest, "id": f"{base}/{name}", "reward": scores[name], "model": model}
         yield Side(name, fields, messages, group)
 
 
@@ -154,7 +150,7 @@ def _prompt_of_row(value: Json) -> list[Any]:
 
 def _whole(prompt: list[Any], answer: list[Any]) -> list[Any]:
     """The prompt and the answer; the answer alone where it is a conversation that repeats the prompt."""
-    first = answer[0] if answer and isinstance(answer[0], dict) else {}
+    first = as_object(answer[0] if answer else None)
     texts = [_content(message) for message in answer]
     repeats = texts[:1] == [_content(m) for m in prompt[:1]] or all(_content(m) in texts for m in prompt)
     return answer if _role(first) in _OTHERS and repeats else [*prompt, *answer]
@@ -174,7 +170,7 @@ def _prompt_digest(attempts: list[list[Any]]) -> str | None:
     for messages in zip(*attempts, strict=False):
         if any(message != messages[0] for message in messages):
             break
-        first = messages[0] if isinstance(messages[0], dict) else {}
+        first = as_object(messages[0])
         if (role := _role(first)) in _OTHERS:
             shared.append(f"{role}: {as_text(_content(first))}")
     if not shared:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from trimtab.traces.core.coerce import as_int, as_label, as_list, as_number, as_text
+from trimtab.traces.core.coerce import as_int, as_label, as_list, as_number, as_object, as_text, objects_in
 from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.core.json_text import json_of_file
 from trimtab.traces.core.read_report import ReadReport, Record
@@ -44,6 +44,7 @@ _SHELL_FAILED = re.compile(
 _FENCE = re.compile(r"```(?:bash|sh|mswea_bash_command)\s*\n(.*?)\n?```", re.S)
 _OUTPUT = re.compile(r"\s*<(?:returncode|output|exception)>|.{0,200}timed out and has been killed", re.S)
 _DONE = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")
+_UNCHOSEN = "attempts of a run of SWE-agent that had not chosen one, each an episode"
 
 
 def is_swe(value: Json) -> bool:
@@ -51,10 +52,9 @@ def is_swe(value: Json) -> bool:
     yet."""
     if isinstance(value.get("trajectory"), list):
         return "info" in value or "history" in value
-    history, attempts = value.get("history"), value.get("attempts")
-    if is_chat(history) and isinstance(history, list):
-        return "message_type" in history[0]
-    return isinstance(attempts, list) and any(isinstance(one, dict) and is_swe(one) for one in attempts)
+    if is_chat(history := value.get("history")):
+        return "message_type" in as_list(history)[0]
+    return any(map(is_swe, objects_in(value.get("attempts"))))
 
 
 def is_mini(value: Json) -> bool:
@@ -70,11 +70,9 @@ def read_swe(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
     steps, what there is.
     """
     for record, value in iter_objects(records, report):
-        attempts = [one for one in as_list(value.get("attempts")) if isinstance(one, dict) and is_swe(one)]
+        attempts = [one for one in objects_in(value.get("attempts")) if is_swe(one)]
         if attempts and not isinstance(value.get("trajectory"), list):
-            report.note(
-                "attempts of a run of SWE-agent that had not chosen one, each an episode", len(attempts)
-            )
+            report.note(_UNCHOSEN, len(attempts))
             for number, attempt in enumerate(attempts):
                 episode = _swe_episode({**attempt, "environment": value.get("environment")}, record, report)
                 episode.id = f"{episode.id}/{number}"
@@ -89,12 +87,12 @@ def read_swe(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
 
 
 def _swe_episode(value: Json, record: Record, report: ReadReport) -> Episode:
-    history = [m for m in as_list(value.get("history")) if isinstance(m, dict) and not m.get("is_demo")]
+    history = [m for m in objects_in(value.get("history")) if not m.get("is_demo")]
     if not isinstance(value.get("trajectory"), list):
         turns = turns_of(history, report)
     else:
         first = next((i for i, m in enumerate(history) if m.get("role") == "assistant"), len(history))
-        steps = [step for step in value["trajectory"] if isinstance(step, dict)]
+        steps = objects_in(value["trajectory"])
         messages = messages_of_steps(steps, [m for m in history if m.get("role") == "assistant"])
         turns = turns_of(history[:first], report)
         last = len(steps) - 1
@@ -103,11 +101,8 @@ def _swe_episode(value: Json, record: Record, report: ReadReport) -> Episode:
             if i < last and not_run(step, message):
                 report.note("steps of SWE-agent that were not run, after which the model was asked again")
                 for call in turns[-1].calls:
-                    call.result, call.error, call.error_from = (
-                        None,
-                        "not run: the model was asked again",
-                        "log",
-                    )
+                    call.result, call.error_from = None, "log"
+                    call.error = "not run: the model was asked again"
     episode = _episode(value, record, turns, ".traj", report)
     episode.extra["environment"] = value.get("environment")
     return episode
@@ -115,18 +110,20 @@ def _swe_episode(value: Json, record: Record, report: ReadReport) -> Episode:
 
 def read_mini(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """The block of bash in a message is its call, the message after it the result."""
-    for record, value in iter_objects(
-        records, report, lambda value: isinstance(value.get("messages"), list), "no messages"
-    ):
+    for record, value in iter_objects(records, report, _has_messages, "no messages"):
         turns = turns_of(_mini_messages(value["messages"], report), report)
         for call in (call for turn in turns for call in turn.calls):
             call.error, call.error_from = _shell_error(call.result)
         yield _episode(value, record, turns, ".traj.json", report)
 
 
+def _has_messages(value: Json) -> bool:
+    return isinstance(value.get("messages"), list)
+
+
 def _episode(value: Json, record: Record, turns: list[Turn], suffix: str, report: ReadReport) -> Episode:
-    info: Json = value["info"] if isinstance(value.get("info"), dict) else {}
-    stats: Json = info["model_stats"] if isinstance(info.get("model_stats"), dict) else {}
+    info = as_object(value.get("info"))
+    stats = as_object(info.get("model_stats"))
     name = Path(record.file).name.removesuffix(suffix)
     task = as_label(value.get("instance_id")) or name
     times = [turn.time for turn in turns if turn.time is not None]
@@ -195,11 +192,8 @@ def _mini_messages(messages: list[Any], report: ReadReport) -> Iterator[Any]:
             continue
         command = fence[1]
         call = {"function": {"name": SHELL, "arguments": {"command": command}}}
-        yield {
-            **message,
-            "content": (text[: fence.start()] + text[fence.end() :]).strip(),
-            "tool_calls": [call],
-        }
+        rest = (text[: fence.start()] + text[fence.end() :]).strip()
+        yield {**message, "content": rest, "tool_calls": [call]}
     if any(word in command for word in _DONE):
         yield {"role": "tool", "name": SHELL, "content": ""}
 
@@ -232,10 +226,8 @@ def not_run(step: Json, message: Json | None) -> bool:
 
 
 def _same(step: Json, message: Json) -> bool:
-    pairs = (("response", "content"), ("action", "action"))
-    texts = [
-        ((as_text(step.get(a)) or "").strip(), (as_text(message.get(b)) or "").strip()) for a, b in pairs
-    ]
+    pairs = ((step.get("response"), message.get("content")), (step.get("action"), message.get("action")))
+    texts = ([(as_text(value) or "").strip() for value in pair] for pair in pairs)
     return any(one and one == other for one, other in texts)
 
 

@@ -11,7 +11,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from trimtab.traces.core.coerce import as_int, as_label, as_list, as_number, as_object, as_text, as_time
+from trimtab.traces.core.coerce import (
+    as_int,
+    as_label,
+    as_list,
+    as_number,
+    as_object,
+    as_text,
+    as_time,
+    numbers_in,
+    objects_in,
+    sum_known,
+)
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.json_text import json_of_file
 from trimtab.traces.core.read_report import ReadReport, Record
@@ -34,7 +45,7 @@ def read_any_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Epis
     for record, value in iter_objects(records, report):
         if _is_results(value):
             info = as_object(value.get("info"))
-            runs = [run for run in as_list(value.get("simulations")) if isinstance(run, dict)]
+            runs = objects_in(value.get("simulations"))
             if not runs:
                 report.note("results.json of tau2-bench whose simulations are files of their own")
             for run in runs:
@@ -58,22 +69,20 @@ def _is_simulation(value: Json) -> bool:
 
 def _episode(run: Json, info: Json, record: Record, report: ReadReport) -> Episode:
     graded = as_object(run.get("reward_info"))
-    parts = as_object(graded.get("reward_breakdown")).items()
     task, trial = as_label(run.get("task_id")), as_label(run.get("trial"))
     turns = turns_of(_messages(run, report), report)
-    used = [turn.tokens for turn in turns if turn.role == "assistant" and turn.tokens is not None]
     domain = as_label(as_object(info.get("environment_info")).get("domain_name"))
     return Episode(
         id=as_label(run.get("id")) or (record.source if None in (task, trial) else f"{task}/{trial}"),
         turns=turns,
         task=task_key(domain, task),
         reward=as_number(graded.get("reward")),
-        reward_parts={str(name): number for name, raw in parts if (number := as_number(raw)) is not None},
+        reward_parts=numbers_in(graded.get("reward_breakdown")),
         stop_reason=as_label(run.get("termination_reason")),
         model=as_label(as_object(info.get("agent_info")).get("llm")),
         time=as_time(run.get("start_time")),
         duration_s=as_number(run.get("duration")),
-        tokens=sum(used) if used else None,
+        tokens=sum_known(turn.tokens for turn in turns if turn.role == "assistant"),
         cost=as_number(run.get("agent_cost")),
         source=record.source,
         extra={"trial": run.get("trial"), "seed": as_int(run.get("seed"))},
@@ -102,26 +111,17 @@ def _messages(run: Json, report: ReadReport) -> Iterator[Any]:
 def _of_ticks(ticks: list[Any]) -> Iterator[Json]:
     """A voice run's: pieces of speech of one speaker are one message, calls and results one each."""
     role, words = "", ""
-    for tick in (tick for tick in ticks if isinstance(tick, dict)):
+    for tick in objects_in(ticks):
         pieces: list[Json] = []
-        for who, chunk in (
-            ("user", as_object(tick.get("user_chunk"))),
-            ("assistant", as_object(tick.get("agent_chunk"))),
-        ):
-            if isinstance(text := chunk.get("content"), str) and text:
+        for who, name in (("user", "user_chunk"), ("assistant", "agent_chunk")):
+            if isinstance(text := as_object(tick.get(name)).get("content"), str) and text:
                 pieces.append({"role": who, "content": text})
         if calls := as_list(tick.get("agent_tool_calls")):
-            pieces.append(
-                {
-                    "role": "assistant",
-                    "content": None,
-                    "tool_calls": calls,
-                    "timestamp": tick.get("timestamp"),
-                }
-            )
+            call = {"role": "assistant", "content": None, "tool_calls": calls}
+            pieces.append({**call, "timestamp": tick.get("timestamp")})
         if calls := as_list(tick.get("user_tool_calls")):
             pieces.append({"role": "user", "content": None, "tool_calls": calls})
-        pieces += [one for one in as_list(tick.get("agent_tool_results")) if isinstance(one, dict)]
+        pieces += objects_in(tick.get("agent_tool_results"))
         for message in pieces:
             if message.get("content") and message.get("role") == role and role != "tool":
                 words += message["content"]
@@ -162,7 +162,7 @@ def read_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
         episode = episode_of(record, {k: v for k, v in value.items() if k != "id"}, value["traj"], report)
         trial = as_label(value.get("trial"))
         episode.id = episode.source if None in (episode.task, trial) else f"{episode.task}/{trial}"
-        info: Json = raw if isinstance(raw := value.get("info"), dict) else {}
+        info = as_object(value.get("info"))
         episode.task = task_key(tau_space(info, value["traj"]), episode.task)
         episode.stop_reason = _tau_stop(value["traj"], info)
         episode.extra = {"trial": value.get("trial")}
@@ -170,7 +170,7 @@ def read_tau(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
 
 
 def _tau_stop(messages: list[Any], info: Json) -> str | None:
-    last = messages[-1] if messages and isinstance(messages[-1], dict) else {}
+    last = as_object(messages[-1] if messages else None)
     if "###STOP###" in (as_text(last.get("content")) or ""):
         return "user_stop"
     if last.get("name") == "transfer_to_human_agents":

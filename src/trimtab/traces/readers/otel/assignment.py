@@ -216,10 +216,8 @@ def _repeats_as_text(conversation: Conversation, body: list[Key]) -> bool:
 
 def _names_previous_response(span: Span) -> bool:
     """Does the provider store the history (Responses API)?"""
-    requests = (
-        json_or_text(span.attributes.get(name)) for name in ("input.value", "llm.invocation_parameters")
-    )
-    return any(bool(as_object(one).get("previous_response_id")) for one in requests)
+    texts = map(span.attributes.get, ("input.value", "llm.invocation_parameters"))
+    return any(bool(as_object(json_or_text(one)).get("previous_response_id")) for one in texts)
 
 
 def _around(position: Position, index: ConversationIndex) -> list[Conversation]:

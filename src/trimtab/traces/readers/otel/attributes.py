@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from trimtab.traces.core.coerce import as_int, as_list, as_object
+from trimtab.traces.core.coerce import as_int, as_list, as_object, objects_in
 from trimtab.typing import Json
 
 
 def attributes_of(raw: Any) -> dict[str, Any]:
     """Return the attributes of a span or event by name. Anything but a list gives an empty object."""
-    items = [item for item in as_list(raw) if isinstance(item, dict)]
-    return {item["key"]: _value(item.get("value")) for item in items if isinstance(item.get("key"), str)}
+    items = ((item.get("key"), item.get("value")) for item in objects_in(raw))
+    return {key: _value(value) for key, value in items if isinstance(key, str)}
 
 
 def _value(raw: Any) -> Any:

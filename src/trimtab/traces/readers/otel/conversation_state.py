@@ -95,15 +95,9 @@ class ConversationState:
         others = any(call.name == name for i, call in enumerate(self.open) if i != index)
         unsure = self._guesses.is_unsure(name) or (others and not certain)
         known = self.open.pop(index).id
-        answer = {
-            "role": "tool",
-            "tool_call_id": known,
-            "name": name,
-            "error": error,
-            "content": content,
-            "latency_s": (span.end - span.start) / 1e9 if span.end and span.start else None,
-            "timestamp": _seconds(span.start),
-        }
+        answer: dict[str, Any] = {"role": "tool", "tool_call_id": known, "name": name, "content": content}
+        latency = (span.end - span.start) / 1e9 if span.end and span.start else None
+        answer |= {"error": error, "latency_s": latency, "timestamp": _seconds(span.start)}
         if known:
             self._answers[known] = answer
             if not by_id:

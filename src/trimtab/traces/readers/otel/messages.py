@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trimtab.traces.core.coerce import as_label, as_object, as_text, first_of
+from trimtab.traces.core.coerce import as_label, as_object, as_text, first_of, objects_in
 from trimtab.traces.core.json_text import json_or_text
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.core.tool_schemas import tools_of
@@ -48,11 +48,9 @@ def response_of(attributes: Json) -> list[Json]:
     value = as_object(response)
     if isinstance(choices := value.get("choices"), list):
         inner = [
-            (c, c["message"]) for c in choices if isinstance(c, dict) and isinstance(c.get("message"), dict)
+            (c.get("finish_reason"), m) for c in objects_in(choices) if (m := as_object(c.get("message")))
         ]
-        reasons = [
-            {"index": i, "finish_reason": c.get("finish_reason"), **m} for i, (c, m) in enumerate(inner)
-        ]
+        reasons = [{"index": i, "finish_reason": why, **message} for i, (why, message) in enumerate(inner)]
         return _messages(reasons, "assistant")
     if isinstance(value.get("output"), list):
         return _messages(value["output"], "assistant")
@@ -100,8 +98,8 @@ def offered_tools(attributes: Json) -> list[dict[str, Any]]:
     """Return the tools that the model was offered, in OpenAI's form."""
     raw = json_or_text(attributes.get(TOOLS))
     if raw is None:
-        flat = [tool.get("tool") for tool in nested(attributes, "llm.tools") if isinstance(tool, dict)]
-        raw = [json_or_text(tool.get("json_schema")) for tool in flat if isinstance(tool, dict)]
+        flat = objects_in([tool.get("tool") for tool in objects_in(nested(attributes, "llm.tools"))])
+        raw = [json_or_text(tool.get("json_schema")) for tool in flat]
     if not raw:
         raw = as_object(json_or_text(attributes.get("input.value"))).get("tools")
     return tools_of([json_or_text(tool) for tool in raw] if isinstance(raw, list) else None) or []
@@ -128,11 +126,9 @@ def _messages(raw: Any, role: str) -> list[Json]:
     """Return the messages of a list, or one message of a text. Each has a role, or is an item with a type."""
     if not isinstance(raw, list):
         return [] if raw is None else [{"role": role, "content": as_text(raw)}]
-    objects = [m for m in raw if isinstance(m, dict)]
-    return [
-        {**m, "role": as_label(m.get("role")) or role} if "role" in m or "type" not in m else m
-        for m in objects
-    ]
+    raw = objects_in(raw)
+    own = ({"role": as_label(m.get("role")) or role} if "role" in m or "type" not in m else {} for m in raw)
+    return [{**m, **named} for m, named in zip(raw, own, strict=True)]
 
 
 def _unflattened(entry: Json, role: str) -> Json:
@@ -141,12 +137,10 @@ def _unflattened(entry: Json, role: str) -> Json:
     message = _inside(entry, "message")
     plain = {k: v for k, v in message.items() if k not in ("contents", "tool_calls")}
     plain["role"] = as_label(message.get("role")) or role
-    for name, kind, field in (
-        ("contents", "message_content", "content"),
-        ("tool_calls", "tool_call", "tool_calls"),
-    ):
-        if isinstance(items := message.get(name), list):
-            plain[field] = [_inside(item, kind) for item in items if isinstance(item, dict)]
+    if isinstance(contents := message.get("contents"), list):
+        plain["content"] = [_inside(item, "message_content") for item in objects_in(contents)]
+    if isinstance(calls := message.get("tool_calls"), list):
+        plain["tool_calls"] = [_inside(item, "tool_call") for item in objects_in(calls)]
     return plain
 
 

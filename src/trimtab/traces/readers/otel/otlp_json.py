@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from trimtab.traces.core.coerce import as_list
+from trimtab.traces.core.coerce import objects_in
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.readers.otel.span import Span, conversation_id, span_of
@@ -62,9 +62,8 @@ def _conversation_ids(trace: str, spans: list[Span]) -> list[str] | None:
     if not any(ids.values()) and not any(span.kind for span in spans):
         return None
     by_id = {span.id: span for span in spans if span.id}
-    first = next(
-        (ids[id(span)] for span in sorted(spans, key=lambda span: span.start) if ids[id(span)]), None
-    )
+    in_time = sorted(spans, key=lambda span: span.start)
+    first = next((ids[id(span)] for span in in_time if ids[id(span)]), None)
     names = []
     for span in spans:
         span.above = tuple(_ancestors(span, by_id))
@@ -86,7 +85,6 @@ def _ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:
 
 
 def _raw_spans(value: Json) -> Iterator[Json]:
-    for resource in value["resourceSpans"]:
-        for scope in as_list(resource.get("scopeSpans")) if isinstance(resource, dict) else ():
-            spans = as_list(scope.get("spans")) if isinstance(scope, dict) else []
-            yield from (span for span in spans if isinstance(span, dict))
+    for resource in objects_in(value["resourceSpans"]):
+        for scope in objects_in(resource.get("scopeSpans")):
+            yield from objects_in(scope.get("spans"))

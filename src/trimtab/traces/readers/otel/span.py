@@ -15,11 +15,11 @@ from typing import Any
 from trimtab.traces.core.coerce import (
     as_int,
     as_label,
-    as_list,
     as_nanoseconds,
     as_number,
     as_object,
     first_of,
+    objects_in,
 )
 from trimtab.traces.core.json_text import json_or_text
 from trimtab.traces.readers.otel.attributes import attributes_of
@@ -39,6 +39,7 @@ _KIND_NAMES = (
     "ai.operationId",
 )  # fmt: skip
 _ROLES = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
+_MESSAGES = (INPUT, OUTPUT, INSTRUCTIONS, TOOLS)
 SpanId = tuple[str, str]
 """Ids of the trace and of the span in it."""
 
@@ -87,8 +88,7 @@ def span_of(raw: Json, source: str) -> Span:
     attributes = from_vercel(attributes_of(raw.get("attributes")))
     kinds = (_KINDS.get(as_label(attributes.get(name)) or "") for name in _KIND_NAMES)
     kind = next(filter(None, kinds), "")
-    objects = [event for event in as_list(raw.get("events")) if isinstance(event, dict)]
-    events = [(event.get("name"), attributes_of(event.get("attributes"))) for event in objects]
+    events = [(e.get("name"), attributes_of(e.get("attributes"))) for e in objects_in(raw.get("events"))]
     scores = _scores([attributes, *(of_event for _, of_event in events)])
     if kind == "model" and events:
         attributes = _with_event_messages(attributes, events)
@@ -132,9 +132,7 @@ def _with_event_messages(attributes: dict[str, Any], events: Iterable[tuple[Any,
     messages: list[Json] = []
     choices: list[Json] = []
     for name, event in events:
-        extra |= {
-            key: event[key] for key in (INPUT, OUTPUT, INSTRUCTIONS, TOOLS) if event.get(key) is not None
-        }
+        extra |= {key: event[key] for key in _MESSAGES if event.get(key) is not None}
         content = json_or_text(event.get("gen_ai.event.content"))
         body = content if isinstance(content, dict) else event
         if name in _ROLES:
@@ -149,9 +147,7 @@ def _with_event_messages(attributes: dict[str, Any], events: Iterable[tuple[Any,
         extra.setdefault(INPUT, messages)
     if choices:
         extra.setdefault(OUTPUT, choices)
-    if extra and any(
-        message.get("role") not in ("system", "developer") for message in request_of(attributes)
-    ):
+    if extra and any(one.get("role") not in ("system", "developer") for one in request_of(attributes)):
         extra.pop(INPUT, None)
         extra.pop(INSTRUCTIONS, None)
     if extra and response_of(attributes):

@@ -32,7 +32,7 @@ class OpenCall(NamedTuple):
 def open_call(call: Any) -> OpenCall:
     """Return the call of a message in OpenAI's form."""
     raw = as_object(json_or_text(call))
-    inner = as_object(raw.get("function")) if isinstance(raw.get("function"), dict) else raw
+    inner = own if isinstance(own := raw.get("function"), dict) else raw
     return OpenCall(*id_and_name(raw), inner.get("arguments", inner.get("args")))
 
 

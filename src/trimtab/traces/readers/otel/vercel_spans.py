@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trimtab.traces.core.coerce import as_list, first_of
+from trimtab.traces.core.coerce import first_of, objects_in
 from trimtab.traces.core.json_text import json_or_text
 from trimtab.typing import Json
 
@@ -46,8 +46,7 @@ def from_vercel(attributes: dict[str, Any]) -> dict[str, Any]:
         "text": first_of(attributes, "ai.response.text", "ai.response.object"),
     }
     parts: list[Json] = [{"type": kind, "content": text} for kind, text in texts.items() if text]
-    calls = as_list(json_or_text(attributes.get("ai.response.toolCalls")))
-    parts += [_call(one) for one in calls if isinstance(one, dict)]
+    parts += map(_call, objects_in(json_or_text(attributes.get("ai.response.toolCalls"))))
     if parts:
         reason = attributes.get("ai.response.finishReason")
         renamed["gen_ai.output.messages"] = [{"role": "assistant", "parts": parts, "finish_reason": reason}]
@@ -77,10 +76,5 @@ def _part(part: Json) -> Json:
 
 
 def _call(raw: Json) -> Json:
-    arguments = json_or_text(first_of(raw, "args", "input"))
-    return {
-        "type": "tool_call",
-        "id": raw.get("toolCallId"),
-        "name": raw.get("toolName"),
-        "arguments": arguments,
-    }
+    call = {"type": "tool_call", "id": raw.get("toolCallId"), "name": raw.get("toolName")}
+    return {**call, "arguments": json_or_text(first_of(raw, "args", "input"))}

@@ -14,7 +14,16 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from trimtab.traces.core.coerce import as_flag, as_int, as_label, as_number, as_text, as_time, first_of
+from trimtab.traces.core.coerce import (
+    as_flag,
+    as_int,
+    as_label,
+    as_number,
+    as_object,
+    as_text,
+    as_time,
+    first_of,
+)
 from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Record
@@ -204,9 +213,8 @@ def _end(episode: Episode, event: Json, report: ReadReport) -> None:
 
 def _fields_of(event: Json) -> Json:
     """Return the fields of the event, those in its metadata included."""
-    metadata = event.get("metadata")
-    extra: Json = metadata if isinstance(metadata, dict) else {}
-    return {**extra, **{name: value for name, value in event.items() if value is not None}}
+    known = {name: value for name, value in event.items() if value is not None}
+    return {**as_object(event.get("metadata")), **known}
 
 
 def _fill_task(episode: Episode, events: list[Json]) -> None:

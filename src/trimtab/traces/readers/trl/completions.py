@@ -14,6 +14,8 @@ from trimtab.traces.readers.prompt_completion import dialogue, digest
 from trimtab.traces.readers.trl.reward_columns import MAX_ROWS, numbers_of, reward_columns
 from trimtab.typing import Json
 
+_NO_REWARD = "reward functions that gave none to their episode (NaN), left out of the sum"
+
 
 def is_trl(value: Json) -> bool:
     """TRL's log_completions: text, and an advantage."""
@@ -41,10 +43,7 @@ def read_trl(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
         others = {name: number for name, number in numbers.items() if name in columns.others}
         finite = {k: v for k, v in parts.items() if not math.isnan(v)}
         if finite and len(finite) < len(parts):
-            report.note(
-                "reward functions that gave none to their episode (NaN), left out of the sum",
-                len(parts) - len(finite),
-            )
+            report.note(_NO_REWARD, len(parts) - len(finite))
             parts = finite
         task = digest(as_text(prompt))
         turns, tools = dialogue(value, prompt, value.get("completion"), report, record)

@@ -63,9 +63,8 @@ class RewardColumns(NamedTuple):
     def tell(self, report: ReadReport) -> None:
         """Note what is not read as a reward, and what is without proof; the same once."""
         names = ", ".join(self.names)
-        weighted = ", ".join(
-            f"{weight:g} {name}" for name, weight in zip(self.names, self.weights, strict=False)
-        )
+        pairs = zip(self.names, self.weights, strict=False)
+        weighted = ", ".join(f"{weight:g} {name}" for name, weight in pairs)
         for note, holds in (
             (f"columns of TRL that the advantages do not follow, no rewards: {', '.join(self.others)}",
             self.others),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trimtab.traces.core.coerce import as_int, as_label, as_number, as_time, first_of
+from trimtab.traces.core.coerce import as_int, as_label, as_number, as_object, as_time, first_of, numbers_in
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.core.task_keys import env_of_path, space_of, task_key
@@ -30,9 +30,8 @@ def _is_old(value: Json) -> bool:
 def read_verifiers(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """`results.jsonl` of verifiers: an example of an environment is a task, each line an attempt; see
     `traces.verifiers_traces` for the other."""
-    for record, value in iter_objects(
-        records, report, is_verifiers, "no example_id, completion and reward, nor traces"
-    ):
+    missing = "no example_id, completion and reward, nor traces"
+    for record, value in iter_objects(records, report, is_verifiers, missing):
         if is_traces(value):
             yield from episodes_of_traces(record, value, report)
             continue
@@ -46,9 +45,7 @@ def read_verifiers(records: Iterable[Record], report: ReadReport) -> Iterator[Ep
         episode.id = record.source
         space = as_label(value.get("task")) or space_of(value) or env_of_path(record.file)
         episode.task = task_key(space, as_label(example))
-        metrics = value.get("metrics")
-        named = metrics.items() if isinstance(metrics, dict) else ()
-        episode.reward_parts = {str(k): v for k, raw in named if (v := as_number(raw)) is not None}
+        episode.reward_parts = numbers_in(value.get("metrics"))
         _usage(episode, value)
         if value.get("is_truncated") is True:
             episode.stop_reason = "truncated"
@@ -61,11 +58,9 @@ def read_verifiers(records: Iterable[Record], report: ReadReport) -> Iterator[Ep
 
 def _usage(episode: Episode, value: Json) -> None:
     """verifiers' milliseconds and tokens."""
-    raw = value.get("timing")
-    timing: Json = raw if isinstance(raw, dict) else {}
+    timing = as_object(value.get("timing"))
     total = as_number(first_of(timing, "total_ms") or value.get("total_ms"))  # once a column of its own
     episode.duration_s = episode.duration_s if total is None else total / 1000
     episode.time = as_time(timing.get("start_time")) if episode.time is None else episode.time
-    usage = value.get("token_usage")
-    used = as_int(usage.get("output_tokens")) if isinstance(usage, dict) else None
+    used = as_int(as_object(value.get("token_usage")).get("output_tokens"))
     episode.tokens = episode.tokens if used is None else used

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trimtab.traces.core.coerce import as_object
 from trimtab.traces.core.episode import Turn
 
 RATIO = "policy that sampled / reference"
@@ -42,26 +43,15 @@ def _gap(nodes: Sequence[Mapping[str, Any]]) -> bool:
 
     What follows the agent's last message was never given to the model and needs none.
     """
-    messages = [message if isinstance(message := node.get("message"), dict) else {} for node in nodes]
-    last = max(
-        (
-            i
-            for i, node in enumerate(nodes)
-            if node.get("token_ids") or messages[i].get("role") == "assistant"
-        ),
-        default=-1,
-    )
-    return any(
-        not node.get("token_ids") and any(message.get(name) for name in _WORDS)
-        for node, message in zip(nodes[: last + 1], messages, strict=False)
-    )
+    rows = [(node.get("token_ids"), as_object(node.get("message"))) for node in nodes]
+    last = max((i for i, (ids, own) in enumerate(rows) if ids or own.get("role") == "assistant"), default=-1)
+    return any(not ids and any(own.get(name) for name in _WORDS) for ids, own in rows[: last + 1])
 
 
 def _assign(turns: Sequence[Turn], nodes: Sequence[Mapping[str, Any]]) -> bool:
     at = -1
     for node in nodes:
-        message = node.get("message")
-        result = isinstance(message, dict) and message.get("role") == "tool"
+        result = as_object(node.get("message")).get("role") == "tool"
         if not (result and (at + 1 >= len(turns) or turns[at + 1].role != "tool")):
             at += 1
         columns = _columns(node)

@@ -9,8 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
-from trimtab.traces.core.coerce import as_int, as_label, as_list, as_number, as_object, as_time, first_of
+from trimtab.traces.core.coerce import (
+    as_int,
+    as_label,
+    as_list,
+    as_number,
+    as_object,
+    as_time,
+    first_of,
+    numbers_in,
+    objects_in,
+    sum_known,
+)
 from trimtab.traces.core.episode import Episode, Turn
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.core.task_keys import task_key
@@ -31,8 +43,7 @@ def episodes_of_traces(record: Record, value: Json, report: ReadReport) -> Itera
 
     Traces of agents that are not trained (judges, users) are left out where another is, and counted.
     """
-    raw = [value] if _is_trace(value) else value.get("traces")
-    traces = [one for one in (raw if isinstance(raw, list) else ()) if isinstance(one, dict)]
+    traces = objects_in([value] if _is_trace(value) else value.get("traces"))
     if not traces:
         report.note("episodes of verifiers that failed before an agent ran, left out")
     trained = [one for one in traces if as_object(one.get("agent")).get("trainable") is not False]
@@ -43,10 +54,8 @@ def episodes_of_traces(record: Record, value: Json, report: ReadReport) -> Itera
 
 
 def _episode(record: Record, value: Json, trace: Json, report: ReadReport) -> Episode:
-    env, agent, timing = (
-        as_object(one) for one in (value.get("env"), trace.get("agent"), trace.get("timing"))
-    )
-    calls: list[Json] = [call for call in as_list(trace.get("calls")) if isinstance(call, dict)]
+    env, agent, timing = map(as_object, (value.get("env"), trace.get("agent"), trace.get("timing")))
+    calls = objects_in(trace.get("calls"))
     usages = [as_object(call.get("usage")) for call in calls]
     work = as_object(as_object(value.get("run")).get("work"))
     parts, reward = _rewards(trace)
@@ -69,15 +78,15 @@ def _episode(record: Record, value: Json, trace: Json, report: ReadReport) -> Ep
         step=as_int(work.get("step")),
         time=start,
         duration_s=_duration(timing, start),
-        tokens=_sum(as_int(usage.get("completion_tokens")) for usage in usages),
-        cost=_total(as_number(usage.get("cost")) for usage in usages),
+        tokens=sum_known(as_int(usage.get("completion_tokens")) for usage in usages),
+        cost=sum_known(as_number(usage.get("cost")) for usage in usages),
         source=record.source,
         extra={"agent": agent.get("name"), "environment": env.get("id"),
         "errors": trace.get("errors") or None},
     )  # fmt: skip
 
 
-def _turns(trace: Json, calls: list[Json], report: ReadReport) -> list[Turn]:
+def _turns(trace: Json, calls: list[dict[str, Any]], report: ReadReport) -> list[Turn]:
     """The messages' turns, each with the time and, if a model call made it, the tokens; see `give_ids` for
     theirs."""
     nodes = _way(trace, report)
@@ -123,11 +132,10 @@ def _rewards(trace: Json) -> tuple[dict[str, float], float | None]:
         if score is not None:
             parts[str(name)] = score
             total = (total or 0.0) + score * (math.nan if weight is None else weight)
-    metrics = as_object(trace.get("metrics")).items()
-    return parts | {str(k): v for k, raw in metrics if (v := as_number(raw)) is not None}, total
+    return parts | numbers_in(trace.get("metrics")), total
 
 
-def _stop(trace: Json, calls: list[Json], report: ReadReport) -> str | None:
+def _stop(trace: Json, calls: list[dict[str, Any]], report: ReadReport) -> str | None:
     if trace.get("ok") is not True and trace.get("errors"):
         report.note("episodes that ended in an error of their environment")
         return "error"
