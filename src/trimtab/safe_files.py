@@ -7,8 +7,10 @@ import gzip
 import os
 import re
 import stat
+import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from trimtab.catalog import bound
@@ -21,6 +23,26 @@ _KINDS = {
     stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }  # fmt: skip
+
+
+@contextmanager
+def replacing(path: Path, error: type[Exception] = OSError) -> Iterator[Path]:
+    """Give a file beside `path` to write: it takes its place when the block ends, and goes when that fails.
+
+    `error` is raised where none can be made in the folder. A file that is replaced leaves its mode.
+    """
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    except OSError as failure:
+        raise error(f"{path} cannot be written: {failure.strerror or failure}") from failure
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def require_regular(path: str | os.PathLike[str], error: type[TrimtabError]) -> None:

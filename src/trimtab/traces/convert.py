@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from trimtab.errors import TraceError
+from trimtab.safe_files import replacing
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.files.find import STDIN, spare_logs
 from trimtab.traces.native.native_format import dump_episode
@@ -34,18 +33,10 @@ def convert(
         )
     paths = list(paths)
     spare_logs(paths, target)
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    except OSError as error:
-        raise TraceError(f"{target} cannot be written: {error.strerror or error}") from error
-    try:
-        with os.fdopen(handle, "w", encoding="ascii", newline="\n") as file:
-            for episode in iter_episodes(paths, report, format, mapping):
-                file.write(dump_episode(episode) + "\n")
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    with (
+        replacing(target, TraceError) as temporary,
+        temporary.open("w", encoding="ascii", newline="\n") as file,
+    ):
+        for episode in iter_episodes(paths, report, format, mapping):
+            file.write(dump_episode(episode) + "\n")
     return report

@@ -69,12 +69,7 @@ def content_digest(episode: Episode) -> int:
     episode.id, episode.source = "" if name == source else name, ""
     try:
         content = _encode(episode)
-    except (
-        OverflowError,
-        UnicodeError,
-        TypeError,
-        ValueError,
-    ):  # whole numbers over 64 bits, lone surrogates
+    except (OverflowError, TypeError, ValueError):  # whole numbers over 64 bits, lone surrogates
         content = dump_episode(episode).encode("ascii")
     episode.id, episode.source = name, source
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")

@@ -49,10 +49,7 @@ FORMATS: dict[str, Format] = {
     "trimtab": Format("our own JSONL, one episode a line", is_own, read_own, by_line=True),
     "steps": Format("post-training-toolkit step JSONL, one event a line", is_step, read_steps, by_line=True),
     "tau": Format(
-        "tau-bench results: trajectories with rewards; tau2-bench simulations",
-        is_any_tau,
-        read_any_tau,
-        by_line=True,
+        "tau-bench results: trajectories with rewards; tau2-bench simulations", is_any_tau, read_any_tau, True
     ),
     "otlp": Format(
         "OpenTelemetry spans, OTLP JSON: GenAI conventions, OpenInference and Vercel's AI SDK",

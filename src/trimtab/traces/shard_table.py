@@ -68,9 +68,7 @@ def tabulate_shard(job: Job) -> Answer:
 
 def _tabulate(job: Job) -> Answer:
     reading, shard = job.reading, job.shard
-    report = ReadReport(
-        strict=reading.strict, error_patterns=reading.error_patterns, state=dict(reading.state)
-    )
+    report = ReadReport(reading.strict, error_patterns=reading.error_patterns, state=dict(reading.state))
     builder = TableBuilder(reading.required.empty(), job.tools)
     digests, nameless = list[int](), list[bool]()
     read, records = FORMATS[job.format].read(reading.mapping), _records(shard, report)

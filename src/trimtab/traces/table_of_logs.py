@@ -154,12 +154,12 @@ class _Whole:
             lines = list(self._mapper(_lines_of, [(shard, names) for shard in shards]))
             assigned = assign(names, lines)
             keys = np.array(sorted(names), np.uint64)
-            self._again({
-                i: replace(self.jobs[i], assigned=one)
-                for i, one in zip(at, assigned, strict=True)
-                if one.mine or one.visiting or np.isin(keys,
-                self.answers[i].counted.owned).any()  # type: ignore[union-attr]
-            })  # fmt: skip
+            changed = {}
+            for i, one in zip(at, assigned, strict=True):
+                counted = self.answers[i].counted
+                if one.mine or one.visiting or (counted and np.isin(keys, counted.owned).any()):
+                    changed[i] = replace(self.jobs[i], assigned=one)
+            self._again(changed)
 
     def rename_repeated(self) -> None:
         """Drop copies, and rename episodes under an id that an earlier one has."""

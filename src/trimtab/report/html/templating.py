@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -24,6 +23,7 @@ from markupsafe import Markup, escape
 
 from trimtab.report.alarms import alarm_counts, severity_word
 from trimtab.report.screen import figure, short
+from trimtab.safe_files import replacing
 from trimtab.traces.core.plural import counted
 
 _UNSAFE_IN_SCRIPT = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
@@ -44,16 +44,10 @@ def render(
 def write_page(page: str, path: str | os.PathLike[str]) -> Path:
     """Write a page atomically: a reader sees the old page or the new one. Returns the path."""
     target = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644 if not target.exists() else target.stat().st_mode & 0o777)
-        os.replace(temporary, target)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    with replacing(target) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(page)
+        file.flush()
+        os.fsync(file.fileno())
     return target
 
 

@@ -101,10 +101,8 @@ class ReadReport:
         have a name for each message."""
         self.listed.add(what)
         reason = f"{what}: {which[:_MAX_CHARS] or '(none)'}"
-        if (
-            reason not in self.notes
-            and sum(name.startswith(f"{what}: ") for name in self.notes) >= _MAX_NAMES
-        ):
+        full = sum(name.startswith(f"{what}: ") for name in self.notes) >= _MAX_NAMES
+        if full and reason not in self.notes:
             reason = f"{what}: (others)"
         self.note(reason, count)
 

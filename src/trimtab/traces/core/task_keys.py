@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
-from trimtab.traces.core.coerce import as_label
+from trimtab.traces.core.coerce import as_label, as_object
 
 _SPACES = ("domain", "env_id", "env_name", "env", "data_source")
 _MAX = 80  # characters of a name; a longer text describes, and names nothing
@@ -43,11 +43,10 @@ def tau_space(info: Mapping[str, Any], messages: list[Any]) -> str | None:
     ...     "content": "# Retail"}]))
     ('mia_li_3668', 'b7911322')
     """
-    task = info.get("task")
-    user = task.get("user_id") if isinstance(task, dict) else None
+    user = as_object(info.get("task")).get("user_id")
     if isinstance(user, str) and 0 < len(user) <= _MAX:
         return user
-    first = messages[0] if messages and isinstance(messages[0], dict) else {}
+    first = as_object(messages[0] if messages else None)
     if first.get("role") != "system":
         return None
     return blake2b(json.dumps(first.get("content")).encode(), digest_size=4).hexdigest()

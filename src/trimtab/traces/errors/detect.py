@@ -63,10 +63,8 @@ def _json_error(value: dict[str, Any]) -> str:
         message = f"exit code {exit_code}"
     if not message:
         return ""
-    text = next(
-        (value[k] for k in ("message", "detail", "reason", "content", "stderr") if value.get(k)), message
-    )
-    return _with_status(as_text(text) or "error", status)
+    texts = map(value.get, ("message", "detail", "reason", "content", "stderr"))
+    return _with_status(as_text(next(filter(None, texts), message)) or "error", status)
 
 
 def _status(value: dict[str, Any], names: Sequence[str]) -> str:

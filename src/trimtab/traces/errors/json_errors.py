@@ -30,8 +30,9 @@ def said_by(text: str) -> str:
     try:
         value = parse_json(text)
     except BadJson:
-        fields = {name: _unescaped(quoted) if not number else int(number[:18]) for name, quoted,
-            number in reversed(_FIELD.findall(text))}  # fmt: skip
+        fields = {}
+        for name, quoted, number in reversed(_FIELD.findall(text)):
+            fields[name] = int(number[:18]) if number else _unescaped(quoted)
         return _first(fields)
     return _first(_flat(value)) or _keys(value)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.errors import TraceError
+from trimtab.safe_files import replacing
 
 JSON_COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected", "tools")
 """Columns of JSON objects. Parquet has them as JSON: structs would put every tool's arguments, as nulls, into
@@ -36,19 +37,9 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
         raise TraceError(
             f"{path} is neither .parquet nor .jsonl, nor a folder's name without a suffix; name the output so"
         )
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    except OSError as error:
-        raise TraceError(f"{path} cannot be written: {error.strerror or error}") from error
-    os.close(handle)
-    try:
-        (_parquet if suffix == ".parquet" else _jsonl)(rows, temporary)
-        digest = _sha256(temporary)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-    return digest
+    with replacing(path, TraceError) as temporary:
+        (_parquet if suffix == ".parquet" else _jsonl)(rows, str(temporary))
+        return _sha256(temporary)
 
 
 def _sha256(path: str | Path) -> str:
@@ -105,30 +96,26 @@ def _parquet(rows: Sequence[Mapping[str, Any]], path: str) -> None:
     except ImportError as error:
         raise TraceError("Parquet needs pyarrow: pip install pyarrow, or name the output .jsonl") from error
     names = list(dict.fromkeys(name for row in rows for name in row))
-    chats = {
-        name
-        for name in names
-        if name in JSON_COLUMNS and not all(isinstance(row.get(name), str) for row in rows)
-    }
+    may_be_json = [name for name in names if name in JSON_COLUMNS]
+    chats = {name for name in may_be_json if not all(isinstance(row.get(name), str) for row in rows)}
     plain = {name: pa.array([row.get(name) for row in rows]) for name in names if name not in chats}
     kinds = [(name, pa.list_(pa.json_()) if name in chats else plain[name].type) for name in names]
     with parquet.ParquetWriter(path, pa.schema(kinds), compression="zstd") as file:
         for start in range(0, len(rows), _ROWS):
             part = rows[start : start + _ROWS]
             columns = [
-                _json_array(pa, [row.get(name) for row in part])
-                if name in chats
-                else plain[name][start : start + _ROWS]
-                for name in names
+                plain[n][start : start + _ROWS]
+                if n in plain
+                else _json_array(pa, [row.get(n) for row in part])
+                for n in names
             ]
             file.write_table(pa.Table.from_arrays(columns, names), row_group_size=_ROWS)
 
 
 def _json_array(pa: Any, values: Sequence[Any]) -> Any:
     """Return an array of lists of JSON texts."""
-    texts = pa.array(
-        [None if v is None else [_json(item) for item in v] for v in values], pa.list_(pa.string())
-    )
+    written = [None if value is None else list(map(_json, value)) for value in values]
+    texts = pa.array(written, pa.list_(pa.string()))
     inside = pa.ExtensionArray.from_storage(pa.json_(), texts.values)
     mask = {"mask": texts.is_null()} if texts.null_count else {}
     return pa.ListArray.from_arrays(texts.offsets, inside, pa.list_(pa.json_()), **mask)

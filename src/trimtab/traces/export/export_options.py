@@ -10,9 +10,7 @@ from trimtab.errors import TraceError
 
 KINDS = ("sft", "dpo", "kto", "grpo", "steps")
 _KINDS_OF = {
-    "per_task": ("dpo",),
-    "match_length": ("dpo",),
-    "same_prompt": ("dpo",),
+    **dict.fromkeys(("per_task", "match_length", "same_prompt"), ("dpo",)),
     "keep_tool_faults": ("sft", "dpo", "kto"),
     "keep_unscored": ("sft",),
 }

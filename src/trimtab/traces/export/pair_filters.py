@@ -26,15 +26,8 @@ PAIRS = (
 _NONE = "episode in no pair:"
 ALONE = f"{_NONE} no other attempt at its task (without one, at its prompt) is left"
 EQUAL = f"{_NONE} every other attempt has its score"
-EPISODES = tuple(
-    f"{_NONE} the attempts of another score {why}"
-    for why in (
-        "have other tools",
-        "have other system prompts",
-        "began with other words (--same-prompt)",
-        "are nearly the same",
-    )
-)
+_WHY = ("have other tools", "have other system prompts", "began with other words (--same-prompt)")
+EPISODES = tuple(f"{_NONE} the attempts of another score {why}" for why in (*_WHY, "are nearly the same"))
 """Why an episode is in no pair, each counted once: under the filter of `PAIRS` that left none of another
 score."""
 BEYOND = f"{_NONE} its task had its pairs (--per-task)"
@@ -92,9 +85,8 @@ class PairFilters:
             for why, before, after in zip(PAIRS, counts, counts[1:], strict=False):
                 left_out[why] += before - after
             possible += counts[-1]
-            causes.append(
-                next((c for c, m in zip((EQUAL, *EPISODES), masks, strict=True) if not m.any()), BEYOND)
-            )
+            reasons = zip((EQUAL, *EPISODES), masks, strict=True)
+            causes.append(next((reason for reason, mask in reasons if not mask.any()), BEYOND))
         return possible, causes
 
     def chosen(self, limit: int, match_length: bool) -> Iterator[tuple[int, int]]:

@@ -31,10 +31,8 @@ def rows_of(kind: str, samples: list[Sample], options: ExportOptions, left_out: 
     num_unscored = len(fresh) - len(known) if options.keep_unscored and kind == "sft" else 0
     left_out[NO_SCORE] += len(fresh) - len(known) - num_unscored
     if kind == "kto":
-        rows = [
-            {"prompt": s.prompt, "completion": s.completion, "label": s.score == 1.0, **_columns(s)}
-            for s in known
-        ]
+        parts = [{"prompt": s.prompt, "completion": s.completion, "label": s.score == 1.0} for s in known]
+        rows = [{**part, **_columns(s)} for part, s in zip(parts, known, strict=True)]
         desirable = sum(row["label"] for row in rows)
         counts = {"desirable": desirable, "undesirable": len(rows) - desirable}
         return rows, {**counts, **message_counts(known)}

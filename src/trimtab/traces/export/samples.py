@@ -79,17 +79,12 @@ def messages_of(episode: Episode) -> list[Message]:
         if turn.name and turn.role == "tool":
             message["name"] = turn.name
         if turn.calls:
-            functions = [
-                {"name": call.name, "arguments": {} if call.arguments is None else call.arguments}
-                for call in turn.calls
-            ]
+            calls = [(call.name, {} if call.arguments is None else call.arguments) for call in turn.calls]
+            functions = [{"name": name, "arguments": arguments} for name, arguments in calls]
             message["tool_calls"] = [{"type": "function", "function": function} for function in functions]
         messages.append(message)
-        messages += [
-            {"role": "tool", "name": call.name, "content": call.result}
-            for call in turn.calls
-            if call.result is not None
-        ]
+        results = [(call.name, call.result) for call in turn.calls if call.result is not None]
+        messages += [{"role": "tool", "name": name, "content": result} for name, result in results]
     return messages
 
 
@@ -109,9 +104,8 @@ def sample_of(
     if not any(m["role"] == "assistant" for m in messages):
         return "nothing written by the agent"
     first_user = next((i for i, m in enumerate(messages) if m["role"] == "user"), len(messages))
-    if any(m["role"] == "tool" or "tool_calls" in m for m in messages[:first_user]) or first_user == len(
-        messages
-    ):
+    called = any(m["role"] == "tool" or "tool_calls" in m for m in messages[:first_user])
+    if called or first_user == len(messages):
         return "no user message before the agent's first"
     start = next((i for i, m in enumerate(messages) if m["role"] == "assistant" and i > first_user), None)
     if start is None:

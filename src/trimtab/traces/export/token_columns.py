@@ -10,6 +10,7 @@ from typing import Any
 from trimtab.traces.core.episode import Episode
 
 TOKENS = ("token_ids", "token_mask", "token_logprobs")
+_OTHER_SIZE = "episodes whose masks or log-probabilities are not as many as their ids: ids left out"
 
 
 def tokens_of(episode: Episode, dropped: Counter[str] | None = None) -> dict[str, Any]:
@@ -36,9 +37,7 @@ def tokens_of(episode: Episode, dropped: Counter[str] | None = None) -> dict[str
     for turn in turns:
         ids = turn.token_ids or []
         if any(part is not None and len(part) != len(ids) for part in (turn.mask, turn.logprobs)):
-            dropped[
-                "episodes whose masks or log-probabilities are not as many as their ids: ids left out"
-            ] += 1
+            dropped[_OTHER_SIZE] += 1
             return {}
         mask = turn.mask if turn.mask is not None else [int(turn.role == "assistant")] * len(ids)
         logprobs = turn.logprobs if turn.logprobs is not None else [None] * len(ids)

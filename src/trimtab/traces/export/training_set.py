@@ -35,7 +35,7 @@ from trimtab.traces.export.tool_declarations import fill_tools, read_tools, tool
 from trimtab.traces.files.find import STDIN, spare_logs
 from trimtab.traces.read import read_episodes
 from trimtab.traces.readers.trl.reward_columns import UNCONFIRMED
-from trimtab.traces.table.types import BOTH, must_be_finite
+from trimtab.traces.table.types import solved_by
 
 _NO_THRESHOLD = (
     "episode of which nothing says whether it is solved: rewards are not only 0 and 1, give --solved-at"
@@ -103,14 +103,11 @@ def export(
     dataset = _dataset(kind, episodes, options)
     rows = dataset.rows
     if not rows:
-        raise TraceError(
-            f"no {kind} row can be made of {counted(len(episodes), 'episode')}: {_why_none(dataset)}"
-        )
+        made_of = counted(len(episodes), "episode")
+        raise TraceError(f"no {kind} row can be made of {made_of}: {_why_none(dataset)}")
     unconfirmed = [note for note in report.notes if note.startswith(UNCONFIRMED)]
-    dataset.warnings += [
-        *warnings,
-        *(f"{note}. Better and worse may be the wrong way round" for note in unconfirmed),
-    ]
+    dataset.warnings += warnings
+    dataset.warnings += [f"{note}. Better and worse may be the wrong way round" for note in unconfirmed]
     dataset.balance |= add_tokens(rows, episodes)
     dataset.warnings += image_warnings(strip_digests(rows), len(rows))
     if (unscored := dataset.balance.get(UNSCORED, 0)) > 0:
@@ -137,12 +134,9 @@ def _dataset(kind: str, episodes: list[Episode], options: ExportOptions) -> Data
     rows, balance = rows_of(kind, samples, options, left_out)
     if rewarded and left_out[NO_SCORE]:
         left_out[_NO_THRESHOLD] = left_out.pop(NO_SCORE)
-    warnings = [
-        *system_prompt_warnings(samples, left_out),
-        *opening_warnings(balance),
-        *prompt_warnings(balance),
-    ]
-    return Dataset(kind, rows, left_out, balance, source, [*warnings, *greeting_warnings(rows)])
+    warnings = [*system_prompt_warnings(samples, left_out), *opening_warnings(balance)]
+    warnings += [*prompt_warnings(balance), *greeting_warnings(rows)]
+    return Dataset(kind, rows, left_out, balance, source, warnings)
 
 
 def _why_none(dataset: Dataset) -> str:
@@ -161,31 +155,19 @@ def _scores(
     In a set of preferences without any other outcome, chosen is 1 and rejected 0, which holds within a row
     only.
     """
-    rewards = [e.reward if e.reward is not None and np.isfinite(e.reward) else None for e in episodes]
-    known = [r for r in rewards if r is not None]
-    if solved_at is not None:
-        must_be_finite(solved_at)
-        scores = [None if r is None else float(r >= solved_at) for r in rewards]
-        return scores, f"solved: reward of at least {solved_at:g}"
-    binary = bool(known) and all(r in (0.0, 1.0) for r in known)
-    successes = [None if e.success is None else float(e.success) for e in episodes]
-    if any(success is not None for success in successes):
-        both = [
-            reward if success is None else success for success, reward in zip(successes, rewards, strict=True)
-        ]
-        return (
-            (both, f"solved: {BOTH}")
-            if binary and both != successes
-            else (successes, "solved: the log's success")
-        )
-    if binary:
-        return rewards, "solved: reward of 1, as every reward is 0 or 1"
-    by_side = kind in ("sft", "dpo", "kto") and not known
+    rewards = np.array([np.nan if e.reward is None else e.reward for e in episodes], float)
+    success = np.array([-1 if e.success is None else e.success for e in episodes], np.int8)
+    solved, source = solved_by(rewards, success, solved_at)
+    if source:
+        return [float(value) if value >= 0 else None for value in solved], f"solved: {source}"
+    known = np.isfinite(rewards)
+    by_side = kind in ("sft", "dpo", "kto") and not known.any()
     if by_side and episodes and all("preference" in e.extra for e in episodes):
         return [float(e.extra["preference"] == "chosen") for e in episodes], _BY_SIDE
-    if kind == "dpo" and known:
-        return rewards, "ranked by reward"
-    return [None] * len(episodes), "unknown: give --solved-at" if known else "unknown: no reward, no success"
+    if kind == "dpo" and known.any():
+        return [float(reward) if np.isfinite(reward) else None for reward in rewards], "ranked by reward"
+    unknown = "unknown: give --solved-at" if known.any() else "unknown: no reward, no success"
+    return [None] * len(episodes), unknown
 
 
 def _samples(

@@ -46,9 +46,8 @@ def iter_records(path: str, report: ReadReport, max_bytes: int = MAX_LINE_BYTES)
 
 def is_lines(path: str) -> bool:
     """Is a record a line of the file, rather than an element of a document, a row or a member?"""
-    return (
-        not is_parquet(path) and not is_zip(path) and not _is_document(_head(iter_lines(path, ReadReport())))
-    )
+    packed = is_parquet(path) or is_zip(path)
+    return not packed and not _is_document(_head(iter_lines(path, ReadReport())))
 
 
 def _head(lines: Iterator[Line]) -> list[Line]:
@@ -75,10 +74,9 @@ def _is_document(head: list[Line]) -> bool:
     after = [head[i + 1].text.lstrip()[:1] for i in objects if i + 1 < len(head)]
     if b"{" in after:
         return False
-    listed = any(_is_object(Line(n, text[:-1], ended)) for n, text, ended in head if text.endswith(b",")) or (
-        head[0].text.lstrip().startswith(b"[{") and head[0].text.endswith(b"},")
-    )
-    return listed or any(text in (b",", b"]", b"}") for text in after)
+    listed = any(_is_object(Line(n, text[:-1], ended)) for n, text, ended in head if text.endswith(b","))
+    opened = head[0].text.lstrip().startswith(b"[{") and head[0].text.endswith(b"},")
+    return listed or opened or any(text in (b",", b"]", b"}") for text in after)
 
 
 def iter_objects(
@@ -173,7 +171,6 @@ def _opening(array: str) -> str:
     """How its elements begin their lines; empty where they do not. The first may stand behind the bracket, if
     it ends there, too."""
     first, _, _ = array.partition("\n")
-    opening = _OPENING.match(array, 1) or (
-        _OPENING.search(array, len(first)) if first.rstrip().endswith("},") else None
-    )
+    listed = first.rstrip().endswith("},")
+    opening = _OPENING.match(array, 1) or (_OPENING.search(array, len(first)) if listed else None)
     return opening.group() if opening else ""

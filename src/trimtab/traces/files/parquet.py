@@ -13,6 +13,7 @@ from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.files.find import STDIN
 
 _BATCH = 256
+_NULLS = "arguments of calls that are null in Parquet, which fills in what other calls have, left out"
 
 
 def is_parquet(path: str) -> bool:
@@ -42,18 +43,14 @@ def parquet_records(path: str, report: ReadReport) -> Iterator[Record]:
                 for row in batch:
                     number += 1
                     report.num_lines += 1
-                    yield Record(
-                        path,
-                        number,
-                        {
-                            name: _parsed(value) if json else _without_nulls(value, report)
-                            for name, value, json in zip(names, row, ours, strict=True)
-                        },
-                    )
+                    fields = {
+                        name: _parsed(value) if json else _without_nulls(value, report)
+                        for name, value, json in zip(names, row, ours, strict=True)
+                    }
+                    yield Record(path, number, fields)
         except duckdb.Error as error:
-            raise TraceError(
-                f"{path} cannot be read as Parquet: {str(error).splitlines()[0][:200]}"
-            ) from error
+            why = str(error).splitlines()[0][:200]
+            raise TraceError(f"{path} cannot be read as Parquet: {why}") from error
 
 
 def _parsed(value: Any) -> Any:
@@ -75,8 +72,5 @@ def _without_nulls(value: Any, report: ReadReport) -> Any:
         return value
     arguments = value.get("arguments")
     if isinstance(arguments, dict) and (nulls := sum(one is None for one in arguments.values())):
-        report.note(
-            "arguments of calls that are null in Parquet, which fills in what other calls have, left out",
-            nulls,
-        )
+        report.note(_NULLS, nulls)
     return {key: _without_nulls(inner, report) for key, inner in value.items() if inner is not None}

@@ -126,9 +126,8 @@ class TableBuilder:
         erred: Counter[str] = Counter()
         for source, call in zip(facts.episode.calls, facts.calls, strict=True):
             name = call.name
-            if name not in self.tools and (
-                len(self.tools) >= MAX_TOOLS if self.only is None else name not in self.only
-            ):
+            full = len(self.tools) >= MAX_TOOLS if self.only is None else name not in self.only
+            if full and name not in self.tools:
                 name = OTHER
             row = self.tools.get(name)
             if row is None:
@@ -153,9 +152,8 @@ class TableBuilder:
             row.sum_ff += failed_here**2
             row.sum_fc += failed_here * calls_here
             row.sum_cc += calls_here**2
-            for column, value in zip(
-                self.uses, (number, self.tool_codes.of(name), failed_here > 0), strict=True
-            ):
+            use = (number, self.tool_codes.of(name), failed_here > 0)
+            for column, value in zip(self.uses, use, strict=True):
                 column.append(value)
 
     def _slow(self, name: str, seconds: float, episode: Episode, call: Call) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from trimtab.traces.core.coerce import sum_known
 from trimtab.traces.core.episode import Call, Episode
 from trimtab.traces.errors.attribution import fault_of
 from trimtab.traces.errors.kinds import error_kind_of
@@ -63,11 +64,9 @@ def facts_of(episode: Episode, wanted: Callable[[str], bool] = bool) -> EpisodeF
             shown = text if isinstance(text, str) else call_text(text)
             evidence[what] = Evidence(episode.id, step, shown, episode.source)
 
-    schemas, declared = (
-        schemas_by_name(episode.tools or []),
-        bool(episode.tools),
-    )  # an empty list is a default of many sets
-    flat = [_call(call, schemas if declared else None) for call in calls]
+    schemas = schemas_by_name(episode.tools or [])
+    # an empty list is a default of many sets
+    flat = [_call(call, schemas if episode.tools else None) for call in calls]
     counts["turns"] = sum(turn.role == "assistant" for turn in episode.turns)
     counts["calls"] = len(calls)
     _words(episode, seen)
@@ -83,9 +82,9 @@ def facts_of(episode: Episode, wanted: Callable[[str], bool] = bool) -> EpisodeF
         call = calls[loop.start]
         text = f"{loop.calls} calls in a block of {loop.period}, from {call_text(call)}"
         evidence["loop_calls"] = Evidence(episode.id, call.step, text, episode.source)
-    tokens = episode.tokens
-    if tokens is None and (known := [turn.tokens for turn in episode.turns if turn.tokens is not None]):
-        tokens = sum(known)
+    tokens = (
+        episode.tokens if episode.tokens is not None else sum_known(turn.tokens for turn in episode.turns)
+    )
     stop = episode.stop_reason
     cut = -1 if stop is None else int(is_limit(stop))
     marks = {name: counts.pop(name) for name in MARKS}
@@ -125,10 +124,8 @@ def _keys(calls: list[Call]) -> list[Any]:
     if len(set(keys)) == len(keys):
         return keys
     times = Counter(keys)
-    return [
-        key if times[key] == 1 else (*key, arguments_text(call))
-        for key, call in zip(keys, calls, strict=True)
-    ]
+    pairs = zip(keys, calls, strict=True)
+    return [key if times[key] == 1 else (*key, arguments_text(call)) for key, call in pairs]
 
 
 def _call(call: Call, declared: Mapping[str, Any] | None) -> CallFacts:

@@ -24,12 +24,7 @@ NOTHING = Wrong(-1, -1, -1)
 
 def is_void(turn: Turn) -> bool:
     """An assistant turn with neither text nor call. Tokens without their text are no void."""
-    return (
-        turn.role == "assistant"
-        and not turn.calls
-        and not turn.token_ids
-        and not (turn.content or "").strip()
-    )
+    return turn.role == "assistant" and not (turn.calls or turn.token_ids or (turn.content or "").strip())
 
 
 def first_wrong(episode: Episode, keys: Sequence[Any]) -> Wrong:

@@ -22,21 +22,16 @@ def joined(a: TraceTable, b: TraceTable) -> TraceTable:
     >>> both.ids, both.tasks, both.task.tolist()
     (['x', 'x', 'y'], ['t', 'u'], [0, 1, 0])
     """
-    codes = {
-        name: _codes(getattr(a, name), getattr(b, name))
-        for name in ("tasks", "groups", "stops", "first_errors", "tool_names", "versions")
-    }
-    recoded: dict[str, Any] = {field: _placed(a, b, field, *codes[names]) for field, names in _FIELDS.items()}
+    codes = {n: _codes(getattr(a, n), getattr(b, n)) for n in (*_FIELDS.values(), "tool_names")}
+    recoded: dict[str, Any] = {field: _placed(a, b, field, codes[n][1]) for field, n in _FIELDS.items()}
+    named: dict[str, Any] = {name: list(names) for name, (names, _) in codes.items()}
     wide: dict[str, Any] = {name: _wide(a, b, name, codes["tool_names"]) for name in ("used", "erred")}
     both: dict[str, Any] = {name: np.concatenate([getattr(a, name), getattr(b, name)]) for name in _COLUMNS}
     return TraceTable(
-        ids=[*a.ids, *b.ids], counts={name: np.concatenate([a.counts[name],
-        b.counts[name]]) for name in COUNTS}, **both, **recoded, **wide,
-        tasks=list(codes["tasks"][0]), groups=list(codes["groups"][0]), stops=list(codes["stops"][0]),
-        first_errors=list(codes["first_errors"][0]),
-        versions=list(codes["versions"][0]), marks={name: np.concatenate([a.marks[name],
-        b.marks[name]]) for name in a.marks if name in b.marks},
-        tool_names=list(codes["tool_names"][0]), tools={}, declared_tools=a.declared_tools | b.declared_tools,
+        ids=[*a.ids, *b.ids],
+        counts={name: np.concatenate([a.counts[name], b.counts[name]]) for name in COUNTS},
+        marks={name: np.concatenate([a.marks[name], b.marks[name]]) for name in a.marks if name in b.marks},
+        **both, **recoded, **wide, **named, tools={}, declared_tools=a.declared_tools | b.declared_tools,
         nan_rewards=a.nan_rewards + b.nan_rewards,
         num_checked_schemas=a.num_checked_schemas + b.num_checked_schemas,
         sources=[*a.sources, *b.sources], error_flags_in_log=a.error_flags_in_log or b.error_flags_in_log,
@@ -48,12 +43,8 @@ _COLUMNS = (
     "wrong_step",
 )  # fmt: skip
 _FIELDS = {
-    "task": "tasks",
-    "group": "groups",
-    "stop": "stops",
-    "first_error": "first_errors",
-    "version": "versions",
-}
+    "task": "tasks", "group": "groups", "stop": "stops", "first_error": "first_errors", "version": "versions",
+}  # fmt: skip
 
 
 def _codes(a: Sequence[str], b: Sequence[str]) -> tuple[dict[str, int], Array]:
@@ -64,8 +55,7 @@ def _codes(a: Sequence[str], b: Sequence[str]) -> tuple[dict[str, int], Array]:
     return names, np.array([names[name] for name in b], np.int64)
 
 
-def _placed(a: TraceTable, b: TraceTable, field: str, names: dict[str, int], moved: Array) -> Array:
-    del names
+def _placed(a: TraceTable, b: TraceTable, field: str, moved: Array) -> Array:
     mine: Array = getattr(b, field)
     return np.concatenate([getattr(a, field), np.where(mine >= 0, moved[mine] if moved.size else -1, -1)])
 

@@ -71,9 +71,8 @@ def combine(parts: Sequence[Partial]) -> TraceTable:
     """Return the table of all parts' episodes, in their order."""
     sizes = [part.size for part in parts]
     starts = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
-    ints: dict[str, Any] = {
-        name: _joined([p.ints[name] for p in parts]) for name in (*COUNTS, *MARKS, *PLAIN)
-    }
+    kept = (*COUNTS, *MARKS, *PLAIN)
+    ints: dict[str, Any] = {name: _joined([part.ints[name] for part in parts]) for name in kept}
     names: dict[str, list[str]] = {}
     for name, limit in CODED.items():
         codes = Codes(limit)
@@ -81,9 +80,8 @@ def combine(parts: Sequence[Partial]) -> TraceTable:
         ints[name] = _joined([m[p.ints[name]] for m, p in zip(moved, parts, strict=True)])
         names[name] = list(codes)
     ids, sources = (_names([getattr(part, what) for part in parts]) for what in ("ids", "sources"))
-    group, groups, by_prompt = grouped_by_prompt(
-        ints["group"], names["group"], _joined([p.prompts for p in parts]), ids
-    )
+    prompts = _joined([part.prompts for part in parts])
+    group, groups, by_prompt = grouped_by_prompt(ints["group"], names["group"], prompts, ids)
     floats: dict[str, Any] = {name: _joined([p.floats[name] for p in parts], np.float64) for name in FLOATS}
     tool_names, used, erred = _uses(parts, starts)
     files, file_used = _files(parts, starts)
@@ -109,9 +107,8 @@ def _joined(columns: Sequence[Array], kind: Any = np.int8) -> Array:
 
 
 def _names(packed: Sequence[tuple[Array, Array]]) -> Sequence[str]:
-    names = Names.joined(
-        _joined([text for text, _ in packed], np.uint8), _joined([size for _, size in packed])
-    )
+    texts, sizes = _joined([text for text, _ in packed], np.uint8), _joined([size for _, size in packed])
+    names = Names.joined(texts, sizes)
     return list(names) if len(names) <= _LISTED else names
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from trimtab.traces.core.coerce import as_list, as_object
+
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,),
     "object": (dict,),
@@ -29,8 +31,7 @@ def schemas_by_name(tools: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str
         inner = tool.get("function")
         function = inner if isinstance(inner, dict) else tool
         if isinstance(name := function.get("name"), str):
-            parameters = function.get("parameters", function.get("input_schema"))
-            schemas[name] = parameters if isinstance(parameters, dict) else {}
+            schemas[name] = as_object(function.get("parameters", function.get("input_schema")))
     return schemas
 
 
@@ -45,11 +46,10 @@ def misfit(arguments: Any, schema: Mapping[str, Any]) -> str:
     values = {} if arguments is None else arguments
     if not isinstance(values, dict):
         return "the arguments are no object"
-    required, properties = schema.get("required"), schema.get("properties")
-    for name in required if isinstance(required, list) else []:
+    for name in as_list(schema.get("required")):
         if name not in values:
             return f"{name!r} is missing"
-    known: Mapping[str, Any] = properties if isinstance(properties, dict) else {}
+    known = as_object(schema.get("properties"))
     for name, value in values.items():
         if name not in known:
             if schema.get("additionalProperties") is False:

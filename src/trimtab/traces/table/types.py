@@ -30,13 +30,33 @@ MAX_TOOLS = 64
 OTHER = "(other)"
 NO_NAME = "(no name)"
 MAX_EVIDENCE = 5
-BOTH = "the log's success, or where it says none a reward of 1, as every reward is 0 or 1"
 
 
-def must_be_finite(solved_at: float) -> None:
-    """TraceError for a threshold of nan or infinity, which nothing reaches."""
-    if not math.isfinite(solved_at):
-        raise TraceError(f"--solved-at {solved_at:g}: nothing can be said to reach that; give a number")
+def solved_by(
+    reward: npt.NDArray[np.float64], success: npt.NDArray[np.int8], solved_at: float | None = None
+) -> tuple[npt.NDArray[np.int8], str]:
+    """Return (E,) 1 solved, 0 failed, -1 unknown, and what says so; "" where nothing does.
+
+    `reward` is not finite and `success` is -1 where the log has none. TraceError for a threshold of NaN or
+    infinity, which nothing reaches.
+    """
+    finite = np.isfinite(reward)
+    if solved_at is not None:
+        if not math.isfinite(solved_at):
+            raise TraceError(f"--solved-at {solved_at:g}: nothing can be said to reach that; give a number")
+        by_threshold = np.where(finite, reward >= solved_at, -1)
+        return by_threshold.astype(np.int8), f"reward of at least {solved_at:g}"
+    labelled = success >= 0
+    binary = finite.any() and np.isin(reward[finite], (0.0, 1.0)).all()
+    by_reward = np.where(finite, reward == 1.0, -1).astype(np.int8)
+    if labelled.any() and binary and (finite & ~labelled).any():
+        both = np.where(labelled, success, by_reward)
+        return both, "the log's success, or where it says none a reward of 1, as every reward is 0 or 1"
+    if labelled.any():
+        return success, "the log's success"
+    if binary:
+        return by_reward, "reward of 1, as every reward is 0 or 1"
+    return np.full_like(success, -1), ""
 
 
 def group_of(group: str | None, task: str | None, step: int | None = None) -> str | None:
@@ -158,21 +178,4 @@ class TraceTable:
         """(E,) 1 solved, 0 failed, -1 unknown, and where that comes from: the log's success, a threshold of
         the reward, or a reward that is 0 or 1 throughout, also of episodes of which the log's success does
         not speak."""
-        finite = np.isfinite(self.reward)
-        if solved_at is not None:
-            must_be_finite(solved_at)
-            return np.where(finite, self.reward >= solved_at, -1).astype(
-                np.int8
-            ), f"reward of at least {solved_at:g}"
-        labelled = self.success >= 0
-        binary = finite.any() and np.isin(self.reward[finite], (0.0, 1.0)).all()
-        if labelled.any() and binary and (finite & ~labelled).any():
-            by_reward = np.where(finite, self.reward == 1.0, -1)
-            return np.where(labelled, self.success, by_reward).astype(np.int8), BOTH
-        if labelled.any():
-            return self.success, "the log's success"
-        if binary:
-            return np.where(finite, self.reward == 1.0, -1).astype(
-                np.int8
-            ), "reward of 1, as every reward is 0 or 1"
-        return np.full(len(self.ids), -1, np.int8), ""
+        return solved_by(self.reward, self.success, solved_at)
