@@ -12,6 +12,12 @@ from trimtab.detect.verdict import averages_words
 from trimtab.traces.core.plural import counted
 from trimtab.types import Alarm
 
+_INPUTS = {
+    "num_clipped": "clipped outliers, to four robust standard deviations",
+    "left_out": "left out values that are not finite, not positive where they must be, or rest on too few "
+    "tokens",
+}
+
 
 def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, Any]:
     """Return one alarm as JSON types: what happened, since when, in which slice, why it matters, what to do,
@@ -88,18 +94,13 @@ def alarms_lines(alarms: list[dict[str, Any]]) -> list[str]:
 def input_lines(diagnosis: Mapping[str, Any]) -> list[str]:
     """Return how many values the rules clipped or left out, of a diagnosis with `num_clipped` and
     `left_out`."""
-    kinds = (
-        ("num_clipped", "clipped outliers, to four robust standard deviations"),
-        (
-            "left_out",
-            "left out values that are not finite, not positive where they must be, or rest on too few tokens",
-        ),
-    )
-    return [
-        f"  {what}: {', '.join(f'{rule} {count}' for rule, count in diagnosis[name].items())}"
-        for name, what in kinds
-        if diagnosis[name]
-    ]
+    lines = []
+    for name, what in _INPUTS.items():
+        if diagnosis[name]:
+            lines.append(
+                f"  {what}: {', '.join(f'{rule} {count}' for rule, count in diagnosis[name].items())}"
+            )
+    return lines
 
 
 def _lines(alarm: dict[str, Any]) -> list[str]:

@@ -53,8 +53,6 @@ def averages_line(averages: Mapping[str, Mapping[str, Any]]) -> str:
     >>> averages_line({"reward": {"step": 3, "value": 0.5}})
     'averages (latest): reward 0.5'
     """
-    shown = [
-        f"{name} {row['value']:.4g}" if math.isfinite(row["value"]) else f"{name} not finite"
-        for name, row in averages.items()
-    ]
+    values = {name: row["value"] for name, row in averages.items()}
+    shown = [f"{n} {v:.4g}" if math.isfinite(v) else f"{n} not finite" for n, v in values.items()]
     return f"averages (latest): {', '.join(shown)}" if shown else ""

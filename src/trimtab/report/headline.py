@@ -41,6 +41,21 @@ def run_headline(
     return f"{word} {when}: {what} ({reading}slice {first.slice}){others}. {last}."
 
 
+def verdict_payload(
+    verdict: Verdict, alarms: Sequence[Alarm], steps: Sequence[int], user_rules: Sequence[Rule] = ()
+) -> dict[str, Any]:
+    """Return as JSON types what every diagnosis of a run says: the verdict, why, and of which steps."""
+    return {
+        "verdict": verdict.word,
+        "reason": verdict.reason,
+        "headline": run_headline(verdict, alarms, steps, user_rules),
+        "exit_code": verdict.exit_code,
+        "first_step": steps[0] if steps else None,
+        "last_step": steps[-1] if steps else None,
+        "num_steps": len(steps),
+    }
+
+
 def _order(alarm: Alarm) -> tuple[bool, bool, int]:
     return alarm.cleared is not None, alarm.severity != "critical", alarm.step
 

@@ -20,12 +20,13 @@ from trimtab.measure.sequences.metric_log import presence_of_log, reading_of, se
 from trimtab.metric_logs import REPLACED, MetricLog, read_metric_log
 from trimtab.report.alarms import alarm_counts, alarm_payload, alarms_lines, input_lines
 from trimtab.report.control_characters import escape_controls
-from trimtab.report.headline import run_headline
+from trimtab.report.headline import verdict_payload
 from trimtab.report.readings import judged_readings
 from trimtab.report.screen import Screen, alarm_items, note_line, source_line
 from trimtab.traces.core.plural import counted
 from trimtab.types import Alarm
 
+_REPLACED = "a resume, a step counter that began anew, or two writers"
 _CORE = ("reward", "kl", "entropy", "grad_norm")
 """Metrics that a verdict on a metrics log needs first."""
 _NO_METRIC = re.compile(r"the log has no `(\w+)` \(")
@@ -113,30 +114,20 @@ def _lacks(key: str) -> str:
 
 def log_diagnosis(diagnosis: LogDiagnosis) -> dict[str, Any]:
     """The diagnosis as JSON types; NaN and infinity are the caller's to make strict."""
-    log, steps = diagnosis.log, diagnosis.log.steps.tolist()
+    log, names = diagnosis.log, ("judged", "pending", "not_run", "num_clipped", "left_out", "unwatched")
+    judged = verdict_payload(diagnosis.verdict, diagnosis.alarms, log.steps.tolist(), diagnosis.user_rules)
     return {
         "log": log.source,
         "format": log.format,
         "framework": log.framework,
         "framework_why": log.why,
-        "verdict": diagnosis.verdict.word,
-        "reason": diagnosis.verdict.reason,
-        "headline": run_headline(diagnosis.verdict, diagnosis.alarms, steps, diagnosis.user_rules),
-        "exit_code": diagnosis.verdict.exit_code,
-        "first_step": steps[0] if steps else None,
-        "last_step": steps[-1] if steps else None,
-        "num_steps": len(steps),
+        **judged,
         "alarms": [alarm_payload(alarm, diagnosis.user_rules) for alarm in diagnosis.alarms],
         "tails": "not observed: a metrics log has no tokens",
         "mapped": log.mapped,
-        "unwatched": list(diagnosis.unwatched),
         "unmapped": list(log.unmapped),
-        "judged": list(diagnosis.judged),
-        "pending": diagnosis.pending,
-        "not_run": diagnosis.not_run,
         "excluded": log.excluded,
-        "num_clipped": diagnosis.num_clipped,
-        "left_out": diagnosis.left_out,
+        **{name: getattr(diagnosis, name) for name in names},
         "notes": list(log.notes),
     }
 
@@ -159,12 +150,11 @@ def _mapped_lines(mapped: Mapping[str, str], unwatched: Sequence[str]) -> list[s
     """What was read as what, and apart from it what no rule reads."""
     read = {ours: theirs for ours, theirs in mapped.items() if ours not in unwatched}
     unread = {ours: mapped[ours] for ours in unwatched}
-    kinds = (("mapped  ", read), ("no rule  reads (but for NaN and missing values)", unread))
-    return [
-        f"  {what} {', '.join(f'{ours} <- {theirs}' for ours, theirs in keys.items())}"
-        for what, keys in kinds
-        if keys
-    ]
+    lines = []
+    for what, keys in (("mapped  ", read), ("no rule  reads (but for NaN and missing values)", unread)):
+        if keys:
+            lines.append(f"  {what} {', '.join(f'{ours} <- {theirs}' for ours, theirs in keys.items())}")
+    return lines
 
 
 def log_diagnosis_screen(summary: dict[str, Any]) -> list[str]:
@@ -189,24 +179,24 @@ def log_diagnosis_screen(summary: dict[str, Any]) -> list[str]:
 def _where(diagnosis: dict[str, Any]) -> str:
     if not diagnosis["num_steps"]:
         return "no step"
-    return f"steps {diagnosis['first_step']} to {diagnosis['last_step']}, {counted(diagnosis['num_steps'], 'row')}"  # noqa: E501
+    steps = f"steps {diagnosis['first_step']} to {diagnosis['last_step']}"
+    return f"{steps}, {counted(diagnosis['num_steps'], 'row')}"
 
 
 def _unseen(not_run: Mapping[str, str]) -> list[str]:
     """One line a kind of missing input, with the number of rules that cannot fire without it."""
     metrics = Counter(match[1] for why in not_run.values() if (match := _NO_METRIC.match(why)))
     names = sorted(metrics, key=lambda name: (name not in _CORE, -metrics[name]))
-    shown = ", ".join(f"`{name}`" for name in names[:4])
+    shown = ", ".join(f"`{name}`" for name in names[:4]) + (
+        f" and {len(names) - 4} more" if names[4:] else ""
+    )
     num_tokens = sum("log-probabilities" in why for why in not_run.values())
     num_tools = sum("tool calls" in why for why in not_run.values())
-    num_others = len(not_run) - sum(metrics.values()) - num_tokens - num_tools
+    num_others = len(not_run) - metrics.total() - num_tokens - num_tools
     missing = (
         (num_tokens, "the tokens' log-probabilities: watch the run itself (trimtab.open_run)"),
         (num_tools, "the tool calls: watch the run itself"),
-        (
-            sum(metrics.values()),
-            f"{shown}{f' and {len(names) - 4} more' if len(names) > 4 else ''} (--map NAME=KEY)",
-        ),
+        (metrics.total(), f"{shown} (--map NAME=KEY)"),
         (num_others, "pairs of these metrics, or parts of the reward"),
     )
     return [f"{counted(count, 'rule')} cannot fire without {what}" for count, what in missing if count]
@@ -220,25 +210,19 @@ def log_diagnosis_lines(summary: dict[str, Any]) -> list[str]:
         f"  {summary['log']}: {summary['reason']}",
         f"  {_where(summary)}, format {summary['format']}, framework {summary['framework_why']}",
         f"  tails {summary['tails']}",
-        *(
-            f"{line}: a resume, a step counter that began anew, or two writers"
-            for line in _left_out_lines(replaced)
-        ),
+        *(f"{line}: {_REPLACED}" for line in _left_out_lines(replaced)),
         *alarms_lines(summary["alarms"]),
         "",
         f"  judged   {', '.join(summary['judged']) or 'no rule'}",
     ]
-    lines += [
-        f"  waiting  {rule}: {count} values, its baseline needs more"
-        for rule, count in summary["pending"].items()
-    ]
+    for rule, count in summary["pending"].items():
+        lines.append(f"  waiting  {rule}: {count} values, its baseline needs more")
     lines += _not_run_lines(summary["not_run"])
     lines += _mapped_lines(summary["mapped"], summary["unwatched"])
     if summary["unmapped"]:
         rest = len(summary["unmapped"]) - 12
-        lines.append(
-            f"  unmapped {', '.join(summary['unmapped'][:12])}{f' and {rest} more' if rest > 0 else ''}"
-        )
+        more = f" and {rest} more" if rest > 0 else ""
+        lines.append(f"  unmapped {', '.join(summary['unmapped'][:12])}{more}")
     lines += _left_out_lines({r: count for r, count in summary["excluded"].items() if r not in replaced})
     lines += input_lines(summary)
     lines += [f"  note     {note}" for note in summary["notes"]]

@@ -38,12 +38,8 @@ class ReadingRows:
         """Readings of one key and slice."""
         if key not in self._keys:
             return []
-        return [
-            reading
-            for row in self._by_slice.get(name, [])
-            if key in row["values"]
-            for reading in readings_from_row(row, (key,))
-        ]
+        rows = (row for row in self._by_slice.get(name, []) if key in row["values"])
+        return [reading for row in rows for reading in readings_from_row(row, (key,))]
 
     def columns(self, wanted: Collection[tuple[str, str]], steps: Collection[int]) -> list[ReadingColumn]:
         """Return these columns, (key, slice), of the readings that closed at one of `steps`."""
@@ -64,14 +60,9 @@ class ReadingRows:
 
     def num_windows(self, families: Collection[str]) -> int:
         """Windows of any slice that hold a reading of these families."""
-        keys = [key for key in self._keys if key.split("/")[0] in families]
-        return len(
-            {
-                (row["slice"], row["first"], row["last"])
-                for row in self.rows
-                if any(key in row["values"] for key in keys)
-            }
-        )
+        keys = {key for key in self._keys if key.split("/")[0] in families}
+        rows = (row for row in self.rows if not keys.isdisjoint(row["values"]))
+        return len({(row["slice"], row["first"], row["last"]) for row in rows})
 
     def __iter__(self) -> Iterator[Reading]:
         return (reading for row in self.rows for reading in readings_from_row(row))

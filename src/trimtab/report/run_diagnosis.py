@@ -11,7 +11,7 @@ from trimtab.measure.state.log_ratios import SAME_POLICY
 from trimtab.report.alarms import alarm_counts, alarm_payload, alarms_lines, by_severity, input_lines
 from trimtab.report.averages import averages_line, averages_of
 from trimtab.report.control_characters import escape_controls
-from trimtab.report.headline import run_headline
+from trimtab.report.headline import verdict_payload
 from trimtab.report.run_ending import ending_of, identity_line
 from trimtab.report.run_tables import cleaned_values, exemplar_table, tools_table
 from trimtab.report.run_view import RunView
@@ -45,24 +45,18 @@ def diagnosis(view: RunView) -> dict[str, Any]:
     """Return the verdict, alarms, latest readings by slice, what was not observed and failures as JSON
     types."""
     steps = view.steps
+    numbers = [row["step"] for row in steps]
     return {
         "run": str(view.folder),
-        "verdict": view.verdict.word,
-        "reason": view.verdict.reason,
-        "headline": run_headline(view.verdict, view.alarms, [row["step"] for row in steps], view.user_rules),
-        "exit_code": view.verdict.exit_code,
+        **verdict_payload(view.verdict, view.alarms, numbers, view.user_rules),
+        "alarms": [alarm_payload(alarm, view.user_rules) for alarm in by_severity(view.alarms)],
         "ending": ending_of(view.reader, steps),
         "identity": view.reader.header["config"].get("identity", {}),
         "identity_line": identity_line(view.reader.header["config"]),
-        "first_step": steps[0]["step"] if steps else None,
-        "last_step": steps[-1]["step"] if steps else None,
-        "num_steps": len(steps),
         "ranks": len(view.reader.ranks),
         "sessions": view.reader.num_sessions,
-        "alarms": [alarm_payload(alarm, view.user_rules) for alarm in by_severity(view.alarms)],
         "averages": {
-            name: {"step": series.step[-1], "value": series.value[-1]}
-            for name, series in averages_of(view).items()
+            n: {"step": one.step[-1], "value": one.value[-1]} for n, one in averages_of(view).items()
         },
         "judged": list(view.evidence.judged),
         "not_run": view.rules_without_input,
@@ -87,28 +81,14 @@ def diagnosis(view: RunView) -> dict[str, Any]:
 
 
 def _slice(view: RunView, name: str) -> dict[str, Any]:
-    tokens = sum(row["slices"].get(name, {}).get("n_tokens", 0) for row in view.steps)
-    trajectories = sum(row["slices"].get(name, {}).get("n_trajectories", 0) for row in view.steps)
     latest: dict[str, Any] = {}
     for key in _LATEST:
         judged = [reading for reading in view.series(key, name) if reading.status == "ok"]
         for reading in judged[-1:]:
-            latest[key] = {
-                "value": reading.value,
-                "low": reading.low,
-                "high": reading.high,
-                "n_tokens": reading.n_tokens,
-                "first": reading.window.first,
-                "last": reading.window.last,
-            }
+            numbers = {field: getattr(reading, field) for field in ("value", "low", "high", "n_tokens")}
+            latest[key] = {**numbers, "first": reading.window.first, "last": reading.window.last}
     status = "judged" if name in view.readings.slices else "not judged yet"
-    return {
-        "slice": name,
-        "status": status,
-        "n_tokens": tokens,
-        "n_trajectories": trajectories,
-        "latest": latest,
-    }
+    return {"slice": name, "status": status, **view.totals(name), "latest": latest}
 
 
 def diagnosis_screen(summary: dict[str, Any]) -> list[str]:
@@ -160,28 +140,21 @@ def _unseen(summary: dict[str, Any]) -> list[str]:
     """One line for each thing that was not observed, with what would go unseen; the most important first."""
     missing, steps = summary["not_observed"], summary["not_observed_steps"]
     same = [what for what, why in missing.items() if SAME_POLICY in why]
-    lines = [
-        f"{what}: {why}" for what, why in missing.items() if what == TOKENS or what.startswith("metrics/")
-    ]
+    metrics = [what for what in missing if what == TOKENS or what.startswith("metrics/")]
+    lines = [f"{what}: {missing[what]}" for what in metrics]
     hidden = {*same, *(COLUMNS if TOKENS in missing else ())}
     for what, cost in _COSTS.items():
         if what in missing and what not in hidden:
             partly = steps[what] < summary["num_steps"]
             where = f" in {steps[what]} of {summary['num_steps']} steps" if partly else ""
             lines.append(f"{what}{where}: {cost} would go unseen")
-    known = {*_COSTS, *hidden, TOKENS}
-    lines += [
-        f"{what}: {why}"
-        for what, why in missing.items()
-        if what not in known and not what.startswith("metrics/")
-    ]
+    known = {*_COSTS, *hidden, *metrics}
+    lines += [f"{what}: {why}" for what, why in missing.items() if what not in known]
     lines += [f"rule {rule} cannot fire: {why}" for rule, why in summary["not_run"].items()]
     small = [row["slice"] for row in summary["slices"] if row["status"] != "judged"]
     if small:
-        needs = (
-            f"{summary['min_tokens']} tokens from {summary['min_trajectories']} trajectories in one window"
-        )
-        lines.append(f"{counted(len(small), 'slice')} too small to judge: {', '.join(small)} (needs {needs})")
+        few = f"{counted(len(small), 'slice')} too small to judge: {', '.join(small)}"
+        lines.append(f"{few} (needs {_needs(summary)})")
     if same:
         lines.append(f"{', '.join(same)}: nothing is lost, the two policies compared are the same here")
     return lines
@@ -205,9 +178,7 @@ def diagnosis_lines(summary: dict[str, Any]) -> list[str]:
     ]
     lines += alarms_lines(summary["alarms"])
     lines += ["", "  slice                  tokens  trajectories  p95 |drift|  p99 |drift| (95 % interval)"]
-    lines += [
-        _slice_line(row, summary["min_tokens"], summary["min_trajectories"]) for row in summary["slices"]
-    ]
+    lines += [_slice_line(row, _needs(summary)) for row in summary["slices"]]
     lines += [f"  not observed: {what}: {why}" for what, why in summary["not_observed"].items()]
     lines.append(f"  judged   {', '.join(summary['judged']) or 'no rule'}")
     lines += [f"  not run  {rule}: {why}" for rule, why in summary["not_run"].items()]
@@ -225,13 +196,15 @@ def _age(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _slice_line(row: dict[str, Any], tokens: int, trajectories: int) -> str:
+def _needs(summary: dict[str, Any]) -> str:
+    return f"{summary['min_tokens']} tokens from {summary['min_trajectories']} trajectories in one window"
+
+
+def _slice_line(row: dict[str, Any], needs: str) -> str:
     p95, p99 = row["latest"].get("drift/p95"), row["latest"].get("drift/p99")
     head = f"  {row['slice']:<20} {row['n_tokens']:>8}  {row['n_trajectories']:>12}"
     if row["status"] != "judged":
-        return (
-            f"{head}  not judged yet (needs {tokens} tokens from {trajectories} trajectories in one window)"
-        )
+        return f"{head}  not judged yet (needs {needs})"
     if p99 is None:
         return f"{head}  drift not observed"
     interval = f"({p99['low']:.3g} to {p99['high']:.3g})" if math.isfinite(p99["low"]) else ""

@@ -40,10 +40,8 @@ def _of_rank(reader: RunReader, rank: int, steps: Sequence[Mapping[str, Any]]) -
         return "unknown", f"no end was recorded by {name}: it still runs, or vanished {after}"
     if process["alive"]:
         return "running", f"{name} is running, {after}"
-    return (
-        "vanished",
-        f"vanished {after}: {name} is gone and recorded no end (kill -9, out of memory, a crash in C)",
-    )
+    how = "is gone and recorded no end (kill -9, out of memory, a crash in C)"
+    return "vanished", f"vanished {after}: {name} {how}"
 
 
 def _recorded(
@@ -59,10 +57,8 @@ def _recorded(
     if bad := steps[-1]["nonfinite"] if steps else {}:
         first = next((row["step"] for row in reversed(steps) if not row["nonfinite"]), None)
         since = f"since step {next(r['step'] for r in steps if first is None or r['step'] > first)}"
-        return (
-            "finished",
-            f"finished {after}, with NaN or infinite values {since}: {', '.join(sorted(bad)[:4])}",
-        )
+        columns = ", ".join(sorted(bad)[:4])
+        return "finished", f"finished {after}, with NaN or infinite values {since}: {columns}"
     return "finished", f"finished {after}"
 
 

@@ -21,11 +21,8 @@ def merge_steps(rows: list[Row]) -> list[Row]:
             merged[row["step"]] = {**row, "slices": dict(row["slices"]), "nonfinite": dict(row["nonfinite"])}
             continue
         for name, counts in row["slices"].items():
-            mine = known["slices"].get(name, {"n_tokens": 0, "n_trajectories": 0})
-            known["slices"][name] = {
-                "n_tokens": mine["n_tokens"] + counts["n_tokens"],
-                "n_trajectories": mine["n_trajectories"] + counts["n_trajectories"],
-            }
+            mine = known["slices"].get(name, {})
+            known["slices"][name] = {k: mine.get(k, 0) + counts[k] for k in ("n_tokens", "n_trajectories")}
         for column, count in row["nonfinite"].items():
             known["nonfinite"][column] = known["nonfinite"].get(column, 0) + count
         known["columns"] = sorted(set(known["columns"]) & set(row["columns"]))
@@ -49,10 +46,8 @@ def union_of_alarms(recorded: list[Alarm], replayed: list[Alarm]) -> list[Alarm]
 def _with_replay(alarm: Alarm, again: Alarm | None) -> Alarm:
     if again is None:
         return alarm
-    readings = tuple(
-        replace(mine, reason=other.reason)
-        for mine, other in zip(alarm.readings, again.readings, strict=False)
-    )
+    pairs = zip(alarm.readings, again.readings, strict=False)
+    readings = tuple(replace(mine, reason=other.reason) for mine, other in pairs)
     return replace(alarm, heard=again.heard, hidden=alarm.hidden and again.hidden, readings=readings)
 
 

@@ -11,8 +11,10 @@ import numpy as np
 from trimtab.capture.segments import MAX_NAMES
 from trimtab.measure.policy.exemplar_tokens import EXEMPLAR_RATIOS, EXEMPLAR_SLICES
 from trimtab.measure.state.worst_tokens import Worst, WorstToken
+from trimtab.traces.core.coerce import as_list, as_object
 
 _RARE = 0.01
+_KINDS = (float, float, int, int, int, int, str, int)  # of a `WorstToken`'s fields, as they are stored
 
 
 def exemplar_table(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -37,15 +39,12 @@ def exemplar_table(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
                     worst.update([token])
                     text[token] = words
                     around[token] = contexts[i] if i < len(contexts) else ("", "")
-            rows_shown = [
-                {
-                    **_shown(name, ratio, token, text[token], newest),
-                    "before": around[token][0],
-                    "after": around[token][1],
-                }
-                for token in worst.tokens
-            ]
-            table += merge_similar(rows_shown)
+            shown = []
+            for token in worst.tokens:
+                before, after = around[token]
+                row = _shown(name, ratio, token, text[token], newest)
+                shown.append({**row, "before": before, "after": after})
+            table += merge_similar(shown)
     return table
 
 
@@ -62,47 +61,31 @@ def merge_similar(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _contexts(row: dict[str, Any], ratio: str) -> list[tuple[str, str]]:
     """The text before and after each token of a row, where it was recorded."""
-    context = row.get("context")
-    items = context.get(ratio) if isinstance(context, dict) else None
-    pairs = items if isinstance(items, list) else []
-    return [
-        (str(pair[0]), str(pair[1])) if isinstance(pair, list) and len(pair) == 2 else ("", "")
-        for pair in pairs
-    ]
+    pairs = as_list(as_object(row.get("context")).get(ratio))
+    known = (pair if isinstance(pair, list) and len(pair) == 2 else ("", "") for pair in pairs)
+    return [(str(before), str(after)) for before, after in known]
 
 
 def _tokens(items: Any) -> Iterable[tuple[WorstToken, str | None]]:
-    for item in items if isinstance(items, list) else []:
+    for item in as_list(items):
         try:
-            value, one, two, episode, position, turn, tool, token, words = item
-            worst_token = WorstToken(
-                float(value),
-                float(one),
-                float(two),
-                int(episode),
-                int(position),
-                int(turn),
-                str(tool),
-                int(token),
-            )
+            *values, words = item
+            token = WorstToken(*(kind(value) for kind, value in zip(_KINDS, values, strict=True)))
         except (TypeError, ValueError):
             continue
-        yield worst_token, None if words is None else str(words)
+        yield token, None if words is None else str(words)
 
 
 def _shown(name: str, ratio: str, token: WorstToken, text: str | None, row: dict[str, Any]) -> dict[str, Any]:
+    fields = {field: getattr(token, field) for field in ("value", "episode", "position", "turn", "tool")}
+    logprobs = {"logprob": token.numerator, "other_logprob": token.denominator}
+    word = {"token_id": None if token.token < 0 else token.token, "text": text}
     return {
         "slice": name,
         "ratio": ratio,
-        "value": token.value,
-        "logprob": token.numerator,
-        "other_logprob": token.denominator,
-        "episode": token.episode,
-        "position": token.position,
-        "turn": token.turn,
-        "tool": token.tool,
-        "token_id": None if token.token < 0 else token.token,
-        "text": text,
+        **fields,
+        **logprobs,
+        **word,
         "first": row["first"],
         "last": row["last"],
     }

@@ -92,10 +92,9 @@ class RunView:
     @property
     def num_failures(self) -> int:
         """How often the monitor failed, also where it could not write what failed."""
-        last: dict[int, int] = {
-            row["rank"]: row.get("num_failures", 0) for row in self.reader.rows("steps") if "rank" in row
-        }
-        return max(len(self.errors), sum(last.values()))
+        rows = [row for row in self.reader.rows("steps") if "rank" in row]
+        last = {row["rank"]: row.get("num_failures", 0) for row in rows}
+        return max(len(self.errors), int(sum(last.values())))
 
     def series(self, key: str, name: str) -> list[Reading]:
         """Readings of one key and slice in the order of steps."""
@@ -120,6 +119,11 @@ class RunView:
                 seen[name] += counts["n_tokens"]
         order = {"all": 0, "text": 1, "post_tool": 2}
         return sorted(seen, key=lambda name: (order.get(name, 3), name))
+
+    def totals(self, name: str) -> dict[str, int]:
+        """Return the tokens and the trajectories of a slice, over all steps."""
+        counts = [row["slices"][name] for row in self.steps if name in row["slices"]]
+        return {key: sum(row.get(key, 0) for row in counts) for key in ("n_tokens", "n_trajectories")}
 
     @property
     def blocks(self) -> list[tuple[Window, dict[str, SliceState]]]:
@@ -167,17 +171,12 @@ class RunView:
                 collected += aggregates.apply(readings, done.window) if name == "all" else readings
             if pair is not None:
                 collected += pair_readings(pair.window, pair.states)
-        lagged = [
-            r for row in self.reader.rows("readings", self.reader.ranks[0]) for r in readings_from_row(row)
-        ]
-        collected += [reading for reading in lagged if recorded(reading.key)]
+        rows = self.reader.rows("readings", self.reader.ranks[0])
+        collected += [one for row in rows for one in readings_from_row(row) if recorded(one.key)]
         tools = ToolHealth(Requirements.from_config(self.reader.header.get("config", {})))
-        collected += [
-            r for r in replay_tools(tools, self.steps, self.tools) if r.key not in aggregates.logged
-        ]
-        return sorted(
-            (replace(reading, state=None) for reading in collected), key=lambda reading: reading.step
-        )
+        replayed = replay_tools(tools, self.steps, self.tools)
+        collected += [one for one in replayed if one.key not in aggregates.logged]
+        return sorted((replace(one, state=None) for one in collected), key=lambda one: one.step)
 
     def _user_rules(self, config: Row, extra: Sequence[Rule]) -> tuple[Rule, ...]:
         """The rules of files the run was watched with, and those that are given now."""
@@ -188,12 +187,10 @@ class RunView:
         self._live = (*RULES, *of_header)
         known = {rule.name: rule for rule in of_header}
         for rule in extra:
-            if rule.name in self._in_python or (
-                rule.name in known and header_config([rule]) != header_config([known[rule.name]])
-            ):
-                raise RuleError(
-                    f"rule {rule.name!r} was another one when {self.folder} was watched; give the new one another name"  # noqa: E501
-                )
+            same = rule.name not in known or header_config([rule]) == header_config([known[rule.name]])
+            if rule.name in self._in_python or not same:
+                was = f"rule {rule.name!r} was another one when {self.folder} was watched"
+                raise RuleError(f"{was}; give the new one another name")
         return (*of_header, *(rule for rule in extra if rule.name not in known))
 
     def _pipeline(self) -> Pipeline:
@@ -243,7 +240,7 @@ class RunView:
             num_failed_steps=sum(bool(row["failed"]) for row in self.steps),
             tail_ready=self.pipeline.ready("tail", "post_tool"),
             aggregate_ready=self.pipeline.ready("aggregate"),
-            post_tool_tokens=sum(row["slices"].get("post_tool", {}).get("n_tokens", 0) for row in self.steps),
+            post_tool_tokens=self.totals("post_tool")["n_tokens"],
             num_failures=self.num_failures,
             last_failed=bool(last.get("failed", False)) or self.integrity.failed_since,
         )
@@ -260,12 +257,8 @@ class RunView:
         return replace(whole, gaps=(self._rule_gap, *whole.gaps)) if self._rule_gap else whole
 
     def _zero_drift(self) -> bool:
-        values = [
-            r.value
-            for name in ("all", "post_tool")
-            for r in self.series("drift/max", name)
-            if r.status == "ok"
-        ]
+        readings = [*self.series("drift/max", "all"), *self.series("drift/max", "post_tool")]
+        values = [reading.value for reading in readings if reading.status == "ok"]
         return len(values) >= bound("zero_drift") and max(values) == 0.0
 
     @property

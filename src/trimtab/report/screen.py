@@ -151,10 +151,8 @@ def _some(texts: Sequence[str], room: int, what: str) -> list[str]:
     """The first texts that fit into `room` lines, and how many more there are."""
     if len(texts) <= room:
         return [cut(f"  {text}") for text in texts]
-    return [
-        *(cut(f"  {text}") for text in texts[: room - 1]),
-        f"  and {len(texts) - room + 1} {what}: --verbose",
-    ]
+    rest = f"  and {len(texts) - room + 1} {what}: --verbose"
+    return [*(cut(f"  {text}") for text in texts[: room - 1]), rest]
 
 
 def short(value: float) -> str:

@@ -70,13 +70,10 @@ class Unobserved:
     @property
     def words(self) -> str:
         """Return the most important names that were not observed, in one line; empty where there are none."""
-        return ", ".join(
-            name
-            if self.count(name) == self.num_steps
-            else f"{name} in {self.count(name)} of {self.num_steps} steps"
-            for name in MAIN
-            if self.count(name) and SAME_POLICY not in self.reasons[name]
-        )
+        counts = {name: self.count(name) for name in MAIN if SAME_POLICY not in self.reasons.get(name, "")}
+        partly = {name: f" in {count} of {self.num_steps} steps" for name, count in counts.items()}
+        partly |= {name: "" for name, count in counts.items() if count == self.num_steps}
+        return ", ".join(f"{name}{partly[name]}" for name, count in counts.items() if count)
 
     @property
     def metrics_only(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from trimtab._version import __version__
@@ -63,8 +63,8 @@ def _run(view: RunView, alarmed: Sequence[tuple[str, str]]) -> Json:
         "first_step": steps[0]["step"] if steps else 0,
         "last_step": steps[-1]["step"] if steps else 0,
         "num_steps": len(steps),
-        "num_tokens": sum(row["slices"].get("all", {}).get("n_tokens", 0) for row in steps),
-        "num_trajectories": sum(row["slices"].get("all", {}).get("n_trajectories", 0) for row in steps),
+        "num_tokens": view.totals("all")["n_tokens"],
+        "num_trajectories": view.totals("all")["n_trajectories"],
         "ranks": len(view.reader.ranks),
         "sessions": view.reader.num_sessions,
         "facts": _facts(view),
@@ -72,12 +72,8 @@ def _run(view: RunView, alarmed: Sequence[tuple[str, str]]) -> Json:
         "notes": _notes(view),
         "alarms": [alarm_payload(alarm, view.user_rules) for alarm in by_severity(view.alarms)],
         "alarmed": _alarmed(view, alarmed),
-        "tail": [
-            _lines(view.series(f"drift/{q}", name), name, f"drift {q}")
-            for name in main
-            for q in ("p99", "p95")
-        ]
-        + [_lines(view.series("lagged_drift/p95", name), name, "lagged drift p95") for name in main],
+        "tail": [_tail(view, name, f"drift/{q}") for name in main for q in ("p99", "p95")]
+        + [_tail(view, name, "lagged_drift/p95") for name in main],
         "needs": f"{view.min_tokens:,} tokens from {view.min_trajectories} trajectories",
         "cdf": _cdfs(view, main),
         "weights": _sliding(view, main, _WEIGHTS, supporting=True),
@@ -89,26 +85,23 @@ def _run(view: RunView, alarmed: Sequence[tuple[str, str]]) -> Json:
     }
 
 
-def _lines(readings: Iterable[Reading], name: str, quantity: str) -> Json:
-    rows = list(readings)
-    return {
-        "slice": name,
-        "quantity": quantity,
-        "step": [r.step for r in rows],
-        "value": [r.value for r in rows],
-        "low": [r.low for r in rows],
-        "high": [r.high for r in rows],
-        "n_tokens": [r.n_tokens for r in rows],
-        "n_trajectories": [r.n_trajectories for r in rows],
-    }
+def _line(name: str, quantity: str, readings: Sequence[Reading]) -> Json:
+    columns = {"step": [r.step for r in readings], "value": [r.value for r in readings]}
+    return {"slice": name, "quantity": quantity, **columns}
+
+
+def _tail(view: RunView, name: str, key: str) -> Json:
+    readings = view.series(key, name)
+    line = _line(name, key.replace("_", " ").replace("/", " "), readings)
+    ends = ("low", "high", "n_tokens", "n_trajectories")
+    return {**line, **{field: [getattr(r, field) for r in readings] for field in ends}}
 
 
 def _facts(view: RunView) -> list[list[str]]:
     steps, header = view.steps, view.reader.header
     facts = [["run id", str(header.get("run_id", ""))], ["trimtab", str(header.get("trimtab_version", ""))]]
-    references = sorted(
-        {r.reference for name in view.slices for r in view.series("drift/p95", name) if r.reference}
-    )
+    drift = (reading for name in view.slices for reading in view.series("drift/p95", name))
+    references = sorted({reading.reference for reading in drift if reading.reference})
     facts.append(["reference of drift", "; ".join(references) or "none observed"])
     seconds_of = {name: sum(row["costs_s"].get(name, 0.0) for row in steps) for name in _costs(steps)}
     total = sum(row["duration_s"] or 0.0 for row in steps)
@@ -119,13 +112,10 @@ def _facts(view: RunView) -> list[list[str]]:
     facts.append(["malformed lines skipped", str(view.reader.num_malformed)])
     if view.user_rules:
         facts.append(["user rules", ", ".join(rule.name for rule in view.user_rules)])
-    config = {
-        key: value
-        for key, value in dict(header.get("config", {})).items()
-        if key not in ("rules", "identity")
-    }
-    facts += identity_facts(header.get("config", {}))
-    facts += [[str(key), str(value)] for key, value in sorted(config.items())]
+    config = header.get("config", {})
+    shown = sorted((key, value) for key, value in config.items() if key not in ("rules", "identity"))
+    facts += identity_facts(config)
+    facts += [[str(key), str(value)] for key, value in shown]
     return facts
 
 
@@ -142,9 +132,8 @@ def _notes(view: RunView) -> list[str]:
             f"{last['step']}: {last['error']}); what it measured in those steps is missing here."
         )
     if view.reader.num_malformed:
-        notes.append(
-            f"{view.reader.num_malformed} lines of the run folder could not be read and were skipped."
-        )
+        count = view.reader.num_malformed
+        notes.append(f"{count} lines of the run folder could not be read and were skipped.")
     notes += [
         f"{what}: {count} values could not be stored as given and were cut or replaced."
         for what, count in cleaned_values(view.steps).items()
@@ -177,10 +166,8 @@ def _cdfs(view: RunView, slices: Sequence[str]) -> list[Json]:
             x, y = sketch.abs_cdf()
             stride = max(1, -(-len(x) // _MAX_CDF_POINTS))
             pick = sorted({*range(0, len(x), stride), len(x) - 1}) if len(x) else []
-            curves.append({
-                "slice": name, "window": label, "first": first, "last": last,
-                "n_tokens": sketch.count, "x": [float(x[i]) for i in pick], "y": [float(y[i]) for i in pick],
-            })  # fmt: skip
+            curve = {"slice": name, "window": label, "first": first, "last": last, "n_tokens": sketch.count}
+            curves.append({**curve, "x": [float(x[i]) for i in pick], "y": [float(y[i]) for i in pick]})
     return curves
 
 
@@ -190,16 +177,7 @@ def _sliding(
     """Readings of closed windows; of a young run, which has few, over trailing windows that may be judged."""
     closed = [(name, key, label, _judged_series(view, key, name)) for name in slices for key, label in wanted]
     if max((len(series) for *_, series in closed), default=0) >= _ENOUGH_WINDOWS:
-        lines = [
-            {
-                "slice": name,
-                "quantity": label,
-                "step": [r.step for r in series],
-                "value": [r.value for r in series],
-            }
-            for name, key, label, series in closed
-            if series
-        ]
+        lines = [_line(name, label, series) for name, _, label, series in closed if series]
         return [{**line, "supporting": True} if supporting else line for line in lines]
     curves: dict[tuple[str, str], Json] = {}
     blocks = view.blocks
@@ -211,9 +189,7 @@ def _sliding(
             values = {r.key: r.value for r in readings_of(name, window, state) if r.status == "ok"}
             for key, label in wanted:
                 if key in values:
-                    line = curves.setdefault(
-                        (name, key), {"slice": name, "quantity": label, "step": [], "value": []}
-                    )
+                    line = curves.setdefault((name, key), _line(name, label, ()))
                     line["step"].append(window.last)
                     line["value"].append(values[key])
     return [{**line, "supporting": True} if supporting else line for line in curves.values()]
@@ -231,20 +207,14 @@ def _trailing(view: RunView, end: int, name: str) -> tuple[Window, SliceState | 
         state = blocks[i][1].get(name)
         if state is not None:
             merged = state if merged is None else merged.merge(state)
-        if (
-            merged
-            and merged.scored_tokens >= view.min_tokens
-            and merged.scored_trajectories >= view.min_trajectories
-        ):
+        enough = merged and merged.scored_trajectories >= view.min_trajectories
+        if merged and enough and merged.scored_tokens >= view.min_tokens:
             return Window(blocks[i][0].first, blocks[end][0].last), merged
     return Window(0, blocks[end][0].last), None
 
 
 def _aggregates(view: RunView) -> list[Json]:
-    curves: list[Json] = [
-        {"name": name, "step": series.step, "value": series.value}
-        for name, series in averages_of(view).items()
-    ]
+    curves: list[Json] = [{"name": name, **series._asdict()} for name, series in averages_of(view).items()]
     alpha = view.series("alpha/frac", "all")
     if alpha:
         curves.append({"name": "alpha", "step": [r.step for r in alpha], "value": [r.value for r in alpha]})
@@ -255,35 +225,17 @@ def _alarmed_pairs(view: RunView) -> list[tuple[str, str]]:
     """Key and slice of the readings that raised an alarm and have no chart elsewhere on the page."""
     drawn = {key for key, _ in (*_WEIGHTS, *_SUPPORT)} | {f"aggregate/{name}" for name in AGGREGATES}
     drawn |= {"drift/p99", "drift/p95", "lagged_drift/p95"}
-    return [
-        (alarm.readings[0].key, alarm.slice)
-        for alarm in view.alarms
-        if alarm.readings and alarm.readings[0].key not in drawn
-    ]
+    read = [(alarm.readings[0].key, alarm.slice) for alarm in view.alarms if alarm.readings]
+    return [(key, name) for key, name in read if key not in drawn]
 
 
 def _alarmed(view: RunView, pairs: Sequence[tuple[str, str]]) -> list[Json]:
     """Series of the readings that raised an alarm in any run of the page, so that runs can be compared."""
     lines = [(key, name, _judged_series(view, key, name)) for key, name in pairs]
-    return [
-        {
-            "slice": name,
-            "quantity": f"{key.removeprefix('aggregate/')} in {name}",
-            "step": [r.step for r in series],
-            "value": [r.value for r in series],
-        }
-        for key, name, series in lines
-        if series
-    ]
+    named = [(name, f"{key.removeprefix('aggregate/')} in {name}", series) for key, name, series in lines]
+    return [_line(*one) for one in named if one[-1]]
 
 
 def _judged(view: RunView, name: str) -> Json:
-    tokens = sum(row["slices"].get(name, {}).get("n_tokens", 0) for row in view.steps)
-    trajectories = sum(row["slices"].get(name, {}).get("n_trajectories", 0) for row in view.steps)
-    judged = name in view.readings.slices
-    return {
-        "slice": name,
-        "status": "ok" if judged else "not judged yet",
-        "n_tokens": tokens,
-        "n_trajectories": trajectories,
-    }
+    status = "ok" if name in view.readings.slices else "not judged yet"
+    return {"slice": name, "status": status, **view.totals(name)}

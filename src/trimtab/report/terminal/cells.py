@@ -17,13 +17,9 @@ from trimtab.typing import Json
 
 STALE_S = 180.0  # default, not calibrated: a step of a large agent run takes one to two minutes
 _ALARM_COLUMNS = (  # name, least and most width
-    ("step", 5, 9),
-    ("severity", 8, 8),
-    ("averages", 8, 8),
-    ("slice", 9, 24),
-    ("rule", 12, 28),
+    ("step", 5, 9), ("severity", 8, 8), ("averages", 8, 8), ("slice", 9, 24), ("rule", 12, 28),
     ("run", 8, 20),
-)
+)  # fmt: skip
 _MAX_ALARMS = 8
 _VERDICTS = {
     "healthy": ("✓", "green"),
@@ -63,9 +59,8 @@ def age_text(state: Json) -> Text:
 
 def history_of(state: Json, key: str) -> list[float]:
     """A short history with what was not finite as nan."""
-    return [
-        math.nan if value is None else float(value) for value in (state.get("history") or {}).get(key) or []
-    ]
+    values = (state.get("history") or {}).get(key) or []
+    return [math.nan if value is None else float(value) for value in values]
 
 
 def warnings_of(state: Json) -> list[str]:
@@ -105,9 +100,8 @@ def alarm_list(states: Sequence[Json]) -> Iterator[RenderableType]:
             name, min_width=min_width, max_width=max_width, overflow="ellipsis", no_wrap=True, justify=side
         )
     for alarm, state in fired[:_MAX_ALARMS]:
-        severity = Text(
-            escape_controls(severity_word(alarm["severity"])), _SEVERITIES.get(alarm["severity"], "yellow")
-        )
+        style = _SEVERITIES.get(alarm["severity"], "yellow")
+        severity = Text(escape_controls(severity_word(alarm["severity"])), style)
         calm = "no alarm" if alarm.get("hidden") else ""
         words = (escape_controls(alarm["slice"]), escape_controls(alarm["rule"]), name_of(state))
         table.add_row(Text(f"{alarm['step']:,}"), severity, Text(calm), *map(Text, words))

@@ -40,9 +40,7 @@ def live_state(view: RunView) -> dict[str, Any]:
             for a in view.alarms
         ],
         "not_observed": [f"{what}: {why}" for what, why in sorted(view.not_observed.items())],
-        "notes": [f"the monitor failed {len(view.errors)} times: {view.errors[-1]['error']}"]
-        if view.errors
-        else [],
+        "notes": [f"the monitor failed {len(view.errors)} times: {e['error']}" for e in view.errors[-1:]],
     }
 
 

@@ -69,31 +69,21 @@ def follow(
 class _View:
     def __init__(self, states: Sequence[Json]) -> None:
         self.states = states
-        tails = [
-            v
-            for s in states
-            for key in ("post_tool_p99", "text_p99")
-            for v in history_of(s, key)
-            if math.isfinite(v)
-        ]
-        self.tail_scale = (0.0, max(tails, default=0.0))
+        tails = (v for s in states for key in ("post_tool_p99", "text_p99") for v in history_of(s, key))
+        self.tail_scale = (0.0, max(filter(math.isfinite, tails), default=0.0))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if not self.states:
             yield Text("No run yet.", "dim")
             return
-        yield (
-            self._wide(options.max_width)
-            if options.max_width >= _WIDE
-            else Group(*map(self._narrow, self.states))
-        )
+        wide = options.max_width >= _WIDE
+        yield self._wide(options.max_width) if wide else Group(*map(self._narrow, self.states))
         yield from (warning_text(state, text) for state in self.states for text in warnings_of(state))
         yield from alarm_list(self.states)
         for state in self.states:
             if unseen := [unseen_words(item) for item in state.get("not_observed") or []]:
-                yield Text.assemble(
-                    (f"not observed in {name_of(state)}: ", "bold"), "; ".join(unseen), style="dim"
-                )
+                head = (f"not observed in {name_of(state)}: ", "bold")
+                yield Text.assemble(head, "; ".join(unseen), style="dim")
 
     def _wide(self, width: int) -> Table:
         room = max(8, (width - 110) // 3)
@@ -109,14 +99,8 @@ class _View:
         for state in self.states:
             lines = [self._line(state, key, style, room) for _, key, style in _LINES]
             rest = [Text(number(state.get(key))) for key in ("kl", "entropy")]
-            table.add_row(
-                Text(name_of(state), "bold"),
-                verdict_text(state),
-                step_text(state),
-                age_text(state),
-                *lines,
-                *rest,
-            )
+            head = (Text(name_of(state), "bold"), verdict_text(state), step_text(state), age_text(state))
+            table.add_row(*head, *lines, *rest)
         return table
 
     def _narrow(self, state: Json) -> RenderableType:
@@ -124,21 +108,15 @@ class _View:
         head.add_column(no_wrap=True)
         head.add_column(ratio=1, overflow="ellipsis", no_wrap=True)
         head.add_column(justify="right", no_wrap=True)
-        head.add_row(
-            verdict_text(state),
-            Text(name_of(state), "bold"),
-            Text.assemble("step ", step_text(state), "  ", age_text(state)),
-        )
+        step = Text.assemble("step ", step_text(state), "  ", age_text(state))
+        head.add_row(verdict_text(state), Text(name_of(state), "bold"), step)
         body = Table.grid(padding=(0, 2, 0, 0))
         for title, key, style in _LINES:
             body.add_row(Text(title, "dim"), self._line(state, key, style, 40))
-        means = Text.assemble(
-            ("KL ", "dim"), number(state.get("kl")), ("   entropy ", "dim"), number(state.get("entropy"))
-        )
+        kl, entropy = number(state.get("kl")), number(state.get("entropy"))
+        means = Text.assemble(("KL ", "dim"), kl, ("   entropy ", "dim"), entropy)
         return Padding(Group(head, Padding(Group(body, means), (0, 0, 0, 2))), (0, 0, 1, 0))
 
     def _line(self, state: Json, key: str, style: str, width: int) -> Text:
-        scale = self.tail_scale if key.endswith("p99") else None
-        return Text.assemble(
-            f"{number(state.get(key)):>6} ", (spark(history_of(state, key), width, scale), style)
-        )
+        line = spark(history_of(state, key), width, self.tail_scale if key.endswith("p99") else None)
+        return Text.assemble(f"{number(state.get(key)):>6} ", (line, style))

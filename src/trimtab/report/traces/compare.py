@@ -18,7 +18,8 @@ from trimtab.measure.traces.contrasts import contrasts
 from trimtab.measure.traces.pass_at_k import outcome_contrast, pass_k, solved_interval
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.screen import figure
-from trimtab.report.traces.trace_lines import contrast_line, pass_line
+from trimtab.report.traces.trace_diagnosis import contrast_payload
+from trimtab.report.traces.trace_lines import contrast_line, p_words, pass_line
 from trimtab.traces.core.plural import counted
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.errors.patterns import compile_patterns
@@ -52,14 +53,8 @@ def compare_traces(
         if not table.num_episodes:
             raise TraceError(f"{', '.join(paths)}: no episode to compare")
         tables.append(table)
-        sides.append(
-            {
-                "logs": paths,
-                "episodes": table.num_episodes,
-                "malformed": report.num_malformed,
-                "notes": dict(report.notes),
-            }
-        )
+        counts = {"episodes": table.num_episodes, "malformed": report.num_malformed}
+        sides.append({"logs": paths, **counts, "notes": dict(report.notes)})
     return {"a": sides[0], "b": sides[1], **compare_tables(tables[0], tables[1], solved_at)}
 
 
@@ -77,14 +72,7 @@ def compare_tables(a: TraceTable, b: TraceTable, solved_at: float | None = None)
     all_features = contrasts(both, is_a, ~is_a, outcome=outcome_values)
     judged = judge_contrasts([one for one in all_features if one.name != outcome.get("name")])
     shared = len(set(a.tasks) & set(b.tasks))
-    rows = []
-    for one in judged:
-        row = {
-            **asdict(one.contrast),
-            **{name: value for name, value in asdict(one).items() if name != "contrast"},
-        }
-        row["real_within"] = bool(one.within_p < 0.05)
-        rows.append(row)
+    rows = [{**contrast_payload(one), "real_within": bool(one.within_p < 0.05)} for one in judged]
     differs = [row for row in rows if row["real"] or row["real_within"]] or outcome.get("real")
     if outcome.get("p") is None and not any(math.isfinite(row["p"]) for row in rows):
         verdict, code = "not judged yet", 2
@@ -114,14 +102,8 @@ def _outcome(a: TraceTable, b: TraceTable, both: TraceTable, solved: Any) -> dic
             ends = solved_interval(table, solved[mine])
             sides |= {f"low_{name}": ends[0], f"high_{name}": ends[1]}
             sides[f"pass_k_{name}"] = [asdict(row) for row in pass_k(table, solved[mine])]
-    p = judged.p if math.isfinite(judged.p) else None
-    row = {
-        "difference": contrast.difference,
-        "low": judged.low,
-        "high": judged.high,
-        "p": p,
-        "real": judged.real,
-    }
+    row: dict[str, Any] = {name: getattr(judged, name) for name in ("low", "high", "real")}
+    row |= {"difference": contrast.difference, "p": judged.p if math.isfinite(judged.p) else None}
     means = {name: getattr(contrast, name) for name in ("name", "mean_a", "mean_b", "n_a", "n_b", "clusters")}
     of_task = (both.task >= 0)[np.isfinite(values)]
     named = "all" if of_task.all() else "some" if of_task.any() else "none"
@@ -138,11 +120,8 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
     for side in ("a", "b"):
         yield f"  {side.upper()}  {', '.join(result[side]['logs'])}: {counted(result[side]['episodes'], 'episode')}, {counted(result[side]['malformed'], 'malformed line')}"  # noqa: E501
     yield from _outcome_lines(result["outcome"], result["solved_by"])
-    tasks = (
-        "no task is named"
-        if result["outcome"].get("tasks_named") == "none"
-        else f"{counted(result['shared_tasks'], 'task')} in both"
-    )
+    unnamed = result["outcome"].get("tasks_named") == "none"
+    tasks = "no task is named" if unnamed else f"{counted(result['shared_tasks'], 'task')} in both"
     yield f"  {tasks}; {counted(len(result['contrasts']), 'other feature')}, intervals and p corrected for all of them"  # noqa: E501
     shown = [row for row in result["contrasts"] if row["real"] or row["real_within"]]
     yield from (f"    {contrast_line(row, 'A', 'B')}" for row in shown)
@@ -169,30 +148,20 @@ def _outcome_lines(row: dict[str, Any], solved_by: str) -> Iterator[str]:
     else:
         sides = [f"{s.upper()} {figure(row[f'mean_{s}'])} of {row[f'n_{s}']:,}" for s in ("a", "b")]
         name, scale, unit = "mean reward", 1, ""
-    how = (
-        f"the mean of the differences at the {row['clusters']:,} tasks in both"
-        if row["paired"]
-        else f"{row['clusters']:,} {_CLUSTERS[row['tasks_named']]}"
-    )
+    how = f"{row['clusters']:,} {_CLUSTERS[row['tasks_named']]}"
+    if row["paired"]:
+        how = f"the mean of the differences at the {row['clusters']:,} tasks in both"
     gap = f"{figure(scale * row['difference'], '+')}{unit}"
     if row["p"] is None:
         enough = min(row["n_a"], row["n_b"], row["clusters"]) >= bound("trace_contrast_min")
-        why = (
-            "the tasks are all alike, which says nothing of others"
-            if enough
-            else "too few episodes or tasks (10 of each)"
-        )
+        alike = "the tasks are all alike, which says nothing of others"
+        why = alike if enough else "too few episodes or tasks (10 of each)"
         yield f"  {name}: {', '.join(sides)}; {gap}, not judged: {why}"
     else:
-        p = f"p {row['p']:.2g}" if row["p"] >= 0.001 else "p < 0.001"
-        ends = (
-            f" ({figure(scale * row['low'], '+')} to {figure(scale * row['high'], '+')})"
-            if math.isfinite(row["low"])
-            else ""
-        )
-        yield (
-            f"  {name}: {', '.join(sides)}; {gap}{ends}, {p}, {how}" + (": different" if row["real"] else "")
-        )
+        low, high = (figure(scale * row[end], "+") for end in ("low", "high"))
+        ends = f" ({low} to {high})" if math.isfinite(row["low"]) else ""
+        differs = ": different" if row["real"] else ""
+        yield f"  {name}: {', '.join(sides)}; {gap}{ends}, {p_words(row['p'])}, {how}{differs}"
     if row["name"] == "is solved":
         yield f"    by {solved_by}"
         for side in ("a", "b"):

@@ -30,9 +30,8 @@ class Followed:
         """A line; after it the whole diagnosis when other rules fire than before."""
         verdict = self.judged.verdict
         clock = time.strftime("%H:%M:%S")
-        count = (
-            f"{counted(self.judged.table.num_episodes, 'episode')} (+{self.new:,}), {self.still_open:,} open"
-        )
+        seen = counted(self.judged.table.num_episodes, "episode")
+        count = f"{seen} (+{self.new:,}), {self.still_open:,} open"
         reason = "no rule fired" if verdict.word == "healthy" else verdict.reason
         line = escape_controls(f"{clock} {verdict.word.upper()}: {count}; {reason}")
         return [line, *trace_screen(trace_diagnosis(self.judged)), ""] if self.changed else [line]
@@ -50,13 +49,10 @@ def follow_traces(
 ) -> Iterator[Followed]:
     """The states of a growing log, without end; `every` in seconds. TraceError as
     `traces.follow.Follower`."""
-    declared, report = (
-        declared or Requirements(),
-        ReadReport(strict=strict, error_patterns=compile_patterns(error_patterns)),
-    )
-    follower = Follower(
-        path, report, format, mapping, RequiredFiles(declared.required_files, declared.key_arguments)
-    )
+    report = ReadReport(strict=strict, error_patterns=compile_patterns(error_patterns))
+    declared = declared or Requirements()
+    files = RequiredFiles(declared.required_files, declared.key_arguments)
+    follower = Follower(path, report, format, mapping, files)
     rules: set[tuple[str, str]] | None = None
     while True:
         start, new = time.perf_counter(), follower.poll()

@@ -29,20 +29,14 @@ _TOKEN_BYTES = 16  # of a coloured token, about
 def chosen_ids(judged: TraceDiagnosis, limit: int = MAX_EPISODES) -> dict[str, bool]:
     """Ids to show -> is it named by a finding: those first, then those with the largest log-ratios of tokens,
     then the others in the logs' order, failed and solved in turn."""
-    named = [
-        evidence.episode
-        for finding in judged.findings
-        for evidence in finding.measured.evidence
-        if evidence.episode
-    ]
+    evidence = (one for finding in judged.findings for one in finding.measured.evidence)
     known = set(judged.table.ids)
-    chosen = dict.fromkeys((name for name in named if name in known), True)
+    chosen = dict.fromkeys((one.episode for one in evidence if one.episode in known), True)
     ratio = np.nan_to_num(judged.table.ratio, nan=-1.0)
     worst = np.argsort(-ratio, kind="stable")[: min(_WORST, int((ratio >= 0).sum()))]
     chosen |= {name: chosen.get(name, False) for name in (judged.table.ids[i] for i in worst.tolist())}
-    solved = judged.solved
-    failed = [i for i, value in zip(judged.table.ids, solved.tolist(), strict=True) if value == 0]
-    others = [i for i, value in zip(judged.table.ids, solved.tolist(), strict=True) if value != 0]
+    outcomes = list(zip(judged.table.ids, judged.solved.tolist(), strict=True))
+    failed, others = ([name for name, value in outcomes if (value == 0) is bad] for bad in (True, False))
     for pair in zip(_padded(failed, len(others)), _padded(others, len(failed)), strict=True):
         for name in pair:
             if name is not None and len(chosen) < limit:

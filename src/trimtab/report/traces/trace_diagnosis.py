@@ -63,12 +63,8 @@ def diagnose_traces(
     """Read agent logs and judge them; `ray` as `table_of`, `progress` as `ReadReport`, `error_patterns`:
     regular expressions of results that report an error. TraceError for logs that cannot be read, or hold no
     episode."""
-    start, report, names = (
-        time.perf_counter(),
-        ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns)),
-        tuple(map(str, paths)),
-    )
-    declared = declared or Requirements()
+    start, names, declared = time.perf_counter(), tuple(map(str, paths)), declared or Requirements()
+    report = ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns))
     files = RequiredFiles(declared.required_files, declared.key_arguments)
     table = table_of(names, report, format, mapping, files, ray)
     return diagnose_table(names, table, report, declared, start)
@@ -79,11 +75,9 @@ def diagnose_table(
 ) -> TraceDiagnosis:
     """Judge a table of `report`; `start` by `time.perf_counter`."""
     if not table.num_episodes:
-        where = (
-            f"; {report.problems[0].file}:{report.problems[0].line}: {report.problems[0].reason}"
-            if report.problems
-            else "".join(f"; {count:,} x {why}" for why, count in report.notes.most_common(3))
-        )
+        where = "".join(f"; {count:,} x {why}" for why, count in report.notes.most_common(3))
+        for file, line, reason in report.problems[:1]:
+            where = f"; {file}:{line}: {reason}"
         raise TraceError(f"{', '.join(paths)}: no episode ({report.num_malformed:,} malformed lines{where})")
     solved, source = table.solved(declared.solved_at)
     with ThreadPoolExecutor(2) as pool:  # none of them writes to the table
@@ -109,9 +103,7 @@ def _drift(table: TraceTable, solved: Any) -> list[tuple[Drift, list[JudgedContr
     """Every split of the log, with intervals and p that are corrected for the contrasts of all of them."""
     splits = drifts(table, solved)
     judged = judge_contrasts([one for drift in splits for one in drift.contrasts])
-    return [
-        (drift, [j for j in judged if any(j.contrast is one for one in drift.contrasts)]) for drift in splits
-    ]
+    return [(drift, [j for j in judged if id(j.contrast) in map(id, drift.contrasts)]) for drift in splits]
 
 
 def trace_diagnosis(diagnosed: TraceDiagnosis) -> dict[str, Any]:
@@ -141,9 +133,9 @@ def trace_diagnosis(diagnosed: TraceDiagnosis) -> dict[str, Any]:
         "readings": [_reading(one) for one in diagnosed.measured],
         "tools": _tools(table),
         "sizes": [asdict(row) for row in sizes(table)],
-        "separates": [_contrast(one) for one in diagnosed.separates],
+        "separates": list(map(contrast_payload, diagnosed.separates)),
         "drift": [
-            {"by": drift.by, "a": drift.a, "b": drift.b, "contrasts": [_contrast(one) for one in judged]}
+            {"by": drift.by, "a": drift.a, "b": drift.b, "contrasts": list(map(contrast_payload, judged))}
             for drift, judged in diagnosed.drift
         ],
         "outcomes": [asdict(one) for one in diagnosed.outcomes],
@@ -186,6 +178,7 @@ def _tools(table: TraceTable) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _contrast(one: JudgedContrast) -> dict[str, Any]:
-    judged = {name: value for name, value in asdict(one).items() if name != "contrast"}
-    return {**asdict(one.contrast), **judged}
+def contrast_payload(one: JudgedContrast) -> dict[str, Any]:
+    """Return a judged contrast as JSON types, the contrast's own fields among them."""
+    judged = asdict(one)
+    return {**judged.pop("contrast"), **judged}

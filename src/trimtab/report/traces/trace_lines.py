@@ -41,9 +41,8 @@ def trace_diagnosis_lines(diagnosis: dict[str, Any]) -> list[str]:
     lines += _separates(diagnosis)
     lines += _drift(diagnosis)
     lines += _not_observed(diagnosis)
-    lines += [
-        f"  malformed {row['file']}:{row['line']}: {row['reason']}" for row in diagnosis["malformed"][:5]
-    ]
+    for row in diagnosis["malformed"][:5]:
+        lines.append(f"  malformed {row['file']}:{row['line']}: {row['reason']}")
     lines += [f"  note     {noted(count, note)}" for note, count in diagnosis["notes"].items()]
     return [escape_controls(line) for line in lines]
 
@@ -110,11 +109,8 @@ def pass_line(rows: list[dict[str, Any]], before: str = "") -> Iterator[str]:
     """
     shown = []
     for row in rows:
-        few = (
-            f" ({counted(row['tasks'], 'task')}, {row['left_out']} of fewer attempts left out)"
-            if row["left_out"]
-            else ""
-        )
+        left_out = f" ({counted(row['tasks'], 'task')}, {row['left_out']} of fewer attempts left out)"
+        few = left_out if row["left_out"] else ""
         shown.append(f"{row['k']}: {100 * row['value']:.1f} %{few}")
     if shown:
         yield f"  {before}{'pass^k':<18} {', '.join(shown)}"
@@ -129,10 +125,9 @@ def _separates(diagnosis: dict[str, Any]) -> Iterator[str]:
     if not diagnosis["separates"]:
         yield f"  what separates failed from solved (by {diagnosis['solved_by']}): no feature could be compared: too few of one kind, or the same in all"  # noqa: E501
         return
-    family = (
-        f"{counted(len(diagnosis['separates']), 'feature')}, 95 % intervals and p corrected for all of them"
-    )
-    yield f"  what separates failed from solved (by {diagnosis['solved_by']}; {family}):"
+    family = counted(len(diagnosis["separates"]), "feature")
+    corrected = f"{family}, 95 % intervals and p corrected for all of them"
+    yield f"  what separates failed from solved (by {diagnosis['solved_by']}; {corrected}):"
     yield from (f"    {contrast_line(row)}" for row in rows[:_MAX_CONTRASTS])
     yield from _more(rows)
     if not rows:
@@ -169,15 +164,16 @@ def contrast_line(row: dict[str, Any], a: str = "failed", b: str = "solved") -> 
     else:
         text = f"{row['name']}: {figure(row['mean_a'])} in {a}, {figure(row['mean_b'])} in {b}"
     size = _gap(row["difference"], row["low"], row["high"], percent)
-    p = _p(row["p"]) or "not judged"
+    p = p_words(row["p"]) or "not judged"
     if not _finite(row["within"]):
         return f"{text}; {size}, {p}"
     inside = _gap(row["within"], row["within_low"], row["within_high"], percent)
-    p_inside = f", {p_text}" if (p_text := _p(row["within_p"])) else ""
+    p_inside = f", {p_text}" if (p_text := p_words(row["within_p"])) else ""
     return f"{text}; {size}, {p}; within {counted(row['mixed'], 'task')} {inside}{p_inside}"
 
 
-def _p(p: float | None) -> str:
+def p_words(p: float | None) -> str:
+    """Return a p-value as text; "" where there is none."""
     if p is None or not math.isfinite(p):
         return ""
     return f"p {p:.2g}" if p >= 0.001 else "p < 0.001"

@@ -16,11 +16,8 @@ def trace_screen(diagnosis: dict[str, Any]) -> list[str]:
     tasks = f" of {counted(diagnosis['num_tasks'], 'task')}" if diagnosis["num_tasks"] else ""
     formats = ", ".join(dict.fromkeys(diagnosis["formats"].values()))
     read = f"{counted(diagnosis['num_episodes'], 'episode')}{tasks}, {counted(diagnosis['num_calls'], 'call')}, format {formats}"  # noqa: E501
-    bad = (
-        [f"{counted(diagnosis['num_malformed'], 'malformed line')} skipped"]
-        if diagnosis["num_malformed"]
-        else []
-    )
+    num_bad = diagnosis["num_malformed"]
+    bad = [f"{counted(num_bad, 'malformed line')} skipped"] if num_bad else []
     notes = "; ".join(noted(count, note) for note, count in diagnosis["notes"].items())
     return Screen(
         headline=diagnosis["headline"],
@@ -57,12 +54,8 @@ def _unseen(readings: list[dict[str, Any]]) -> list[str]:
 def _next(diagnosis: dict[str, Any]) -> tuple[str, ...]:
     """Show the first episode that an alarm names; else the whole diagnosis."""
     logs = diagnosis["logs"]
-    named = [
-        evidence["episode"]
-        for finding in diagnosis["findings"]
-        for evidence in finding["evidence"]
-        if evidence["episode"]
-    ]
+    evidence = (one for finding in diagnosis["findings"] for one in finding["evidence"])
+    named = [one["episode"] for one in evidence if one["episode"]]
     if named and "-" not in logs:
         return ("show", *logs, "--episode", named[0])
     return ("diagnose", *logs, "--verbose")
