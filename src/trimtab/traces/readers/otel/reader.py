@@ -41,8 +41,8 @@ def read_otlp(records: Iterable[Record], report: ReadReport) -> Iterator[Episode
             if span.kind == "tool":
                 assigner.add_tool_span(span)
             elif span.kind == "model":
-                asked = request_of(span.attributes)
-                request = joined_items([one for message in asked for one in unpacked(message, report)])
+                messages = request_of(span.attributes)
+                request = joined_items([one for message in messages for one in unpacked(message, report)])
                 assigner.add_model_span(span, request)
         owned = [(conversation.state, own) for conversation, own in assigner.owned_spans(spans)]
         if len(owned) > 1:
