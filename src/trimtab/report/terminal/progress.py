@@ -31,8 +31,14 @@ def reading_bar(paths: Sequence[str | Path], wanted: bool = True) -> Iterator[Ca
     files = find_files(paths)
     known = all(f != STDIN and Path(f).is_file() and not f.lower().endswith(_PACKED) for f in files)
     total = sum(Path(f).stat().st_size for f in files) if known else None
-    sizes = (DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
-    console = Console(file=sys.stderr)
-    with Progress(SpinnerColumn(), "reading", BarColumn(), *sizes, console=console, transient=True) as bar:
+    columns = (
+        SpinnerColumn(),
+        "reading",
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
         task = bar.add_task("reading", total=total)
         yield lambda size: bar.advance(task, size)
