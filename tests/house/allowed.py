@@ -53,10 +53,6 @@ BROAD_HANDLERS = {
     ),
     "monitor/isolation.py": (1, "any failure of the monitor is recorded, so that training goes on"),
     "report/traces/token_colors.py": (1, "tokenizers raises Exception itself for a bad file"),
-    "traces/convert.py": (
-        1,
-        "whatever ends the writing, Ctrl-C too, removes the half-written file, and is raised on",
-    ),
     "traces/files/decompress.py": (
         1,
         "three libraries of compression, each with an exception of its own; becomes one line of what is damaged",

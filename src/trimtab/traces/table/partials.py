@@ -71,8 +71,8 @@ def combine(parts: Sequence[Partial]) -> TraceTable:
     """Return the table of all parts' episodes, in their order."""
     sizes = [part.size for part in parts]
     starts = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
-    kept = (*COUNTS, *MARKS, *PLAIN)
-    ints: dict[str, Any] = {name: _joined([part.ints[name] for part in parts]) for name in kept}
+    names_of_ints = (*COUNTS, *MARKS, *PLAIN)
+    ints: dict[str, Any] = {name: _joined([part.ints[name] for part in parts]) for name in names_of_ints}
     names: dict[str, list[str]] = {}
     for name, limit in CODED.items():
         codes = Codes(limit)
