@@ -6,7 +6,7 @@ The bare command trains nothing: it reads the recorded runs in reproduce/collaps
 `--run` trains what is missing (0.3 to 0.45 seconds of one core a step; a seed of all causes has some 3,000 steps), keeps the tokens in
 `--raw`, <cause>/<seed>.npz, and records them through `trimtab.open_run`. It can be stopped and started again. `--rerecord` trains nothing: it records
 all tokens in `--raw` anew, with the rules and readings of today. Seeds 100 to 139 are for tuning; seeds 200 to 245 are refused until
-docs/early-warning-test.md is committed.
+the page of the registered test (`PAGE` in collapse_bank/figures.py) is committed.
 `--quick`: one fault and one slow cause, a few steps, in a temporary folder; it checks that everything runs and claims nothing.
 """
 
@@ -32,7 +32,13 @@ if __name__ == "__main__":
 
 from reproduce.archives import arm_of, files_below, pack, recording, unpacked
 from reproduce.children import TOLD, Job, run_jobs
-from reproduce.collapse_bank.figures import figures_of, page_is_committed, registered_before_data, table_of
+from reproduce.collapse_bank.figures import (
+    PAGE,
+    figures_of,
+    page_is_committed,
+    registered_before_data,
+    table_of,
+)
 from reproduce.collapse_bank.marks import finished_files, folder_of
 from reproduce.collapse_bank.outcomes import load_outcomes
 from reproduce.collapse_bank.regimes import CAUSES, TEST_SEEDS, TUNING_SEEDS, runs_of
@@ -188,7 +194,7 @@ def _check_seeds(seeds: Sequence[int]) -> None:
             f"seed {unknown[0]} is neither a tuning seed (100 to 139) nor a test seed (200 to 245)"
         )
     if set(seeds) & set(TEST_SEEDS) and not page_is_committed(ROOT):
-        raise RunError("test seeds wait until docs/early-warning-test.md is committed")
+        raise RunError(f"test seeds wait until {PAGE} is committed")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -15,7 +15,7 @@ __all__ = ["STALE", "figures_of", "lower_bound", "page_is_committed", "registere
 
 STALE = ("stale_fault", "frozen_fault", "quantised_fault", "stale_ramp", "stale_constant", "quantised")
 """Causes whose rollouts come from other weights than the trained ones."""
-PAGE = Path("docs/early-warning-test.md")
+PAGE = Path("docs") / "early-warning-test.md"
 
 Figures = dict[str, float | int | None]
 

@@ -14,7 +14,7 @@ from trimtab.measure.state.worst_tokens import Worst, WorstToken
 from trimtab.traces.core.coerce import as_list, as_object
 
 _RARE = 0.01
-_KINDS = (float, float, int, int, int, int, str, int)  # of a `WorstToken`'s fields, as they are stored
+_KINDS = (float, float, float, int, int, int, str, int)  # of the fields of a stored `WorstToken`
 
 
 def exemplar_table(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
