@@ -242,7 +242,7 @@ def test_a_slim_sealed_run_reads_the_same_but_for_the_small_slices(tmp_path):
     old, new = before.blocks[3][1], after.blocks[3][1]
     assert set(new) == set(DISJOINT)
     assert old["text"].to_bytes() == new["text"].to_bytes()
-    merged = new["text"].summaries["drift/sketch"].merge(new["post_tool"].parts["drift/sketch"])
+    merged = new["text"].summaries["drift/sketch"].merge(new["post_tool"].summaries["drift/sketch"])
     assert (
         merged.count == old["all"].summaries["drift/sketch"].count
     )  # nothing is lost with the slice of all tokens

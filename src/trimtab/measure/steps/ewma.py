@@ -72,8 +72,8 @@ def combined_error(weights: Sequence[float] | Float64, errors: Sequence[float] |
     Unknown errors (NaN) are taken as large as the known ones, in mean square over the weights; NaN where none
     is known.
 
-    >>> combined_error([0.5, 0.5], [0.2, math.nan])
-    0.1414213562373095
+    >>> round(combined_error([0.5, 0.5], [0.2, math.nan]), 4)
+    0.1414
     """
     squares, errors = np.square(np.asarray(weights, np.float64)), np.asarray(errors, np.float64)
     known = ~np.isnan(errors) & (squares > 0)
