@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.base import Decision
+from trimtab.detect.reading_columns import ReadingColumn
 from trimtab.detect.reading_history import History
 from trimtab.detect.rules.all_rules import STREAM_RULES
 from trimtab.detect.rules.rule import Rule
@@ -45,9 +47,21 @@ class AlarmLog:
             for key in (*((s.key, s.slice) for s in rule.suppressions), *(m.key for m in rule.members))
         ]
         self.histories = {key: History() for key in watched}
+        self.windows: dict[Key, History] = {}  # (family, slice) -> last and first step of wide windows
+        self.columns: dict[Key, ReadingColumn] = {}  # (key, slice) -> readings of a run judged at once
         self.suppressed: dict[Key, _Suppressed] = {}
         self.alarms: list[Alarm] = []
         self.aggregate_fired = False
+
+    def observe(self, reading: Reading) -> None:
+        """Note a reading that may explain an alarm, and the window it was measured over."""
+        history = self.histories.get((reading.key, reading.slice))
+        if history is not None:
+            history.add(reading.step, reading.value)
+        if reading.window.first < reading.step:
+            windows = self.windows.setdefault((_family(reading.key), reading.slice), History())
+            if not windows.steps or windows.steps[-1] < reading.step:
+                windows.add(reading.step, reading.window.first)
 
     def transition(self, rule: Rule, reading: Reading, decision: Decision) -> list[Alarm]:
         """Return what is raised now that a detector fired or cleared."""
@@ -126,21 +140,41 @@ class AlarmLog:
                 moved.append(f"{member.key[0]} {'up' if member.sign > 0 else 'down'}")
         return moved
 
+    def _began(self, rule: Rule, where: str, since: int) -> int:
+        """Return the first step of the window that closed at step `since`: the change may have begun there.
+
+        The windows of a composite reading are those of its members.
+        """
+        keys = {member.key for member in rule.members} or {(rule.key, where)}
+        starts = [since]
+        for key, name in keys:
+            windows, column = self.windows.get((_family(key), name)), self.columns.get((key, name))
+            if column is not None and column.rows:
+                i = int(column.steps.searchsorted(since))
+                if i < column.steps.size and column.steps[i] == since:
+                    starts.append(column.reading(i).window.first)
+            elif windows is not None:
+                i = bisect_left(windows.steps, since)
+                if i < len(windows.steps) and windows.steps[i] == since:
+                    starts.append(int(windows.values[i]))
+        return min(starts)
+
     def _raise(self, rule: Rule, reading: Reading, decision: Decision, reason: str) -> list[Alarm]:
         """Append an alarm, information only where there is a `reason` for it."""
         evidence = replace(reading, state=None)
         ready = self.ready_rules() if rule.kind == "tail" else None
         nobody = ready is not None and ready[0] == 0  # aggregate rules that cannot fire yet say nothing
+        since = self._began(rule, reading.slice, decision.since)
         if math.isfinite(decision.fitted):  # over several values: the last alone may lie within the bound
             evidence = replace(
                 evidence, value=rule.raw(decision.fitted), low=math.nan, high=math.nan,
-                reason=f"level over steps {decision.since} to {reading.step}",
+                reason=f"level over steps {since} to {reading.step}",
             )  # fmt: skip
         if rule.members and not reason:
             moved = ", ".join(self._moved(rule, decision.since, reading.step))
             evidence = replace(evidence, reason=f"{evidence.reason}: {moved}".removeprefix(": "))
         alarm = Alarm(
-            rule=rule.name, step=reading.step, since=decision.since, slice=reading.slice,
+            rule=rule.name, step=reading.step, since=since, slice=reading.slice,
             readings=(evidence,), severity="info" if reason else rule.severity,
             bound=rule.raw(decision.bound),
             why=f"{reason}, so this is information only. {rule.why}" if reason else rule.why,
@@ -170,3 +204,7 @@ class AlarmLog:
             if alarm.rule == name and alarm.slice == where and alarm.cleared is None:
                 self.alarms[i] = replace(alarm, cleared=step)
                 return
+
+
+def _family(key: str) -> str:
+    return key.split("/")[0]

@@ -114,9 +114,7 @@ class Pipeline:
                     self._too_few[rule.name] += 1
                 else:
                     pairs.append((rule, reading))
-            history = self.alarm_log.histories.get((reading.key, reading.slice))
-            if history is not None:
-                history.add(reading.step, reading.value)
+            self.alarm_log.observe(reading)
         pairs.sort(key=lambda pair: self.order[pair[0].name])
         new: list[Alarm] = []
         for rule, reading in pairs:
@@ -178,6 +176,7 @@ class Pipeline:
     def _judge(self, jobs: Iterable[Judged], columns: Iterable[ReadingColumn]) -> list[Alarm]:
         """Run the rules over whole columns; then raise, suppress and clear in the order of steps."""
         for column in columns:
+            self.alarm_log.columns[column.key, column.slice] = column
             history = self.alarm_log.histories.get((column.key, column.slice))
             if history is not None:
                 history.fill(column.steps, column.values)

@@ -34,7 +34,8 @@ def merge_steps(rows: list[Row]) -> list[Row]:
 def union_of_alarms(recorded: list[Alarm], replayed: list[Alarm]) -> list[Alarm]:
     """Return the alarms as recorded, and those the replay alone has.
 
-    How many rules were ready, and over which steps, is known from the replay.
+    How many rules were ready, and over which steps, is known from the replay; so is where the window of the
+    evidence began, which older records do not hold.
     """
     again = {(alarm.rule, alarm.slice, alarm.step): alarm for alarm in replayed}
     known = {(alarm.rule, alarm.slice, alarm.step): alarm for alarm in recorded}
@@ -48,7 +49,8 @@ def _with_replay(alarm: Alarm, again: Alarm | None) -> Alarm:
         return alarm
     pairs = zip(alarm.readings, again.readings, strict=False)
     readings = tuple(replace(mine, reason=other.reason) for mine, other in pairs)
-    return replace(alarm, heard=again.heard, hidden=alarm.hidden and again.hidden, readings=readings)
+    since, hidden = min(alarm.since, again.since), alarm.hidden and again.hidden
+    return replace(alarm, since=since, heard=again.heard, hidden=hidden, readings=readings)
 
 
 def recorded_alarms(rows: list[Row]) -> list[Alarm]:
