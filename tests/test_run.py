@@ -6,6 +6,7 @@ import json
 import math
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -81,6 +82,23 @@ def test_the_evidence_begins_with_the_window_that_broke_and_the_last_good_step_l
     found = diagnosis(view)
     assert f"since step {min(live.values())}" in found["headline"]
     assert found["headline"].endswith(f"Last good step: {min(live.values()) - 1}.")
+
+
+def test_no_rule_on_a_tail_index_speaks_of_weights_that_are_1_within_rounding(tmp_path):
+    """Engines that differ by 1e-6, now and then by 1e-4: their tail is heavy, and nothing rests on it."""
+    for tiny in (True, False):
+        rng = np.random.default_rng(3)
+        with trimtab.open_run(tmp_path / f"{tiny}", strict=True) as run:
+            for step in range(30):
+                batch = make_batch(rng, sequences=64, step=step)
+                tail = rng.pareto(1.0, batch.num_tokens)
+                noise = -(np.minimum(1e-6 * tail, 9e-4) if tiny else np.log1p(tail))
+                old = np.minimum(batch.logprobs.astype(float), -0.6)
+                run.observe(replace(batch, old_logprobs=old, rollout_logprobs=old + noise))
+                run.flush(step)
+        view = load_view(tmp_path / f"{tiny}")
+        assert ("khat_high" in view.pipeline.judged()) != tiny
+        assert {math.isnan(r.value) for r in view.series("mismatch/khat", "all")} == {tiny}
 
 
 def test_a_short_run_is_not_judged_yet_and_never_fine(tmp_path):

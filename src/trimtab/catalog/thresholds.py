@@ -138,6 +138,7 @@ BOUNDS: dict[str, Bound] = {
     "drift_floor": Bound(0.5, "nats, p95 of |drift|", "half a nat at p95: healthy pilot runs at 2e-4 end below it in text and constrained tools", UNCALIBRATED),
     "ess_frac": Bound(0.3, "share", "verl's documented alarm number, here on raw weights", "verl docs, rollout_corr"),
     "khat": Bound(0.7, "1", "min(1 - 1/log10 n, 0.7) for n of 2,200 and more", "Vehtari et al. 2024, arXiv 1507.02646"),
+    "khat_floor": Bound(1e-3, "nats, largest log-ratio of the tail", "a weight of 1.001 at most overturns no mean; float32 log-probabilities round by 1e-6", UNCALIBRATED),
     "clip_frac": Bound(0.2, "share", "20 % with several epochs a batch", "Hilton et al. 2021, arXiv 2110.00641"),
     "zero_std_frac": Bound(0.8, "share of groups", "four of five groups give no gradient", UNCALIBRATED),
     "zero_std_note": Bound(0.6, "share of groups", "three of five groups give no gradient", UNCALIBRATED),

@@ -16,10 +16,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from trimtab.catalog import bound
 from trimtab.measure.state.log_ratios import RATIOS
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.values import Value
-from trimtab.stats import hill, khat_bound, pareto_khat, pareto_tail_size, tail_replicates
+from trimtab.stats import ParetoFit, hill, khat_bound, pareto_khat, pareto_tail_size, tail_replicates
 from trimtab.typing import Float64
 
 _SIDES = (("upper", "khat", "hill_w"), ("lower", "khat_inverse", "hill_inverse"))
@@ -33,7 +34,7 @@ def khat(state: SliceState) -> Iterator[Value]:
     for name in _observed(state):
         n = state.summaries[f"{name}/sketch"].count
         for side, key, _ in _SIDES:
-            fit = pareto_khat(_tail(state, name, side), n)
+            fit = _fit(_tail(state, name, side), n)
             yield Value(f"{name}/{key}", fit.khat, n, reason=fit.reason)
         yield Value(f"{name}/khat_bound", khat_bound(n), n)
 
@@ -51,7 +52,7 @@ def tail_indices(state: SliceState) -> Iterator[Value]:
             drawn = tail_replicates(sketch, state.summaries[f"{name}/clusters"], rises)
         for side, key, hill_key in _SIDES:
             values = _tail(state, name, side)
-            fit, index, margin, factor = pareto_khat(values, n), hill(values, n), math.nan, math.nan
+            fit, index, margin, factor = _fit(values, n), hill(values, n), math.nan, math.nan
             if drawn is not None:
                 drawn = drawn if side == "upper" else drawn.mirrored()
                 margin = drawn.gpd_margin(np.exp(drawn.values - drawn.values[0]))
@@ -64,6 +65,16 @@ def tail_indices(state: SliceState) -> Iterator[Value]:
 
 def _observed(state: SliceState) -> list[str]:
     return [name for name, of in RATIOS.items() if "khat" in of.valid and f"{name}/sketch" in state.summaries]
+
+
+def _fit(values: Float64, n: int) -> ParetoFit:
+    """Fit the tail of log w; k-hat is nan where all its weights are 1 within rounding."""
+    floor, fit = bound("khat_floor"), pareto_khat(values, n)
+    if math.isnan(fit.khat) or np.abs(values).max() >= floor:
+        return fit
+    return fit._replace(
+        khat=math.nan, reason=f"the weights are 1 within {floor:g}: nothing that a tail could change"
+    )
 
 
 def _tail(state: SliceState, name: str, side: str) -> Float64:
