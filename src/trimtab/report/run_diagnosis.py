@@ -15,7 +15,7 @@ from trimtab.report.headline import verdict_payload
 from trimtab.report.run_ending import ending_of, identity_line
 from trimtab.report.run_tables import cleaned_values, exemplar_table, tools_table
 from trimtab.report.run_view import RunView
-from trimtab.report.screen import Screen, alarm_items, note_line, source_line
+from trimtab.report.screen import Screen, alarm_items, headline_text, note_line, source_line
 from trimtab.report.unobserved import COLUMNS, TOKENS
 from trimtab.traces.core.plural import counted
 
@@ -96,6 +96,7 @@ def diagnosis_screen(summary: dict[str, Any]) -> list[str]:
     alarmed = summary["exit_code"] == 1
     path = summary["run"]
     command = ("report", path, "-o", "report.html") if alarmed else ("diagnose", path, "--verbose")
+    damage = _damage(summary, headline_text(summary["headline"]))
     failures = f"MONITOR FAILED {summary['num_failures']} times, last: {summary['last_failure']}"
     return Screen(
         headline=summary["headline"],
@@ -105,7 +106,11 @@ def diagnosis_screen(summary: dict[str, Any]) -> list[str]:
             *([line] if (line := averages_line(summary["averages"])) else []),
             *([summary["identity_line"]] if summary["identity_line"] else []),
             *([failures] if summary["num_failures"] else []),
-            *(["; ".join(damage)] if (damage := _damage(summary)) else []),
+            *(
+                ["; ".join(damage)]
+                if (damage := _damage(summary, headline_text(summary["headline"])))
+                else []
+            ),
         ],
         counts=alarm_counts(summary["alarms"]),
         alarms=alarm_items(summary["alarms"]),
@@ -115,15 +120,16 @@ def diagnosis_screen(summary: dict[str, Any]) -> list[str]:
     ).lines()
 
 
-def _damage(summary: dict[str, Any]) -> list[str]:
-    """Return what of the folder could not be read, or is not shown."""
+def _damage(summary: dict[str, Any], shown: str) -> list[str]:
+    """Return what of the folder could not be read, or is not shown; of losses those that `shown` lacks."""
     counts = (
         (summary["num_torn"], "torn last lines"),
         (summary["num_malformed"], "malformed lines skipped"),
         (summary["num_superseded"], "steps started over by a later session, not shown"),
     )
     cleaned = [f"{what} cut or replaced: {count}" for what, count in summary["cleaned"].items()]
-    lost = [f"lost: {text}" for text in summary["losses"] if not text.endswith("cannot be read")]
+    lost = [text for text in summary["losses"] if text not in shown and not text.endswith("cannot be read")]
+    lost = [text if text.endswith("lost") else f"lost: {text}" for text in lost]
     return [f"{what}: {count}" for count, what in counts if count] + cleaned + lost
 
 
@@ -185,7 +191,7 @@ def diagnosis_lines(summary: dict[str, Any]) -> list[str]:
     lines += input_lines(summary)
     if summary["num_failures"]:
         lines.append(f"  MONITOR FAILURES: {summary['num_failures']}, last: {summary['last_failure']}")
-    lines += [f"  {line}" for line in _damage(summary)]
+    lines += [f"  {line}" for line in _damage(summary, f"{summary['headline']} {_reason(summary)}")]
     return [escape_controls(line) for line in lines]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trimtab.runs import RunReader
-from trimtab.runs.process_record import process_path, read_process_record
 
 Json = dict[str, Any]
 _ORDER = ("exception", "signal", "vanished", "unknown", "exited", "running", "finished")
@@ -28,7 +27,7 @@ def _of_rank(reader: RunReader, rank: int, steps: Sequence[Mapping[str, Any]]) -
     last = reader.last_step(rank)
     after = "before its first step" if last is None else f"after step {last}"
     row = reader.end(rank)
-    process = read_process_record(process_path(reader.folder, rank, reader.session_of(rank)))
+    process = reader.processes.get((rank, reader.session_of(rank)))
     if row is not None:
         return _recorded(str(row["reason"]), row["detail"], after, steps)
     if not process:

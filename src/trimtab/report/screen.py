@@ -68,6 +68,11 @@ class Screen:
         return lines
 
 
+def headline_text(headline: str) -> str:
+    """Return as much of a headline as a screen shows."""
+    return " ".join(_wrap(headline, _MAX_HEADLINE))
+
+
 def alarm_items(alarms: Sequence[Mapping[str, Any]]) -> list[Item]:
     """Return the alarms (`alarm_payload`) by severity, then step; of one rule in one slice only the latest,
     counted."""

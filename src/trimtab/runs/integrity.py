@@ -9,11 +9,11 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 from trimtab.catalog import bound
 from trimtab.runs.reader import Row, RowFile, RunReader
-from trimtab.runs.schema import lost_steps_text
+from trimtab.runs.schema import KINDS, lost_steps_text
 
 _MAX_INTERVALS = 1_000  # steps whose duration is looked at
 
@@ -32,8 +32,9 @@ def integrity(reader: RunReader) -> Integrity:
     recent: Counter[str] = Counter()
     losses: Counter[str] = Counter()
     gaps: list[str] = []
-    for (kind, rank, session), file in sorted(reader.files.items()):
-        for what, count, steps_after in _damages(reader, kind, rank, session, file):
+    sessions = sorted({(rank, session) for _, rank, session in reader.files})
+    for kind, (rank, session) in product(KINDS, sessions):
+        for what, count, steps_after in _damages(reader, kind, rank, session):
             losses[what] += count
             recent[what] += count if steps_after < bound("damage_steps") else 0
     gaps += [_counted(what, count) for what, count in sorted(recent.items()) if count]
@@ -47,7 +48,7 @@ def integrity(reader: RunReader) -> Integrity:
     ]
     texts += [f"rank {rank} could not write {lost_steps_text(lost)}" for rank, lost in lost_steps]
     num_lost, num_read = losses["row of steps"], len(reader.rows("steps"))
-    if num_lost > bound("failed_frac") * (num_lost + num_read):
+    if not recent["row of steps"] and num_lost > bound("failed_frac") * (num_lost + num_read):
         gaps.append(f"{num_lost} of {num_lost + num_read} steps are not in the record")
     for rank, session in sorted(reader.failed):
         if session == reader.session_of(rank):
@@ -65,10 +66,10 @@ def _counted(what: str, count: int) -> str:
     return f"{count} {noun}{'s' * (count != 1)} {rest} {'cannot be read' if noun == 'line' else 'lost'}"
 
 
-def _damages(
-    reader: RunReader, kind: str, rank: int, session: int, file: RowFile
-) -> list[tuple[str, int, int]]:
-    """What is damaged in one file: in words, how many lines or rows, and the whole steps that followed."""
+def _damages(reader: RunReader, kind: str, rank: int, session: int) -> list[tuple[str, int, int]]:
+    """What is damaged in one file, or missing with it: in words, how many lines or rows, and the whole steps
+    that followed."""
+    file = reader.file(kind, rank, session)
     steps, lost = reader.file("steps", rank, session), f"row of {kind}"
     later = sum(
         len(other.rows)
@@ -89,14 +90,14 @@ def _damages(
     if file.num_lost:
         damages.append((lost, file.num_lost, steps_after(last)))
     if kind != "steps":
-        written = max((_count(row, kind) for row in steps.rows), default=0)
-        if written > file.next_number:
-            damages.append((lost, written - file.next_number, steps_after(written - 1)))
+        written = max((_count(row, kind) for row in steps.rows[: steps.num_settled]), default=0)
+        if written > file.num_known:
+            damages.append((lost, written - file.num_known, steps_after(written - 1)))
     else:
         others = [o for (k, r, s), o in reader.files.items() if (r, s) == (rank, session) and k != "steps"]
         begun = max((other.num_steps for other in others), default=0)
-        if begun > file.next_number:
-            damages.append((lost, begun - file.next_number, later))
+        if begun > file.num_known:
+            damages.append((lost, begun - file.num_known, later))
     return damages
 
 

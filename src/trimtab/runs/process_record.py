@@ -15,6 +15,7 @@ import re
 import signal
 import socket
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,6 +23,7 @@ Json = dict[str, Any]
 _noted: list[TextIO] = []
 """The file to which SIGTERM is noted, at most one."""
 
+_NAME = re.compile(r"process\.r(\d+)\.s(\d+)\.txt")
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$', re.MULTILINE)
 
 
@@ -55,6 +57,12 @@ def close_process_record(file: TextIO) -> None:
         faulthandler.unregister(signal.SIGTERM)
         _noted.clear()
     file.close()
+
+
+def read_process_records(folder: Path, names: Iterable[str]) -> dict[tuple[int, int], Json]:
+    """Return the process records among the files `names` of a run folder, by rank and session."""
+    matches = filter(None, map(_NAME.fullmatch, names))
+    return {(int(m[1]), int(m[2])): read_process_record(folder / m[0]) for m in matches}
 
 
 def read_process_record(path: Path) -> Json:

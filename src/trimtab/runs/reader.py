@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.errors import RunError
+from trimtab.runs.process_record import read_process_records
 from trimtab.runs.row_checks import row_is_valid
 from trimtab.runs.row_lines import decode_line
 from trimtab.runs.run_files import read_header
@@ -39,9 +40,11 @@ class RowFile:
     compressed: bool = False
     numbered: bool = False  # rows carry numbers and checksums: written after 0.1
     next_number: int = 0  # of the row that comes next
+    num_unnumbered: int = 0  # damaged lines behind the row before that one
     num_lost: int = 0  # rows whose numbers are missing
     damaged_at: list[int] = field(default_factory=list)  # `next_number` at each damaged line and missing row
     num_steps: int = 0  # the most steps that a row says were begun before it
+    num_settled: int = 0  # of steps: rows read before the other files, which hold all that these count
 
     def take(self, line: bytes, kind: str, complete: bool) -> None:
         """Add the row of a line, or count the line as malformed."""
@@ -51,15 +54,21 @@ class RowFile:
             self._number(row)
         if row is None or self.numbered > vouched or not row_is_valid(row, kind, complete, vouched):
             self.malformed += 1
+            self.num_unnumbered += not vouched
             self.damaged_at.append(self.next_number - vouched)
         else:
             self.rows.append(row)
 
+    @property
+    def num_known(self) -> int:
+        """Rows that were read or are damaged, up to the last one; the others are lost."""
+        return self.next_number + self.num_unnumbered
+
     def _number(self, row: Row) -> None:
-        if row["q"] > self.next_number:
-            self.num_lost += row["q"] - self.next_number
+        if row["q"] > self.num_known:
+            self.num_lost += row["q"] - self.num_known
             self.damaged_at.append(self.next_number)
-        self.next_number = max(self.next_number, row["q"] + 1)
+        self.next_number, self.num_unnumbered = max(self.next_number, row["q"] + 1), 0
         self.num_steps = max(self.num_steps, row["s"])
 
 
@@ -75,29 +84,43 @@ class RunReader:
         self.header = read_header(folder)
         self.files: dict[tuple[str, int, int], RowFile] = {}
         self.failed: frozenset[tuple[int, int]] = frozenset()  # (rank, session) whose writes fail
+        self.processes: dict[tuple[int, int], Row] = {}  # (rank, session) -> `read_process_record`
         self.poll()
 
     def poll(self) -> int:
         """Read what is new; the number of new rows."""
-        try:
-            names = sorted(os.listdir(self.folder))
-        except OSError as error:
-            raise RunError(f"{self.folder} cannot be read: {error}") from error
+        num_before = sum(len(file.rows) for file in self.files.values())
+        names = self._names()
         self.failed = frozenset(
             (int(match[1]), int(match[2])) for match in map(_FAILED.fullmatch, names) if match
         )
-        # A step counts the rows written before it, and a row the steps: of a run that is written to
-        # meanwhile, files
-        # must be read in this order for no row to look lost.
-        steps = [name for name in names if name.startswith("steps.")]
-        num_before = sum(len(file.rows) for file in self.files.values())
-        for name in (*steps, *(name for name in names if name not in steps), *steps):
-            key = parse_name(name)
-            if key is None or (name.endswith(COMPRESSED) and name.removesuffix(COMPRESSED) in names):
-                continue
-            file = self.files.setdefault(key, RowFile())
-            self._read(self.folder / name, file, key[0])
+        # A process that is gone by now has written its end, so the end is read later.
+        self.processes = read_process_records(self.folder, names)
+        # A row of steps counts the rows written before it, and those rows count the steps before them. So in
+        # a run that is being written, the first reading of steps tells which rows there are, the last one
+        # which steps.
+        self._read_files(names, steps=True)
+        for file in self.files.values():
+            file.num_settled = len(file.rows)
+        self._read_files(self._names(), steps=False)
+        self._read_files(names, steps=True)
         return sum(len(file.rows) for file in self.files.values()) - num_before
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(os.listdir(self.folder))
+        except OSError as error:
+            raise RunError(f"{self.folder} cannot be read: {error}") from error
+
+    def _read_files(self, names: list[str], *, steps: bool) -> None:
+        """Read what is new in the files of steps, or in all others."""
+        known = set(names)
+        for name in names:
+            key = parse_name(name)
+            if key is None or (name.endswith(COMPRESSED) and name.removesuffix(COMPRESSED) in known):
+                continue
+            if (key[0] == "steps") == steps:
+                self._read(self.folder / name, self.files.setdefault(key, RowFile()), key[0])
 
     def _read(self, path: Path, file: RowFile, kind: str) -> None:
         if path.suffix == COMPRESSED and file.compressed:
