@@ -117,9 +117,11 @@ def test_roles_nobody_knows_are_counted_once_a_role():
     turns = turns_of([{"role": role, "content": "x"} for role in roles], report)
     assert [turn.role for turn in turns] == [role or "" for role in roles]
     kept = "messages of a role that is none of ours, kept: "
+    nobody = "messages without a role, kept; their keys: content, role"
     assert report.notes == {
-        f"{kept}critic": 2, f"{kept}(none)": 1, f"{kept}(others)": 3, **{f"{kept}agent{i}": 1 for i in range(6)}
+        f"{kept}critic": 2, nobody: 1, f"{kept}(others)": 2, **{f"{kept}agent{i}": 1 for i in range(7)}
     }  # fmt: skip
+    assert report.unread_messages == {nobody: 1}
 
 
 def test_odd_shapes_stop_nothing():

@@ -153,7 +153,8 @@ def test_a_path_that_is_not_found_is_counted_and_one_that_no_record_has_is_said_
 
 
 def test_of_mapped_steps_only_a_path_that_no_line_has_is_said(tmp_path):
-    mapping = {"episode_id": "episode_id", "type": "type", "tool": "tool", "duration_s": "took"}
+    names = ("episode_id", "type", "tool", "content", "result")
+    mapping = {**{name: name for name in names}, "duration_s": "took"}
     _, report = read_episodes([write_lines(tmp_path / "s.jsonl", steps("e"))], mapping=mapping)
     assert report.notes == {"records read, and --map duration_s=took is in none of them": len(steps("e"))}
 

@@ -69,6 +69,7 @@ _BOUNDS: dict[str, tuple[float, str, str, str]] = {
     "trace_truncated_critical": (0.3, "share of episodes", "as in a run (truncated_frac)", UNCALIBRATED),
     "trace_solved": (0.0275, "share of episodes", "1 - 0.8^(1/8): below it four of five groups of eight attempts (TRL's default) hold no success, so that they give no gradient (zero_std_frac)", UNCALIBRATED),
     "trace_no_turns": (0.5, "share of episodes", "where no message was read of most episodes, none of their checks has seen anything", UNCALIBRATED),
+    "trace_unread": (0.05, "share of messages", "as many as of malformed lines: the rest may not stand for the whole", UNCALIBRATED),
     "trace_zero_groups": (0.5, "share of groups", "half of the groups give no gradient", "DAPO, arXiv 2503.14476"),
     "trace_zero_groups_critical": (0.8, "share of groups", "as in a run (zero_std_frac)", UNCALIBRATED),
     "trace_malformed_line": (0.001, "share of lines", "more than a crash leaves behind", UNCALIBRATED),

@@ -226,11 +226,16 @@ def judge_traces(rule: TraceRule, measured: Measured) -> Finding | None:
 
 
 def trace_verdict(
-    findings: list[Finding], measured: list[Measured], num_episodes: int, num_without_turns: int = 0
+    findings: list[Finding],
+    measured: list[Measured],
+    num_episodes: int,
+    num_without_turns: int = 0,
+    unread: tuple[int, int] = (0, 0),
 ) -> Verdict:
     """One word and why. Healthy needs enough episodes, and turns and calls or rewards to judge.
 
-    `num_without_turns`: episodes of which no message was read.
+    `num_without_turns`: episodes of which no message was read; `unread`: of how many messages those that
+    could not be read.
     """
     serious = [finding for finding in findings if finding.severity != "info"]
     if serious:
@@ -247,8 +252,12 @@ def trace_verdict(
             f"{counted(num_episodes, 'episode')}; {bound(_EPISODES):.0f} are needed to judge anything",
         )
     if num_without_turns > bound("trace_no_turns") * num_episodes:
-        unread = f"no message was read of {num_without_turns:,} of {counted(num_episodes, 'episode')}"
-        return Verdict("blind", f"{unread}; the notes say what was left out")
+        nothing = f"no message was read of {num_without_turns:,} of {counted(num_episodes, 'episode')}"
+        return Verdict("blind", f"{nothing}; the notes say what was left out")
+    num_unread, num_messages = unread
+    if num_unread > bound("trace_unread") * num_messages:
+        some = f"{num_unread:,} of {counted(num_messages, 'message')} could not be read"
+        return Verdict("blind", f"{some}; the notes say why")
     seen = {m.reading.key for m in measured if m.reading.status == "ok"}
     if not seen & {"tools/failure_frac", "traces/reward_std", "traces/solved_frac"}:
         return Verdict("blind", "the log has no tool call, no reward and no success to judge")

@@ -88,7 +88,8 @@ def diagnose_table(
         measured, separates = read.result(), apart.result() if apart else []
     findings = trace_findings(measured)
     empty = int((table.counts["turns"] == 0).sum())
-    verdict = trace_verdict(findings, measured, table.num_episodes, empty)
+    unread = report.unread_messages.total(), report.num_messages
+    verdict = trace_verdict(findings, measured, table.num_episodes, empty, unread)
     return TraceDiagnosis(
         paths, report, table, measured, findings, verdict, separates, by_outcome, solved, source,
         time.perf_counter() - start, drift,
@@ -123,6 +124,9 @@ def trace_diagnosis(diagnosed: TraceDiagnosis) -> dict[str, Any]:
         "num_tasks": len(table.tasks),
         "num_lines": report.num_lines,
         "num_malformed": report.num_malformed,
+        "num_messages": report.num_messages,
+        "num_unread": report.unread_messages.total(),
+        "unread": dict(report.unread_messages.most_common()),
         "malformed": [problem._asdict() for problem in report.problems],
         "notes": dict(report.notes),
         "solved_by": diagnosed.solved_by,

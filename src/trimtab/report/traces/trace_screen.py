@@ -18,6 +18,9 @@ def trace_screen(diagnosis: dict[str, Any]) -> list[str]:
     read = f"{counted(diagnosis['num_episodes'], 'episode')}{tasks}, {counted(diagnosis['num_calls'], 'call')}, format {formats}"  # noqa: E501
     num_bad = diagnosis["num_malformed"]
     bad = [f"{counted(num_bad, 'malformed line')} skipped"] if num_bad else []
+    if unread := diagnosis["unread"]:
+        share = f"{diagnosis['num_unread']:,} of {counted(diagnosis['num_messages'], 'message')}"
+        bad += [f"{share} could not be read:", *(f"  {noted(n, why)}" for why, n in list(unread.items())[:2])]
     notes = "; ".join(noted(count, note) for note, count in diagnosis["notes"].items())
     return Screen(
         headline=diagnosis["headline"],

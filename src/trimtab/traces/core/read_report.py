@@ -46,19 +46,22 @@ class Record(NamedTuple):
 @dataclass
 class ReadReport:
     """`notes`: what was repaired or ignored without loss of a record, by reason. With `strict` the first
-    malformed line raises. `missed`: of `mapped` records that were read by `--map`, how many had nothing at a
-    path. `error_patterns`: the user's own, of results that report an error. `state`: what a reader remembers
-    over all files, under the name of its format. `cut`: files of which the end was not read, from which line
-    on and why. `used`: files, resolved, that describe the episodes of others. `progress` is called with the
-    bytes of each piece read."""
+    malformed line raises. `unread_messages`: of `num_messages` those, or calls in them, of which the words or
+    the speaker could not be read, by reason. `missed`: of `mapped` records that were read by `--map`, how
+    many had nothing at a path. `error_patterns`: the user's own, of results that report an error. `state`:
+    what a reader remembers over all files, under the name of its format. `cut`: files of which the end was
+    not read, from which line on and why. `used`: files, resolved, that describe the episodes of others.
+    `progress` is called with the bytes of each piece read."""
 
     strict: bool = False
     formats: dict[str, str] = field(default_factory=dict)  # file -> format
     num_lines: int = 0
     num_malformed: int = 0
     num_episodes: int = 0
+    num_messages: int = 0
     problems: list[Problem] = field(default_factory=list)
     cut: list[Problem] = field(default_factory=list)
+    unread_messages: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
     mapped: int = 0
     missed: Counter[str] = field(default_factory=Counter)
@@ -96,15 +99,25 @@ class ReadReport:
         self.notes[reason] = 1
         self.once.add(reason)
 
-    def note_each(self, what: str, which: str, count: int = 1) -> None:
+    def note_each(self, what: str, which: str, count: int = 1) -> str:
         """Count something under each of its names; what comes after the first few is gathered, as logs may
-        have a name for each message."""
+        have a name for each message. Returns the reason under which it was counted."""
         self.listed.add(what)
         reason = f"{what}: {which[:_MAX_CHARS] or '(none)'}"
         full = sum(name.startswith(f"{what}: ") for name in self.notes) >= _MAX_NAMES
         if full and reason not in self.notes:
             reason = f"{what}: (others)"
         self.note(reason, count)
+        return reason
+
+    def unread_message(self, what: str, keys: Iterable[Any] | None = None) -> None:
+        """Count a message that cannot be read, under the names of its keys."""
+        if keys is not None:
+            names = ", ".join(sorted(str(key)[:20] for key in keys)[:8])
+            what = self.note_each(f"{what}; their keys", names)
+        else:
+            self.note(what)
+        self.unread_messages[what] += 1
 
     def unread(self, what: str, raw: Any, read: Any) -> None:
         """Count a value that is there and was not read."""
@@ -133,6 +146,8 @@ class ReadReport:
         self.num_lines += other.num_lines
         self.num_malformed += other.num_malformed
         self.num_episodes += other.num_episodes
+        self.num_messages += other.num_messages
+        self.unread_messages.update(other.unread_messages)
         self.problems = (self.problems + other.problems)[:MAX_KEPT]
         self.cut += other.cut
         self.mapped += other.mapped

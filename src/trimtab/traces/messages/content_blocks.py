@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from trimtab.traces.core.coerce import as_label, as_list, as_text, first_of, objects_in, placeholder, text_of
 from trimtab.traces.core.read_report import ReadReport
-from trimtab.traces.messages.gemini_bedrock import CALLS, RESULTS, THOUGHTS, parts_of_result
+from trimtab.traces.messages.gemini_bedrock import CALLS, RESULTS, THOUGHTS, is_block, parts_of_result
 from trimtab.traces.messages.hosted_tools import blocks_of_item
 from trimtab.traces.messages.normalization import ROLES, translated
 from trimtab.typing import Json
@@ -36,7 +36,9 @@ _SAID = (
     "reasoning_content", "reasoning", "thinking", "reasoning_details", "tool_call_id",
 )  # fmt: skip
 _ITEMS = "items of a kind that is none of ours, left out"
-_KEYS = "messages with neither role nor content under a name we know, left out; their keys"
+_KEYS = "messages with neither role nor content under a name we know, left out"
+_NO_CONTENT = "messages without content under a name we know"
+_NO_TEXT = "answers whose content is neither text nor parts of a kind we know, kept as JSON"
 
 
 def unpacked(message: Json, report: ReadReport) -> list[Json]:
@@ -49,12 +51,14 @@ def unpacked(message: Json, report: ReadReport) -> list[Json]:
     >>> unpacked({"role": "user", "content": [block, {"type": "text", "text": "And 5?"}]}, ReadReport())
     [{'role': 'tool', 'tool_call_id': 't', 'content': '4'}, {'role': 'user', 'content': 'And 5?'}]
     """
+    report.num_messages += 1
     if message.get("role") in ROLES and isinstance(message.get("content"), str) and _MORE.isdisjoint(message):
         return [message]  # as most are, and nothing to do
     message = translated(_of_item(message, report))
     if says_nothing_known(message, report):
         return []
     note_encrypted(message, report)
+    _note_unknown(message, report)
     content = message.get("content") if message.get("content") is not None else message.get("parts")
     if not (isinstance(content, list) and content and all(map(_is_typed, content))):
         return [message]
@@ -218,7 +222,30 @@ def says_nothing_known(message: Json, report: ReadReport) -> bool:
         return False
     kind = message.get("type")
     if isinstance(kind, str) and kind:
-        report.note_each(_ITEMS, kind)
+        report.unread_messages[report.note_each(_ITEMS, kind)] += 1
     else:
-        report.note_each(_KEYS, ", ".join(sorted(str(key)[:20] for key in message)[:8]))
+        report.unread_message(_KEYS, message)
     return True
+
+
+def _note_unknown(message: Json, report: ReadReport) -> None:
+    """Count a message that has a speaker, and words that nobody can read."""
+    content = first_of(message, "content", "parts")
+    if content is None:
+        if len(message) > 1 and not any(name in message for name in _SAID):
+            report.unread_message(_NO_CONTENT, message)
+    elif message.get("role") == "assistant" and is_unknown(content):
+        keys = content if isinstance(content, dict) else {k for one in objects_in(content) for k in one}
+        report.unread_message(_NO_TEXT, keys)
+
+
+def is_unknown(content: Any) -> bool:
+    """Is it an object, or a list with objects of which none is a part of a kind we know?
+
+    >>> is_unknown({"weird": 1}), is_unknown([{"type": "text", "text": "a"}]), is_unknown("a")
+    (True, False, False)
+    """
+    parts = [part for part in objects_in(content) if part]
+    return (isinstance(content, dict) and bool(content)) or (
+        bool(parts) and not any(is_block(part) or text_of(part) is not None for part in parts)
+    )

@@ -80,13 +80,14 @@ def parts_of_result(content: Any) -> list[Json] | None:
         isinstance(part, (str, dict, type(None))) for part in content
     ):
         return None
-    if content and not any(map(_is_block, objects_in(content))):
+    if content and not any(map(is_block, objects_in(content))):
         return None
     blocks = [_typed(part, False) for part in content]
     return None if any(one is None for one in blocks) else [one for one in blocks if one]
 
 
-def _is_block(part: Json) -> bool:
+def is_block(part: Json) -> bool:
+    """Has it the type of a part of somebody's messages?"""
     kind = part.get("type")
     if kind in _AMBIGUOUS:  # also in a folder's listing, or in what a search found
         return any(part.get(name) is not None for name in (kind, *_OF_FILES))

@@ -46,7 +46,8 @@ def in_openais_form(messages: Iterable[Any], report: ReadReport) -> Iterator[tup
     last = ""
     for index, value in enumerate(messages):
         if not isinstance(value, dict):
-            report.note("messages that are no objects, left out")
+            report.num_messages += 1
+            report.unread_message("messages that are no objects, left out")
             continue
         kind = _piece(value)
         if pieces and not (kind and "item" in (kind, last)):  # of two texts in a row each is an answer

@@ -27,7 +27,7 @@ _INVALID = "invalid_tool_call"
 _QUOTED = re.compile(r"tool call arguments:\n\n(.*)\n\nError details:", re.S)
 
 
-def raw_calls(message: Json) -> list[Any]:
+def raw_calls(message: Json, report: ReadReport) -> list[Any]:
     """The calls a message makes, in OpenAI's form of today or of old; with them those that LangChain could
     not parse."""
     calls, invalid = message.get("tool_calls"), message.get("invalid_tool_calls")
@@ -35,6 +35,8 @@ def raw_calls(message: Json) -> list[Any]:
         return [*as_list(calls), *({**call, "type": _INVALID} for call in objects_in(invalid))]
     if isinstance(calls, list):
         return calls
+    if calls:
+        report.unread_message("calls of a message that are no list, left out", as_object(calls))
     old = message.get("function_call")
     return [old] if isinstance(old, dict) else []
 
@@ -53,6 +55,8 @@ def call_of(raw: Any, step: int, report: ReadReport) -> Call:
     name = inner if isinstance(inner, str) else function.get("name")  # Inspect: function is the name
     parsed = Call(name=as_label(name) or "", id=as_label(call.get("id")) or "", step=step)
     arguments = function.get("arguments", function.get("args"))
+    if not parsed.name:
+        report.unread_message("calls without a name, kept", call)
     if isinstance(refused := call.get("parse_error"), str) and refused:  # Inspect
         quoted = _QUOTED.search(refused)
         parsed.bad_arguments = quoted[1] if quoted else refused

@@ -19,7 +19,13 @@ from trimtab.traces.messages.tool_results import answer, answered, call_of, raw_
 from trimtab.typing import Json
 
 _NO_ROLE = "messages of a role that is none of ours, kept"
+_NO_SPEAKER = "messages without a role, kept"
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
+
+
+def as_messages(value: Any) -> list[Any]:
+    """The list of messages; of what is none one that cannot be read, so that it is counted."""
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
@@ -33,7 +39,9 @@ def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
     pending: list[Call] = []
     for step, message in in_openais_form(messages, report):
         role = as_label(message.get("role")) or ""
-        if role not in ROLES:
+        if not role.strip():
+            report.unread_message(_NO_SPEAKER, message)
+        elif role not in ROLES:
             report.note_each(_NO_ROLE, role)
         if role == "tool":
             call = answered(pending, message)
@@ -41,7 +49,7 @@ def turns_of(messages: Iterable[Any], report: ReadReport) -> list[Turn]:
                 answer(call, message)
                 continue
             report.note("tool results that answer no call, kept as turns")
-        calls = [call_of(raw, step, report) for raw in raw_calls(message)]
+        calls = [call_of(raw, step, report) for raw in raw_calls(message, report)]
         pending += calls
         turns.append(_turn(message, role, step, calls))
     return turns

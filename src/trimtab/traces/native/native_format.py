@@ -50,6 +50,10 @@ def read_own(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
             report.malformed(record.file, record.line, str(error))
             continue
         episode.source = episode.source or record.source
+        report.num_messages += len(episode.turns)
+        for turn, raw in zip(episode.turns, record.value.get("turns", ()), strict=True):
+            if not turn.role.strip():
+                report.unread_message("turns without a role, kept", raw)
         for call in episode.calls:
             if call.error and not call.error_from:
                 call.error_from = "log"

@@ -21,7 +21,7 @@ from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.core.task_keys import task_key
 from trimtab.traces.core.tool_schemas import tools_of
 from trimtab.traces.files.json_records import iter_objects
-from trimtab.traces.messages.turns import turns_of
+from trimtab.traces.messages.turns import as_messages, turns_of
 from trimtab.typing import Json
 
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
@@ -71,7 +71,7 @@ def _sample(sample: Json, run: Json, record: Record, report: ReadReport) -> Epis
     events = objects_in(sample.get("events"))
     episode = Episode(
         id=f"{task}/{epoch}" if epoch is not None else task or record.source,
-        turns=turns_of(messages if isinstance(messages, list) else [], report),
+        turns=turns_of(as_messages(messages), report),
         task=task, tokens=_tokens(sample), tools=_tools(events), reward=next(iter(parts.values()), None),
         reward_parts=parts, stop_reason=stop, model=model, source=record.source,
         time=as_time(sample.get("started_at")), duration_s=as_number(sample.get("total_time")),

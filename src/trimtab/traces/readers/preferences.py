@@ -81,7 +81,8 @@ def _messages(value: Any, role: str) -> list[Any]:
         return value
     if is_answer(value):
         return [value]
-    return [] if value is None else [{"role": role, "content": as_text(value)}]
+    content = value if isinstance(value, dict) else as_text(value)
+    return [] if value is None else [{"role": role, "content": content}]
 
 
 def _side(value: Any, prompt: list[Any]) -> list[Any]:

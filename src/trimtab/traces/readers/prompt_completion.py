@@ -10,6 +10,8 @@ from trimtab.traces.core.episode import Turn
 from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.messages.chat_template_text import prompt_turns
+from trimtab.traces.messages.content_blocks import is_unknown
+from trimtab.traces.messages.responses_api import is_message
 from trimtab.traces.messages.tool_tags import tagged_turns
 from trimtab.traces.readers.chat import episode_of
 from trimtab.traces.readers.preferences import is_chat
@@ -20,8 +22,7 @@ def dialogue(
     value: Json, prompt: Any, completion: Any, report: ReadReport, record: Record
 ) -> tuple[list[Turn], list[dict[str, Any]] | None]:
     """Turns of a prompt and a completion, each messages or text, and the tools that the text declares."""
-    before = [] if prompt is None else _messages(prompt)  # what the log lacks is not an empty message
-    after = [] if completion is None else _messages(completion)
+    before, after = _messages(prompt, "user"), _messages(completion, "assistant")
     if before is not None and after is not None:
         return episode_of(record, value, [*before, *after], report).turns, None
     if before is None and after is None:
@@ -39,11 +40,20 @@ def template_turns(
     """Both as a chat template wrote them; what the prompt put into the agent's mouth is the head of its first
     turn."""
     turns, tools, opened = prompt_turns(prompt, report)
+    report.num_messages += 2
     return [*turns, *tagged_turns(f"{opened}\n{completion}" if opened else completion, report)], tools
 
 
-def _messages(value: Any) -> list[Any] | None:
-    """A list of messages, also one written as JSON text."""
+def _messages(value: Any, role: str) -> list[Any] | None:
+    """A list of messages, also one written as JSON text; None for text. What is neither is a message that
+    cannot be read."""
+    if value is None:
+        return []  # what the log lacks is not an empty message
+    if isinstance(value, dict):
+        return [value if is_message(value) else {"role": role, "content": value}]
+    if isinstance(value, list):
+        parts = all(isinstance(one, dict) and "type" in one and not is_message(one) for one in value)
+        return value if is_unknown(value) or not (value and parts) else None
     if isinstance(value, str) and value.lstrip().startswith("[{"):
         try:
             value = parse_json(value)

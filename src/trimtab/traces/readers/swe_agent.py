@@ -11,13 +11,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from trimtab.traces.core.coerce import as_int, as_label, as_list, as_number, as_object, as_text, objects_in
+from trimtab.traces.core.coerce import (
+    as_int,
+    as_label,
+    as_list,
+    as_number,
+    as_object,
+    as_text,
+    first_of,
+    objects_in,
+)
 from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.core.json_text import json_of_file
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.errors.detect import error_text
 from trimtab.traces.files.find import STDIN
 from trimtab.traces.files.json_records import iter_objects
+from trimtab.traces.messages.content_blocks import is_unknown
 from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.readers.preferences import is_chat
 from trimtab.typing import Json
@@ -87,14 +97,15 @@ def read_swe(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]
 
 
 def _swe_episode(value: Json, record: Record, report: ReadReport) -> Episode:
-    history = [m for m in objects_in(value.get("history")) if not m.get("is_demo")]
+    history = [m for m in map(as_object, as_list(value.get("history"))) if not m.get("is_demo")]
     if not isinstance(value.get("trajectory"), list):
         turns = turns_of(history, report)
     else:
         first = next((i for i, m in enumerate(history) if m.get("role") == "assistant"), len(history))
-        steps = objects_in(value["trajectory"])
+        steps = [as_object(step) for step in value["trajectory"]]
         messages = messages_of_steps(steps, [m for m in history if m.get("role") == "assistant"])
         turns = turns_of(history[:first], report)
+        report.num_messages += len(steps)
         last = len(steps) - 1
         for i, (step, message) in enumerate(zip(steps, messages, strict=True)):
             turns.append(_step(step, message or {}, i, report))
@@ -137,6 +148,8 @@ def _episode(value: Json, record: Record, turns: list[Turn], suffix: str, report
 
 
 def _step(step: Json, message: Json, number: int, report: ReadReport) -> Turn:
+    if first_of(step, "thought", "response", "action") is None or is_unknown(step.get("thought")):
+        report.unread_message("steps of SWE-agent without a thought, a response or an action", step)
     thought, response = (as_text(step.get(name)) for name in ("thought", "response"))
     turn = Turn(role="assistant", content=response if thought is None else thought, step=number)
     if as_list(message.get("tool_calls")):

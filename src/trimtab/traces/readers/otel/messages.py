@@ -117,7 +117,7 @@ def finish_reason(attributes: Json, answer: list[Json]) -> str | None:
 def _named(attributes: Json, structured: str, flat: str, older: str, role: str) -> list[Json]:
     messages = json_or_text(attributes.get(structured))
     if messages is not None:
-        return _messages(messages, role)
+        return _messages([messages] if isinstance(messages, dict) else messages, role)
     entries = [*nested(attributes, flat), *nested(attributes, older)]
     return [_unflattened(entry, role) for entry in entries if isinstance(entry, dict)]
 
@@ -126,7 +126,9 @@ def _messages(raw: Any, role: str) -> list[Json]:
     """Return the messages of a list, or one message of a text. Each has a role, or is an item with a type."""
     if not isinstance(raw, list):
         return [] if raw is None else [{"role": role, "content": as_text(raw)}]
-    raw = objects_in(raw)
+    raw = [
+        m if isinstance(m, dict) else {"content" if isinstance(m, str) else type(m).__name__: m} for m in raw
+    ]
     own = ({"role": as_label(m.get("role")) or role} if "role" in m or "type" not in m else {} for m in raw)
     return [{**m, **named} for m, named in zip(raw, own, strict=True)]
 

@@ -30,6 +30,7 @@ from trimtab.traces.core.read_report import UNREAD_REWARD, UNREAD_SUCCESS, ReadR
 from trimtab.traces.errors.detect import error_words, says_fine, says_no_error
 from trimtab.traces.errors.patterns import starts_as_error
 from trimtab.traces.files.json_records import iter_objects
+from trimtab.traces.messages.content_blocks import is_unknown
 from trimtab.traces.readers.ptt_steps.buffer import COPIES, EpisodeLines, in_order
 from trimtab.traces.readers.ptt_steps.field_names import KINDS, StepNames
 from trimtab.typing import Json
@@ -37,6 +38,7 @@ from trimtab.typing import Json
 NO_END, ORPHANS = "episodes without an episode_end", "tool results that answer no call, kept as turns"
 
 _TASK, _GROUP = ("task_id", "task", "prompt_id"), ("group_id", "group")
+_SAID = {"user_message": ("content",), "tool_call": ("tool",), "tool_result": ("result", "content", "error")}
 _ASSISTANT = ("assistant_message", "tool_call", "tool_parse_error")
 
 
@@ -99,9 +101,12 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
     pending: list[tuple[Call, float | None]] = []
     tokens: list[int] = []
     before, ended = "", False
+    report.num_messages += len(events)
     for event in events:
         type_name: str = event["type"]
         kind, when = KINDS.get(type_name, type_name), as_time(event.get("timestamp"))
+        if _says_nothing(event, kind):
+            report.unread_message(f"steps of kind {kind} that say nothing under a name we know", event)
         episode.time = when if episode.time is None else episode.time
         if when is not None and episode.time is not None:
             episode.duration_s = when - episode.time
@@ -131,6 +136,13 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
     _fill_task(episode, events)
     episode.tokens = sum(tokens) if episode.tokens is None and tokens else episode.tokens
     return episode
+
+
+def _says_nothing(event: Json, kind: str) -> bool:
+    if kind == "assistant_message":
+        return "content" not in event or is_unknown(event["content"])
+    wanted = _SAID.get(kind)
+    return wanted is not None and not any(name in event for name in wanted)
 
 
 def _assistant(episode: Episode, event: Json, before: str, when: float | None) -> Turn:
