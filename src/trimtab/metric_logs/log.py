@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +28,9 @@ REPLACED = ("rows out of order, sorted", "values overwritten by a later row of t
 """Reasons of `excluded` that a resume leaves behind, a step counter that began anew, or two writers of one
 log."""
 
+_Lost = list[tuple[str, "int | None"]]
+"""Our name, and the step of the row or of the one before it."""
+
 _WORDS = {"nan": math.nan, "+nan": math.nan, "-nan": math.nan}
 
 
@@ -38,7 +41,8 @@ class MetricLog:
     `steps`: (T,). `columns`: ours -> places in `steps` at which it was logged, values there. `framework` says
     whose keys they were, `why` on what ground. `mapped`: ours -> theirs. `unmapped`: numeric keys of the log
     that no name of ours stands for. `excluded`: what was left out, by reason. `notes`: traps of this
-    trainer's keys, and choices the reader made.
+    trainer's keys, and choices the reader made. `lost_nonfinite`: ours -> indices of `steps` at which NaN or
+    infinity stood in a row that was overwritten, or in rows after it that had no step.
     """
 
     source: str
@@ -51,6 +55,7 @@ class MetricLog:
     unmapped: tuple[str, ...]
     excluded: dict[str, int]
     notes: tuple[str, ...]
+    lost_nonfinite: dict[str, Int64] = field(default_factory=dict)
 
     @cached_property
     def rows(self) -> list[tuple[int, dict[str, float]]]:
@@ -90,7 +95,8 @@ def build_log(
             f"docs/how-to/metric-logs.md"
         )
     plain = plain_columns(steps, raw, mapped)
-    at, columns = columns_of_rows(_merged(raw, steps, mapped)) if plain is None else plain
+    lost: _Lost = []
+    at, columns = columns_of_rows(_merged(raw, steps, mapped, lost)) if plain is None else plain
     read = set(mapped.values())
     return MetricLog(
         source=source,
@@ -103,6 +109,7 @@ def build_log(
         unmapped=tuple(key for key in keys if key not in read),
         excluded={reason: count for reason, count in raw.excluded.items() if count},
         notes=(*raw.notes, *lines, *(chosen.notes_for(mapped) if chosen else ())),
+        lost_nonfinite=_at_steps(lost, at),
     )
 
 
@@ -139,10 +146,10 @@ def _numeric(raw: RawLog, keys: list[str]) -> list[str]:
 
 
 def _merged(
-    raw: RawLog, steps: list[int | None], mapped: Mapping[str, str]
+    raw: RawLog, steps: list[int | None], mapped: Mapping[str, str], lost: _Lost
 ) -> list[tuple[int, dict[str, float]]]:
     """One row a step of our names; a number beats a null, and of two numbers the later one stands and is
-    counted."""
+    counted. NaN and infinity that so are in no row go to `lost`."""
     raw.unpack()
     pairs = [(theirs, ours) for ours, theirs in mapped.items()]
     count: Counter[str] = raw.excluded
@@ -150,7 +157,10 @@ def _merged(
     last: int | None = None
     for step, row in zip(steps, raw.rows, strict=True):
         if step is None:
-            count["rows without a step"] += 1
+            nonfinite = _nonfinite(_translated(row, pairs, Counter()))
+            lost += [(name, last) for name in nonfinite]
+            if nonfinite:
+                count[f"of them with NaN or infinity ({', '.join(nonfinite[:4])}), judged all the same"] += 1
             continue
         if last is not None and step < last:
             count[REPLACED[0]] += 1
@@ -159,6 +169,10 @@ def _merged(
         known = table.setdefault(step, new)
         if known is new:
             continue
+        nonfinite = [name for name in _nonfinite(known) if new.get(name) is not None]
+        lost += [(name, step) for name in nonfinite]
+        if nonfinite:
+            count[f"of them NaN or infinity before ({', '.join(nonfinite[:4])}), judged all the same"] += 1
         for ours, value in new.items():
             old = known.get(ours)
             if old is not None and value is not None and repr(old) != repr(value):
@@ -169,6 +183,18 @@ def _merged(
     if raw.null_is_nothing:
         return _without_nulls(raw, rows)
     return settle_nulls(rows, raw.is_table(), count)
+
+
+def _nonfinite(row: Row) -> list[str]:
+    return [name for name, value in row.items() if value is not None and not math.isfinite(value)]
+
+
+def _at_steps(lost: _Lost, steps: Int64) -> dict[str, Int64]:
+    """Where in `steps` it was lost; before the first one, at the first."""
+    index: dict[str, set[int]] = {}
+    for name, step in lost if steps.size else ():
+        index.setdefault(name, set()).add(0 if step is None else int(np.searchsorted(steps, step)))
+    return {name: np.array(sorted(some), np.int64) for name, some in index.items()}
 
 
 def _without_nulls(raw: RawLog, rows: list[tuple[int, Row]]) -> list[tuple[int, dict[str, float]]]:

@@ -159,13 +159,12 @@ def _mapped_lines(mapped: Mapping[str, str], unwatched: Sequence[str]) -> list[s
 
 def log_diagnosis_screen(summary: dict[str, Any]) -> list[str]:
     """Return `log_diagnosis` on one screen (`screen.Screen`)."""
-    replaced = [f"{count} {reason}" for reason, count in summary["excluded"].items() if reason in REPLACED]
     core = [name for name in _CORE if name not in summary["mapped"]]
     return Screen(
         headline=summary["headline"],
         facts=[
             source_line(f"{_where(summary)}, framework {summary['framework']}", summary["log"]),
-            *([f"left out {', '.join(replaced)} (a resume, or two writers)"] if replaced else []),
+            *_left_out_facts(summary["excluded"]),
         ],
         counts=alarm_counts(summary["alarms"]),
         alarms=alarm_items(summary["alarms"]),
@@ -174,6 +173,18 @@ def log_diagnosis_screen(summary: dict[str, Any]) -> list[str]:
         next_command=("trimtab", "diagnose", summary["log"])
         + (("--map", f"{core[0]}=KEY") if core and summary["exit_code"] == 2 else ("--verbose",)),
     ).lines()
+
+
+def _left_out_facts(excluded: Mapping[str, int]) -> list[str]:
+    """One line a reason; nulls, which are rarely a loss, under --verbose."""
+    cause = dict.fromkeys(REPLACED, " (a resume, or two writers)")
+    facts = [
+        f"{count} {reason}{cause.get(reason, '')}"
+        for reason, count in excluded.items()
+        if " read as " not in reason
+    ]
+    more = [f"and for {counted(len(facts) - 4, 'more reason')} (--verbose)"] if len(facts) > 5 else []
+    return [f"left out {fact}" for fact in (*facts[: 4 if more else 5], *more)]
 
 
 def _where(diagnosis: dict[str, Any]) -> str:

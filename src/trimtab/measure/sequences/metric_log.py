@@ -34,7 +34,7 @@ def presence_of_log(log: MetricLog) -> Presence:
         if index.size >= _CADENCE and not name.startswith("held_out")
     }
     bad = {
-        f"metrics/{name}": index[~np.isfinite(values)]
+        f"metrics/{name}": np.union1d(index[~np.isfinite(values)], log.lost_nonfinite.get(name, index[:0]))
         for name, (index, values) in log.columns.items()
         if not may_be_missing(name)
     }

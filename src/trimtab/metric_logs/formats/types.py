@@ -134,7 +134,16 @@ def steps_of(log: RawLog, source: str, keys: Iterable[str] | None = None) -> lis
         log.notes.append(
             "steps are W&B's _step, which counts calls of log and may differ from the trainer's steps"
         )
-    return [_whole(value) for value in log.values(best)]
+    values = log.values(best)
+    steps = [_whole(value) for value in values]
+    bad = [value for step, value in zip(steps, values, strict=True) if step is None]
+    wrong = [repr(value)[:24] for value in bad if value is not None]
+    if len(bad) > len(wrong):
+        log.excluded["rows without a step"] += len(bad) - len(wrong)
+    if wrong:
+        shown = ", ".join(list(dict.fromkeys(wrong))[:3])
+        log.excluded[f"rows whose step is not a whole number up to 2**53 ({shown})"] += len(wrong)
+    return steps
 
 
 _MIN_ROWS = 10
