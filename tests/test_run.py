@@ -28,6 +28,20 @@ def test_a_calm_run_is_healthy_and_exits_0(tmp_path):
     assert post["value"] == pytest.approx(0.05 * 2.576, rel=0.1)
 
 
+def test_a_healthy_run_names_the_rules_that_still_collect_their_baselines(tmp_path):
+    """Forty steps are enough for few rules: the silence of the others is no calm."""
+    folder = write_run(tmp_path / "run", steps=40)
+    found = json.loads(cli("diagnose", folder, "--json").stdout)
+    assert found["pending"]["kl_break"] == 40
+    assert found["pending"]["outcome_together"] == 40
+    assert not set(found["pending"]) & set(found["judged"])
+    assert f"{len(found['pending'])} rules still collect their baselines" in found["headline"]
+    assert "kl_break 40" in cli("diagnose", folder, "--verbose").stdout
+    short = cli("diagnose", write_run(tmp_path / "short", steps=5)).stdout
+    assert re.search(r"\d\d rules still\s+collect their\s+baselines \(post_tool_tail_growth 5 values", short)
+    assert len(re.findall(r"\w+_\w+ 5\b", short)) == 3  # names of rules
+
+
 def test_a_growing_post_tool_tail_is_a_hidden_alarm_and_exits_1(tmp_path):
     """Averages can only hide what is rare: 12 % of the tokens, beside a text slice that carries the mean KL."""
     shape = {"sequences": 256, "text": 60, "post": 8, "text_scale": 0.1}

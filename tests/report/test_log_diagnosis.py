@@ -181,6 +181,18 @@ def test_outliers_that_were_clipped_are_counted(tmp_path, capsys, monkeypatch):
     assert "reward_drop 2" in next(line for line in out.splitlines() if line.startswith("  clipped outliers"))
 
 
+def test_a_composite_rule_says_what_it_lacks(tmp_path, capsys, monkeypatch):
+    """It was said to need two metrics that the log has: their scales take 40 rows."""
+    path = write(tmp_path / "m.jsonl", n=30, grad_norm=lambda step: 1.0 + step % 5 / 10)
+    found = json.loads(run(capsys, monkeypatch, path, "--json")[1])
+    assert found["pending"]["outcome_together"] == 30
+    assert "outcome_together" not in found["not_run"]
+    assert "needs at least two of correct_logp, reward; the log has reward" in found["not_run"]["likelihood_together"]
+    still = write(tmp_path / "still.jsonl", n=60, grad_norm=lambda step: 1.0)
+    found = json.loads(run(capsys, monkeypatch, still, "--json")[1])
+    assert "reward and grad_norm hardly vary" in found["not_run"]["outcome_together"]
+
+
 def test_values_a_rule_does_not_take_are_counted(tmp_path, capsys, monkeypatch):
     """KL of exactly 0 has no logarithm: kl_break leaves three out; kl_high takes it as it is, but not the NaN."""
     path = write(

@@ -211,8 +211,11 @@ class Pipeline:
         return tuple(r.name for r in self.rules if r.name in ready)
 
     def pending(self) -> dict[str, int]:
-        """Return rules with values that still collect their baseline -> how many values they have."""
-        done, waiting = self._ready_rules(), Counter[str]()
+        """Return rules with values that still collect their baseline -> how many values they have.
+
+        A composite rule has the values of its members, whose scales are learnt first.
+        """
+        done, waiting = self._ready_rules(), self._learning()
         for (name, _), count in self.seen.items():
             if name not in done:
                 waiting[name] = max(waiting[name], count)
@@ -220,8 +223,19 @@ class Pipeline:
 
     def without_input(self) -> dict[str, str]:
         """Rules that saw no value at all -> the key of the reading each lacks."""
-        seen = {name for name, _ in self.seen}
+        seen = {name for name, _ in self.seen} | self._learning().keys()
         return {r.name: r.key for r in self.rules if r.name not in seen}
+
+    def _learning(self) -> Counter[str]:
+        """Return composite rules without a value, two of whose members have some -> how many these have."""
+        seen, waiting = {name for name, _ in self.seen}, Counter[str]()
+        for rule in self.rules:
+            joint = self.joints.get(rule.key.removeprefix("joint/")) if rule.members else None
+            if joint is None or rule.name in seen or len(joint.first) < 2:
+                continue
+            if joint.scale is None or len(joint.scale) > 1:
+                waiting[rule.name] = max(map(len, joint.first.values()))
+        return waiting
 
     def clipped(self) -> dict[str, int]:
         """Return rules and composite readings -> how many outliers were clipped before they were judged."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES, bound
+from trimtab.traces.core.plural import counted
 from trimtab.types import Alarm
 
 Word = Literal["healthy", "alarms", "unhealthy", "blind", "not judged yet"]
@@ -73,13 +74,14 @@ def judge(alarms: Iterable[Alarm], evidence: Evidence) -> Verdict:
     waiting = _waiting(evidence)
     if waiting:
         return Verdict("not judged yet", waiting + unseen)
-    count = len(evidence.judged)
-    text = f"no alarm from the {count} rule{'s' * (count != 1)} that judged"
+    text = f"no alarm from the {counted(len(evidence.judged), 'rule')} that judged"
     if evidence.metrics_only:
         why = evidence.no_tokens or "a metrics log has no tokens"
         text = f"the averages are calm; the tails were not observed, {why}; {text}"
     elif not evidence.tail_ready:
         text = f"no token was written after a tool result; {text}"
+    if evidence.pending:
+        text += f"; {collecting(evidence.pending).partition(' (')[0]}"
     if evidence.unwatched:
         text += f"; measured, but watched by no rule so far: {', '.join(evidence.unwatched)}"
     text += "" if evidence.no_tokens else unseen
@@ -91,9 +93,9 @@ def judge(alarms: Iterable[Alarm], evidence: Evidence) -> Verdict:
 def _alarmed(serious: list[Alarm], num_notes: int) -> Verdict:
     worst = [a for a in serious if a.severity == "critical"] or serious
     cleared = sum(alarm.cleared is not None for alarm in serious)
-    text = f"{len(serious)} alarm{'s' if len(serious) > 1 else ''}"
+    text = counted(len(serious), "alarm")
     text += f" ({cleared} cleared)" if cleared else ""
-    text += f" and {num_notes} note{'s' * (num_notes > 1)}" if num_notes else ""
+    text += f" and {counted(num_notes, 'note')}" if num_notes else ""
     text += f", first {worst[0].rule} at step {worst[0].step}"
     hidden = next((a for a in serious if a.hidden), None)
     together = agreeing(serious)
@@ -167,10 +169,10 @@ def _blind(evidence: Evidence) -> str:
 
 
 def _times(count: int) -> str:
-    return f" {count} time{'s' * (count != 1)}" if count else ""
+    return f" {counted(count, 'time')}" if count else ""
 
 
-_MORE = "give more steps, and reward, KL, entropy and the gradient's norm"
+_MORE = "more steps are needed; reward, KL, entropy and the gradient's norm help most"
 
 
 def _waiting(evidence: Evidence) -> str:
@@ -186,20 +188,36 @@ def _waiting(evidence: Evidence) -> str:
         and len(evidence.readings) < bound("judged_readings")
     ):
         names = [key.removeprefix("aggregate/") for key in evidence.readings]
-        few = f"too few readings could be judged: {', '.join(names)}, by {len(evidence.judged)} rules"
+        judges = counted(len(evidence.judged), "rule")
+        few = f"too few readings could be judged: {', '.join(names)}, by {judges}"
         return f"{few}; {_MORE}"
     own = set(evidence.user_rules)  # rules that need few values must not outvote those that wait
     judged, pending = [r for r in evidence.judged if r not in own], evidence.pending.keys() - own
     if evidence.metrics_only and evidence.aggregate_ready and len(judged) < len(pending):
-        few = f"only {len(judged)} rules could judge ({', '.join(judged)})"
-        return f"{few}, {len(pending)} still collect their baselines; {_MORE}"
-    if evidence.metrics_only and not evidence.aggregate_ready:
-        known = ", ".join(f"{rule} {count}" for rule, count in sorted(evidence.pending.items()))
-        return f"every rule is still collecting its baseline (values so far: {known or 'none'})"
-    tails = evidence.post_tool_tokens and not evidence.tail_ready
+        return f"only {counted(len(judged), 'rule')} could judge; {collecting(evidence.pending)}; {_MORE}"
+    tails = evidence.post_tool_tokens and not evidence.tail_ready and not evidence.metrics_only
     if tails or not (evidence.tail_ready or evidence.aggregate_ready):
-        known = ", ".join(f"{rule} {count}" for rule, count in sorted(evidence.pending.items()))
-        what = "the tail rules are" if tails else "every rule is"
-        size = f"{bound('baseline'):.0f} windows"
-        return f"{what} still collecting a baseline of {size} (so far: {known or 'none'})"
+        which = "rule on the tokens after a tool result" if tails else "rule"
+        return f"no {which} has its baseline yet; {collecting(evidence.pending) or 'none has a value'}"
     return ""
+
+
+_FIRST = ("post_tool_tail_growth", "kl_surge", "reward_collapse", "entropy_collapse")
+"""Rules that are named before others where not all are."""
+
+
+def collecting(pending: Mapping[str, int]) -> str:
+    """Return how many rules still collect their baselines, and how many values three of them have.
+
+    >>> collecting({"a": 4, "kl_surge": 9, "b": 9, "c": 2}), collecting({})
+    ('4 rules still collect their baselines (kl_surge 9 values so far, a 4, b 9)', '')
+    """
+    names = [*(name for name in _FIRST if name in pending), *(name for name in pending if name not in _FIRST)]
+    shown = [f"{name} {pending[name]}" for name in names[:3]]
+    shown[:1] = [f"{one} values so far" for one in shown[:1]]
+    what = (
+        "1 rule still collects its baseline"
+        if len(names) == 1
+        else f"{len(names)} rules still collect their baselines"
+    )
+    return f"{what} ({', '.join(shown)})" if names else ""

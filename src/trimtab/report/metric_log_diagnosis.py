@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +71,7 @@ def diagnose_log(
         num_failures=0, num_failed_steps=0, last_failed=False, metrics_only=True,
         readings=judged_readings(pipeline), user_rules=tuple(rule.name for rule in rules),
     )  # fmt: skip
-    lacking = {name: _lacks(key) for name, key in pipeline.without_input().items()}
+    lacking = {name: _lacks(key, log.mapped) for name, key in pipeline.without_input().items()}
     return LogDiagnosis(
         log,
         judge(pipeline.alarms, evidence),
@@ -94,12 +94,15 @@ def _unwatched(log: MetricLog, pipeline: Pipeline) -> tuple[str, ...]:
     return tuple(name for name in unread if not (gap and name == "loss"))
 
 
-def _lacks(key: str) -> str:
-    """What would have to be there for a rule of this key to run, in words."""
+def _lacks(key: str, mapped: Collection[str]) -> str:
+    """What would have to be there for a rule of this key to run, in words; `mapped`: metrics the log has."""
     family, _, name = key.partition("/")
     if family == "joint":
-        members = ", ".join(member.key[0].removeprefix("aggregate/") for member in FAMILIES[name])
-        return f"needs two at least of: {members}"
+        members = [member.key[0].removeprefix("aggregate/") for member in FAMILIES[name]]
+        there = [member for member in members if member in mapped]
+        if len(there) > 1:
+            return f"{' and '.join(there)} hardly vary over their first values, or seldom stand in one row"
+        return f"needs at least two of {', '.join(members)}; the log has {there[0] if there else 'none'}"
     what = READINGS[key].what
     if family == "aggregate":
         return f"the log has no `{name}` ({what}); name its key with --map {name}=KEY"

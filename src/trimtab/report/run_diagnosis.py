@@ -59,6 +59,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
             n: {"step": one.step[-1], "value": one.value[-1]} for n, one in averages_of(view).items()
         },
         "judged": list(view.evidence.judged),
+        "pending": dict(view.evidence.pending),
         "not_run": view.rules_without_input,
         "num_clipped": view.pipeline.clipped(),
         "left_out": view.pipeline.left_out(),
