@@ -57,7 +57,7 @@ def test_a_calm_log_is_healthy_and_its_tails_are_said_to_be_unseen(tmp_path, cap
     assert code == 0
     assert "length <- completions/mean_length" in out
     assert "unmapped zorp" in out
-    (line,) = [line for line in out.splitlines() if "not run  needs the tokens' log-probabilities" in line]
+    (line,) = [line for line in out.splitlines() if "  needs the tokens' log-probabilities" in line]
     assert "post_tool_tail_growth" in line
 
 
@@ -187,7 +187,10 @@ def test_a_composite_rule_says_what_it_lacks(tmp_path, capsys, monkeypatch):
     found = json.loads(run(capsys, monkeypatch, path, "--json")[1])
     assert found["pending"]["outcome_together"] == 30
     assert "outcome_together" not in found["not_run"]
-    assert "needs at least two of correct_logp, reward; the log has reward" in found["not_run"]["likelihood_together"]
+    assert (
+        "needs at least two of correct_logp, reward; the log has reward"
+        in found["not_run"]["likelihood_together"]
+    )
     still = write(tmp_path / "still.jsonl", n=60, grad_norm=lambda step: 1.0)
     found = json.loads(run(capsys, monkeypatch, still, "--json")[1])
     assert "reward and grad_norm hardly vary" in found["not_run"]["outcome_together"]
@@ -352,7 +355,7 @@ def test_gaps_of_a_csv_are_no_nan_and_one_that_lasts_is_a_silence(tmp_path, caps
     code, out, _ = run(capsys, monkeypatch, tmp_path / "gaps.csv", "--verbose")
     empty = sum(line.endswith(",") for line in lines)
     assert (code, "HEALTHY" in out) == (0, True)
-    assert f"note     {empty} empty cells in 1 column (tool_failure_frac) read as not logged" in out
+    assert f"  {empty} empty cells in 1 column (tool_failure_frac) read as not logged" in out
 
     lines[81:] = [",".join("" if i == 4 else cell for i, cell in enumerate(line.split(","))) for line in lines[81:]]  # fmt: skip
     (tmp_path / "ends.csv").write_text("\n".join(lines))
@@ -394,7 +397,7 @@ def test_what_is_mapped_and_read_by_no_rule_is_said_so(tmp_path, capsys, monkeyp
         "rules:\n  - {name: mm, metric: mismatch_max, detector: change, with: {direction: up}}\n"
     )
     _, out, _ = run(capsys, monkeypatch, path, "--verbose")
-    label = "no rule  reads (but for NaN and missing values) "
+    label = "read by no rule (but for NaN and missing values) "
     (line,) = [line for line in out.splitlines() if label in line]
     names = ["loss <- loss", "mismatch_max <- sampling/sampling_logp_difference/max"]
     assert sorted(line.split(label)[1].split(", ")) == names
@@ -406,7 +409,7 @@ def test_what_is_mapped_and_read_by_no_rule_is_said_so(tmp_path, capsys, monkeyp
     both = write(tmp_path / "b.jsonl", **calm, eval_loss=lambda step: 1.1)
     assert json.loads(run(capsys, monkeypatch, both, "--json")[1])["unwatched"] == ["mismatch_max"]
     _, out, _ = run(capsys, monkeypatch, write(tmp_path / "c.jsonl"), "--verbose")
-    assert "no rule " not in out
+    assert "read by no rule" not in out
 
 
 def test_an_alarm_without_a_bound_tells_none(tmp_path, capsys, monkeypatch):
@@ -454,11 +457,11 @@ def test_rows_that_later_ones_replaced_are_told_under_the_headline(tmp_path, cap
     _, out, _ = run(capsys, monkeypatch, tmp_path / "m.jsonl", "--verbose")
     lines = out.splitlines()
     assert [line.split(":")[0] for line in lines[4:7]] == [
-        "  left out 1 rows out of order, sorted",
+        "  left out 1 row out of order, sorted",
         "  left out 40 values overwritten by a later row of the same step",
         "",
     ]
-    assert lines.index("  left out 1 malformed lines") > lines.index("") > 5
+    assert lines.index("  left out 1 malformed line") > lines.index("") > 5
     assert out.count("overwritten") == 1
     _, out, _ = run(capsys, monkeypatch, write(tmp_path / "n.jsonl"), "--verbose")
     assert out.splitlines()[4] == ""

@@ -35,7 +35,8 @@ ALARMED = re.compile(
 def check(text: str) -> list[str]:
     lines = text.splitlines()
     assert len(lines) <= MAX_LINES
-    assert max(map(len, lines)) <= WIDTH
+    command = next(i for i, line in enumerate(lines) if line.startswith("next: "))
+    assert max(map(len, lines[:command])) <= WIDTH  # a command is whole, so that it can be pasted
     assert any(line.startswith("next: trimtab ") for line in lines[-2:])
     severities = [match[1] for line in lines if (match := re.match(r"  \[(critical|warning)\]", line))]
     assert severities == sorted(severities)
@@ -127,7 +128,7 @@ def test_agent_logs_fit_one_screen(tmp_path: Path, kind: str) -> None:
 
 def test_more_alarms_than_lines_are_counted_and_a_long_command_goes_on_below() -> None:
     alarms = [Item(f"[warning] step {i} rule_{i}: {'words ' * 30}", "do it") for i in range(60)]
-    path = f"/runs/{'x' * 80}"
+    path = f"/runs/{'x' * 180}"
     lines = Screen("UNHEALTHY since step 3: " + "so long " * 80, ["facts"] * 5, "60 alarms", alarms,
                    "3 notes: " + "n" * 300, ["a: b would go unseen"] * 20, ("trimtab", "diagnose", path, "--verbose")).lines()  # fmt: skip
     check("\n".join(lines))
@@ -140,6 +141,16 @@ def test_more_alarms_than_lines_are_counted_and_a_long_command_goes_on_below() -
         path,
         "--verbose",
     ]
+
+
+def test_lines_are_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were 110 columns wide on every terminal; without one they are 100."""
+    parts = Screen("HEALTHY: " + "calm " * 60, ["fact " * 60], "", [], "", ["unseen " * 60], ("trimtab", "x"))
+    assert max(map(len, parts.lines())) in range(WIDTH - 9, WIDTH + 1)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for columns in (80, 140):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert max(map(len, parts.lines())) in range(columns - 9, columns + 1)
 
 
 def test_the_json_form_and_the_pages_carry_the_sentence_of_the_screen(tmp_path: Path) -> None:

@@ -24,8 +24,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="trimtab",
-    help="Watch RL runs of tool-using agents: tails by slice, alarms with a stated false-alarm rate, one "
-    "offline report.",
+    help="Watch RL runs of tool-using agents: tails by slice, alarms, one offline report.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
@@ -64,7 +63,12 @@ def diagnose(
         str | None, typer.Option(help="The log's format; found by its content otherwise.")
     ] = None,
     mapping: Annotated[
-        list[str] | None, typer.Option("--map", help="ours=theirs: read our metric off this key; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="NAME=KEY",
+            help="Read the metric NAME (docs/reference/metric-keys.md) from the log's KEY; repeatable.",
+        ),
     ] = None,
     rules: Annotated[
         Path | None, typer.Option(help="YAML file of rules to judge by as well (docs/how-to/user-rules.md).")

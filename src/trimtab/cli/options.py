@@ -20,7 +20,8 @@ Logs = Annotated[
 ]
 LogFormat = Annotated[str | None, typer.Option(help="The logs' format; found by their content otherwise.")]
 LogMap = Annotated[
-    list[str] | None, typer.Option("--map", help="FIELD=JSON.PATH for logs of no known format; repeatable.")
+    list[str] | None,
+    typer.Option("--map", metavar="FIELD=JSON.PATH", help="For logs of no known format; repeatable."),
 ]
 ErrorPatterns = Annotated[
     list[str] | None,
@@ -57,15 +58,13 @@ def fields_of(texts: list[str] | None) -> dict[str, str]:
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:
-    """`ours=theirs` texts as a mapping; MetricLogError for one without both, and where one of ours is given
+    """NAME=KEY texts as a mapping; MetricLogError for one without both, and where one of ours is given
     twice."""
     named: dict[str, str] = {}
     for text in texts:
         ours, _, theirs = text.partition("=")
         if not ours or not theirs:
-            raise MetricLogError(
-                f"--map {text!r} is not of the form ours=theirs, as in --map reward=my/score"
-            )
+            raise MetricLogError(f"--map {text!r} is not of the form NAME=KEY, as in --map reward=my/score")
         ours, theirs = ours.strip(), theirs.strip()
         if ours in named:
             raise MetricLogError(

@@ -91,8 +91,8 @@ def build_log(
         shown = ", ".join(keys[:6]) or "none"
         raise MetricLogError(
             f"{source}: {'none of its numbers is known' if not framework else f'no key of {framework} in it'} "  # noqa: E501
-            f"(it has: {shown}); name them with --map ours=theirs, the names are in "
-            f"docs/how-to/metric-logs.md"
+            f"(it has: {shown}); name them with --map NAME=KEY, the names are in "
+            f"docs/reference/metric-keys.md"
         )
     plain = plain_columns(steps, raw, mapped)
     lost: _Lost = []

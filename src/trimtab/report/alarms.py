@@ -9,9 +9,11 @@ from typing import Any
 from trimtab.detect.rules.all_rules import RULES, STREAM_RULES
 from trimtab.detect.rules.rule import Rule
 from trimtab.detect.verdict import averages_words
+from trimtab.report.screen import listing
 from trimtab.traces.core.plural import counted
 from trimtab.types import Alarm
 
+_MAX_ALARMS = 20
 _INPUTS = {
     "num_clipped": "clipped outliers, to four robust standard deviations",
     "left_out": "left out values that are not finite, not positive where they must be, or rest on too few "
@@ -84,8 +86,10 @@ def _numbers(alarm: Alarm) -> str:
 
 def alarms_lines(alarms: list[dict[str, Any]]) -> list[str]:
     """Return the alarms (`alarm_payload`) in full, an empty line before each; control characters are not
-    escaped yet."""
-    lines = [line for alarm in alarms for line in _lines(alarm)]
+    escaped yet. Beyond `_MAX_ALARMS` they are counted."""
+    lines = [line for alarm in alarms[:_MAX_ALARMS] for line in _lines(alarm)]
+    if len(alarms) > _MAX_ALARMS:
+        lines += ["", f"  and {counted(len(alarms) - _MAX_ALARMS, 'more alarm')} (--json)"]
     if any(alarm["cleared"] is not None for alarm in alarms):
         lines += ["", "  cleared: back within its bound, or by then the level was the run's own"]
     return lines
@@ -96,16 +100,26 @@ def input_lines(diagnosis: Mapping[str, Any]) -> list[str]:
     `left_out`."""
     lines = []
     for name, what in _INPUTS.items():
-        if diagnosis[name]:
-            lines.append(
-                f"  {what}: {', '.join(f'{rule} {count}' for rule, count in diagnosis[name].items())}"
-            )
+        counts = sorted(diagnosis[name].items(), key=lambda item: -item[1])
+        if counts:
+            lines.append(f"{what}: {listing([f'{rule} {count}' for rule, count in counts])}")
     return lines
+
+
+def rule_lines(diagnosis: Mapping[str, Any]) -> list[str]:
+    """Return the rules that judged, and those that still collect their baselines, by their values so far."""
+    waiting: dict[int, list[str]] = {}
+    for rule, count in sorted(diagnosis["pending"].items(), key=lambda item: -item[1]):
+        waiting.setdefault(count, []).append(rule)
+    judged = f"{len(diagnosis['judged'])} judged: {', '.join(diagnosis['judged']) or 'none'}"
+    values = (f"{', '.join(rules)} ({counted(count, 'value')})" for count, rules in waiting.items())
+    collect = f"{len(diagnosis['pending'])} still collect their baselines"
+    return [judged, *([f"{collect}: {'; '.join(values)}"] if waiting else [])]
 
 
 def _lines(alarm: dict[str, Any]) -> list[str]:
     state = f"cleared at step {alarm['cleared']}" if alarm["cleared"] is not None else "active"
-    hidden = [f"    also   {alarm['averages']}"] if alarm["hidden"] else []
+    hidden = [f"    hidden {alarm['averages']}"] if alarm["hidden"] else []
     return [
         "",
         f"  [{severity_word(alarm['severity'])}] {alarm['rule']} in {alarm['slice']}, fired at step "

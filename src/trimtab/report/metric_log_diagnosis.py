@@ -18,17 +18,20 @@ from trimtab.detect.rules.rule import Rule
 from trimtab.detect.verdict import Evidence, Verdict, judge
 from trimtab.measure.sequences.metric_log import presence_of_log, reading_of, series_of_log
 from trimtab.metric_logs import REPLACED, MetricLog, read_metric_log
-from trimtab.report.alarms import alarm_counts, alarm_payload, alarms_lines, input_lines
+from trimtab.report.alarms import alarm_counts, alarm_payload, alarms_lines, input_lines, rule_lines
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.headline import verdict_payload
 from trimtab.report.readings import judged_readings
-from trimtab.report.screen import Screen, alarm_items, note_line, source_line
-from trimtab.traces.core.plural import counted
+from trimtab.report.screen import Screen, alarm_items, listing, note_line, sections, source_line
+from trimtab.traces.core.plural import counted, noted
 from trimtab.types import Alarm
 
 _REPLACED = "a resume, a step counter that began anew, or two writers"
 _CORE = ("reward", "kl", "entropy", "grad_norm")
 """Metrics that a verdict on a metrics log needs first."""
+_MAP = "--map NAME=KEY, names: docs/reference/metric-keys.md"
+_NO_RULE = "read by no rule (but for NaN and missing values)"
+_FEW = "needs at least two of"
 _NO_METRIC = re.compile(r"the log has no `(\w+)` \(")
 
 
@@ -102,7 +105,7 @@ def _lacks(key: str, mapped: Collection[str]) -> str:
         there = [member for member in members if member in mapped]
         if len(there) > 1:
             return f"{' and '.join(there)} hardly vary over their first values, or seldom stand in one row"
-        return f"needs at least two of {', '.join(members)}; the log has {there[0] if there else 'none'}"
+        return f"{_FEW} {', '.join(members)}; the log has {there[0] if there else 'none'}"
     what = READINGS[key].what
     if family == "aggregate":
         return f"the log has no `{name}` ({what}); name its key with --map {name}=KEY"
@@ -137,27 +140,32 @@ def log_diagnosis(diagnosis: LogDiagnosis) -> dict[str, Any]:
 
 def _not_run_lines(not_run: Mapping[str, str]) -> list[str]:
     """One line a missing input, with the rules that wait for it; the words in brackets are in the JSON
-    form."""
+    form. Metrics share a line, and composite rules are listed last."""
     by_reason: dict[str, list[str]] = {}
+    metrics = Counter(match[1] for why in not_run.values() if (match := _NO_METRIC.match(why)))
     for rule, why in not_run.items():
-        by_reason.setdefault(why.split(" (", 1)[0], []).append(rule)
-    lines = [f"  not run  {why}: {', '.join(rules)}" for why, rules in by_reason.items()]
-    return [*lines, "           (name a key with --map NAME=KEY)"] if lines else []
+        if not _NO_METRIC.match(why):
+            by_reason.setdefault(why.split(" (", 1)[0], []).append(rule)
+    lines = [f"{why}: {listing(rules)}" for why, rules in by_reason.items() if not why.startswith(_FEW)]
+    if metrics:
+        names = [f"`{name}` ({counted(count, 'rule')})" for name, count in metrics.most_common()]
+        lines = [f"the log has no {listing(names)}", f"  (give the key: {_MAP})", *lines]
+    few = [f"{rules[0]} {why}" for why, rules in by_reason.items() if why.startswith(_FEW)]
+    more = [f"and {len(few) - 5} more composite rules (--json)"] if few[5:] else []
+    return [*lines, *few[:5], *more]
 
 
 def _left_out_lines(excluded: Mapping[str, int]) -> list[str]:
-    return [f"  left out {count} {reason}" for reason, count in excluded.items()]
+    return [f"left out {noted(count, reason)}" for reason, count in excluded.items()]
 
 
-def _mapped_lines(mapped: Mapping[str, str], unwatched: Sequence[str]) -> list[str]:
-    """What was read as what, and apart from it what no rule reads."""
-    read = {ours: theirs for ours, theirs in mapped.items() if ours not in unwatched}
-    unread = {ours: mapped[ours] for ours in unwatched}
-    lines = []
-    for what, keys in (("mapped  ", read), ("no rule  reads (but for NaN and missing values)", unread)):
-        if keys:
-            lines.append(f"  {what} {', '.join(f'{ours} <- {theirs}' for ours, theirs in keys.items())}")
-    return lines
+def _key_lines(summary: Mapping[str, Any]) -> list[str]:
+    """What was read as what, and apart from it what no rule reads, and keys without a name of ours."""
+    mapped, unwatched = summary["mapped"], summary["unwatched"]
+    read = [f"{ours} <- {theirs}" for ours, theirs in mapped.items() if ours not in unwatched]
+    unread = [f"{ours} <- {mapped[ours]}" for ours in unwatched]
+    parts = (("mapped", read), (_NO_RULE, unread), ("unmapped", summary["unmapped"]))
+    return [f"{what} {listing(keys, 24)}" for what, keys in parts if keys]
 
 
 def log_diagnosis_screen(summary: dict[str, Any]) -> list[str]:
@@ -201,16 +209,15 @@ def _unseen(not_run: Mapping[str, str]) -> list[str]:
     """One line a kind of missing input, with the number of rules that cannot fire without it."""
     metrics = Counter(match[1] for why in not_run.values() if (match := _NO_METRIC.match(why)))
     names = sorted(metrics, key=lambda name: (name not in _CORE, -metrics[name]))
-    shown = ", ".join(f"`{name}`" for name in names[:4]) + (
-        f" and {len(names) - 4} more" if names[4:] else ""
-    )
+    more = f" and {len(names) - 4} more" if names[4:] else ""
+    shown = ", ".join(f"`{name}`" for name in names[:4]) + more
     num_tokens = sum("log-probabilities" in why for why in not_run.values())
     num_tools = sum("tool calls" in why for why in not_run.values())
     num_others = len(not_run) - metrics.total() - num_tokens - num_tools
     missing = (
-        (num_tokens, "the tokens' log-probabilities: watch the run itself (trimtab.open_run)"),
+        (num_tokens, "the tokens' log-probabilities: watch the run (trimtab.open_run)"),
         (num_tools, "the tool calls: watch the run itself"),
-        (metrics.total(), f"{shown} (--map NAME=KEY)"),
+        (metrics.total(), f"metrics the log lacks (docs/reference/metric-keys.md): {shown}"),
         (num_others, "pairs of these metrics, or parts of the reward"),
     )
     return [f"{counted(count, 'rule')} cannot fire without {what}" for count, what in missing if count]
@@ -219,25 +226,21 @@ def _unseen(not_run: Mapping[str, str]) -> list[str]:
 def log_diagnosis_lines(summary: dict[str, Any]) -> list[str]:
     """Return `log_diagnosis` in full: plain text, safe to print whatever the log holds."""
     replaced = {reason: count for reason, count in summary["excluded"].items() if reason in REPLACED}
+    others = {reason: count for reason, count in summary["excluded"].items() if reason not in replaced}
+    reason = "" if summary["reason"].rstrip(".") in summary["headline"] else f": {summary['reason']}"
     lines = [
         summary["headline"],
-        f"  {summary['log']}: {summary['reason']}",
+        f"  {summary['log']}{reason}",
         f"  {_where(summary)}, format {summary['format']}, framework {summary['framework_why']}",
         f"  tails {summary['tails']}",
-        *(f"{line}: {_REPLACED}" for line in _left_out_lines(replaced)),
+        *(f"  {line}: {_REPLACED}" for line in _left_out_lines(replaced)),
         *alarms_lines(summary["alarms"]),
-        "",
-        f"  judged   {', '.join(summary['judged']) or 'no rule'}",
     ]
-    for rule, count in summary["pending"].items():
-        lines.append(f"  waiting  {rule}: {count} values, its baseline needs more")
-    lines += _not_run_lines(summary["not_run"])
-    lines += _mapped_lines(summary["mapped"], summary["unwatched"])
-    if summary["unmapped"]:
-        rest = len(summary["unmapped"]) - 12
-        more = f" and {rest} more" if rest > 0 else ""
-        lines.append(f"  unmapped {', '.join(summary['unmapped'][:12])}{more}")
-    lines += _left_out_lines({r: count for r, count in summary["excluded"].items() if r not in replaced})
-    lines += input_lines(summary)
-    lines += [f"  note     {note}" for note in summary["notes"]]
+    lines += sections({
+        "rules": rule_lines(summary),
+        "rules that cannot fire": _not_run_lines(summary["not_run"]),
+        "keys": _key_lines(summary),
+        "values and rows": _left_out_lines(others) + input_lines(summary),
+        "notes": summary["notes"],
+    })  # fmt: skip
     return [escape_controls(line) for line in lines]

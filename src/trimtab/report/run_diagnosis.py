@@ -8,14 +8,21 @@ import time
 from typing import Any
 
 from trimtab.measure.state.log_ratios import SAME_POLICY
-from trimtab.report.alarms import alarm_counts, alarm_payload, alarms_lines, by_severity, input_lines
+from trimtab.report.alarms import (
+    alarm_counts,
+    alarm_payload,
+    alarms_lines,
+    by_severity,
+    input_lines,
+    rule_lines,
+)
 from trimtab.report.averages import averages_line, averages_of
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.headline import verdict_payload
 from trimtab.report.run_ending import ending_of, identity_line
 from trimtab.report.run_tables import cleaned_values, exemplar_table, tools_table
 from trimtab.report.run_view import RunView
-from trimtab.report.screen import Screen, alarm_items, headline_text, note_line, source_line
+from trimtab.report.screen import Screen, alarm_items, headline_text, note_line, sections, source_line
 from trimtab.report.unobserved import COLUMNS, TOKENS
 from trimtab.traces.core.plural import counted
 
@@ -107,11 +114,7 @@ def diagnosis_screen(summary: dict[str, Any]) -> list[str]:
             *([line] if (line := averages_line(summary["averages"])) else []),
             *([summary["identity_line"]] if summary["identity_line"] else []),
             *([failures] if summary["num_failures"] else []),
-            *(
-                ["; ".join(damage)]
-                if (damage := _damage(summary, headline_text(summary["headline"])))
-                else []
-            ),
+            *(["; ".join(damage)] if damage else []),
         ],
         counts=alarm_counts(summary["alarms"]),
         alarms=alarm_items(summary["alarms"]),
@@ -184,15 +187,18 @@ def diagnosis_lines(summary: dict[str, Any]) -> list[str]:
         *([f"  {line}"] if (line := averages_line(summary["averages"])) else []),
     ]
     lines += alarms_lines(summary["alarms"])
-    lines += ["", "  slice                  tokens  trajectories  p95 |drift|  p99 |drift| (95 % interval)"]
-    lines += [_slice_line(row, _needs(summary)) for row in summary["slices"]]
-    lines += [f"  not observed: {what}: {why}" for what, why in summary["not_observed"].items()]
-    lines.append(f"  judged   {', '.join(summary['judged']) or 'no rule'}")
-    lines += [f"  not run  {rule}: {why}" for rule, why in summary["not_run"].items()]
-    lines += input_lines(summary)
-    if summary["num_failures"]:
-        lines.append(f"  MONITOR FAILURES: {summary['num_failures']}, last: {summary['last_failure']}")
-    lines += [f"  {line}" for line in _damage(summary, f"{summary['headline']} {_reason(summary)}")]
+    table = "slice                  tokens  trajectories  p95 |drift|  p99 |drift| (95 % interval)"
+    failures = f"MONITOR FAILURES: {summary['num_failures']}, last: {summary['last_failure']}"
+    shown = f"{summary['headline']} {_reason(summary)}"
+    lines += sections({
+        "slices": [table, *(_slice_line(row, _needs(summary)) for row in summary["slices"])],
+        "not observed": [f"{what}: {why}" for what, why in summary["not_observed"].items()],
+        "rules": rule_lines(summary)
+        + [f"{rule} cannot fire: {why}" for rule, why in summary["not_run"].items()],
+        "values and rows": input_lines(summary)
+        + ([failures] if summary["num_failures"] else [])
+        + _damage(summary, shown),
+    })  # fmt: skip
     return [escape_controls(line) for line in lines]
 
 
@@ -209,7 +215,7 @@ def _needs(summary: dict[str, Any]) -> str:
 
 def _slice_line(row: dict[str, Any], needs: str) -> str:
     p95, p99 = row["latest"].get("drift/p95"), row["latest"].get("drift/p99")
-    head = f"  {row['slice']:<20} {row['n_tokens']:>8}  {row['n_trajectories']:>12}"
+    head = f"{row['slice']:<20} {row['n_tokens']:>8}  {row['n_trajectories']:>12}"
     if row["status"] != "judged":
         return f"{head}  not judged yet (needs {needs})"
     if p99 is None:

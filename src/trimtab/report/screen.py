@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import math
 import shlex
+import shutil
+import sys
 import textwrap
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -12,9 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimtab.report.control_characters import escape_controls
+from trimtab.traces.core.plural import counted
 
 MAX_LINES = 25
-WIDTH = 110
+WIDTH = 100
+"""Columns of a line that does not go to a terminal."""
+_NARROWEST, _WIDEST = 60, 160
+_MAX_NAMES, _MAX_WORD = 12, 400
 _MAX_HEADLINE, _MAX_FACTS, _MAX_UNSEEN = 3, 6, 6  # lines
 
 
@@ -39,7 +45,7 @@ class Screen:
     next_command: Sequence[str]
 
     def lines(self) -> list[str]:
-        """Return at most `MAX_LINES` lines of at most `WIDTH` columns, safe to print."""
+        """Return at most `MAX_LINES` lines, safe to print, as wide as the screen; the command is not cut."""
         head = _wrap(self.headline, _MAX_HEADLINE)
         head += [cut(f"  {fact}") for fact in self.facts[:_MAX_FACTS]]
         tail = ["", *_command(self.next_command)]
@@ -66,6 +72,33 @@ class Screen:
             if i < spare:
                 lines.append(cut(f"      do: {alarm.advice}"))
         return lines
+
+
+def width() -> int:
+    """Return the columns of a line: the terminal's, or `WIDTH` where the output does not go to one."""
+    if not sys.stdout.isatty():
+        return WIDTH
+    return min(max(shutil.get_terminal_size((WIDTH, MAX_LINES)).columns, _NARROWEST), _WIDEST)
+
+
+def listing(names: Sequence[str], room: int = _MAX_NAMES) -> str:
+    """Return the first names, and how many more the JSON form has.
+
+    >>> listing(["a", "b"]), listing(["a", "b", "c"], 2), listing([])
+    ('a, b', 'a, b and 1 more (--json)', 'none')
+    """
+    more = f" and {len(names) - room} more (--json)" if len(names) > room else ""
+    return ", ".join(names[:room]) + more or "none"
+
+
+def sections(parts: Mapping[str, Sequence[str]], room: int = MAX_LINES) -> list[str]:
+    """Return each part that has lines under its title, with at most `room` lines."""
+    lines: list[str] = []
+    for title, part in parts.items():
+        if part:
+            more = [f"  and {len(part) - room} more lines (--json)"] if len(part) > room else []
+            lines += ["", f"{title}:", *(f"  {line}" for line in part[:room]), *more]
+    return lines
 
 
 def headline_text(headline: str) -> str:
@@ -95,7 +128,7 @@ def note_line(alarms: Sequence[Mapping[str, Any]]) -> str:
     """Return the notes in one line; empty without any."""
     notes = [alarm for alarm in alarms if alarm["severity"] == "info"]
     names = dict.fromkeys(f"{note['rule']} at step {note['step']}" for note in notes)
-    return f"{len(notes)} note{'s' * (len(notes) != 1)}: {', '.join(names)}" if notes else ""
+    return f"{counted(len(notes), 'note')}: {', '.join(names)}" if notes else ""
 
 
 def source_line(facts: str, path: str) -> str:
@@ -104,35 +137,36 @@ def source_line(facts: str, path: str) -> str:
     >>> source_line("2 rows", "runs/" + "x" * 200 + "/log.jsonl")[-20:]
     'xxxxxxxxxx/log.jsonl'
     """
-    path, room = escape_controls(path), max(20, WIDTH - 5 - len(facts))
+    path, room = escape_controls(path), max(20, width() - 5 - len(facts))
     return f"{facts}: {path if _columns(path) <= room else '...' + path[3 - room :]}"
 
 
 def _command(words: Sequence[str]) -> list[str]:
-    """The command on one line, or continued on a second; LONG_NAME stands for arguments that fit on
-    neither."""
+    """Return the command, on two lines where it is too long; whole, so that it can be pasted.
+
+    LONG_NAME stands for an argument that nobody could paste.
+    """
+    words = [word if escape_controls(word) == word[:_MAX_WORD] else "LONG_NAME" for word in words]
     line = f"next: {shlex.join(words)}"
-    if _columns(escape_controls(line)) <= WIDTH:
-        return [cut(line)]
+    if _columns(line) <= width():
+        return [line]
     longest = words.index(max(words, key=len))
-    head, rest = shlex.join(words[:longest]), shlex.join(words[longest:])
-    if _columns(escape_controls(rest)) <= WIDTH - 6:
-        return [cut(f"next: {head} \\"), cut(f"      {rest}")]
-    short = [word if len(word) <= WIDTH // 2 else "LONG_NAME" for word in words]
-    return [cut(f"next: {shlex.join(short)}")]
+    return [f"next: {shlex.join(words[:longest])} \\", f"      {shlex.join(words[longest:])}"]
 
 
-def cut(text: str, width: int = WIDTH) -> str:
-    """Return one line of at most `width` columns, control characters shown, cut at a word where it is longer.
+def cut(text: str, columns: int = 0) -> str:
+    """Return one line of at most `columns`, else of the screen's, cut at a word where it is longer.
+
+    Control characters are shown.
 
     >>> cut("one two three", 9), cut("ok"), cut("界界界界", 7)
     ('one...', 'ok', '界界...')
     """
-    text = escape_controls(text).rstrip()
-    if _columns(text) <= width:
+    text, columns = escape_controls(text).rstrip(), columns or width()
+    if _columns(text) <= columns:
         return text
-    while _columns(text) > width - 3:
-        text = text[: len(text) - max(1, (_columns(text) - width + 3) // 2)]
+    while _columns(text) > columns - 3:
+        text = text[: len(text) - max(1, (_columns(text) - columns + 3) // 2)]
     head, _, last = text.rpartition(" ")
     return f"{head.rstrip() if len(last) < 24 and head.strip() else text}..."
 
@@ -145,10 +179,10 @@ def _columns(text: str) -> int:
 
 def _wrap(text: str, max_lines: int) -> list[str]:
     text = escape_controls(text)
-    width = WIDTH if _columns(text) == len(text) else WIDTH // 2
-    lines = textwrap.wrap(text, width, break_on_hyphens=False)
+    columns = width() if _columns(text) == len(text) else width() // 2
+    lines = textwrap.wrap(text, columns, break_on_hyphens=False)
     if len(lines) > max_lines:
-        lines = [*lines[: max_lines - 1], cut(" ".join(lines[max_lines - 1 :]), width)]
+        lines = [*lines[: max_lines - 1], cut(" ".join(lines[max_lines - 1 :]), columns)]
     return lines
 
 

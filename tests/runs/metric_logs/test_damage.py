@@ -95,7 +95,7 @@ def bad_files(tmp_path):
     file("noise.bin", bytes(range(256)) * 20, "is not a known log")
     file("prose.txt", b"Dear diary,\ntoday the loss went down.\n", "no row to read")
     file("nostep.jsonl", b'{"reward": 1.0}\n', "no row has a step")
-    file("unknown.jsonl", b'{"step": 1, "zorp": 1.0}\n', "--map ours=theirs")
+    file("unknown.jsonl", b'{"step": 1, "zorp": 1.0}\n', "--map NAME=KEY")
     file("lines.jsonl", b"{broken\n{worse\n", "cannot be read|no row to read")
     file("short.parquet", b"PAR1garbagePAR1", "Parquet")
     file("short.gz", gzip.compress(b'{"step": 1}' * 100)[:-9], "damaged gzip")

@@ -42,7 +42,7 @@ def test_every_table_finds_itself(tmp_path):
         keys = [theirs[0] for theirs in framework.keys.values()]
         log = log_of(tmp_path, keys)
         assert log.framework == framework.name, log.why
-        assert log.why.startswith(f"{framework.name}: {len(keys)} of the keys are its")
+        assert log.why.startswith(f"{framework.name}: it knows {len(keys)} of the keys, ")
         assert log.mapped == {ours: theirs[0] for ours, theirs in framework.keys.items()}
 
 

@@ -52,12 +52,12 @@ def framework_named(name: str) -> Framework:
 
 
 def choose(keys: Iterable[str], prefer: str = "") -> tuple[Framework | None, str]:
-    """The framework that knows most of the keys, and why in words; None when no framework knows any.
+    """Return the framework that knows most of the keys, and why in words; None when no framework knows any.
 
     On a tie `prefer`, the framework whose format the log has, then the earlier one of `FRAMEWORKS`.
 
     >>> choose(["actor/ppo_kl", "critic/score/mean"])[1]
-    'verl: 2 of the keys are its, actor/ppo_kl, critic/score/mean'
+    'verl: it knows 2 of the keys, actor/ppo_kl, critic/score/mean'
     """
     names = list(keys)
     counts = {f.name: len(f.translate(names)[0]) for f in FRAMEWORKS.values()}
@@ -66,8 +66,13 @@ def choose(keys: Iterable[str], prefer: str = "") -> tuple[Framework | None, str
         return None, "no framework knows any of the keys"
     shown = sorted(FRAMEWORKS[best].translate(names)[0].values())[:4]
     also = [name for name, count in counts.items() if name != best and count == counts[best]]
-    why = f"{best}: {counts[best]} of the keys are its, {', '.join(shown)}"
-    return FRAMEWORKS[best], why + (f" (as many are {', '.join(also)}'s)" if also else "")
+    known = (
+        "all"
+        if len(also) == len(FRAMEWORKS) - 1
+        else ", ".join("trimtab" if n == "ours" else n for n in also)
+    )
+    also_known = f" (known to {known} as well)" if also else ""
+    return FRAMEWORKS[best], f"{best}: it knows {counts[best]} of the keys, {', '.join(shown)}{also_known}"
 
 
 def check_mapping(mapping: Mapping[str, str], keys: Iterable[str]) -> None:
