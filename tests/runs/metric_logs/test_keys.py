@@ -124,3 +124,41 @@ def test_trl_keys_are_in_the_installed_trl():
     for key in HF - {"eval_loss"}:
         assert f'logs["{key}"]' in source, f"transformers logs no {key}"
     assert "_loss" in source
+
+
+PAIRS = {"train/accuracy": "preference_accuracy", "train/rewards/chosen": "chosen_reward"}
+
+
+def test_an_accuracy_is_of_pairs_only_beside_other_metrics_of_pairs(tmp_path):
+    """fair-rlvr logs its own `accuracy` of answers, which is no preference accuracy."""
+    alone = log_of(tmp_path, ["train/reward", "train/accuracy"])
+    assert (list(alone.mapped), alone.unmapped) == (["reward"], ("train/accuracy",))
+    beside = log_of(tmp_path, list(PAIRS))
+    assert {theirs: ours for ours, theirs in beside.mapped.items()} == PAIRS
+    assert list(log_of(tmp_path, ["accuracy", "margin", "mean_reward"]).mapped) == ["reward", "margin", "preference_accuracy"]  # fmt: skip
+    assert list(log_of(tmp_path, ["accuracy"], mapping={"preference_accuracy": "accuracy"}).mapped) == ["preference_accuracy"]  # fmt: skip
+    assert trainer_aggregates({"accuracy": 0.5, "reward": 1.0}) == {"reward": 1.0}
+    assert trainer_aggregates({"accuracy": 0.5, "margin": 1.0}) == {"margin": 1.0, "preference_accuracy": 0.5}
+
+
+def test_keys_of_trl_until_0_16(tmp_path):
+    """`completion_length`, and the parts of the reward without `/mean`; DPO's are none."""
+    log = log_of(tmp_path, ["reward", "kl", "completion_length", "rewards/format", "rewards/right"])
+    assert log.mapped["length"] == "completion_length"
+    assert (log.mapped["reward_part:format"], log.unmapped) == ("rewards/format", ())
+    pairs = log_of(tmp_path, ["rewards/chosen", "rewards/margins", "rewards/accuracies", "reward", "kl"])
+    assert not any(name.startswith("reward_part") for name in pairs.mapped)
+    later = log_of(tmp_path, ["reward", "kl", "rewards/a/mean", "rewards/a/std", "rewards/b/c/mean"])
+    assert {k: v for k, v in later.mapped.items() if ":" in k} == {
+        "reward_part:a": "rewards/a/mean", "reward_part:b/c": "rewards/b/c/mean"
+    }  # fmt: skip
+
+
+def test_a_step_that_stands_still_is_not_taken_where_another_moves(tmp_path):
+    """fair-rlvr: `train/global_step` is 0 in all 58 rows of W&B, and one row was left of them."""
+    rows = [{"train/global_step": 0, "_step": i, "train/reward": float(i)} for i in range(5)]
+    path = tmp_path / "m.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_metric_log(path).steps.tolist() == [0, 1, 2, 3, 4]
+    path.write_text("".join(json.dumps({"step": 0, "reward": 1.0}) + "\n" for _ in range(3)))
+    assert read_metric_log(path).steps.tolist() == [0]

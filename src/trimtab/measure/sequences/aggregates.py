@@ -14,6 +14,7 @@ from trimtab.catalog import METRIC_NAMES
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.values import Value
 from trimtab.metric_logs import aliases
+from trimtab.metric_logs.frameworks.base import lone_pair_metric
 
 AGGREGATES = ("reward", "kl", "entropy", "grad_norm", "loss", "length")
 """Names of the aggregates, in the order views show them."""
@@ -88,11 +89,10 @@ def trainer_aggregates(metrics: Mapping[str, float]) -> dict[str, float]:
     >>> trainer_aggregates({"actor/grad_norm": 0.5, "actor/ppo_kl": 0.1, "note": 1.0})
     {'policy_kl': 0.1, 'grad_norm': 0.5}
     """
-    values: dict[str, float] = {}
+    keys: dict[str, str] = {}
     for name in METRIC_NAMES:
-        for key in TRAINER_KEYS[name]:
-            value = metrics.get(key)
-            if value is not None:
-                values[name] = float(value)
-                break
-    return values
+        key = next((key for key in TRAINER_KEYS[name] if metrics.get(key) is not None), None)
+        if key is not None:
+            keys[name] = key
+    lone = lone_pair_metric(keys)
+    return {name: float(metrics[key]) for name, key in keys.items() if name != lone}

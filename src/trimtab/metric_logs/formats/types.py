@@ -113,13 +113,14 @@ def flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def steps_of(log: RawLog, source: str, keys: Iterable[str] | None = None) -> list[int | None]:
     """Each row's step; None where it has none. `keys`: those of the log, where they are known. The step
-    column is the one most rows have, the better name on a tie.
+    column is the one most rows have, the better name on a tie; one that stands still only where none moves.
 
     Raises MetricLogError when no row has a step under any known name.
     """
     there = set(log.keys() if keys is None else keys)
     counts = {key: log.there(key) for key in STEP_KEYS if key in there}
-    best = max(counts, key=lambda key: counts[key], default="")
+    ranked = sorted(counts, key=lambda key: -counts[key])
+    best = next((key for key in ranked if counts[key] and _moves(log.values(key))), next(iter(ranked), ""))
     if not counts.get(best):
         if _is_row_a_step(log):
             log.notes.append("no row has a step: steps are the numbers of the rows, 1 the first")
@@ -144,6 +145,12 @@ def steps_of(log: RawLog, source: str, keys: Iterable[str] | None = None) -> lis
         shown = ", ".join(list(dict.fromkeys(wrong))[:3])
         log.excluded[f"rows whose step is not a whole number up to 2**53 ({shown})"] += len(wrong)
     return steps
+
+
+def _moves(values: list[Any]) -> bool:
+    """Has a column two values? W&B copies of a counter that nobody advances stand at 0 throughout."""
+    known = [value for value in values if value is not None]
+    return any(value != known[0] for value in known)
 
 
 _MIN_ROWS = 10

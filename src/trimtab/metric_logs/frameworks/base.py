@@ -6,6 +6,21 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+_PAIRS = ("chosen_logp", "rejected_logp", "chosen_reward", "rejected_reward", "margin", "preference_accuracy")
+_BARE = ("accuracy", "acc", "margin")
+"""Keys that mean something of pairs only beside others of pairs: any run may log an accuracy."""
+
+
+def lone_pair_metric(mapped: Mapping[str, str]) -> str | None:
+    """Our name of a metric of preference pairs that rests on a bare key, with no other of pairs beside it.
+
+    >>> lone_pair_metric({"preference_accuracy": "accuracy", "reward": "reward"})
+    'preference_accuracy'
+    >>> lone_pair_metric({"preference_accuracy": "accuracy", "margin": "margin"})
+    """
+    of_pairs = [name for name in _PAIRS if name in mapped]
+    return of_pairs[0] if len(of_pairs) == 1 and mapped[of_pairs[0]] in _BARE else None
+
 
 @dataclass(frozen=True)
 class Framework:
@@ -66,6 +81,8 @@ class Framework:
                             f"{ours}: {len(fits)} keys would give it; read {fits[0]}, not {', '.join(fits[1:4])}"  # noqa: E501
                         )
                     break
+        if lone := lone_pair_metric({ours: self.plain(key) for ours, key in mapped.items()}):
+            del mapped[lone]
         parts = {
             m.group(1): key
             for plain, key in there.items()

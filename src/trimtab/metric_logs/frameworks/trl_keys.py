@@ -7,8 +7,9 @@ from trimtab.metric_logs.frameworks.base import Framework
 
 TRL = Framework(
     name="trl",
-    versions="1.2 to 1.16",
-    parts=r"rewards/(.+)/mean",
+    versions="1.2 to 1.16; completion_length and rewards/<name> until 0.16",
+    parts=r"rewards/(?!(?:chosen|rejected|margins|accuracies)$)(.+(?=/mean$)|[^/]+)(?:/mean)?",
+    patterns={"length": ("completion_length",)},
     prefixes=("train/",),
     keys={
         "reward": ("reward", "mean_reward"), "reward_std": ("reward_std",), "reward_max": ("max_reward",),
