@@ -26,7 +26,7 @@ FIXTURE = ROOT / "tests" / "traces" / "fixtures" / "tau-like.json"
 EXAMPLE = ROOT / "reproduce" / "verdict_example"
 LOGS = sorted(TAU.parents[1].glob("real-logs/*/*.json*"))[:6]
 ALARMED = re.compile(
-    r"(ALARMS|UNHEALTHY) (since step \d+|from step \d+ to \d+): .+ \((\S+, )?slice \S+\)(, with .+)?\. "
+    r"(ALARMS|UNHEALTHY) (since step \d+|at step \d+|from step \d+ to \d+|from step \d+, cleared at step \d+|at \d+ of the \d+ steps from \d+ to \d+): .+ \((\S+, )?slice \S+\)(, with .+)?\. "
     r"(Last good step: \d+|No earlier step was good)\."
 )
 """What broke, since when, in which slice, the last good step."""

@@ -158,8 +158,11 @@ def _blind(evidence: Evidence) -> str:
         no_metric = "the log has none of the metrics that a rule reads"
         return f"{evidence.no_tokens}, and {no_metric}" if evidence.no_tokens else no_metric
     if not evidence.observed:
-        reasons = {name: why for name, why in evidence.not_observed.items() if name != "lagged_drift"}
-        why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        names: dict[str, list[str]] = {}
+        for name, reason in evidence.not_observed.items():
+            if name != "lagged_drift":
+                names.setdefault(reason, []).append(name)
+        why = "; ".join(f"{', '.join(same)}: {reason}" for reason, same in names.items())
         return f"no log-ratio was observed ({why or 'no token that receives gradient reached the monitor'})"
     if evidence.post_tool_tokens and "drift" in evidence.not_observed:
         return f"drift is never observed, and the tail rules rest on it: {evidence.not_observed['drift']}"

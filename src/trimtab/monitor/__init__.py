@@ -8,6 +8,7 @@ flush_arguments     the step number and the metrics of `flush`
 run_end             how the run ended, recorded also at the exit of the process
 run_identity        command, code, host, versions and hardware
 step_buffer         what arrived in the open step
+step_rows           rows of the open step on their way to the disk
 batch_measurement   from what arrived to states, windows and readings
 detection           from readings to alarms; the detectors' baseline after a resume
 """

@@ -47,6 +47,7 @@ class Measuring:
         self._shift = WindowShift()
         self._pending: list[tuple[TokenBatch, Bool]] = []
         self._pending_first = -1
+        self._num_closed = 0  # of the pending batches, those of closed steps
         self._missing: dict[str, str] | None = None  # of the open step; None before its first batch
 
     def add(self, batch: TokenBatch, fresh: Bool) -> None:
@@ -76,7 +77,13 @@ class Measuring:
             "all" not in self.windows.clocks and not self._pending
         ):  # a trainer without tokens has its averages
             readings += self.aggregates.without_tokens()
+        self._num_closed = len(self._pending)
         return readings
+
+    def drop_step(self) -> None:
+        """Forget the batches of the open step."""
+        del self._pending[self._num_closed :]
+        self._missing = None
 
     def settle(self, step: int | None) -> list[Reading]:
         """Measure what still waits up to `step`, and end the block."""
@@ -96,7 +103,7 @@ class Measuring:
         """Measure the pending batches: their first step and the state of each slice. They are pending no
         more."""
         pending, first = self._pending, self._pending_first
-        self._pending, self._pending_first = [], -1
+        self._pending, self._pending_first, self._num_closed = [], -1, 0
         merged = Accumulator()
         for batch, fresh in join_batches(pending):
             self.not_observed = not_observed(states := observe(batch, fresh))

@@ -7,6 +7,7 @@ from typing import Any
 
 from trimtab.detect.pipeline import Pipeline
 from trimtab.measure.sequences.tool_health import ToolHealth, replay_tools
+from trimtab.monitor.step_rows import StepRows
 from trimtab.runs import RunReader, RunWriter
 from trimtab.runs.records import alarm_row, reading_rows, readings_from_row
 from trimtab.types import Alarm, Reading
@@ -17,13 +18,12 @@ log = logging.getLogger("trimtab")
 class Detection:
     """Feeds the detectors and writes what changed. After a resume they have the baseline they had before."""
 
-    def __init__(self, writer: RunWriter, pipeline: Pipeline) -> None:
-        self.writer, self.pipeline = writer, pipeline
+    def __init__(self, writer: RunWriter, pipeline: Pipeline, rows: StepRows) -> None:
+        self.writer, self.pipeline, self.rows = writer, pipeline, rows
         self._unwritten: list[dict[str, Any]] = []  # rows of alarms that the disk did not take yet
 
-    def judge(self, step: int, readings: list[Reading], known: list[Alarm] | None = None) -> list[Alarm]:
-        """Detect on `readings`, write them and what changed since the alarms `known`; return the alarms that
-        fired."""
+    def judge(self, step: int, readings: list[Reading], known: list[Alarm] | None = None) -> None:
+        """Detect on `readings`, write them and what changed since the alarms `known`."""
         known = list(self.pipeline.alarms) if known is None else known
         self.pipeline.on_readings(readings)
         fired = self.pipeline.alarms[len(known) :]
@@ -33,10 +33,9 @@ class Detection:
             if old != new
         ]
         self._unwritten += [*changes, *(alarm_row(alarm, "fired", step) for alarm in fired)]
-        self.writer.write("alarms", self._unwritten)
-        self._unwritten = []
-        self.writer.write("readings", reading_rows(readings))
-        return fired
+        if self.rows.add("alarms", self._unwritten, retried=True):
+            self._unwritten = []
+        self.rows.add("readings", reading_rows(readings))
 
     def restore(self, step: int, tools: ToolHealth) -> None:
         """Feed the detectors and `tools` what this rank wrote of the steps before `step`.

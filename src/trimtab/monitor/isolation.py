@@ -9,6 +9,7 @@ each with its reason.
 from __future__ import annotations
 
 import logging
+import re
 import time
 import traceback
 import warnings
@@ -22,16 +23,26 @@ from trimtab.errors import TrimtabError
 log = logging.getLogger("trimtab")
 
 _MAX_ERROR_ROWS = 100
+_DIGITS = re.compile(r"\d+")
 
 
 class Isolation:
-    """Books what the monitor costs and where it failed. `write` puts one row of an error into the run."""
+    """Books what the monitor costs and where it failed.
 
-    def __init__(self, strict: bool, write: Callable[[dict[str, Any]], None]) -> None:
-        self.strict, self.write = strict, write
+    `write` puts one row of an error into the run. `is_logged`: has the log said of an error already?
+    """
+
+    def __init__(
+        self,
+        strict: bool,
+        write: Callable[[dict[str, Any]], None],
+        is_logged: Callable[[BaseException], bool],
+    ) -> None:
+        self.strict, self.write, self.is_logged = strict, write, is_logged
         self.num_failures = 0
+        self.last_failure = ""
         self._logged: set[tuple[str, str]] = set()
-        self.failed_now = False  # since the caller last set it
+        self.failures_now: list[str] = []  # since the caller last emptied it
         self._costs: dict[str, float] = {}
         self._inner_s: list[float] = []
 
@@ -66,19 +77,26 @@ class Isolation:
 
     def _book(self, where: str, error: BaseException) -> None:
         self.num_failures += 1
-        self.failed_now = True
-        text = f"{type(error).__name__}: {error}"
+        text = self.last_failure = error_text(error)
+        self.failures_now.append(text)
         if self.num_failures > _MAX_ERROR_ROWS:
             return
-        if (where, text) not in self._logged:
+        fault = where, _DIGITS.sub("", text)  # one fault at many steps is said once
+        if fault not in self._logged and not self.is_logged(error):
             log.error("trimtab could not %s (failure %d): %s", where, self.num_failures, text)
+        self._logged.add(fault)
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        try:
+        with suppress(OSError, TrimtabError):  # the writer says in the log that it cannot write
             self.write({"where": where, "error": text, "traceback": trace, "time": time.time()})
-        except (OSError, TrimtabError) as second:
-            if (where, text) not in self._logged:
-                log.error("trimtab could not write its error either: %s", second)
-        self._logged.add((where, text))
+
+
+def error_text(error: BaseException) -> str:
+    """Return the type and the text of an exception, also where its own `__str__` fails.
+
+    >>> error_text(ValueError("x"))
+    'ValueError: x'
+    """
+    return f"{type(error).__name__}: {traceback.TracebackException(type(error), error, None)}"
 
 
 def warn_dead(folder: Path, why: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
 from functools import lru_cache
 from types import TracebackType
@@ -25,13 +25,14 @@ from trimtab.measure.sequences.tool_health import ToolHealth
 from trimtab.measure.state.windows import Closed, WindowSet
 from trimtab.monitor.batch_measurement import Measuring
 from trimtab.monitor.detection import Detection
-from trimtab.monitor.flush_arguments import MetricReader, OmissionLog, reasons, step_number
+from trimtab.monitor.flush_arguments import MetricReader, OmissionLog, StepOrder, no_batch, step_number
 from trimtab.monitor.isolation import Isolation, warn_dead
 from trimtab.monitor.run_end import EndRecorder, end_of
 from trimtab.monitor.run_inputs import RunInputs
 from trimtab.monitor.run_options import LATEST, UNFED, RunOptions
 from trimtab.monitor.series_recorder import SeriesRecorder
 from trimtab.monitor.step_buffer import Intake
+from trimtab.monitor.step_rows import StepRows
 from trimtab.runs import RunWriter
 from trimtab.types import Alarm, Reading, TokenBatch
 
@@ -48,10 +49,11 @@ class Run(RunInputs):
         self.options, self.rules, self.strict = options, options.rules, options.strict
         text = options.token_text
         self.token_text = None if text is None else lru_cache(_MAX_TEXTS)(text)
-        self._isolation = Isolation(options.strict, self._write_error)
+        self._isolation = Isolation(options.strict, self._write_error, self._is_logged)
         self._ending = EndRecorder(self)
         self._omissions = OmissionLog()
         self._dead_before = False
+        self._known: list[Alarm] | None = None  # alarms before the flushed step; None until it is measured
         self._start(writer, windows)
 
     def _start(self, writer: RunWriter, windows: WindowSet) -> None:
@@ -59,18 +61,19 @@ class Run(RunInputs):
         self._ending.begin(writer)
         self.writer, self.windows = writer, windows
         self.pipeline = Pipeline((*RULES, *self.rules))
-        self._detection = Detection(writer, self.pipeline)
+        self._rows = StepRows(writer)
+        self._detection = Detection(writer, self.pipeline, self._rows)
         self.probes, self.distinguish = Probes(observe), Distinguish()
         self.episodes, self.tools = Episodes(self.options.requirements), ToolHealth(self.options.requirements)
         self.latest: dict[str, float] = {}
         self.last_step: int | None = None
         self._intake = Intake(self.options.requirements.groups_span_steps)
         self._measuring = Measuring(
-            windows, self.episodes, self.options.state_every, self._write_states, self._write_exemplars
+            windows, self.episodes, self.options.state_every, self._rows.add_states, self._store_exemplars
         )
         self._series = SeriesRecorder(self.options.requirements.solved_at)
         self._fed = set()
-        self._metrics = MetricReader()
+        self._metrics, self._order = MetricReader(), StepOrder()
         self._new_step()
 
     def _new_step(self) -> None:
@@ -78,7 +81,7 @@ class Run(RunInputs):
         self._series.next_step()
         self._step_readings = []
         self.pending_tools = []
-        self._isolation.failed_now = False
+        self._isolation.failures_now, self._order.note = [], {}
 
     @property
     def alarms(self) -> list[Alarm]:
@@ -122,24 +125,38 @@ class Run(RunInputs):
         `absent`: columns the trainer cannot give, with the reason. `duration_s`: wall seconds of the whole
         step, so that the monitor's cost can be shown as a share of it.
         """
-        fired: list[Alarm] = []
         numbers: dict[str, float] = {}
-        number, written = -1, False
+        reasons: dict[str, str] = {}
+        number, written, self._known = -1, False, None
         with self.isolated("flush"):
-            number = step_number(step)
-            numbers = self._metrics.read(metrics or {})
-            fired = self._flush(number, numbers, reasons(absent), duration_s)
+            number = self._next_step(step_number(step))
+            if number < 0:
+                return []
+            numbers = self._metrics.read(metrics)
+            reasons = self._metrics.reasons(absent)
+            self._flush(number, numbers, reasons, duration_s)
             written = True
         if number < 0:
-            return fired  # what arrived waits for the next good call
+            return []  # what arrived waits for the next good call
         if not written:
-            with self.isolated("flush"):  # the step is part of the run all the same, marked as failed
-                self.writer.commit(self._step_row(number, numbers, {}, duration_s))
+            # The step is part of the run all the same, marked as failed.
+            with self.isolated("flush"), suppress(OSError):
+                self._commit(number, numbers, reasons, duration_s)
+        fired = self.pipeline.alarms[len(self.pipeline.alarms if self._known is None else self._known) :]
         self._new_step()
         if self.dead and not self._dead_before:
             warn_dead(self.writer.folder, self.writer.failure)
         self._dead_before = self.dead
         return fired
+
+    def _next_step(self, step: int) -> int:
+        self.writer.require_open()
+        try:
+            return self._order.check(step, self.last_step, not self.strict and not self._intake.counts)
+        except RunError:
+            self._measuring.drop_step()
+            self._new_step()
+            raise
 
     @property
     def dead(self) -> bool:
@@ -167,12 +184,18 @@ class Run(RunInputs):
             readings = self._measuring.settle(self.last_step)
             if self.last_step is not None:
                 self._judge(self.last_step, readings)
+            self._rows.require_taken()
 
     def end(self, reason: str = "finished", detail: Mapping[str, Any] | None = None) -> None:
         """Write what is in memory, and how the run ended; it stays open, and later steps make that void."""
         self.settle()
         with self.isolated("end"):
             self.writer.end(reason, detail)
+
+    def end_unraised(self, reason: str, detail: Mapping[str, Any]) -> None:
+        """Call `end`, and raise nothing even where `strict` would: the process exits."""
+        self._isolation.strict = False
+        self.end(reason, detail)
 
     def close(self) -> None:
         """End the run as "finished", where `end` was not called, and close the files."""
@@ -192,13 +215,10 @@ class Run(RunInputs):
 
     def _flush(
         self, step: int, metrics: dict[str, float], absent: dict[str, str], duration_s: float | None
-    ) -> list[Alarm]:
-        self.writer.require_open()
+    ) -> None:
         if self.last_step is None:
             self._detection.restore(step, self.tools)
-        elif step <= self.last_step:
-            raise RunError(f"flush(step={step}) after step {self.last_step}: steps must increase")
-        self.last_step = step
+        self.last_step, self._known = step, list(self.pipeline.alarms)
         aggregates = self._measuring.aggregates
         numbers = aggregates.add(step, metrics)
         absent = self._absent(numbers) | absent
@@ -206,39 +226,39 @@ class Run(RunInputs):
             if not np.isfinite(value) and not may_be_missing(name):
                 self._intake.nonfinite[f"metrics/{name}"] = 1
         self._omissions.note(self._intake.columns, {*self._intake.explained, *absent})
+        self.pipeline.on_step(step, self._intake.nonfinite, self._intake.columns)
         with self.isolated("measure the step's series"):
-            self.writer.write("series", self._series.close(step, numbers.get("grad_norm")))
+            self._rows.add("series", self._series.close(step, numbers.get("grad_norm")))
         num_tokens, num_new = self._intake.total()
         readings = self._measuring.step(step, num_tokens) + self._step_readings
         done = self.tools.close(step, self.pending_tools, num_new)
         readings += [r for r in done if r.key not in aggregates.logged]
         self.latest |= {f"trimtab/{r.slice}/{r.key}": r.value for r in readings if (r.slice, r.key) in LATEST}
-        known = list(self.pipeline.alarms)
-        self.pipeline.on_step(step, self._intake.nonfinite, self._intake.columns)
-        fired = self._judge(step, readings, known)
-        self.writer.write("tools", [{**asdict(call), "step": step} for call in self.pending_tools])
-        why = {**self._measuring.not_observed, **absent}
-        self.writer.commit(self._step_row(step, metrics, why, duration_s))
-        return fired
+        self._judge(step, readings, self._known)
+        self._rows.add("tools", [{**asdict(call), "step": step} for call in self.pending_tools])
+        self._rows.require_taken()
+        self._commit(step, metrics, absent, duration_s)
 
     def _absent(self, numbers: Mapping[str, float]) -> dict[str, str]:
         """What this step cannot show, whatever the trainer says, with the reason."""
-        absent = self._metrics.absent() | {k: why for k, why in UNFED.items() if k not in self._fed}
+        absent = self._metrics.absent() | self._order.note
+        absent |= {k: why for k, why in UNFED.items() if k not in self._fed}
         if self.probes.last is None:
             absent["lagged_drift"] = "no probe transcripts were scored"
         if "reward" not in numbers and "reward" not in self._intake.columns:
             absent["reward"] = self._metrics.why_no_reward()
         return absent
 
-    def _judge(self, step: int, readings: list[Reading], known: list[Alarm] | None = None) -> list[Alarm]:
-        fired = self._detection.judge(step, readings, known)
+    def _judge(self, step: int, readings: list[Reading], known: list[Alarm] | None = None) -> None:
+        self._detection.judge(step, readings, known)
         self.latest["trimtab/num_alarms"] = float(len(self.pipeline.alarms))
-        return fired
 
-    def _step_row(
+    def _commit(
         self, step: int, metrics: dict[str, float], absent: dict[str, str], duration_s: float | None
-    ) -> dict[str, Any]:
-        return {
+    ) -> None:
+        """Write the row of the open step."""
+        unseen = {} if self._intake.counts else no_batch(self._isolation.failures_now, absent)
+        row = {
             "step": step,
             "session": self.writer.session,
             "rank": self.writer.rank,
@@ -246,22 +266,21 @@ class Run(RunInputs):
             "metrics": metrics,
             "slices": self._intake.slices(),
             "columns": sorted(self._intake.columns),
-            "not_observed": absent,
+            "not_observed": unseen | self._measuring.not_observed | absent,
             "nonfinite": self._intake.nonfinite,
             "costs_s": self._isolation.take_costs(),
             **self._intake.door.step_fields(duration_s),
-            "num_failures": self.num_failures,
-            "failed": self._isolation.failed_now,
         }
+        self._rows.commit(row, self._isolation)
 
-    def _write_states(self, rows: list[dict[str, object]]) -> None:
-        self.writer.write("states", rows)
-
-    def _write_exemplars(self, name: str, done: Closed) -> None:
+    def _store_exemplars(self, name: str, done: Closed) -> None:
         if name in EXEMPLAR_SLICES:
             with self.isolated("write exemplars"):  # the decoder is the user's
                 rows = exemplar_row(name, done.window, done.states[name], self.token_text)
-                self.writer.write("exemplars", rows)
+                self._rows.add("exemplars", rows)
+
+    def _is_logged(self, error: BaseException) -> bool:
+        return self.dead and isinstance(error, OSError)
 
     def _write_error(self, row: dict[str, Any]) -> None:
         self.writer.write("errors", [{**row, "step": -1 if self.last_step is None else self.last_step}])

@@ -8,9 +8,11 @@ import os
 import sys
 import sysconfig
 import weakref
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from trimtab.monitor.isolation import error_text
 from trimtab.runs import RunWriter
 from trimtab.runs.process_record import close_process_record, open_process_record, process_path
 
@@ -34,7 +36,7 @@ def end_of(error: BaseException | None) -> tuple[str, dict[str, str]]:
     detail = {"line": line} if line else {}
     if isinstance(error, KeyboardInterrupt):
         return "signal", {"signal": "SIGINT", **detail}
-    return "exception", {"error": f"{type(error).__name__}: {error}"[:_MAX_TEXT], **detail}
+    return "exception", {"error": error_text(error)[:_MAX_TEXT], **detail}
 
 
 def line_of(trace: TracebackType | None) -> str:
@@ -81,4 +83,8 @@ class EndRecorder:
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)  # what nobody caught
         ending = end_of(error) if error is not None else ("exited", {})
         run = self._run()
-        (self._writer if run is None else run).end(*ending)
+        if run is not None:
+            run.end_unraised(*ending)
+            return
+        with suppress(OSError):  # the writer says in the log that it cannot write
+            self._writer.end(*ending)

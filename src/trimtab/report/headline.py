@@ -3,6 +3,7 @@ step."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,12 +17,16 @@ _MAX_OTHERS = 3  # rules named behind the first one
 
 
 def run_headline(
-    verdict: Verdict, alarms: Sequence[Alarm], steps: Sequence[int], user_rules: Sequence[Rule] = ()
+    verdict: Verdict,
+    alarms: Sequence[Alarm],
+    steps: Sequence[int],
+    user_rules: Sequence[Rule] = (),
+    nonfinite: Mapping[str, Sequence[int]] | None = None,
 ) -> str:
     """Return the sentence of a run or of a metrics log.
 
     The alarms that made the run unhealthy lead; else the first open alarm, critical ones first. `steps`:
-    steps seen, in ascending order.
+    steps seen, in ascending order. `nonfinite`: column -> those of `steps` at which it held NaN or infinity.
     """
     serious = [alarm for alarm in alarms if alarm.severity != "info"]
     word = verdict.word.upper()
@@ -31,7 +36,15 @@ def run_headline(
     group = agreeing(serious) or [min(serious, key=_order)]
     first, onset = min(group, key=_order), min(alarm.since for alarm in group)
     ends = [alarm.cleared for alarm in group if alarm.cleared is not None]
-    when = f"from step {onset} to {max(ends)}" if len(ends) == len(group) else f"since step {onset}"
+    when = (
+        f"from step {onset}, cleared at step {max(ends)}"
+        if len(ends) == len(group)
+        else f"since step {onset}"
+    )
+    if first.rule == "nonfinite":
+        end = math.inf if first.cleared is None else first.cleared
+        bad = [step for step in (nonfinite or {}).get(first.slice, ()) if onset <= step < end]
+        when = _steps_words(bad, steps) if bad else when
     reading = f"{first.readings[0].key}, " if first.readings else ""
     others = _others([alarm.rule for alarm in group if alarm.rule != first.rule])
     known = [alarm for alarm in serious if alarm.step <= max(one.step for one in group)]
@@ -41,14 +54,36 @@ def run_headline(
     return f"{word} {when}: {what} ({reading}slice {first.slice}){others}. {last}."
 
 
+def _steps_words(some: Sequence[int], steps: Sequence[int]) -> str:
+    """Which of `steps` these are.
+
+    >>> steps = range(10)
+    >>> _steps_words([7, 8, 9], steps), _steps_words([4], steps), _steps_words([2, 3], steps)
+    ('since step 7', 'at step 4', 'from step 2 to 3')
+    >>> _steps_words([2, 5, 6], steps)
+    'at 3 of the 5 steps from 2 to 6'
+    """
+    first, last = some[0], some[-1]
+    span = sum(first <= step <= last for step in steps)
+    if len(some) < span:
+        return f"at {len(some)} of the {span} steps from {first} to {last}"
+    if last == steps[-1]:
+        return f"since step {first}"
+    return f"at step {first}" if first == last else f"from step {first} to {last}"
+
+
 def verdict_payload(
-    verdict: Verdict, alarms: Sequence[Alarm], steps: Sequence[int], user_rules: Sequence[Rule] = ()
+    verdict: Verdict,
+    alarms: Sequence[Alarm],
+    steps: Sequence[int],
+    user_rules: Sequence[Rule] = (),
+    nonfinite: Mapping[str, Sequence[int]] | None = None,
 ) -> dict[str, Any]:
     """Return as JSON types what every diagnosis of a run says: the verdict, why, and of which steps."""
     return {
         "verdict": verdict.word,
         "reason": verdict.reason,
-        "headline": run_headline(verdict, alarms, steps, user_rules),
+        "headline": run_headline(verdict, alarms, steps, user_rules, nonfinite),
         "exit_code": verdict.exit_code,
         "first_step": steps[0] if steps else None,
         "last_step": steps[-1] if steps else None,

@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.catalog import READINGS
@@ -49,6 +49,8 @@ class LogDiagnosis:
     left_out: dict[str, int]  # rule -> values it did not take (`Pipeline.left_out`)
     unwatched: tuple[str, ...] = ()  # mapped metrics that no rule reads
     user_rules: tuple[Rule, ...] = ()
+    # column -> steps with NaN or infinity
+    nonfinite: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 def diagnose_log(
@@ -86,6 +88,7 @@ def diagnose_log(
         pipeline.left_out(),
         _unwatched(log, pipeline),
         tuple(rules),
+        {column: seen.steps[indices].tolist() for column, indices in seen.nonfinite.items()},
     )
 
 
@@ -121,7 +124,9 @@ def _lacks(key: str, mapped: Collection[str]) -> str:
 def log_diagnosis(diagnosis: LogDiagnosis) -> dict[str, Any]:
     """The diagnosis as JSON types; NaN and infinity are the caller's to make strict."""
     log, names = diagnosis.log, ("judged", "pending", "not_run", "num_clipped", "left_out", "unwatched")
-    judged = verdict_payload(diagnosis.verdict, diagnosis.alarms, log.steps.tolist(), diagnosis.user_rules)
+    judged = verdict_payload(
+        diagnosis.verdict, diagnosis.alarms, log.steps.tolist(), diagnosis.user_rules, diagnosis.nonfinite
+    )
     return {
         "log": log.source,
         "format": log.format,

@@ -20,10 +20,11 @@ from trimtab.report.averages import averages_line, averages_of
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.headline import verdict_payload
 from trimtab.report.run_ending import ending_of, identity_line
+from trimtab.report.run_rows import last_failure, nonfinite_steps
 from trimtab.report.run_tables import cleaned_values, exemplar_table, tools_table
 from trimtab.report.run_view import RunView
 from trimtab.report.screen import Screen, alarm_items, headline_text, note_line, sections, source_line
-from trimtab.report.unobserved import COLUMNS, TOKENS
+from trimtab.report.unobserved import COLUMNS, REPEATED, TOKENS
 from trimtab.traces.core.plural import counted
 
 _LATEST = (
@@ -47,6 +48,9 @@ _COSTS = {
 }
 """What is not observed -> what then would go unseen; the most important first."""
 
+_ARGUMENTS = (TOKENS, "metrics", "absent", REPEATED)
+"""What is not observed because of how `flush` was called; shown first, with its reason."""
+
 
 def diagnosis(view: RunView) -> dict[str, Any]:
     """Return the verdict, alarms, latest readings by slice, what was not observed and failures as JSON
@@ -55,7 +59,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
     numbers = [row["step"] for row in steps]
     return {
         "run": str(view.folder),
-        **verdict_payload(view.verdict, view.alarms, numbers, view.user_rules),
+        **verdict_payload(view.verdict, view.alarms, numbers, view.user_rules, nonfinite_steps(steps)),
         "alarms": [alarm_payload(alarm, view.user_rules) for alarm in by_severity(view.alarms)],
         "ending": ending_of(view.reader, steps),
         "identity": view.reader.header["config"].get("identity", {}),
@@ -78,7 +82,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "tools": tools_table(view.tools),
         "exemplars": exemplar_table(view.exemplars),
         "num_failures": view.num_failures,
-        "last_failure": view.errors[-1]["error"] if view.errors else None,
+        "last_failure": last_failure(view.errors, view.reader.rows("steps")),
         "written_s_ago": max(0.0, time.time() - steps[-1]["time"]) if steps else None,
         "losses": list(view.integrity.losses),
         "num_superseded": view.reader.num_superseded,
@@ -105,7 +109,7 @@ def diagnosis_screen(summary: dict[str, Any]) -> list[str]:
     path = summary["run"]
     command = ("report", path, "-o", "report.html") if alarmed else ("diagnose", path, "--verbose")
     damage = _damage(summary, headline_text(summary["headline"]))
-    failures = f"MONITOR FAILED {summary['num_failures']} times, last: {summary['last_failure']}"
+    failures = f"MONITOR FAILED {counted(summary['num_failures'], 'time')}{_last_failure(summary)}"
     return Screen(
         headline=summary["headline"],
         facts=[
@@ -150,7 +154,7 @@ def _unseen(summary: dict[str, Any]) -> list[str]:
     """One line for each thing that was not observed, with what would go unseen; the most important first."""
     missing, steps = summary["not_observed"], summary["not_observed_steps"]
     same = [what for what, why in missing.items() if SAME_POLICY in why]
-    metrics = [what for what in missing if what == TOKENS or what.startswith("metrics/")]
+    metrics = [what for what in missing if what in _ARGUMENTS or what.startswith("metrics/")]
     lines = [f"{what}: {missing[what]}" for what in metrics]
     hidden = {*same, *(COLUMNS if TOKENS in missing else ())}
     for what, cost in _COSTS.items():
@@ -188,7 +192,7 @@ def diagnosis_lines(summary: dict[str, Any]) -> list[str]:
     ]
     lines += alarms_lines(summary["alarms"])
     table = "slice                  tokens  trajectories  p95 |drift|  p99 |drift| (95 % interval)"
-    failures = f"MONITOR FAILURES: {summary['num_failures']}, last: {summary['last_failure']}"
+    failures = f"MONITOR FAILURES: {summary['num_failures']}{_last_failure(summary)}"
     shown = f"{summary['headline']} {_reason(summary)}"
     lines += sections({
         "slices": [table, *(_slice_line(row, _needs(summary)) for row in summary["slices"])],
@@ -200,6 +204,10 @@ def diagnosis_lines(summary: dict[str, Any]) -> list[str]:
         + _damage(summary, shown),
     })  # fmt: skip
     return [escape_controls(line) for line in lines]
+
+
+def _last_failure(summary: dict[str, Any]) -> str:
+    return f", last: {summary['last_failure']}" if summary["last_failure"] else ""
 
 
 def _age(seconds: float) -> str:

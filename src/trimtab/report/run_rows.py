@@ -3,6 +3,7 @@ of a replay."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,28 @@ def merge_steps(rows: list[Row]) -> list[Row]:
         known["failed"] = known["failed"] or row["failed"]
         known["time"] = max(known["time"], row["time"])
     return [merged[step] for step in sorted(merged)]
+
+
+def nonfinite_steps(steps: Iterable[Row]) -> dict[str, list[int]]:
+    """Return column -> the steps, of rows in their order, at which it held NaN or infinity.
+
+    >>> nonfinite_steps([{"step": 3, "nonfinite": {}}, {"step": 4, "nonfinite": {"logprobs": 2}}])
+    {'logprobs': [4]}
+    """
+    bad: dict[str, list[int]] = {}
+    for row in steps:
+        for column, count in row["nonfinite"].items():
+            if count > 0:
+                bad.setdefault(column, []).append(row["step"])
+    return bad
+
+
+def last_failure(errors: Iterable[Row], steps: Iterable[Row]) -> str | None:
+    """Return the monitor's last failure, of its rows of errors and of the steps that tell of those it could
+    not write; None where the record has none."""
+    texts = [(row["time"], row["error"]) for row in errors]
+    texts += [(row["time"], str(row["last_failure"])) for row in steps if "last_failure" in row]
+    return max(texts)[1] if texts else None
 
 
 def union_of_alarms(recorded: list[Alarm], replayed: list[Alarm]) -> list[Alarm]:

@@ -11,6 +11,9 @@ from trimtab.measure.state.log_ratios import SAME_POLICY
 TOKENS = "tokens"
 """Key under which an adapter says that its trainer gives no token at all, only averages."""
 
+REPEATED = "second flush"
+"""Key under which a step says that `flush` was called twice for the one before."""
+
 COLUMNS: Mapping[str, frozenset[str]] = {
     "drift": frozenset({"logprobs", "ref_logprobs"}),
     "total": frozenset({"logprobs", "rollout_logprobs"}),

@@ -66,9 +66,11 @@ class RunWriter:
                 "errors", [{"step": -1, "time": time.time(), "where": "open", "error": self.rank_notice}]
             )
 
-    def write(self, kind: str, rows: Iterable[dict[str, Any]]) -> None:
-        """Append rows; they are in the kernel's hands when this returns. Raises OSError where the disk takes
-        no more."""
+    def write(self, kind: str, rows: Iterable[dict[str, Any]], *, retried: bool = False) -> None:
+        """Append rows; they are in the kernel's hands when this returns.
+
+        Raises OSError where the disk takes no more; with `retried` the caller writes these rows again then.
+        """
         self.require_open()
         first, num_steps = self._next[kind], self._next["steps"]
         data = b"".join(encode_row(row, first + i, num_steps) for i, row in enumerate(rows))
@@ -85,6 +87,7 @@ class RunWriter:
                 data = data[os.write(self._files[kind], data) :]
         except OSError as error:
             self._torn.add(kind)
+            self._next[kind] = first if retried else self._next[kind]
             self.mark_failed(error.strerror or str(error))
             raise
         self._torn.discard(kind)

@@ -65,7 +65,7 @@ def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
             numbers[clean_text(name, MAX_METRIC)] = float(value.item() if hasattr(value, "item") else value)
         except OverflowError:  # an integer beyond float's range
             numbers[clean_text(name, MAX_METRIC)] = math.inf if value > 0 else -math.inf
-        except (TypeError, ValueError, RuntimeError):
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError):
             continue
     return numbers
 

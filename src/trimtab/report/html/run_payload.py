@@ -14,6 +14,7 @@ from trimtab.report.alarms import alarm_payload, by_severity
 from trimtab.report.averages import averages_of
 from trimtab.report.headline import run_headline
 from trimtab.report.run_ending import ending_of, identity_facts, identity_line
+from trimtab.report.run_rows import nonfinite_steps
 from trimtab.report.run_tables import cleaned_values, exemplar_table, tools_table
 from trimtab.report.run_view import RunView
 from trimtab.types import Reading, Window
@@ -55,7 +56,13 @@ def _run(view: RunView, alarmed: Sequence[tuple[str, str]]) -> Json:
         "name": view.name,
         "path": str(view.folder),
         "verdict": view.verdict.word,
-        "headline": run_headline(view.verdict, view.alarms, [row["step"] for row in steps], view.user_rules),
+        "headline": run_headline(
+            view.verdict,
+            view.alarms,
+            [row["step"] for row in steps],
+            view.user_rules,
+            nonfinite_steps(steps),
+        ),
         "verdict_reason": view.verdict.reason,
         "ending": ending_of(view.reader, steps)["text"],
         "identity": identity_line(view.reader.header["config"]),
