@@ -85,6 +85,15 @@ def test_the_example_in_the_repository_is_unhealthy_in_several_alarms() -> None:
     assert len(run("diagnose", EXAMPLE, "--verbose")[1].splitlines()) > MAX_LINES
 
 
+def test_the_stored_alarms_of_the_example_are_those_of_the_rules_of_today() -> None:
+    view = load_view(EXAMPLE)
+    stored = [(row["rule"], row["fired"], row["since"], row["bound"]) for row in view.reader.rows("alarms")]
+    assert stored == [(a.rule, a.step, a.since, a.bound) for a in view.pipeline.alarms]
+    for alarm in view.alarms:
+        (reading,) = alarm.readings
+        assert (reading.value < alarm.bound) == (alarm.rule == "reward_collapse"), alarm
+
+
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name[:40])
 def test_a_real_metrics_log_fits_one_screen(path: Path) -> None:
     check(run("diagnose", path)[1])

@@ -132,7 +132,7 @@ POLICY_RULES: tuple[Rule, ...] = (
         not_when="A change of batch size or loss scale.", reference="richardli.xyz/rl-collapse, case 1"),
     Rule("grad_norm_spike", "aggregate/grad_norm", family="gradient",
         detector=lambda arl: Outlier(arl=arl, ratio=bound("spike_ratio")), positive=True,
-        what="one step's gradient norm is wilder than anything the run has shown, or twentyfold",
+        what="one step's gradient norm lies beyond the tail of those before, or over 20 times their median",
         why="One batch can undo many.",
         advice="Look at that step's exemplars; clip gradients; skip such steps.",
         not_when="Fewer than forty steps of past.", reference="verl#747"),
