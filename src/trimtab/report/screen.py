@@ -62,15 +62,16 @@ class Screen:
         return [*head, *body, *tail]
 
     def _alarms(self, room: int) -> list[str]:
-        """One line an alarm; advice for as many as there is room for, from the top."""
+        """One line an alarm; from the top, as far as there is room, its numbers in full and its advice."""
         if len(self.alarms) > room:
             return _some([alarm.text for alarm in self.alarms], room, "more alarms")
-        lines = []
-        spare = room - len(self.alarms)
+        lines: list[str] = []
         for i, alarm in enumerate(self.alarms):
-            lines.append(cut(f"  {alarm.text}"))
-            if i < spare:
-                lines.append(cut(f"      do: {alarm.advice}"))
+            spare = room - len(lines) - (len(self.alarms) - i - 1)
+            whole = _wrap(alarm.text, 2, "  ", "      ")
+            short = [cut(f"  {alarm.text}")]
+            advice = cut(f"      do: {alarm.advice}")
+            lines += [*whole, advice] if len(whole) < spare else whole if len(whole) <= spare else short
         return lines
 
 
@@ -177,12 +178,16 @@ def _columns(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def _wrap(text: str, max_lines: int) -> list[str]:
+def _wrap(text: str, max_lines: int, first: str = "", rest: str = "") -> list[str]:
     text = escape_controls(text)
     columns = width() if _columns(text) == len(text) else width() // 2
-    lines = textwrap.wrap(text, columns, break_on_hyphens=False)
+    wrapper = textwrap.TextWrapper(
+        columns, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+    lines = wrapper.wrap(text)
     if len(lines) > max_lines:
-        lines = [*lines[: max_lines - 1], cut(" ".join(lines[max_lines - 1 :]), columns)]
+        last = " ".join(line.strip() for line in lines[max_lines - 1 :])
+        lines = [*lines[: max_lines - 1], cut(rest + last, columns)]
     return lines
 
 
