@@ -167,6 +167,11 @@ def test_the_json_form_and_the_pages_carry_the_sentence_of_the_screen(tmp_path: 
     assert sentence(run("diagnose", EXAMPLE)[1].splitlines()) == found["headline"]
     page = tmp_path / "page.html"
     assert run("report", EXAMPLE, "-o", page)[0] == 0
+    html = page.read_text(encoding="utf-8")
+    assert f"<h1>verdict_example: {found['headline']}</h1>" in html
+    assert html.count(f">{found['headline']}<") == 0  # once a page
+    assert len(re.findall(r"\b4 alarms\b", html.partition("<script")[0])) == 1
+    run("report", EXAMPLE, "-o", page, "--title", "night 3")
     assert f'<p class="sentence">{found["headline"]}</p>' in page.read_text(encoding="utf-8")
     code, text = run("traces", "diagnose", FIXTURE, "--html", page)
     assert code == 1

@@ -114,7 +114,7 @@ def report(
     output: Annotated[Path, typer.Option("-o", "--output", help="The HTML file to write.")] = Path(
         "report.html"
     ),
-    title: Annotated[str, typer.Option(help="Title of the page.")] = "trimtab report",
+    title: Annotated[str, typer.Option(help="Title of the page, else the runs' names.")] = "",
 ) -> None:
     """Write one offline HTML page about one run, or comparing several."""
     from trimtab.report.html.run_page import write_html

@@ -31,12 +31,12 @@ def _of_rank(reader: RunReader, rank: int, steps: Sequence[Mapping[str, Any]]) -
     if row is not None:
         return _recorded(str(row["reason"]), row["detail"], after, steps)
     if not process:
-        return "unknown", f"no end was recorded: it still runs, or stopped {after}"
+        return "unknown", f"left no record of its end: it still runs, or stopped {after}"
     name = f"process {process['pid']} on {process['host']}"
     if process["signal_at"]:
         return "signal", f"ended {after} by SIGTERM, at {process['signal_at']}"
     if process["alive"] is None:
-        return "unknown", f"no end was recorded by {name}: it still runs, or vanished {after}"
+        return "unknown", f"left no record of its end ({name}): it still runs, or vanished {after}"
     if process["alive"]:
         return "running", f"{name} is running, {after}"
     how = "is gone and recorded no end (kill -9, out of memory, a crash in C)"

@@ -38,14 +38,18 @@ _SUPPORT = (
 )
 
 
-def build_payload(views: Sequence[RunView], title: str = "trimtab report") -> Json:
-    """Everything the page shows of one or more runs."""
+def build_payload(views: Sequence[RunView], title: str = "") -> Json:
+    """Everything the page shows of one or more runs; without a title their names, and of one its verdict."""
     pairs = dict.fromkeys(pair for view in views for pair in _alarmed_pairs(view))
+    runs = [_run(view, list(pairs)) for view in views]
+    named = (
+        f"{runs[0]['name']}: {runs[0]['headline']}" if len(runs) == 1 else ", ".join(v.name for v in views)
+    )
     return {
-        "title": title,
+        "title": title or named,
         "generated": time.strftime("%Y-%m-%d %H:%M:%S"),
         "trimtab_version": __version__,
-        "runs": [_run(view, list(pairs)) for view in views],
+        "runs": runs,
     }
 
 
