@@ -58,16 +58,18 @@ class Measuring:
         known = missing if self._missing is None else self._missing
         self._missing = {name: why for name, why in missing.items() if name in known}
 
-    def step(self, step: int, num_tokens: int) -> list[Reading]:
-        """Close a step of `num_tokens`: readings of the windows that close with it.
+    def step(self, step: int) -> list[Reading]:
+        """Close a step: readings of the windows that close with it.
 
-        Measures at a step with a window's tokens, at the end of a stored block, or past `MAX_PENDING_TOKENS`.
+        Measures once the window of all tokens may close, past `MAX_PENDING_TOKENS`, and where a block ends.
         """
         self.episodes.close(step)
         self._pending_first = step if self._pending_first < 0 else self._pending_first
         ends, readings = self._blocks.ends_at(step), []
         waiting = sum(batch.num_tokens for batch, _ in self._pending)
-        enough = num_tokens >= self.windows.min_tokens or waiting >= MAX_PENDING_TOKENS
+        clock = self.windows.clocks.get("all")
+        measured = clock.progress("all")[0] if clock else 0
+        enough = waiting and waiting + measured >= min(self.windows.min_tokens, MAX_PENDING_TOKENS)
         if ends or enough:
             readings = self._measure(step, ends)
         if self._missing is not None:

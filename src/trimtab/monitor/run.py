@@ -229,8 +229,8 @@ class Run(RunInputs):
         self.pipeline.on_step(step, self._intake.nonfinite, self._intake.columns)
         with self.isolated("measure the step's series"):
             self._rows.add("series", self._series.close(step, numbers.get("grad_norm")))
-        num_tokens, num_new = self._intake.total()
-        readings = self._measuring.step(step, num_tokens) + self._step_readings
+        _, num_new = self._intake.total()
+        readings = self._measuring.step(step) + self._step_readings
         done = self.tools.close(step, self.pending_tools, num_new)
         readings += [r for r in done if r.key not in aggregates.logged]
         self.latest |= {f"trimtab/{r.slice}/{r.key}": r.value for r in readings if (r.slice, r.key) in LATEST}
