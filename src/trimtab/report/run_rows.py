@@ -16,11 +16,17 @@ Row = dict[str, Any]
 def merge_steps(rows: list[Row]) -> list[Row]:
     """Return one row a step: the lowest rank's numbers, counts added over ranks, a failure of any rank."""
     merged: dict[int, Row] = {}
+    copied: set[int] = set()
     for row in rows:
-        known = merged.get(row["step"])
-        if known is None:
-            merged[row["step"]] = {**row, "slices": dict(row["slices"]), "nonfinite": dict(row["nonfinite"])}
+        step = row["step"]
+        if step not in merged:
+            merged[step] = row
             continue
+        if step not in copied:
+            first = merged[step]
+            merged[step] = {**first, "slices": dict(first["slices"]), "nonfinite": dict(first["nonfinite"])}
+            copied.add(step)
+        known = merged[step]
         for name, counts in row["slices"].items():
             mine = known["slices"].get(name, {})
             known["slices"][name] = {k: mine.get(k, 0) + counts[k] for k in ("n_tokens", "n_trajectories")}

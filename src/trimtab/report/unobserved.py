@@ -38,13 +38,17 @@ class Unobserved:
         self.reasons: dict[str, str] = {}
         self._listed: Counter[str] = Counter()
         self._columns: Counter[frozenset[str]] = Counter()
+        lacking_of: dict[tuple[str, ...], frozenset[str]] = {}
         for row in steps:
             self.num_steps += 1
             for what, why in row["not_observed"].items():
                 self.reasons[str(what)] = str(why)
                 self._listed[str(what)] += 1
-            lacking = {name for name, needs in COLUMNS.items() if not needs <= set(row["columns"])}
-            self._columns[frozenset(lacking - set(row["not_observed"]))] += 1
+            columns = tuple(row["columns"])
+            if columns not in lacking_of:
+                lacking = {name for name, needs in COLUMNS.items() if not needs <= set(columns)}
+                lacking_of[columns] = frozenset(lacking)
+            self._columns[lacking_of[columns].difference(row["not_observed"])] += 1
 
     def count(self, what: str) -> int:
         """Return the number of steps that lacked `what`."""

@@ -90,7 +90,8 @@ def _damages(reader: RunReader, kind: str, rank: int, session: int) -> list[tupl
     if file.num_lost:
         damages.append((lost, file.num_lost, steps_after(last)))
     if kind != "steps":
-        written = max((_count(row, kind) for row in steps.rows[: steps.num_settled]), default=0)
+        counts = [row["n"] for row in steps.rows[: steps.num_settled] if type(row.get("n")) is dict]
+        written = max((int(count.get(kind) or 0) for count in counts), default=0)
         if written > file.num_known:
             damages.append((lost, written - file.num_known, steps_after(written - 1)))
     else:

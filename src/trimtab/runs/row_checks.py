@@ -21,6 +21,7 @@ _INSIDE: dict[str, dict[str, Any]] = {
 """Kind -> key of an object -> type of the values in it."""
 _EVIDENCE = {"key": str, "value": _NUMBER, "low": _NUMBER, "high": _NUMBER, "n_tokens": int, "n_trajectories": int, "first": int,  # noqa: E501
              "last": int}  # fmt: skip
+_VALID_TYPES: set[tuple[Any, ...]] = set()  # of the required keys of a kind, so that each is judged once
 _STEPS = ("step", "first", "last", "fired", "since")
 
 
@@ -31,10 +32,16 @@ def row_is_valid(row: Row, kind: str, complete: bool, vouched: bool) -> bool:
     (True, False)
     """
     position_keys = {"first": int, "last": int} if kind == "states" else {"step": int}
-    if not _has(row, REQUIRED[kind] if complete else position_keys):
-        return False
-    if any(isinstance(row.get(key), int) and not -1 <= row[key] <= MAX_STEP for key in _STEPS):
-        return False
+    required = REQUIRED[kind] if complete else position_keys
+    types = (kind, complete, *map(type, map(row.get, required)))
+    if types not in _VALID_TYPES:
+        if not _has(row, required):
+            return False
+        _VALID_TYPES.add(types)
+    for key in _STEPS:
+        value = row.get(key)
+        if type(value) is int and not -1 <= value <= MAX_STEP:
+            return False
     windowed = complete and kind in ("states", "readings", "exemplars")
     if windowed and not 0 <= row["last"] - row["first"] < MAX_WINDOW_STEPS:
         return False

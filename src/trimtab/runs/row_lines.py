@@ -12,6 +12,8 @@ import re
 import zlib
 from typing import Any
 
+import msgspec
+
 from trimtab.runs.schema import dumps
 
 Row = dict[str, Any]
@@ -41,9 +43,12 @@ def decode_line(line: bytes) -> tuple[Row | None, bool]:
     if match is not None and zlib.crc32(line[: match.start()]) != int(match[1]):
         return None, False
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return None, False
+        row = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        try:
+            row = json.loads(line)  # NaN and infinity, as the writer writes them
+        except (ValueError, RecursionError):
+            return None, False
     if not isinstance(row, dict):
         return None, False
     vouched = match is not None and type(row.get("q")) is int and type(row.get("s")) is int

@@ -26,6 +26,9 @@ TRAINER_KEYS: Mapping[str, tuple[str, ...]] = aliases()
 """Names under which trainers log an aggregate, ours first; the first that is there counts. One table:
 `runs.metric_logs`."""
 
+_NAME_OF_KEY = {key: (name, rank) for name in METRIC_NAMES for rank, key in enumerate(TRAINER_KEYS[name])}
+"""Their key -> our name, and how many keys go before it."""
+
 
 def aggregates(state: SliceState) -> Iterator[Value]:
     """Reward, entropy, KL to the reference (k3) and length over the slice `all`, and alpha, its post-tool
@@ -89,10 +92,11 @@ def trainer_aggregates(metrics: Mapping[str, float]) -> dict[str, float]:
     >>> trainer_aggregates({"actor/grad_norm": 0.5, "actor/ppo_kl": 0.1, "note": 1.0})
     {'policy_kl': 0.1, 'grad_norm': 0.5}
     """
-    keys: dict[str, str] = {}
-    for name in METRIC_NAMES:
-        key = next((key for key in TRAINER_KEYS[name] if metrics.get(key) is not None), None)
-        if key is not None:
-            keys[name] = key
+    best: dict[str, tuple[int, str]] = {}
+    for key, value in metrics.items():
+        if value is not None and (known := _NAME_OF_KEY.get(key)) is not None:
+            name, rank = known
+            best[name] = min(best.get(name, (rank, key)), (rank, key))
+    keys = {name: best[name][1] for name in sorted(best, key=METRIC_NAMES.index)}
     lone = lone_pair_metric(keys)
     return {name: float(metrics[key]) for name, key in keys.items() if name != lone}
