@@ -1,11 +1,12 @@
 """What does a live run hold, and how long does loading its folder take?
 
-    python benchmarks/run_memory.py [--steps N] [--json] [--quick]
+    python benchmarks/run_memory.py [--json] [--quick] [--run]
 
 A loop of small batches (four sequences of 32 tokens, one tool call a step) through `open_run`, `observe` and `flush`; then
-`diagnose` of the folder that it wrote. Figures: `live_growth_bytes_per_step` (all objects that the run
-refers to, arrays included, from a fifth of the steps to the last), `live_bytes`, `load_steps` and `load_10k_s` (processor
-seconds of loading and diagnosis, scaled to 10,000 steps).
+`diagnose` of the folder that it wrote. Without an option it prints the committed results; `--run` measures those that
+`results/run_memory.json` lacks, and `--quick` 300 steps. Figures: `live_bytes_N` (all objects that the run refers to after N
+steps, arrays included), `live_growth_bytes_per_step` (from a fifth of the longest run to its last step) and `load_10k_s`
+(processor seconds of loading and diagnosis of 10,000 steps; of a shorter run scaled to them).
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import tempfile
 import time
 import types
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+STEPS, LOADED = (10_000, 100_000), 10_000
+RESULTS = Path(__file__).parent / "results" / "run_memory.json"
 _SHARED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 
@@ -72,25 +74,49 @@ def load(folder: Path, steps: int) -> dict[str, float]:
 
     start = time.process_time()
     diagnosis(load_view(folder))
-    return {"load_steps": steps, "load_10k_s": (time.process_time() - start) * 10_000 / steps}
+    return {"load_10k_s": (time.process_time() - start) * 10_000 / steps}
+
+
+def measured(steps: int) -> dict[str, float]:
+    """Record a run of `steps` steps and load it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "run"
+        return record(folder, steps, max(1, steps // 5)) | load(folder, steps)
+
+
+def figures_of(results: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Return the flat figures of results by number of steps."""
+    longest = results[max(results, key=int)]
+    return {
+        **{f"live_bytes_{steps}": row["live_bytes"] for steps, row in results.items()},
+        "live_growth_bytes_per_step": longest["live_growth_bytes_per_step"],
+        "load_10k_s": results.get(str(LOADED), longest)["load_10k_s"],
+    }
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=10_000, help="steps of the run")
-    parser.add_argument("--quick", action="store_true", help="300 steps")
-    parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
+    parser.add_argument("--run", action="store_true", help="measure what the results lack")
+    parser.add_argument("--quick", action="store_true", help="300 steps, measured now")
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object of figures")
     options = parser.parse_args()
-    steps = 300 if options.quick else options.steps
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / "run"
-        figures: dict[str, Any] = record(folder, steps, max(1, steps // 5)) | load(folder, steps)
-    if options.json:
-        print(json.dumps({"figures": figures}))
-        return
+    results: dict[str, dict[str, float]] = {}
+    if options.quick:
+        results["300"] = measured(300)
+    else:
+        results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        for steps in map(str, STEPS) if options.run else ():
+            if steps not in results:
+                results[steps] = measured(int(steps))
+                RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    if not results:
+        parser.error(f"{RESULTS} is missing; --run measures it anew")
+    figures = figures_of(results)
     for name, value in figures.items():
         print(f"{name}: {value:.6g}")
+    if options.json:
+        print(json.dumps({"figures": figures}))
 
 
 if __name__ == "__main__":
