@@ -97,6 +97,21 @@ def _ascii_letters(min_letters: int) -> re.Pattern[str]:
     return re.compile(f"(?:[^A-Za-z]*[A-Za-z]){{{min_letters}}}")
 
 
+def _only_of(known: set[str], text: str) -> bool:
+    """Has the text letters of known scripts only?"""
+    if text.isascii():
+        return "Latin" in known
+    return _others(frozenset(known)).search(text, 0, LOOKED_AT) is None
+
+
+@cache
+def _others(known: frozenset[str]) -> re.Pattern[str]:
+    """Match a letter of any other script."""
+    spans = [span for name, some in SCRIPTS.items() if name not in known for span in some]
+    letters = "".join(f"{chr(low)}-{chr(high)}" for low, high in spans)
+    return re.compile(f"[{letters}]" if letters else r"(?!)")
+
+
 def _brought_in(text: str) -> set[str]:
     """The scripts of a turn of the agent's; Latin only where words of it stand in a row."""
     mine = scripts_of(text)
@@ -113,7 +128,7 @@ def switched_turns(episode: Episode) -> Iterator[tuple[Turn, str]]:
     known, spoken = set[str](), False
     for turn in episode.turns:
         text = turn.content or ""
-        if spoken and "Latin" in known and text.isascii():
+        if spoken and _only_of(known, text):
             pass  # brings nothing in
         elif turn.role == "assistant":
             mine = _brought_in(text)
@@ -127,5 +142,5 @@ def switched_turns(episode: Episode) -> Iterator[tuple[Turn, str]]:
             spoken = spoken or (bool(mine) and turn.role != "tool")
         for call in turn.calls:
             result = call.result
-            if result and not ("Latin" in known and result.isascii()):
+            if result and not _only_of(known, result):
                 known |= scripts_of(result, 1)

@@ -38,7 +38,11 @@ from trimtab.typing import Json
 NO_END, ORPHANS = "episodes without an episode_end", "tool results that answer no call, kept as turns"
 
 _TASK, _GROUP = ("task_id", "task", "prompt_id"), ("group_id", "group")
-_SAID = {"user_message": ("content",), "tool_call": ("tool",), "tool_result": ("result", "content", "error")}
+_SAID = {
+    "user_message": ("content",), "assistant_message": ("content",), "tool_call": ("tool",),
+    "tool_result": ("result", "content", "error"),
+}  # fmt: skip
+"""Kind -> what it says, under one of these names."""
 _ASSISTANT = ("assistant_message", "tool_call", "tool_parse_error")
 
 
@@ -105,7 +109,8 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
     for event in events:
         type_name: str = event["type"]
         kind, when = KINDS.get(type_name, type_name), as_time(event.get("timestamp"))
-        if _says_nothing(event, kind):
+        said = _SAID.get(kind)
+        if said is not None and type(event.get(said[0])) is not str and _says_nothing(event, said):
             report.unread_message(f"steps of kind {kind} that say nothing under a name we know", event)
         episode.time = when if episode.time is None else episode.time
         if when is not None and episode.time is not None:
@@ -138,11 +143,9 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
     return episode
 
 
-def _says_nothing(event: Json, kind: str) -> bool:
-    if kind == "assistant_message":
-        return "content" not in event or is_unknown(event["content"])
-    wanted = _SAID.get(kind)
-    return wanted is not None and not any(name in event for name in wanted)
+def _says_nothing(event: Json, names: tuple[str, ...]) -> bool:
+    unknown = event["type"] in ("assistant_message", "assistant") and is_unknown(event.get("content"))
+    return unknown or not any(name in event for name in names)
 
 
 def _assistant(episode: Episode, event: Json, before: str, when: float | None) -> Turn:
