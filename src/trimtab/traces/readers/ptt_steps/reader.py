@@ -109,8 +109,8 @@ def _episode(name: str, source: str, events: list[Json], report: ReadReport) -> 
     for event in events:
         type_name: str = event["type"]
         kind, when = KINDS.get(type_name, type_name), as_time(event.get("timestamp"))
-        said = _SAID.get(kind)
-        if said is not None and type(event.get(said[0])) is not str and _says_nothing(event, said):
+        names = _SAID.get(kind)
+        if names is not None and type(event.get(names[0])) is not str and _says_nothing(event, names):
             report.unread_message(f"steps of kind {kind} that say nothing under a name we know", event)
         episode.time = when if episode.time is None else episode.time
         if when is not None and episode.time is not None:
