@@ -14,6 +14,12 @@ BOUNDS: dict[str, Bound] = {
     ),
     "baseline": Bound(10.0, "windows", "the t bound with 6 degrees of freedom is 5.2 scales at level 1/1000; fewer windows make it useless, more delay the first verdict", UNCALIBRATED),
     "confirm": Bound(2.0, "consecutive windows", "one window may hold one wild trajectory", UNCALIBRATED),
+    "record_span": Bound(3.0, "steps", "one step may hold one wild trajectory; more delay the alarm", "tuned on the tuning seeds of reproduce/collapse.py"),
+    "record_baseline": Bound(8.0, "means of three steps", "a record of fewer says little; with them a run is judged from step 11 on", UNCALIBRATED),
+    "step_tail": Bound(0.3, "nats", "p95 of |log pi_theta/mu| of one step that healthy runs of the bank pass for a step and not for three", "tuned on the tuning seeds of reproduce/collapse.py"),
+    "step_tail_margin": Bound(0.4, "log of a ratio", "the tail must stand 1.5 times above its record", "tuned on the tuning seeds of reproduce/collapse.py"),
+    "step_ess": Bound(0.6, "fraction", "sequence ESS over n, mean of five steps", "tuned on the tuning seeds of reproduce/collapse.py"),
+    "step_ess_margin": Bound(0.1, "log of a ratio", "ESS must stand 10 % under its record", "tuned on the tuning seeds of reproduce/collapse.py"),
     "tail_growth": Bound(
         math.log(2.0), "log of a ratio",
         "smallest growth of the tail ratio worth a person's attention: 2x. A healthy, learning lab run (constrained arm, two seeds) let the p95 ratio grow by 1.8x over 100 steps",

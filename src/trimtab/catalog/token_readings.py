@@ -119,6 +119,8 @@ def _product() -> dict[str, Definition]:
 
 TOKENS: dict[str, Definition] = {
     **_product(),
+    "step/total/p95": Definition("95th percentile of |log(pi_theta / mu)| of one step; of mismatch or staleness where that is all there is of it", "nats", "up is bad", _POST),
+    "step/total/sequence_ess_frac": Definition("Kish ESS over n of raw sequence weights of one step", "share", "down is bad", "arXiv 2602.17616 (VCPO)"),
     "policy_lag/mean": Definition("mean age of the gradient tokens in policy versions", "versions", "up is bad", "AReaL, arXiv 2505.24298"),
     "policy_lag/max": Definition("greatest age of a gradient token in policy versions", "versions", "up is bad", "AReaL, arXiv 2505.24298"),
     "total/first_order_gap_mean": Definition("mean over sequences of |prod w - 1 - sum(w - 1)|: what the token-level surrogate leaves out", "1", "up is bad", "arXiv 2512.01374 (MiniRL), section 2"),

@@ -6,8 +6,10 @@ import logging
 from typing import Any
 
 from trimtab.detect.pipeline import Pipeline
+from trimtab.detect.step_readings import of_series, step_readings
 from trimtab.measure.sequences.tool_health import ToolHealth, replay_tools
 from trimtab.monitor.step_rows import StepRows
+from trimtab.report.series_arrays import step_series
 from trimtab.runs import RunReader, RunWriter
 from trimtab.runs.records import alarm_row, reading_rows, readings_from_row
 from trimtab.types import Alarm, Reading
@@ -35,7 +37,7 @@ class Detection:
         self._unwritten += [*changes, *(alarm_row(alarm, "fired", step) for alarm in fired)]
         if self.rows.add("alarms", self._unwritten, retried=True):
             self._unwritten = []
-        self.rows.add("readings", reading_rows(readings))
+        self.rows.add("readings", reading_rows([r for r in readings if not of_series(r.key)]))
 
     def restore(self, step: int, tools: ToolHealth) -> None:
         """Feed the detectors and `tools` what this rank wrote of the steps before `step`.
@@ -48,6 +50,8 @@ class Detection:
         closed: dict[int, list[Reading]] = {}
         for row in reader.rows("readings", rank):
             closed.setdefault(int(row["step"]), []).extend(readings_from_row(row))
+        for series in step_series(reader, [rank]):
+            closed.setdefault(series.step, []).extend(step_readings(series))
         over = [int(row["step"]) for row in reader.rows("steps", rank) if row["step"] >= step]
         if over:
             log.warning(

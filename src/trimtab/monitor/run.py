@@ -228,7 +228,9 @@ class Run(RunInputs):
         self._omissions.note(self._intake.columns, {*self._intake.explained, *absent})
         self.pipeline.on_step(step, self._intake.nonfinite, self._intake.columns)
         with self.isolated("measure the step's series"):
-            self._rows.add("series", self._series.close(step, numbers.get("grad_norm")))
+            rows, of_step = self._series.close(step, numbers.get("grad_norm"))
+            self._rows.add("series", rows)
+            self._step_readings += of_step
         _, num_new = self._intake.total()
         readings = self._measuring.step(step) + self._step_readings
         done = self.tools.close(step, self.pending_tools, num_new)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from trimtab.detect.step_readings import step_readings
 from trimtab.measure.steps.measure_step import measure_step
 from trimtab.measure.steps.series_history import SeriesHistory
 from trimtab.measure.steps.series_row import series_row
-from trimtab.types import TokenBatch
+from trimtab.types import Reading, TokenBatch
 
 _SERIES_OF = {"batch": "update", "probes": "probe_update"}
 
@@ -33,12 +34,12 @@ class SeriesRecorder:
         """Take tokens scored before (`prox_logprobs`) and after (`logprobs`) an update."""
         self._updates.setdefault(_SERIES_OF[of], []).append(batch)
 
-    def close(self, step: int, gradient_norm: float | None) -> list[dict[str, Any]]:
-        """Measure the step and return its row; none where it had no tokens."""
+    def close(self, step: int, gradient_norm: float | None) -> tuple[list[dict[str, Any]], list[Reading]]:
+        """Measure the step; return its row and the readings that rules judge, none where it had no tokens."""
         if not self._batches and not self._updates:
-            return []
+            return [], []
         series = measure_step(
             step, self._batches, updates=self._updates, solved_at=self.solved_at, gradient_norm=gradient_norm
         )
         self.history.append(series)
-        return [series_row(series)]
+        return [series_row(series)], step_readings(series)

@@ -19,6 +19,7 @@ from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES, bound
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.rules.rule import Rule, split
+from trimtab.detect.step_readings import of_series, step_columns
 from trimtab.detect.user_rules.load import header_config, python_weights, rules_of_header
 from trimtab.detect.verdict import Evidence, Verdict, judge
 from trimtab.errors import RuleError, RunError
@@ -33,6 +34,7 @@ from trimtab.measure.state.windows import WindowSet
 from trimtab.measure.tokens.window_shift import WindowShift
 from trimtab.report.readings import ReadingRows, judged_readings
 from trimtab.report.run_rows import merge_steps, recorded_alarms, union_of_alarms, with_superseded
+from trimtab.report.series_arrays import arrays_of, step_series
 from trimtab.report.unobserved import COLUMNS, Unobserved
 from trimtab.runs import RunReader
 from trimtab.runs.integrity import Integrity, integrity
@@ -98,6 +100,9 @@ class RunView:
 
     def series(self, key: str, name: str) -> list[Reading]:
         """Readings of one key and slice in the order of steps."""
+        if of_series(key):
+            columns = [one for one in self._step_columns if (one.key, one.slice) == (key, name)]
+            return [column.reading(i) for column in columns for i in range(column.steps.size)]
         return self.readings.series(key, name)
 
     @property
@@ -208,7 +213,9 @@ class RunView:
         names = {row["slice"] for row in self.readings.rows}
         wanted |= {(r.key, name) for r in rules if r.slice.endswith("*") for name in names if r.covers(name)}
         self.pipeline.on_steps(self.steps)
-        self.pipeline.on_run(self.readings.columns(wanted, {row["step"] for row in self.steps}))
+        steps = {row["step"] for row in self.steps}
+        self._step_columns = step_columns(arrays_of(step_series(self.reader)), steps)
+        self.pipeline.on_run([*self.readings.columns(wanted, steps), *self._step_columns])
         self.pipeline.alarms.sort(key=lambda alarm: alarm.step)
 
     def _evidence(self) -> Evidence:

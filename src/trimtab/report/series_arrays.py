@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
@@ -39,10 +39,10 @@ def read_series(folder: str | os.PathLike[str] | RunReader) -> dict[tuple[str, s
     return arrays_of(step_series(reader))
 
 
-def step_series(reader: RunReader) -> list[StepSeries]:
-    """Return the series of each step, merged over ranks; a row that cannot be read is left out."""
+def step_series(reader: RunReader, ranks: Collection[int] | None = None) -> list[StepSeries]:
+    """Return the series of each step, merged over `ranks` (all); a row that cannot be read is left out."""
     by_step: dict[int, dict[int, StepSeries]] = defaultdict(dict)
-    for rank in reader.ranks:
+    for rank in reader.ranks if ranks is None else ranks:
         for row in reader.rows("series", rank):
             try:
                 by_step[int(row["step"])][rank] = series_from_row(row)

@@ -13,9 +13,11 @@ from trimtab.detect.rules.policy_rules import POLICY_RULES
 from trimtab.detect.rules.preference_rules import PREFERENCE_RULES
 from trimtab.detect.rules.reward_rules import REWARD_RULES
 from trimtab.detect.rules.rule import Rule, StreamRule
+from trimtab.detect.rules.step_rules import STEP_RULES
 from trimtab.detect.rules.tail_rules import TAIL_RULES
 
 RULES: tuple[Rule, ...] = (
+    *STEP_RULES,
     *TAIL_RULES,
     *MISMATCH_RULES,
     *POLICY_RULES,

@@ -17,6 +17,7 @@ from trimtab.detect.detectors.drawdown import Drawdown
 from trimtab.detect.detectors.excursion import Excursion
 from trimtab.detect.detectors.mean_shift.detector import MeanShift
 from trimtab.detect.detectors.prediction_limit import PredictionLimit
+from trimtab.detect.detectors.record_break import RecordBreak
 from trimtab.detect.detectors.step_change import StepChange
 from trimtab.detect.detectors.threshold import Threshold
 from trimtab.types import Severity
@@ -190,3 +191,9 @@ def drawdown(sign: int, **options: Any) -> Make:
 def growth(min_effect: float) -> Make:
     """Return a factory of `PredictionLimit` upwards, three values in a row."""
     return lambda arl: PredictionLimit(arl=arl, confirm=3, min_effect=min_effect)
+
+
+def record_break(sign: int, level: str, margin: str, **options: Any) -> Make:
+    """Return a factory of `RecordBreak` on logarithms, at the catalog's bounds; its rate is measured."""
+    low, by = math.log(bound(level)), bound(margin)
+    return lambda _arl: RecordBreak(low, by, sign=sign, **options)

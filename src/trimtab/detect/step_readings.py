@@ -1,0 +1,106 @@
+"""Readings of single steps: the series that rules judge at every step, live and from a stored run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trimtab.detect.reading_columns import ReadingColumn
+from trimtab.detect.rules.rule import Rule
+from trimtab.measure.steps.series_history import SeriesArrays
+from trimtab.measure.steps.step_series import SeriesValue, StepSeries
+from trimtab.types import Reading, Window
+
+SLICES = ("all", "text", "post_tool")
+"""Slices whose steps are judged."""
+MIN_TRAJECTORIES = 3
+"""Fewest trajectories of a step whose value is judged (default, not calibrated)."""
+
+_SERIES = {
+    "step/total/p95": ("total/p95", "mismatch/p95", "staleness/p95"),
+    "step/total/sequence_ess_frac": ("total/sequence_ess_frac", "mismatch/sequence_ess_frac"),
+}
+"""Reading -> series it is taken from. Without log-probabilities of the trainer at the sampling weights the
+total ratio is the mismatch; without those of the sampler it is known only as staleness."""
+
+
+def step_readings(series: StepSeries) -> list[Reading]:
+    """Return the readings of one step that rules judge.
+
+    Args:
+        series: the step's series.
+
+    Returns:
+        One reading a key and slice that has a value from at least `MIN_TRAJECTORIES` trajectories. Its
+        interval is 1.96 standard errors of its logarithm on each side; `reference` names the series it is.
+    """
+    readings = []
+    for key, names in _SERIES.items():
+        for name in SLICES:
+            found = next(((n, p) for n in names if (p := series.get(n, name)) is not None), None)
+            if found is not None and found[1].num_trajectories >= MIN_TRAJECTORIES:
+                readings.append(_reading(key, series.step, name, *found))
+    return readings
+
+
+def _reading(key: str, step: int, name: str, source: str, point: SeriesValue) -> Reading:
+    width = math.exp(1.96 * point.error / point.value) if point.value > 0 else math.nan
+    return Reading(
+        key, step, Window(step, step), name, point.value, point.num_tokens, point.num_trajectories,
+        point.value / width, point.value * width, reference=source,
+    )  # fmt: skip
+
+
+def of_series(key: str) -> bool:
+    """Is this a reading of a step's series, which is stored with the series?"""
+    return key in _SERIES
+
+
+@dataclass(eq=False)
+class StepColumn(ReadingColumn):
+    """Step readings of one key and slice over a whole run; a `Reading` is made when shown."""
+
+    series: SeriesArrays = field(kw_only=True)
+    sources: Sequence[str] = field(kw_only=True)
+
+    def reading(self, i: int) -> Reading:
+        """Return the reading of value i."""
+        point = SeriesValue(*(column[i].item() for column in self.series[1:]))
+        return _reading(self.key, int(self.steps[i]), self.slice, self.sources[i], point)
+
+    def errors(self, rule: Rule) -> list[float] | None:
+        """Return the standard errors in the detector's unit."""
+        if rule.transform == "identity":
+            return list(self.series.errors.tolist())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            errors = self.series.errors / self.values
+        return list(np.where(self.values > 0, errors, math.nan).tolist())
+
+
+def step_columns(series: Mapping[tuple[str, str], SeriesArrays], steps: Collection[int]) -> list[StepColumn]:
+    """Return the readings of a stored run as columns: what `step_readings` gives at each of `steps`.
+
+    Args:
+        series: (series, slice) -> its arrays over steps.
+        steps: steps of the run that count.
+    """
+    wanted, columns = np.array(sorted(steps), np.int64), []
+    for key, names in _SERIES.items():
+        for name in SLICES:
+            found = [(source, series[source, name]) for source in names if (source, name) in series]
+            if not found:
+                continue
+            joined = [np.concatenate(parts) for parts in zip(*(arrays for _, arrays in found), strict=True)]
+            sources = np.concatenate([np.full(arrays.steps.size, source) for source, arrays in found])
+            first = np.unique(joined[0], return_index=True)[1]  # the first series that has the step
+            kept = first[np.isin(joined[0][first], wanted) & (joined[4][first] >= MIN_TRAJECTORIES)]
+            if kept.size:
+                taken = SeriesArrays(*(column[kept] for column in joined))
+                column = StepColumn(
+                    key, name, taken.steps, taken.values, series=taken, sources=sources[kept].tolist()
+                )
+                columns.append(column)
+    return columns
