@@ -17,9 +17,9 @@ from trimtab.detect.detectors.flatline import Flatline
 from trimtab.detect.detectors.mann_kendall import MannKendall
 from trimtab.detect.detectors.mean_shift.detector import MeanShift
 from trimtab.detect.detectors.outlier import Outlier
-from trimtab.detect.detectors.plateau import Plateau
-from trimtab.detect.detectors.plateau_exit import PlateauExit
+from trimtab.detect.detectors.plateau import Plateau, PlateauExit
 from trimtab.detect.detectors.prediction_limit import PredictionLimit
+from trimtab.detect.detectors.record_break import RecordBreak
 from trimtab.detect.detectors.step_change import StepChange
 from trimtab.detect.detectors.threshold import Threshold
 from trimtab.detect.detectors.trend_break import TrendBreak
@@ -45,6 +45,9 @@ def _sick(rng: np.random.Generator, rule) -> np.ndarray:
     if isinstance(detector, Excursion):
         level = max(detector.floor, 1.0) if detector.sign > 0 else 1.0
         return level * x * np.where(late, detector.factor ** (2.0 if detector.sign > 0 else 3.0), 1.0)
+    if isinstance(detector, RecordBreak):
+        calm, sick = math.exp(detector.level) * np.exp(detector.sign * np.array([-0.5, 1.5]))
+        return x * np.where(late, sick, calm)
     if isinstance(detector, StepChange):
         return x * np.where(late, 100.0**detector.sign, 1.0)
     if isinstance(detector, Outlier):

@@ -40,9 +40,10 @@ def step_readings(series: StepSeries) -> list[Reading]:
     readings = []
     for key, names in _SERIES.items():
         for name in SLICES:
-            found = next(((n, p) for n in names if (p := series.get(n, name)) is not None), None)
-            if found is not None and found[1].num_trajectories >= MIN_TRAJECTORIES:
-                readings.append(_reading(key, series.step, name, *found))
+            points = ((source, series.get(source, name)) for source in names)
+            source, point = next(((s, p) for s, p in points if p is not None), ("", None))
+            if point is not None and point.num_trajectories >= MIN_TRAJECTORIES:
+                readings.append(_reading(key, series.step, name, source, point))
     return readings
 
 
@@ -90,17 +91,19 @@ def step_columns(series: Mapping[tuple[str, str], SeriesArrays], steps: Collecti
     wanted, columns = np.array(sorted(steps), np.int64), []
     for key, names in _SERIES.items():
         for name in SLICES:
-            found = [(source, series[source, name]) for source in names if (source, name) in series]
-            if not found:
+            of_slice = [(source, series[source, name]) for source in names if (source, name) in series]
+            if not of_slice:
                 continue
-            joined = [np.concatenate(parts) for parts in zip(*(arrays for _, arrays in found), strict=True)]
-            sources = np.concatenate([np.full(arrays.steps.size, source) for source, arrays in found])
+            joined = [
+                np.concatenate(parts) for parts in zip(*(arrays for _, arrays in of_slice), strict=True)
+            ]
+            sources = np.concatenate([np.full(one.steps.size, source) for source, one in of_slice])
             first = np.unique(joined[0], return_index=True)[1]  # the first series that has the step
-            kept = first[np.isin(joined[0][first], wanted) & (joined[4][first] >= MIN_TRAJECTORIES)]
-            if kept.size:
-                taken = SeriesArrays(*(column[kept] for column in joined))
+            rows = first[np.isin(joined[0][first], wanted) & (joined[4][first] >= MIN_TRAJECTORIES)]
+            if rows.size:
+                taken = SeriesArrays(*(column[rows] for column in joined))
                 column = StepColumn(
-                    key, name, taken.steps, taken.values, series=taken, sources=sources[kept].tolist()
+                    key, name, taken.steps, taken.values, series=taken, sources=sources[rows].tolist()
                 )
                 columns.append(column)
     return columns

@@ -19,7 +19,7 @@ from trimtab.detect.detectors.mann_kendall import MannKendall, mann_kendall, the
 from trimtab.detect.detectors.mean_shift.detector import MeanShift
 from trimtab.detect.detectors.mean_shift.statistic import ARRAYS, FLOATS, Sums, mean_difference
 from trimtab.detect.detectors.outlier import Outlier
-from trimtab.detect.detectors.plateau_exit import PlateauExit
+from trimtab.detect.detectors.plateau import PlateauExit
 from trimtab.detect.detectors.threshold import Threshold
 from trimtab.detect.reading_history import History, moved
 

@@ -15,8 +15,7 @@ from trimtab.detect.detectors.excursion import Excursion
 from trimtab.detect.detectors.flatline import Flatline
 from trimtab.detect.detectors.mean_shift.detector import MeanShift
 from trimtab.detect.detectors.outlier import Outlier
-from trimtab.detect.detectors.plateau import Plateau
-from trimtab.detect.detectors.plateau_exit import PlateauExit
+from trimtab.detect.detectors.plateau import Plateau, PlateauExit
 from trimtab.detect.detectors.prediction_limit import PredictionLimit
 from trimtab.detect.detectors.step_change import StepChange
 from trimtab.detect.detectors.threshold import Threshold

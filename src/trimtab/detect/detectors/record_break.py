@@ -38,7 +38,7 @@ class RecordBreak(Carried):
     level: float
     margin: float
     sign: int = 1
-    span: int = field(default_factory=lambda: int(bound("record_span")))
+    span: int = 3
     errors: float = 0.0
     baseline: int = field(default_factory=lambda: int(bound("record_baseline")))
     memory: int = field(default_factory=lambda: int(bound("memory_values")))
@@ -63,6 +63,7 @@ class RecordBreak(Carried):
             return self._while_active(mean, limit)
         if self._ready and mean - self.errors * self._error() > limit:
             self.active, self.since = True, int(self.recent[0][0])
+            self.means = self.means[: len(self.means) - self.span + 1]  # before `recent`
             return self._decision(limit, fired=True, fitted=self.sign * mean)
         self.means = [*self.means, mean][-(self.memory + self.span) :]
         past = (

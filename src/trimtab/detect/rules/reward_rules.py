@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.flatline import Flatline
-from trimtab.detect.detectors.plateau import Plateau
-from trimtab.detect.detectors.plateau_exit import PlateauExit
+from trimtab.detect.detectors.plateau import Plateau, PlateauExit
 from trimtab.detect.rules.rule import (
     LEARNT,
     LONG,

@@ -14,31 +14,42 @@ _CAUSES = (
     "updates too large. Until the cause is found, lower the learning rate or truncate importance weights, "
     "and keep a checkpoint from before `since`."
 )
+_ON_PURPOSE = "A lag, an engine or a learning rate that was changed on purpose at `since`."
+_LONGER = "Sequences that grew much longer: their weights are products over more tokens."
+_SPREAD = (
+    "Sequence weights spread: an update rests on a few rollouts. In runs that collapsed slowly this came "
+    "before the reward fell."
+)
 _SOURCE = "docs/explanation/step-rules.md; measured by reproduce/collapse.py"
+_VCPO = f"{_SOURCE}; arXiv 2602.17616 (VCPO)"
 _UNCOUNTED = 0.01
-_TAIL = record_break(1, "step_tail", "step_tail_margin", errors=1.645)
+_HIGH = record_break(1, "step_tail", "step_tail_margin", span=3)
+_FALL = record_break(-1, "step_ess", "step_ess_margin", span=6)
 
 STEP_RULES: tuple[Rule, ...] = (
-    Rule("post_tool_total_rise", "step/total/p95", family="post_tool", slice="post_tool", kind="tail",
-        transform="log", detector=_TAIL, weight=_UNCOUNTED,
-        what="after a tool result, the policy left its rollouts further behind than ever before",
+    Rule("post_tool_total_high", "step/total/p95", family="post_tool", slice="post_tool", kind="tail",
+        transform="log", detector=_HIGH, weight=_UNCOUNTED,
+        what="after a tool result the trained policy is further from its rollouts than ever before",
         why="Tokens after a tool result come from places that few rollouts cover; there the ratio of the "
             "trained to the sampling policy grows first, and gradients with it, while averages stay calm.",
-        advice=_CAUSES,
-        not_when="A lag, an engine or a learning rate that was changed on purpose at `since`.",
-        reference=_SOURCE),
-    Rule("text_total_rise", "step/total/p95", family="staleness", slice="text", kind="tail",
-        transform="log", detector=_TAIL, weight=_UNCOUNTED,
-        what="before any tool result, the policy left its rollouts further behind than ever before",
+        advice=_CAUSES, not_when=_ON_PURPOSE, reference=_SOURCE),
+    Rule("text_total_high", "step/total/p95", family="staleness", slice="text", kind="tail",
+        transform="log", detector=_HIGH, weight=_UNCOUNTED,
+        what="before any tool result the trained policy is further from its rollouts than ever before",
         why="The data no longer come from the policy that is trained: gradients grow a heavy tail.",
-        advice=_CAUSES,
-        not_when="A lag, an engine or a learning rate that was changed on purpose at `since`.",
-        reference=_SOURCE),
+        advice=_CAUSES, not_when=_ON_PURPOSE, reference=_SOURCE),
+    Rule("post_tool_total_rise", "step/total/p95", family="post_tool", severity="info", slice="post_tool",
+        kind="tail", transform="log", weight=_UNCOUNTED,
+        detector=record_break(1, "step_tail_noticed", "step_tail_rise", span=4, errors=1.0),
+        what="after a tool result the trained policy is four times as far from its rollouts as ever before",
+        why="A quiet run that starts to move after tool results, long before it is far off.",
+        advice=_CAUSES, not_when=_ON_PURPOSE, reference=_SOURCE),
     Rule("sequence_ess_fall", "step/total/sequence_ess_frac", family="staleness", kind="tail",
-        transform="log", detector=record_break(-1, "step_ess", "step_ess_margin", span=5), weight=_UNCOUNTED,
-        what="fewer sequences than ever carry the weight of a step",
-        why="Sequence weights spread: an update rests on a few rollouts. In runs that collapsed slowly this "
-            "came before the reward fell.", advice=_CAUSES,
-        not_when="Sequences that grew much longer: their weights are products over more tokens.",
-        reference=f"{_SOURCE}; arXiv 2602.17616 (VCPO)"),
+        transform="log", detector=_FALL, weight=_UNCOUNTED,
+        what="fewer sequences than ever carry the weight of a step", why=_SPREAD, advice=_CAUSES,
+        not_when=_LONGER, reference=_VCPO),
+    Rule("post_tool_ess_fall", "step/total/sequence_ess_frac", family="post_tool", slice="post_tool",
+        kind="tail", transform="log", detector=_FALL, weight=_UNCOUNTED,
+        what="fewer sequences than ever carry the weight of what is written after a tool result",
+        why=_SPREAD, advice=_CAUSES, not_when=_LONGER, reference=_VCPO),
 )  # fmt: skip

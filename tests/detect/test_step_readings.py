@@ -1,0 +1,88 @@
+"""The rules on single steps, through a live run, a resume, and the stored record: the same alarms in all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import trimtab
+from trimtab.detect.step_readings import of_series
+from trimtab.report.run_diagnosis import diagnosis
+from trimtab.report.run_view import load_view
+
+ROWS, LENGTH, TOOL = 24, 20, slice(8, 12)
+STEPS, ONSET = 40, 25
+
+
+def batch(step: int, *, spread: float, columns: str = "all") -> dict[str, object]:
+    """Sequences with a tool result in the middle; the policy leaves its rollouts by `spread` nats after it."""
+    rng = np.random.default_rng([7, step])
+    rollout = np.log(rng.uniform(1e-4, 1e-3, (ROWS, LENGTH)))
+    after = np.arange(LENGTH) >= TOOL.stop
+    moved = rollout + rng.normal(0.0, np.where(after, spread, 0.01), (ROWS, LENGTH))
+    mask = np.ones((ROWS, LENGTH), bool)
+    mask[:, TOOL] = False
+    arrays = {"loss_mask": mask, "tool_tokens": ~mask, "rollout_logprobs": rollout}
+    return arrays | (
+        {"logprobs": moved, "old_logprobs": rollout + 0.001} if columns == "all" else {"old_logprobs": moved}
+    )
+
+
+def watch(folder, steps, columns: str = "all", fault: bool = True):
+    with trimtab.open_run(folder, rank=0) as run:
+        for step in steps:
+            spread = 1.0 if fault and step >= ONSET else 0.02
+            run.observe(**batch(step, spread=spread, columns=columns))
+            run.flush(step, {"reward": 0.5})
+    return run.alarms
+
+
+def early(alarms) -> list[tuple[str, str, int, int]]:
+    return sorted((a.rule, a.slice, a.step, a.since) for a in alarms if of_series(a.readings[0].key))
+
+
+@pytest.mark.parametrize("columns", ["all", "one engine"])
+def test_a_tail_after_a_tool_is_told_within_a_few_steps_where_it_sits(tmp_path, columns) -> None:
+    told = early(watch(tmp_path / "run", range(STEPS), columns))
+    rules = {rule: (name, step) for rule, name, step, _ in told}
+    assert rules["post_tool_total_high"][0] == "post_tool"
+    assert ONSET <= rules["post_tool_total_high"][1] <= ONSET + 3
+    assert ONSET <= rules["sequence_ess_fall"][1] <= ONSET + 6
+    assert "text_total_high" not in rules
+    assert early(load_view(tmp_path / "run").alarms) == told
+
+
+def test_a_calm_run_is_not_told_and_the_rules_have_judged_it(tmp_path) -> None:
+    assert early(watch(tmp_path / "run", range(STEPS), fault=False)) == []
+    judged = set(load_view(tmp_path / "run").pipeline.judged())
+    assert {"post_tool_total_high", "sequence_ess_fall", "post_tool_ess_fall", "text_total_high"} <= judged
+
+
+def test_a_resumed_run_has_the_record_it_had(tmp_path) -> None:
+    whole = early(watch(tmp_path / "whole", range(STEPS)))
+    watch(tmp_path / "run", range(ONSET - 5))
+    resumed = early(watch(tmp_path / "run", range(ONSET - 5, STEPS)))
+    assert resumed == whole
+    assert early(load_view(tmp_path / "run").alarms) == whole
+
+
+def test_two_ranks_are_judged_by_their_merged_series(tmp_path) -> None:
+    for rank in (0, 1):
+        with trimtab.open_run(tmp_path / "run", rank=rank, config={"ranks": 2}) as run:
+            for step in range(STEPS):
+                run.observe(**batch(2 * step + rank, spread=1.0 if step >= ONSET else 0.02))
+                run.flush(step, {"reward": 0.5})
+    told = {rule: step for rule, _, step, _ in early(load_view(tmp_path / "run").alarms)}
+    assert ONSET <= told["post_tool_total_high"] <= ONSET + 3
+
+
+def test_the_evidence_names_the_series_and_the_verdict_the_slice(tmp_path) -> None:
+    watch(tmp_path / "run", range(STEPS), "one engine")
+    view = load_view(tmp_path / "run")
+    alarm = next(a for a in view.alarms if a.rule == "post_tool_total_high")
+    assert alarm.readings[0].value > 0.8
+    readings = view.series("step/total/p95", "post_tool")
+    assert len(readings) == STEPS
+    assert {reading.reference for reading in readings} == {"mismatch/p95"}
+    assert all(reading.low < reading.value < reading.high for reading in readings)
+    assert any(row["rule"] == "post_tool_total_high" for row in diagnosis(view)["alarms"])
