@@ -11,17 +11,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from trimtab.measure.steps.series_row import series_from_row, series_row
+from trimtab.measure.steps.step_series import StepSeries
 from trimtab.runs.row_lines import Row, encode_row
 
 __all__ = ["DROPPED", "SLICES", "slim_run"]
 
 SLICES = ("all", "text", "post_tool")
-PREFIXES = ("step/", "aggregate/", "reward_part/")
-KEYS = (
-    "mismatch/p95", "mismatch/p99", "staleness/p95", "total/p95", "total/p99", "drift/p95", "lagged_drift/p95",
-    "mismatch/sequence_ess_frac", "mismatch/token_ess_frac", "total/sequence_ess_frac", "total/token_ess_frac",
-    "kl/rollout_old/k3", "kl/rollout_theta/k3", "tail_ratio/p95", "entropy/mean", "policy_lag/mean",
-)  # fmt: skip
+PREFIXES = ("reward_part/",)
+KEYS = ("mismatch/p95", "total/p95", "drift/p95", "lagged_drift/p95", "tail_ratio/p95", "entropy/mean")
+SERIES = ("total/p95", "mismatch/p95", "total/sequence_ess_frac")
+"""Series of steps that are kept, in float16."""
 DROPPED = ("states", "exemplars")
 """Kinds of rows that are not kept at all."""
 FILES = (".lock.*", "process.*")
@@ -40,6 +42,8 @@ def slim_run(folder: Path) -> None:
             removed[kind] = _rewrite(path, lambda _: None)
     for path in folder.glob("readings.*.gz"):
         removed["readings"] = _rewrite(path, _slim_reading)
+    for path in folder.glob("series.*.gz"):
+        _rewrite(path, _slim_series)
     for path in folder.glob("steps.*.gz"):
         _rewrite(path, lambda row: _slim_step(row, removed))
 
@@ -52,6 +56,18 @@ def _slim_reading(row: Row) -> Row | None:
         return None
     kept = {part: {key: _rounded(row[part][key]) for key in keys if key in row[part]} for part in PER_READING}
     return {**row, **kept, "excluded": {}, "reference": {}}
+
+
+def _slim_series(row: Row) -> Row:
+    step = series_from_row(row)
+    names = [name for name in SERIES if name in step.names]
+    slices = [name for name in SLICES if name in step.slices]
+    index = np.ix_([step.names.index(name) for name in names], [step.slices.index(name) for name in slices])
+    with np.errstate(over="ignore"):
+        numbers = [table[index].astype(np.float16).astype(np.float64) for table in (step.values, step.errors)]
+    counts = [step.num_tokens[index], step.num_trajectories[index]]
+    kept = series_row(StepSeries(step.step, tuple(names), tuple(slices), *numbers, *counts))
+    return {**row, **kept}
 
 
 def _slim_step(row: Row, removed: dict[str, list[int]]) -> Row:

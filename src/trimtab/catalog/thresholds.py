@@ -15,7 +15,7 @@ BOUNDS: dict[str, Bound] = {
     "baseline": Bound(10.0, "windows", "the t bound with 6 degrees of freedom is 5.2 scales at level 1/1000; fewer windows make it useless, more delay the first verdict", UNCALIBRATED),
     "confirm": Bound(2.0, "consecutive windows", "one window may hold one wild trajectory", UNCALIBRATED),
     "record_baseline": Bound(8.0, "means of a few steps", "a record of fewer says little", UNCALIBRATED),
-    "step_tail": Bound(0.8, "nats", "p95 of |log pi_theta/mu|, mean of three steps: one token in twenty is 2.2 times as likely to the one policy as to the other", "tuning seeds of reproduce/collapse.py"),
+    "step_tail": Bound(0.8, "nats", "p95 of |log pi_theta/mu|, mean of four steps: one token in twenty is 2.2 times as likely to the one policy as to the other", "tuning seeds of reproduce/collapse.py"),
     "step_tail_margin": Bound(0.4, "log of a ratio", "1.5 times the run's own record", "tuning seeds of reproduce/collapse.py"),
     "step_tail_noticed": Bound(0.1, "nats", "below it a rise has no consequence", UNCALIBRATED),
     "step_tail_rise": Bound(1.4, "log of a ratio", "four times the run's own record, mean of four steps", "tuning seeds of reproduce/collapse.py"),

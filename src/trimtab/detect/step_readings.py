@@ -18,6 +18,7 @@ SLICES = ("all", "text", "post_tool")
 """Slices whose steps are judged."""
 MIN_TRAJECTORIES = 3
 """Fewest trajectories of a step whose value is judged (default, not calibrated)."""
+_WIDEST = 300.0  # standard error of a logarithm; wider intervals overflow
 
 _SERIES = {
     "step/total/p95": ("total/p95", "mismatch/p95", "staleness/p95"),
@@ -48,7 +49,7 @@ def step_readings(series: StepSeries) -> list[Reading]:
 
 
 def _reading(key: str, step: int, name: str, source: str, point: SeriesValue) -> Reading:
-    width = math.exp(1.96 * point.error / point.value) if point.value > 0 else math.nan
+    width = math.exp(1.96 * min(point.error / point.value, _WIDEST)) if point.value > 0 else math.nan
     return Reading(
         key, step, Window(step, step), name, point.value, point.num_tokens, point.num_trajectories,
         point.value / width, point.value * width, reference=source,
@@ -77,7 +78,7 @@ class StepColumn(ReadingColumn):
         if rule.transform == "identity":
             return list(self.series.errors.tolist())
         with np.errstate(divide="ignore", invalid="ignore"):
-            errors = self.series.errors / self.values
+            errors = np.minimum(self.series.errors / self.values, _WIDEST)
         return list(np.where(self.values > 0, errors, math.nan).tolist())
 
 

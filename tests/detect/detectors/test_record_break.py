@@ -61,7 +61,7 @@ def test_it_clears_half_of_the_way_back_and_keeps_the_old_record() -> None:
     fired, cleared = (
         [i for i, one in enumerate(decisions) if getattr(one, name)] for name in ("fired", "cleared")
     )
-    assert (fired, cleared) == ([22], [27])
+    assert (fired, cleared) == ([22], [28])
     assert decisions[24].active
     assert decisions[22].since == 20
     assert detector.record == pytest.approx(LOW)

@@ -25,7 +25,7 @@ class RecordBreak(Carried):
 
     With standard errors the mean must lie beyond both by `errors` of its own. `baseline` means must come
     before. The record is that of the last `memory` means; while the detector is active nothing is added to
-    it. It clears when the mean has come half of the way back to the record.
+    it. It clears when each of the last `span` values has come half of the way back to the record.
 
     >>> d = RecordBreak(level=1.0, margin=0.5, span=2, baseline=3)
     >>> [d.update(t, x).fired for t, x in enumerate([0.0, 0.8, 0.6, 0.7, 3.0, 3.0])]
@@ -60,7 +60,7 @@ class RecordBreak(Carried):
         mean = math.fsum(row[1] for row in self.recent) / self.span
         limit = max(self.level * self.sign, self.record + self.margin) if self._ready else math.nan
         if self.active:
-            return self._while_active(mean, limit)
+            return self._while_active(limit)
         if self._ready and mean - self.errors * self._error() > limit:
             self.active, self.since = True, int(self.recent[0][0])
             self.means = self.means[: len(self.means) - self.span + 1]  # before `recent`
@@ -72,8 +72,8 @@ class RecordBreak(Carried):
         self.record = max(past) if past else math.nan
         return self._decision(limit)
 
-    def _while_active(self, mean: float, limit: float) -> Decision:
-        if mean > (limit + self.record) / 2:
+    def _while_active(self, limit: float) -> Decision:
+        if max(row[1] for row in self.recent) > (limit + self.record) / 2:
             return self._decision(limit)
         self.active = False
         return self._decision(limit, cleared=True)
