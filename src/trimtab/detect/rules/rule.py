@@ -138,7 +138,8 @@ class StreamRule:
 def split(rules: tuple[Rule, ...], total: float) -> dict[str, float]:
     """Return rule -> values between its false alarms, for one false alarm of all rules in `total` steps.
 
-    A rule on many slices divides its part among 17 (16 named ones and `other`).
+    A rule on many slices divides its part among 17 (16 named ones and `other`). One of weight 0 has no part
+    (infinity): its rate is measured, not set.
 
     >>> from trimtab.detect.rules.all_rules import RULES
     >>> budgets = split(RULES, 10_000.0)
@@ -148,6 +149,8 @@ def split(rules: tuple[Rule, ...], total: float) -> dict[str, float]:
     weights = sum(rule.weight for rule in rules)
     return {
         rule.name: total * weights / rule.weight * (17.0 if rule.slice.endswith("*") else 1.0)
+        if rule.weight
+        else math.inf
         for rule in rules
     }
 

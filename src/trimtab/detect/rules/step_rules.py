@@ -1,7 +1,7 @@
 """Rules on the series of single steps: the first to move in runs that collapse slowly.
 
 Bounds were set on the tuning seeds of the collapse bank (reproduce/collapse.py). Their false alarms are
-measured on its healthy runs, not derived, so they hardly take from the budget that the other rules share.
+measured on its healthy runs, not derived, so they have no part of the budget that the other rules share.
 """
 
 from __future__ import annotations
@@ -22,34 +22,33 @@ _SPREAD = (
 )
 _SOURCE = "docs/explanation/step-rules.md; measured by reproduce/collapse.py"
 _VCPO = f"{_SOURCE}; arXiv 2602.17616 (VCPO)"
-_UNCOUNTED = 0.01
 _HIGH = record_break(1, "step_tail", "step_tail_margin", span=4, errors=1.0)
 _FALL = record_break(-1, "step_ess", "step_ess_margin", span=6)
 
 STEP_RULES: tuple[Rule, ...] = (
     Rule("post_tool_total_high", "step/total/p95", family="post_tool", slice="post_tool", kind="tail",
-        transform="log", detector=_HIGH, weight=_UNCOUNTED,
+        transform="log", detector=_HIGH, weight=0.0,
         what="after a tool result the trained policy is further from its rollouts than ever before",
         why="Tokens after a tool result come from places that few rollouts cover; there the ratio of the "
             "trained to the sampling policy grows first, and gradients with it, while averages stay calm.",
         advice=_CAUSES, not_when=_ON_PURPOSE, reference=_SOURCE),
     Rule("text_total_high", "step/total/p95", family="staleness", slice="text", kind="tail",
-        transform="log", detector=_HIGH, weight=_UNCOUNTED,
+        transform="log", detector=_HIGH, weight=0.0,
         what="before any tool result the trained policy is further from its rollouts than ever before",
         why="The data no longer come from the policy that is trained: gradients grow a heavy tail.",
         advice=_CAUSES, not_when=_ON_PURPOSE, reference=_SOURCE),
     Rule("post_tool_total_rise", "step/total/p95", family="post_tool", severity="info", slice="post_tool",
-        kind="tail", transform="log", weight=_UNCOUNTED,
+        kind="tail", transform="log", weight=0.0,
         detector=record_break(1, "step_tail_noticed", "step_tail_rise", span=4, errors=1.0),
         what="after a tool result the trained policy is four times as far from its rollouts as ever before",
         why="A quiet run that starts to move after tool results, long before it is far off.",
         advice=_CAUSES, not_when=_ON_PURPOSE, reference=_SOURCE),
     Rule("sequence_ess_fall", "step/total/sequence_ess_frac", family="staleness", kind="tail",
-        transform="log", detector=_FALL, weight=_UNCOUNTED,
+        transform="log", detector=_FALL, weight=0.0,
         what="fewer sequences than ever carry the weight of a step", why=_SPREAD, advice=_CAUSES,
         not_when=_LONGER, reference=_VCPO),
     Rule("post_tool_ess_fall", "step/total/sequence_ess_frac", family="post_tool", slice="post_tool",
-        kind="tail", transform="log", detector=_FALL, weight=_UNCOUNTED,
+        kind="tail", transform="log", detector=_FALL, weight=0.0,
         what="fewer sequences than ever carry the weight of what is written after a tool result",
         why=_SPREAD, advice=_CAUSES, not_when=_LONGER, reference=_VCPO),
 )  # fmt: skip

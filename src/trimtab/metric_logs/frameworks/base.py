@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 _PAIRS = ("chosen_logp", "rejected_logp", "chosen_reward", "rejected_reward", "margin", "preference_accuracy")
-_BARE = ("accuracy", "acc", "margin")
+_BARE = ("accuracy", "acc")
 """Keys that mean something of pairs only beside others of pairs: any run may log an accuracy."""
 
 
