@@ -10,11 +10,14 @@ from statistics import median
 
 from reproduce.collapse_bank.outcomes import BEFORE, LEAD, Outcome
 from reproduce.collapse_bank.regimes import CAUSES, FAULTS
+from trimtab.detect.rules.all_rules import RULES
 
 __all__ = ["STALE", "figures_of", "lower_bound", "page_is_committed", "registered_before_data", "table_of"]
 
 STALE = ("stale_fault", "frozen_fault", "quantised_fault", "stale_ramp", "stale_constant", "quantised")
 """Causes whose rollouts come from other weights than the trained ones."""
+AVERAGES = frozenset(rule.name for rule in RULES if rule.kind == "aggregate")
+"""Rules on averages over all tokens or sequences."""
 PAGE = Path("docs") / "early-warning-test.md"
 
 Figures = dict[str, float | int | None]
@@ -83,6 +86,11 @@ def detected(run: Outcome) -> bool:
     return start is not None and any(start <= alarm.step < start + BEFORE for alarm in run.alarms)
 
 
+def warned_by_averages(run: Outcome) -> bool:
+    """Return whether a rule that reads averages, as any dashboard has them, warned in time."""
+    return any(alarm.rule in AVERAGES for alarm in run.warnings)
+
+
 def _shares(runs: Sequence[Outcome], prefix: str) -> Figures:
     counted = [run for run in runs if run.counts]
     stale = [run for run in counted if run.cause in STALE]
@@ -96,6 +104,7 @@ def _shares(runs: Sequence[Outcome], prefix: str) -> Figures:
         f"{prefix}warned_10_frac": _share(counted, lambda run: (run.lead or 0) >= 2 * LEAD),
         f"{prefix}warned_frac_stale": _share(stale, lambda run: bool(run.warnings)),
         f"{prefix}warned_frac_stale_lower": lower_bound(sum(bool(run.warnings) for run in stale), len(stale)),
+        f"{prefix}warned_frac_averages": _share(counted, warned_by_averages),
         f"{prefix}lead_median": median(leads) if leads else None,
         f"{prefix}false_frac_twins": _share([r for r in runs if r.role == "twin"], lambda r: bool(r.alarms)),
         f"{prefix}false_frac_controls": _share([r for r in runs if r.role == "control"], lambda r: bool(r.alarms)),
