@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import io
 import os
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ import typer
 
 from trimtab._version import __version__
 from trimtab.cli import trace_commands, trace_data  # noqa: F401  (they add their commands to traces_app)
-from trimtab.cli.options import pairs, plain, traces_app
+from trimtab.cli.options import leave, pairs, show_verdict, traces_app
 from trimtab.errors import TrimtabError
 from trimtab.report.control_characters import escape_controls
 
@@ -104,8 +104,7 @@ def diagnose(
 
         result = log_diagnosis(diagnose_log(path, framework, format, pairs(mapping or ()), extra))
         lines = log_diagnosis_lines if verbose else log_diagnosis_screen
-    print(json.dumps(plain(result), allow_nan=False) if as_json else "\n".join(lines(result)))
-    raise typer.Exit(result["exit_code"])
+    show_verdict(result, lines, as_json)
 
 
 @app.command()
@@ -183,14 +182,21 @@ def _plainly(arguments: list[str]) -> None:
 
 def main() -> None:
     """Entry point: TrimtabError becomes one line and exit code 2."""
+    sys.stdout = sys.stdout or io.StringIO()  # none after `>&-`
     try:
         _plainly(sys.argv[1:])
         app()
     except TrimtabError as error:
         print(f"trimtab: {escape_controls(str(error))}", file=sys.stderr)
-        sys.exit(2)
+        leave(2)
+    except SystemExit as left:  # after a closed pipe click and rich exit with 1, which says "alarms"
+        unread = isinstance(left.__context__, BrokenPipeError)
+        leave(0 if unread or left.code is None else int(left.code))
     except BrokenPipeError:
-        sys.exit(0)
+        leave(0)
+    except OSError as error:  # of standard output, as on a full disk, or of a file that names itself
+        print(f"trimtab: cannot go on: {escape_controls(str(error))}", file=sys.stderr)
+        leave(2)
     except Exception as error:  # never a traceback, and never exit code 1, which says "alarms"
         if os.environ.get("TRIMTAB_TRACEBACK"):
             raise
@@ -199,4 +205,4 @@ def main() -> None:
             "folder or a bug of ours (TRIMTAB_TRACEBACK=1 shows where)",
             file=sys.stderr,
         )
-        sys.exit(2)
+        leave(2)

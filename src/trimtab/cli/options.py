@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable
-from typing import Annotated, Any
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from trimtab.errors import MetricLogError, TraceError
+from trimtab.errors import MetricLogError, TraceError, TrimtabError
 
 traces_app = typer.Typer(
     help="Agent logs: from logs to diagnosis to training data (docs/how-to/agent-logs.md).",
@@ -73,6 +77,38 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
             )
         named[ours] = theirs
     return named
+
+
+def show_verdict(result: Mapping[str, Any], lines: Callable[[Any], list[str]], as_json: bool) -> NoReturn:
+    """Print a diagnosis and exit with its code, also where its reader has gone (`| head -1`)."""
+    with suppress(BrokenPipeError):
+        print_all(json.dumps(plain(result), allow_nan=False) if as_json else "\n".join(lines(result)))
+    raise typer.Exit(result["exit_code"])
+
+
+def print_all(text: str) -> None:
+    """Print text and flush it. TrimtabError where standard output takes no more."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise TrimtabError(f"standard output cannot be written: {error.strerror or error}") from error
+
+
+def leave(code: int) -> NoReturn:
+    """Exit with a code, without what standard output does not take any more."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:  # the interpreter flushes again at its exit
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError) and code != 2:
+            text = f"trimtab: standard output cannot be written: {error.strerror or error}"
+            print(text, file=sys.stderr)
+            code = 2
+    sys.exit(code)
 
 
 def plain(value: Any) -> Any:

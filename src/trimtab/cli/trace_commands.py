@@ -20,6 +20,8 @@ from trimtab.cli.options import (
     declared_of,
     fields_of,
     plain,
+    print_all,
+    show_verdict,
     traces_app,
 )
 from trimtab.errors import TraceError
@@ -103,8 +105,7 @@ def diagnose_logs(
     if html is not None:
         _write_page(judged, html, format, fields_of(mapping), decode)
     lines = trace_diagnosis_lines if verbose else trace_screen
-    print(json.dumps(plain(result), allow_nan=False) if as_json else "\n".join(lines(result)))
-    raise typer.Exit(result["exit_code"])
+    show_verdict(result, lines, as_json)
 
 
 @traces_app.command("compare")
@@ -129,8 +130,7 @@ def compare_logs(
         result = compare_traces(
             [a], [b], format, fields_of(mapping), strict, solved_at, progress, error_pattern or ()
         )
-    print(json.dumps(plain(result), allow_nan=False) if as_json else "\n".join(compare_lines(result)))
-    raise typer.Exit(result["exit_code"])
+    show_verdict(result, compare_lines, as_json)
 
 
 def _follow(states: Iterable[Any], as_json: bool) -> None:
@@ -142,7 +142,9 @@ def _follow(states: Iterable[Any], as_json: bool) -> None:
         for state in states:
             last = state.judged
             text = [json.dumps(plain(trace_diagnosis(last)), allow_nan=False)] if as_json else state.lines()
-            print("\n".join(text), flush=True)
+            print_all("\n".join(text))
+    except BrokenPipeError:
+        pass
     except KeyboardInterrupt:
         seen = (
             f"{counted(last.table.num_episodes, 'episode')}, {last.verdict.word}"
