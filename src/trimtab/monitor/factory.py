@@ -5,18 +5,21 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from trimtab.capture.clean_values import Door
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
 from trimtab.detect.rules.rule import Rule
 from trimtab.detect.user_rules.load import header_config, resolve
+from trimtab.errors import RunError
 from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.state.windows import WindowSet
 from trimtab.monitor.run import Run
 from trimtab.monitor.run_identity import with_identity
 from trimtab.monitor.run_options import RunOptions, rank_of_environment
 from trimtab.runs import RunWriter
+from trimtab.runs.schema import whole_number
 
 log = logging.getLogger("trimtab")
 
@@ -77,12 +80,18 @@ def open_run(
     requirements = Requirements(
         required_tools, key_arguments or {}, required_files, solved_at, groups_span_steps
     )
+    state_every = whole_number("state_every", state_every, 1)
+    min_tokens = whole_number("min_tokens", min_tokens, 1)
+    min_trajectories = whole_number("min_trajectories", min_trajectories, 1)
+    if not isinstance(config, (Mapping, NoneType)) or not (token_text is None or callable(token_text)):
+        raise RunError("config is a dictionary, and token_text a function from a token's id to its text")
     windows = {"min_tokens": min_tokens, "min_trajectories": min_trajectories}
     added = resolve(rules)
     own = header_config(added)
-    if rank is None:
-        rank, world_size = rank_of_environment(os.environ)
-        config = {"world_size": world_size, **(config or {})} if world_size > 1 else config
+    own_rank, world_size = rank_of_environment(os.environ)
+    rank = own_rank if rank is None else rank
+    if rank == own_rank and world_size > 1:
+        config = {"world_size": world_size, **(config or {})}
     mine = {**windows, **requirements.config(), **own}
     writer = RunWriter(folder, rank, {**with_identity(_config(config or {})), **mine})
     stored = {

@@ -19,7 +19,7 @@ from trimtab.report.alarms import (
 from trimtab.report.averages import averages_line, averages_of
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.headline import verdict_payload
-from trimtab.report.run_ending import ending_of, identity_line
+from trimtab.report.run_ending import ending_of, identity_facts, identity_line, identity_of
 from trimtab.report.run_rows import last_failure, nonfinite_steps
 from trimtab.report.run_tables import cleaned_values, exemplar_table, tools_table
 from trimtab.report.run_view import RunView
@@ -62,7 +62,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         **verdict_payload(view.verdict, view.alarms, numbers, view.user_rules, nonfinite_steps(steps)),
         "alarms": [alarm_payload(alarm, view.user_rules) for alarm in by_severity(view.alarms)],
         "ending": ending_of(view.reader, steps),
-        "identity": view.reader.header["config"].get("identity", {}),
+        "identity": identity_of(view.reader.header["config"]),
         "identity_line": identity_line(view.reader.header["config"]),
         "ranks": len(view.reader.ranks),
         "sessions": view.reader.num_sessions,
@@ -154,7 +154,9 @@ def _unseen(summary: dict[str, Any]) -> list[str]:
     """One line for each thing that was not observed, with what would go unseen; the most important first."""
     missing, steps = summary["not_observed"], summary["not_observed_steps"]
     same = [what for what, why in missing.items() if SAME_POLICY in why]
-    metrics = [what for what in missing if what in _ARGUMENTS or what.startswith("metrics/")]
+    metrics = [
+        what for what in missing if what in _ARGUMENTS or what.startswith(("metrics/", "rank ", "ranks "))
+    ]
     lines = [f"{what}: {missing[what]}" for what in metrics]
     hidden = {*same, *(COLUMNS if TOKENS in missing else ())}
     for what, cost in _COSTS.items():
@@ -185,7 +187,6 @@ def diagnosis_lines(summary: dict[str, Any]) -> list[str]:
     lines = [
         summary["headline"],
         f"  run {summary['ending']['text'] or 'of no rank'}",
-        *([f"  {summary['identity_line']}"] if summary["identity_line"] else []),
         f"  {summary['run']}: {_reason(summary)}",
         f"  {_where(summary)}",
         *([f"  {line}"] if (line := averages_line(summary["averages"])) else []),
@@ -195,6 +196,7 @@ def diagnosis_lines(summary: dict[str, Any]) -> list[str]:
     failures = f"MONITOR FAILURES: {summary['num_failures']}{_last_failure(summary)}"
     shown = f"{summary['headline']} {_reason(summary)}"
     lines += sections({
+        "what ran": [f"{name}: {text}" for name, text in identity_facts(summary["identity"])],
         "slices": [table, *(_slice_line(row, _needs(summary)) for row in summary["slices"])],
         "not observed": [f"{what}: {why}" for what, why in summary["not_observed"].items()],
         "rules": rule_lines(summary)

@@ -37,7 +37,7 @@ from trimtab.report.run_rows import merge_steps, recorded_alarms, union_of_alarm
 from trimtab.report.series_arrays import arrays_of, step_series
 from trimtab.report.unobserved import COLUMNS, Unobserved
 from trimtab.runs import RunReader
-from trimtab.runs.integrity import Integrity, integrity
+from trimtab.runs.integrity import Integrity, absent_ranks, integrity
 from trimtab.runs.records import reading_rows, readings_from_row
 from trimtab.types import Reading, Window
 
@@ -71,7 +71,7 @@ class RunView:
 
     def _load(self) -> None:
         self.steps = merge_steps(self.reader.rows("steps"))
-        self.unobserved = Unobserved(self.steps)
+        self.unobserved = Unobserved(self.steps, absent_ranks(self.reader))
         self.errors = self.reader.rows("errors")
         self.tools = self.reader.rows("tools")
         self.exemplars = self.reader.rows("exemplars")

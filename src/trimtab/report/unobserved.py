@@ -33,9 +33,11 @@ class Unobserved:
     """Counts, over the steps of a run, what each of them lacked. A step that lists nothing lacks what its
     columns lack."""
 
-    def __init__(self, steps: Iterable[Row]) -> None:
+    def __init__(self, steps: Iterable[Row], ranks: Mapping[str, str] | None = None) -> None:
+        """Count over `steps`; `ranks`: those whose record is missing -> why."""
         self.num_steps = 0
-        self.reasons: dict[str, str] = {}
+        self.ranks = dict(ranks or {})
+        self.reasons: dict[str, str] = dict(self.ranks)
         self._listed: Counter[str] = Counter()
         self._columns: Counter[frozenset[str]] = Counter()
         lacking_of: dict[tuple[str, ...], frozenset[str]] = {}
@@ -49,6 +51,7 @@ class Unobserved:
                 lacking = {name for name, needs in COLUMNS.items() if not needs <= set(columns)}
                 lacking_of[columns] = frozenset(lacking)
             self._columns[lacking_of[columns].difference(row["not_observed"])] += 1
+        self._listed.update(dict.fromkeys(self.ranks, self.num_steps))
 
     def count(self, what: str) -> int:
         """Return the number of steps that lacked `what`."""
@@ -80,7 +83,7 @@ class Unobserved:
         counts = {name: self.count(name) for name in MAIN if SAME_POLICY not in self.reasons.get(name, "")}
         partly = {name: f" in {count} of {self.num_steps} steps" for name, count in counts.items()}
         partly |= {name: "" for name, count in counts.items() if count == self.num_steps}
-        return ", ".join(f"{name}{partly[name]}" for name, count in counts.items() if count)
+        return ", ".join([*self.ranks, *(f"{name}{partly[name]}" for name, count in counts.items() if count)])
 
     @property
     def metrics_only(self) -> str:

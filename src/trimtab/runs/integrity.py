@@ -9,12 +9,13 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 
 from trimtab.catalog import bound
 from trimtab.runs.reader import Row, RowFile, RunReader
-from trimtab.runs.schema import KINDS, lost_steps_text
+from trimtab.runs.schema import KINDS, lost_steps, lost_steps_text
 
+_MAX_RANKS = 8  # named of those that are missing
 _MAX_INTERVALS = 1_000  # steps whose duration is looked at
 
 
@@ -39,14 +40,13 @@ def integrity(reader: RunReader) -> Integrity:
             recent[what] += count if steps_after < bound("damage_steps") else 0
     gaps += [_counted(what, count) for what, count in sorted(recent.items()) if count]
     texts = [_counted(what, count) for what, count in sorted(losses.items())]
-    lost_steps = [
-        (rank, row["lost"])
+    texts += [
+        f"rank {rank} could not write {lost_steps_text(lost)}"
         for (kind, rank, _), file in sorted(reader.files.items())
         if kind in ("steps", "end")
         for row in file.rows
-        if isinstance(row.get("lost"), dict)
+        if (lost := lost_steps(row)) is not None
     ]
-    texts += [f"rank {rank} could not write {lost_steps_text(lost)}" for rank, lost in lost_steps]
     num_lost, num_read = losses["row of steps"], len(reader.rows("steps"))
     if not recent["row of steps"] and num_lost > bound("failed_frac") * (num_lost + num_read):
         gaps.append(f"{num_lost} of {num_lost + num_read} steps are not in the record")
@@ -108,6 +108,24 @@ def _count(row: Row, kind: str) -> int:
     return int(counts.get(kind) or 0) if isinstance(counts, dict) else 0
 
 
+def absent_ranks(reader: RunReader) -> dict[str, str]:
+    """Return the ranks of which nothing is in the record, as one text -> why, by the number of processes."""
+    config = reader.header["config"]
+    expected = next((n for n in (config.get("ranks"), config.get("world_size")) if type(n) is int), 0)
+    if len(reader.ranks) >= expected:
+        return {}
+    why = f"of {expected} processes; nothing was written here: the files are missing, or were never made"
+    return {f"{'ranks' if expected - len(reader.ranks) > 1 else 'rank'} {_some_ranks(reader, expected)}": why}
+
+
+def _some_ranks(reader: RunReader, expected: int) -> str:
+    """The first of the ranks below `expected` that have no rows."""
+    ranks = reader.ranks
+    missing = (str(rank) for rank in range(expected) if rank not in ranks)
+    more = expected - len(ranks) - _MAX_RANKS
+    return ", ".join(islice(missing, _MAX_RANKS)) + (f" and {more} more" if more > 0 else "")
+
+
 def _missing_ranks(reader: RunReader) -> list[str]:
     """Ranks that have written nothing, or stopped while others went on."""
     gaps: list[str] = []
@@ -116,7 +134,11 @@ def _missing_ranks(reader: RunReader) -> list[str]:
     newest = max((step for step in last.values() if step is not None), default=-1)
     expected = config.get("ranks") or (config.get("world_size") if len(ranks) > 1 else None)
     if isinstance(expected, int) and newest >= 0 and len(ranks) < expected:
-        gaps.append(f"{expected - len(ranks)} of {expected} ranks have written nothing")
+        names = _some_ranks(reader, expected)
+        gaps.append(f"{expected - len(ranks)} of {expected} ranks have written nothing: {names}")
+    absent = [str(rank) for rank in sorted(reader.opened - set(ranks))]
+    if newest >= 0 and absent and not gaps:
+        gaps.append(f"rank {', '.join(absent)} opened this folder, and none of its rows is here")
     for rank, step in last.items():
         if newest - (-1 if step is None else step) > bound("silent_rank"):
             where = "has flushed no step" if step is None else f"stopped at step {step}"

@@ -26,6 +26,7 @@ from trimtab.safe_files import read_capped, require_regular
 
 Row = dict[str, Any]
 
+_OPENED = re.compile(r"(?:\.lock|\.ok|FAILED|process)\.r(\d+)(?:\.|$)")
 _FAILED = re.compile(r"FAILED\.r(\d+)\.s(\d+)")
 
 
@@ -80,10 +81,11 @@ class RunReader:
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, complete: bool = False) -> None:
-        self.folder, self.complete = Path(folder), complete
         self.header = read_header(folder)
+        self.folder, self.complete = Path(folder), complete
         self.files: dict[tuple[str, int, int], RowFile] = {}
         self.failed: frozenset[tuple[int, int]] = frozenset()  # (rank, session) whose writes fail
+        self.opened: frozenset[int] = frozenset()  # ranks that have opened the folder
         self.processes: dict[tuple[int, int], Row] = {}  # (rank, session) -> `read_process_record`
         self.poll()
 
@@ -94,6 +96,7 @@ class RunReader:
         self.failed = frozenset(
             (int(match[1]), int(match[2])) for match in map(_FAILED.fullmatch, names) if match
         )
+        self.opened = frozenset(int(match[1]) for match in map(_OPENED.match, names) if match)
         # A process that is gone by now has written its end, so the end is read later.
         self.processes = read_process_records(self.folder, names)
         # A row of steps counts the rows written before it, and those rows count the steps before them. So in
@@ -209,6 +212,10 @@ class RunReader:
     def file(self, kind: str, rank: int, session: int) -> RowFile:
         """What was read of one file; an empty one where there is none."""
         return self.files.get((kind, rank, session), RowFile())
+
+    def has_file(self, kind: str, rank: int, session: int) -> bool:
+        """Is there a file of this kind, even an empty one?"""
+        return (kind, rank, session) in self.files
 
     def end(self, rank: int) -> Row | None:
         """How the latest session of a rank ended: its `end` row; None while it is written, and after a kill

@@ -26,8 +26,11 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import re
 from typing import Any
+
+from trimtab.errors import RunError
 
 FORMAT = 1
 KINDS = ("states", "readings", "alarms", "tools", "errors", "exemplars", "series", "steps", "end")
@@ -72,6 +75,15 @@ def parse_name(name: str) -> tuple[str, int, int] | None:
     return (match[1], int(match[2]), int(match[3])) if match else None
 
 
+def lost_steps(row: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the steps that a row of steps or of the end says could not be written; None where it says none."""
+    lost = row.get("lost")
+    whole = isinstance(lost, dict) and all(
+        type(lost.get(key)) is int for key in ("first", "last", "num_steps")
+    )
+    return lost if whole else None
+
+
 def lost_steps_text(lost: dict[str, Any]) -> str:
     """
     >>> (lost_steps_text({"first": 40, "last": 44, "num_steps": 5}), lost_steps_text({"first": 7, "last": 7,
@@ -80,6 +92,21 @@ def lost_steps_text(lost: dict[str, Any]) -> str:
     """
     first, last, count = (lost[key] for key in ("first", "last", "num_steps"))
     return f"step {first}" if count == 1 else f"steps {first} to {last} ({count} in all)"
+
+
+def whole_number(name: str, value: Any, minimum: int) -> int:
+    """Return an argument of `open_run` as a whole number. Raises RunError for what is none.
+
+    >>> whole_number("rank", 3, 0)
+    3
+    """
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = -1
+    if not minimum <= number <= MAX_STEP:
+        raise RunError(f"{name} is {ascii(value)[:40]}; give a whole number from {minimum}")
+    return number
 
 
 def state_block(step: int, every: int = 1) -> int:

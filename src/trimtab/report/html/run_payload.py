@@ -125,7 +125,7 @@ def _facts(view: RunView) -> list[list[str]]:
         facts.append(["user rules", ", ".join(rule.name for rule in view.user_rules)])
     config = header.get("config", {})
     shown = sorted((key, value) for key, value in config.items() if key not in ("rules", "identity"))
-    facts += identity_facts(config)
+    facts += identity_facts(config.get("identity"))
     facts += [[str(key), str(value)] for key, value in shown]
     return facts
 
