@@ -45,6 +45,17 @@ def replacing(path: Path, error: type[Exception] = OSError) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def folder_path(folder: object, error: type[TrimtabError]) -> Path:
+    """Return the path of a folder. Raises `error` for what no folder can be named."""
+    try:
+        path = Path(folder)  # type: ignore[arg-type]
+        if os.fspath(folder) and b"\0" not in os.fsencode(path):  # type: ignore[call-overload]
+            return path
+    except (TypeError, ValueError):  # no path, bytes, or text that no file system takes
+        pass
+    raise error(f"{ascii(folder)[:80]} cannot be the path of a folder; give its name as text")
+
+
 def require_regular(path: str | os.PathLike[str], error: type[TrimtabError]) -> None:
     """Raise `error` where a path names a pipe, a socket or a device, which may never end; folders and absent
     files pass."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from trimtab.errors import RunError
 from trimtab.runs.schema import COMPRESSED, FORMAT, parse_name
+from trimtab.safe_files import folder_path
 
 
 def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -28,12 +29,12 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
     Example:
         config = read_header("runs/exp1")["config"]
     """
-    path = Path(folder) / "run.json"
-    if not Path(folder).exists():
-        raise RunError(f"{folder} does not exist; give the folder a run was written to")
-    if not path.is_file():
-        raise RunError(f"{folder} is not a run folder: it has no run.json")
+    path = folder_path(folder, RunError) / "run.json"
     try:
+        if not path.parent.exists():
+            raise RunError(f"{folder} does not exist; give the folder a run was written to")
+        if not path.is_file():
+            raise RunError(f"{folder} is not a run folder: it has no run.json")
         header = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path} cannot be read: {error}") from error

@@ -27,7 +27,8 @@ from trimtab.errors import RunError
 from trimtab.runs.rank_lock import RankLock
 from trimtab.runs.row_lines import encode_row
 from trimtab.runs.run_files import read_header
-from trimtab.runs.schema import FORMAT, KINDS, file_name, lost_steps_text, parse_name
+from trimtab.runs.schema import FORMAT, KINDS, file_name, lost_steps_text, parse_name, whole_number
+from trimtab.safe_files import folder_path
 
 log = logging.getLogger("trimtab")
 
@@ -44,7 +45,7 @@ class RunWriter:
     def __init__(
         self, folder: str | os.PathLike[str], rank: int = 0, config: Mapping[str, Any] | None = None
     ) -> None:
-        self.folder = Path(folder)
+        self.folder, rank = folder_path(folder, RunError), whole_number("rank", rank, 0)
         self.failure = ""  # why the last write failed; empty while writes work
         self.rank_notice = ""  # why `rank` is not the one asked for; empty when it is
         self._files: dict[str, int] = {}

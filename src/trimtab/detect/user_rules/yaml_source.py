@@ -117,8 +117,8 @@ def read_yaml(path: str | os.PathLike[str]) -> tuple[Any, Source]:
             return reader.plain(node, ()), reader.source
         reader.lines[()] = 1
         raise error_of((), "the file is empty; give a list of rules under `rules:`")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not a file of UTF-8 text"
         raise error_of((), f"cannot be read ({why}); give a YAML file of rules", "file") from error
     except yaml.YAMLError as error:
         mark, what = getattr(error, "problem_mark", None), getattr(error, "problem", None)
