@@ -212,3 +212,14 @@ def test_json_has_the_counts(tmp_path):
     rows = [{"id": f"m{i}", "messages": [*_chat(i), 17], "reward": i % 2} for i in range(NUM)]
     found = json.loads(run("diagnose", write_lines(tmp_path / "a.jsonl", rows), "--json")[1])
     assert (found["num_unread"], found["num_messages"], found["verdict"]) == (NUM, 5 * NUM, "blind")
+
+
+def test_a_comparison_of_what_was_not_read_is_blind(tmp_path):
+    rows = [ROWS["verifiers"](i) for i in range(NUM)]
+    well = write_lines(tmp_path / "a.jsonl", rows)
+    ill = write_lines(tmp_path / "b.jsonl", [_changed(row, CHANGES["object"]) for row in rows])
+    code, text = run("compare", well, ill)
+    assert (code, text.split(":")[0]) == (2, "BLIND")
+    assert "could not be read, as 96 answers whose content is neither text" in text
+    assert text.count("could not be read") == 1
+    assert run("compare", well, well)[0] == 0

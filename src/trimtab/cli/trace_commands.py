@@ -121,7 +121,7 @@ def compare_logs(
 ) -> None:
     """What differs between two sets of logs by more than chance, also among attempts at the same tasks.
 
-    Exit code: 0 no difference found, 1 different, 2 bad input or too few to judge.
+    Exit code: 0 no difference found, 1 different, 2 bad input, blind or too few to judge.
     """
     from trimtab.report.terminal.progress import reading_bar
     from trimtab.report.traces.compare import compare_lines, compare_traces

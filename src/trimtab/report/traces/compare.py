@@ -20,7 +20,7 @@ from trimtab.report.control_characters import escape_controls
 from trimtab.report.screen import figure
 from trimtab.report.traces.trace_diagnosis import contrast_payload
 from trimtab.report.traces.trace_lines import contrast_line, p_words, pass_line
-from trimtab.traces.core.plural import counted
+from trimtab.traces.core.plural import counted, noted
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.errors.patterns import compile_patterns
 from trimtab.traces.table.merge import joined
@@ -46,7 +46,7 @@ def compare_traces(
 ) -> dict[str, Any]:
     """Contrasts of logs a less logs b, as JSON types. TraceError for logs that cannot be read or hold no
     episode."""
-    tables, sides = [], []
+    tables, sides, unread_fracs = [], [], [0.0]
     for paths in (list(map(str, a)), list(map(str, b))):
         report = ReadReport(strict=strict, progress=progress, error_patterns=compile_patterns(error_patterns))
         table = table_of(paths, report, format, mapping)
@@ -54,8 +54,12 @@ def compare_traces(
             raise TraceError(f"{', '.join(paths)}: no episode to compare")
         tables.append(table)
         counts = {"episodes": table.num_episodes, "malformed": report.num_malformed}
-        sides.append({"logs": paths, **counts, "notes": dict(report.notes)})
-    return {"a": sides[0], "b": sides[1], **compare_tables(tables[0], tables[1], solved_at)}
+        unread_fracs.append(report.unread_messages.total() / max(1, report.num_messages))
+        unread = {"messages": report.num_messages, "unread": dict(report.unread_messages.most_common())}
+        sides.append({"logs": paths, **counts, **unread, "notes": dict(report.notes)})
+    result = {"a": sides[0], "b": sides[1], **compare_tables(tables[0], tables[1], solved_at)}
+    blind = {"verdict": "blind", "exit_code": 2} if max(unread_fracs) > bound("trace_unread") else {}
+    return {**result, **blind}
 
 
 def compare_tables(a: TraceTable, b: TraceTable, solved_at: float | None = None) -> dict[str, Any]:
@@ -119,6 +123,9 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
     yield f"{result['verdict'].upper()}: A against B"
     for side in ("a", "b"):
         yield f"  {side.upper()}  {', '.join(result[side]['logs'])}: {counted(result[side]['episodes'], 'episode')}, {counted(result[side]['malformed'], 'malformed line')}"  # noqa: E501
+        if unread := result[side].get("unread"):
+            share = f"{sum(unread.values()):,} of {counted(result[side]['messages'], 'message')}"
+            yield f"     {share} could not be read, as {noted(*next(iter(unread.items()))[::-1])}"
     yield from _outcome_lines(result["outcome"], result["solved_by"])
     unnamed = result["outcome"].get("tasks_named") == "none"
     tasks = "no task is named" if unnamed else f"{counted(result['shared_tasks'], 'task')} in both"
