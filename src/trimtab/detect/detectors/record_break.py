@@ -43,9 +43,9 @@ class RecordBreak(Carried):
     baseline: int = field(default_factory=lambda: int(bound("record_baseline")))
     memory: int = field(default_factory=lambda: int(bound("memory_values")))
     num_skipped: int = 0
-    recent: list[list[float]] = field(default_factory=list)  # (step, value, error) of the last values
+    recent: list[tuple[int, float, float]] = field(default_factory=list)  # step, value, error
     means: list[float] = field(default_factory=list)
-    record: float = math.nan
+    record: float = math.nan  # while active: the record that was broken
     active: bool = False
     since: int = -1
 
@@ -53,41 +53,47 @@ class RecordBreak(Carried):
         """Take one value; one that is not finite is counted and skipped."""
         if not math.isfinite(value):
             self.num_skipped += 1
-            return self._decision(math.nan)
-        self.recent = [*self.recent, [step, self.sign * value, se]][-self.span :]
-        if len(self.recent) < self.span:
-            return Decision(False)
-        mean = math.fsum(row[1] for row in self.recent) / self.span
-        limit = max(self.level * self.sign, self.record + self.margin) if self._ready else math.nan
+            return self._decision()
+        recent, level = self.recent, self.sign * self.level
+        recent.append((step, self.sign * value, se))
+        if len(recent) > self.span:
+            del recent[0]
+        if len(recent) < self.span:
+            return self._decision()
         if self.active:
-            return self._while_active(limit)
-        if self._ready and mean - self.errors * self._error() > limit:
-            self.active, self.since = True, int(self.recent[0][0])
-            self.means = self.means[: len(self.means) - self.span + 1]  # before `recent`
-            return self._decision(limit, fired=True, fitted=self.sign * mean)
-        self.means = [*self.means, mean][-(self.memory + self.span) :]
-        past = (
-            self.means[: 1 - self.span] if self.span > 1 else self.means
-        )  # those that share no value with the next
-        self.record = max(past) if past else math.nan
-        return self._decision(limit)
+            return self._while_active()
+        mean = sum(row[1] for row in recent) / self.span
+        if mean > level and len(self.means) >= self.baseline:
+            before = len(self.means) - self.span + 1  # later means share a value with this one
+            record = max(self.means[:before])
+            limit = max(level, record + self.margin)
+            if mean - self.errors * self._error() > limit:
+                self.active, self.since, self.record = True, int(recent[0][0]), record
+                del self.means[before:]
+                return self._decision(fired=True, fitted=self.sign * mean)
+        self.means.append(mean)
+        if len(self.means) > self.memory + self.span:
+            del self.means[0]
+        return self._decision()
 
-    def _while_active(self, limit: float) -> Decision:
-        if max(row[1] for row in self.recent) > (limit + self.record) / 2:
-            return self._decision(limit)
-        self.active = False
-        return self._decision(limit, cleared=True)
+    def _while_active(self) -> Decision:
+        half = (self._limit + self.record) / 2
+        self.active = any(row[1] > half for row in self.recent)
+        return self._decision(cleared=not self.active)
+
+    @property
+    def _limit(self) -> float:
+        return max(self.sign * self.level, self.record + self.margin)
 
     def _error(self) -> float:
         """Standard error of the mean; unknown ones count as none."""
-        return math.sqrt(math.fsum(e * e for _, _, e in self.recent if math.isfinite(e))) / self.span
+        return math.sqrt(sum(e * e for _, _, e in self.recent if math.isfinite(e))) / self.span
 
-    @property
-    def _ready(self) -> bool:
-        return len(self.means) >= self.baseline
+    def _decision(self, fired: bool = False, cleared: bool = False, fitted: float = math.nan) -> Decision:
+        ready = len(self.means) >= self.baseline or self.active
+        if not (self.active or cleared):
+            return _READY if ready else _COLLECTING
+        return Decision(ready, self.active, fired, cleared, self.since, self.sign * self._limit, fitted)
 
-    def _decision(
-        self, limit: float, fired: bool = False, cleared: bool = False, fitted: float = math.nan
-    ) -> Decision:
-        since = self.since if self.active or cleared else -1
-        return Decision(self._ready, self.active, fired, cleared, since, self.sign * limit, fitted)
+
+_READY, _COLLECTING = Decision(True), Decision(False)
