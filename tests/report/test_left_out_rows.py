@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from trimtab import cli
+from trimtab.errors import MetricLogError
 from trimtab.metric_logs import read_metric_log
 
 _RNG = random.Random(0)
@@ -54,7 +55,7 @@ def test_nan_in_a_row_that_is_left_out_alarms_at_the_step_before(tmp_path, step,
     code, text = diagnose(tmp_path, rows)
     assert code == 1
     assert "step 60 nonfinite in metrics/loss" in text
-    assert "1 of them with NaN or infinity (loss), judged all the same" in text
+    assert "1 rows among them with NaN or infinity (loss): alarms at the step before" in text
     log = read_metric_log(tmp_path / "log.jsonl")
     assert (log.steps.size, log.lost_nonfinite["loss"].tolist()) == (120, [60])
 
@@ -66,12 +67,25 @@ def test_nan_in_one_of_two_rows_of_a_step_alarms_in_either_order(tmp_path, first
     assert code == 1
     assert "step 60 nonfinite in metrics/loss" in text
     assert "left out 1 values overwritten by a later row of the same step" in text
-    assert ("1 of them NaN or infinity before (loss), judged all the same" in text) == first
+    assert ("1 rows among them with NaN or infinity (loss): alarms" in text) == first
 
 
 def test_nan_before_the_first_step_alarms_at_it(tmp_path):
     code, text = diagnose(tmp_path, [{**GOOD[0], "step": "x", "kl": float("nan")}, *GOOD])
     assert (code, "step 0 nonfinite in metrics/kl" in text) == (1, True), text
+
+
+def test_nan_of_a_metric_that_only_rows_without_a_step_hold_alarms(tmp_path):
+    rows = [{k: v for k, v in row.items() if k != "loss"} for row in GOOD]
+    code, text = diagnose(tmp_path, [*rows[:50], {"loss": float("inf")}, *rows[50:]])
+    assert (code, "step 49 nonfinite in metrics/loss" in text) == (1, True), text
+
+
+def test_a_log_without_a_step_that_can_be_read_is_one_line(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps({**row, "step": "x"}) + "\n" for row in GOOD))
+    with pytest.raises(MetricLogError, match=r"no row has a step that can be read \(120 rows whose step is"):
+        read_metric_log(path)
 
 
 def test_many_reasons_leave_room_for_the_rest(tmp_path):

@@ -97,6 +97,9 @@ def build_log(
     plain = plain_columns(steps, raw, mapped)
     lost: _Lost = []
     at, columns = columns_of_rows(_merged(raw, steps, mapped, lost)) if plain is None else plain
+    if not at.size:
+        left = ", ".join(f"{count} {reason}" for reason, count in raw.excluded.items() if count)
+        raise MetricLogError(f"{source}: no row has a step that can be read ({left})")
     read = set(mapped.values())
     return MetricLog(
         source=source,
@@ -160,7 +163,8 @@ def _merged(
             nonfinite = _nonfinite(_translated(row, pairs, Counter()))
             lost += [(name, last) for name in nonfinite]
             if nonfinite:
-                count[f"of them with NaN or infinity ({', '.join(nonfinite[:4])}), judged all the same"] += 1
+                shown = ", ".join(nonfinite[:4])
+                count[f"rows among them with NaN or infinity ({shown}): alarms at the step before"] += 1
             continue
         if last is not None and step < last:
             count[REPLACED[0]] += 1
@@ -172,7 +176,7 @@ def _merged(
         nonfinite = [name for name in _nonfinite(known) if new.get(name) is not None]
         lost += [(name, step) for name in nonfinite]
         if nonfinite:
-            count[f"of them NaN or infinity before ({', '.join(nonfinite[:4])}), judged all the same"] += 1
+            count[f"rows among them with NaN or infinity ({', '.join(nonfinite[:4])}): alarms"] += 1
         for ours, value in new.items():
             old = known.get(ours)
             if old is not None and value is not None and repr(old) != repr(value):

@@ -33,12 +33,13 @@ def presence_of_log(log: MetricLog) -> Presence:
         for name, (index, _) in log.columns.items()
         if index.size >= _CADENCE and not name.startswith("held_out")
     }
-    bad = {
-        f"metrics/{name}": np.union1d(index[~np.isfinite(values)], log.lost_nonfinite.get(name, index[:0]))
-        for name, (index, values) in log.columns.items()
-        if not may_be_missing(name)
+    bad = {name: index[~np.isfinite(values)] for name, (index, values) in log.columns.items()}
+    for name, lost in log.lost_nonfinite.items():
+        bad[name] = np.union1d(bad.get(name, lost), lost)
+    nonfinite = {
+        f"metrics/{name}": index for name, index in bad.items() if index.size and not may_be_missing(name)
     }
-    return Presence(log.steps, arrived, {column: index for column, index in bad.items() if index.size})
+    return Presence(log.steps, arrived, nonfinite)
 
 
 def series_of_log(log: MetricLog) -> dict[tuple[str, str], tuple[Int64, Float64]]:
