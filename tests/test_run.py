@@ -89,7 +89,7 @@ def test_the_evidence_begins_with_the_window_that_broke_and_the_last_good_step_l
     shape = {"sequences": 12, "text": 30, "post": 30}
     view = load_view(write_run(tmp_path / "run", steps=140, grow_from=100, growth=1.15, shape=shape))
     closed = {r.window.first: r.window.last for r in view.series("drift/p95", "all")}
-    assert {last - first for first, last in closed.items()} == {2}  # 720 tokens of 12 trajectories a step
+    assert {last - first for first, last in closed.items()} == {4}
     live = {(r["rule"], r["fired"]): r["since"] for r in view.reader.rows("alarms") if r["event"] == "fired"}
     assert {(a.rule, a.step): a.since for a in view.pipeline.alarms} == live
     assert len(live) >= 3
@@ -101,6 +101,13 @@ def test_the_evidence_begins_with_the_window_that_broke_and_the_last_good_step_l
     found = diagnosis(view)
     assert f"since step {min(live.values())}" in found["headline"]
     assert found["headline"].endswith(f"Last good step: {min(live.values()) - 1}.")
+
+
+def test_small_steps_wait_for_the_tokens_of_four_windows_however_long_a_stored_block_is(tmp_path):
+    """Blocks grow with the run's age; at step 100,000 readings came every 320 steps."""
+    shape = {"sequences": 12, "text": 30, "post": 30}  # 840 tokens a step
+    view = load_view(write_run(tmp_path / "run", steps=60, shape=shape, state_every=320))
+    assert {r.window.last - r.window.first + 1 for r in view.series("drift/p95", "all")} == {10}
 
 
 def test_no_rule_on_a_tail_index_speaks_of_weights_that_are_1_within_rounding(tmp_path):

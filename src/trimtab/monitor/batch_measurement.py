@@ -18,6 +18,7 @@ from trimtab.types import Reading, TokenBatch
 from trimtab.typing import Bool
 
 MAX_PENDING_TOKENS = 32_768
+_MAX_WINDOWS = 4  # windows' tokens that wait at most, however long a stored block is
 """Tokens that wait at most to be measured (default, not calibrated: 2 MB): blocks of a long run are hundreds
 of steps."""
 
@@ -58,18 +59,17 @@ class Measuring:
         known = missing if self._missing is None else self._missing
         self._missing = {name: why for name, why in missing.items() if name in known}
 
-    def step(self, step: int) -> list[Reading]:
-        """Close a step: readings of the windows that close with it.
+    def step(self, step: int, num_tokens: int) -> list[Reading]:
+        """Close a step of `num_tokens`: readings of the windows that close with it.
 
-        Measures once the window of all tokens may close, past `MAX_PENDING_TOKENS`, and where a block ends.
+        Measures at a step with a window's tokens, when those of four wait, and at the end of a stored block.
         """
         self.episodes.close(step)
         self._pending_first = step if self._pending_first < 0 else self._pending_first
         ends, readings = self._blocks.ends_at(step), []
         waiting = sum(batch.num_tokens for batch, _ in self._pending)
-        clock = self.windows.clocks.get("all")
-        measured = clock.progress("all")[0] if clock else 0
-        enough = waiting and waiting + measured >= min(self.windows.min_tokens, MAX_PENDING_TOKENS)
+        size = self.windows.min_tokens
+        enough = num_tokens >= size or waiting >= min(_MAX_WINDOWS * size, MAX_PENDING_TOKENS)
         if ends or enough:
             readings = self._measure(step, ends)
         if self._missing is not None:

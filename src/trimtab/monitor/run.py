@@ -231,8 +231,8 @@ class Run(RunInputs):
             rows, of_step = self._series.close(step, numbers.get("grad_norm"))
             self._rows.add("series", rows)
             self._step_readings += of_step
-        _, num_new = self._intake.total()
-        readings = self._measuring.step(step) + self._step_readings
+        num_tokens, num_new = self._intake.total()
+        readings = self._measuring.step(step, num_tokens) + self._step_readings
         done = self.tools.close(step, self.pending_tools, num_new)
         readings += [r for r in done if r.key not in aggregates.logged]
         self.latest |= {f"trimtab/{r.slice}/{r.key}": r.value for r in readings if (r.slice, r.key) in LATEST}
