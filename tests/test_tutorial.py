@@ -36,14 +36,21 @@ def test_the_tutorial_runs_as_written(tmp_path):
             check(line, done.stdout)
             ran += 1
     assert ran >= 9
+    again = "python loop.py && python logs.py && trimtab diagnose runs/tutorial"
+    done = subprocess.run(
+        again, shell=True, cwd=work, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert "1 session" in done.stdout  # what was there is replaced, not added to
+    assert len((work / "episodes.jsonl").read_text(encoding="utf-8").splitlines()) == 60
     assert {path.name for path in work.iterdir()} >= {"report.html", "episodes.html", "solved.jsonl"}
 
 
 def check(line: str, output: str) -> None:
     """What the page says of an output in words."""
     if line.startswith("trimtab diagnose runs/tutorial  #"):
-        assert "post_tool_tail_growth" in output
-        assert "since" in output
+        shown = PAGE.read_text(encoding="utf-8").split("It begins like this:\n\n```\n")[1].split("```")[0]
+        missing = [part for part in shown.splitlines() if part not in output.splitlines()]
+        assert not missing, output
     elif "traces diagnose" in line:
         assert "tool_failing" in output
         assert "price" in output
