@@ -223,3 +223,9 @@ def test_a_comparison_of_what_was_not_read_is_blind(tmp_path):
     assert "could not be read, as 96 answers whose content is neither text" in text
     assert text.count("could not be read") == 1
     assert run("compare", well, well)[0] == 0
+
+
+def test_episodes_without_a_message_of_the_agents_are_told(tmp_path):
+    rows = [ROWS["verifiers"](i) | ({"completion": None} if i < 12 else {}) for i in range(NUM)]
+    code, text = _diagnose(tmp_path, "verifiers", rows)
+    assert (code, f"12 of {NUM} episodes without a message of the agent's" in text) == (0, True), text

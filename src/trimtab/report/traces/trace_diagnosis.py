@@ -125,6 +125,7 @@ def trace_diagnosis(diagnosed: TraceDiagnosis) -> dict[str, Any]:
         "num_lines": report.num_lines,
         "num_malformed": report.num_malformed,
         "num_messages": report.num_messages,
+        "num_without_turns": int((table.counts["turns"] == 0).sum()),
         "num_unread": report.unread_messages.total(),
         "unread": dict(report.unread_messages.most_common()),
         "malformed": [problem._asdict() for problem in report.problems],

@@ -21,6 +21,9 @@ def trace_screen(diagnosis: dict[str, Any]) -> list[str]:
     if unread := diagnosis["unread"]:
         share = f"{diagnosis['num_unread']:,} of {counted(diagnosis['num_messages'], 'message')}"
         bad += [f"{share} could not be read:", *(f"  {noted(n, why)}" for why, n in list(unread.items())[:2])]
+    if num_silent := diagnosis["num_without_turns"]:
+        episodes = counted(diagnosis["num_episodes"], "episode")
+        bad.append(f"{num_silent:,} of {episodes} without a message of the agent's")
     notes = "; ".join(noted(count, note) for note, count in diagnosis["notes"].items())
     return Screen(
         headline=diagnosis["headline"],
