@@ -179,3 +179,29 @@ def test_a_kill_with_a_whole_record_stays_a_kill(tmp_path, sign):
     assert re.match(
         r"vanished after step 0: process \d+ on \S+ is gone and recorded no end", ending(tmp_path / "run")
     )
+
+
+@pytest.mark.parametrize("kind", ["steps", "series", "tools", "alarms"])
+def test_a_line_that_stands_twice_counts_once_and_is_said(tmp_path, kind):
+    """A repeated row of steps doubled its tokens."""
+    folder = write_run(tmp_path / "run", steps=40, grow_from=25)
+    before = shown(folder)
+    path = folder / f"{kind}.r0.s0.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], lines[1], *lines[2:]]))
+    after = shown(folder)
+    assert (after["slices"], after["alarms"]) == (before["slices"], before["alarms"])
+    assert after["num_repeated"] == 1
+    assert "repeated lines skipped: 1" in cli("diagnose", folder).stdout
+
+
+def test_rows_without_their_header_are_a_run_folder(tmp_path):
+    """ "holds several files (alarms.r0.s0.jsonl, ...); give the one that is the log"."""
+    folder = write_run(tmp_path / "run", steps=3)
+    (folder / "run.json").unlink()
+    done = cli("diagnose", folder)
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == f"trimtab: {folder} holds the rows of a run and no run.json, which is needed to read them\n"
+    )

@@ -88,7 +88,10 @@ def diagnose(
         from trimtab.detect.user_rules.load import load_rules
 
         extra = load_rules(rules)
-    if (path / "run.json").is_file() and framework is None and format is None and not mapping:
+    from trimtab.runs.run_files import holds_rows
+
+    is_run = (path / "run.json").is_file() or holds_rows(path)
+    if is_run and framework is None and format is None and not mapping:
         from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines, diagnosis_screen
         from trimtab.report.run_view import load_view
 

@@ -88,6 +88,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "num_superseded": view.reader.num_superseded,
         "num_torn": view.reader.num_torn,
         "num_malformed": view.reader.num_malformed,
+        "num_repeated": view.reader.num_repeated,
         "cleaned": cleaned_values(view.steps),
     }
 
@@ -133,6 +134,7 @@ def _damage(summary: dict[str, Any], shown: str) -> list[str]:
     counts = (
         (summary["num_torn"], "torn last lines"),
         (summary["num_malformed"], "malformed lines skipped"),
+        (summary["num_repeated"], "repeated lines skipped"),
         (summary["num_superseded"], "steps started over by a later session, not shown"),
     )
     cleaned = [f"{what} cut or replaced: {count}" for what, count in summary["cleaned"].items()]

@@ -38,7 +38,7 @@ def integrity(reader: RunReader) -> Integrity:
         for what, count, steps_after in _damages(reader, kind, rank, session):
             losses[what] += count
             recent[what] += count if steps_after < bound("damage_steps") else 0
-    gaps += [_counted(what, count) for what, count in sorted(recent.items()) if count]
+    damages = [_counted(what, count) for what, count in sorted(recent.items()) if count]
     texts = [_counted(what, count) for what, count in sorted(losses.items())]
     texts += [
         f"rank {rank} could not write {lost_steps_text(lost)}"
@@ -49,7 +49,7 @@ def integrity(reader: RunReader) -> Integrity:
     ]
     num_lost, num_read = losses["row of steps"], len(reader.rows("steps"))
     if not recent["row of steps"] and num_lost > bound("failed_frac") * (num_lost + num_read):
-        gaps.append(f"{num_lost} of {num_lost + num_read} steps are not in the record")
+        damages.append(f"{num_lost} of {num_lost + num_read} steps are not in the record")
     for rank, session in sorted(reader.failed):
         if session == reader.session_of(rank):
             gaps.append(
@@ -57,7 +57,7 @@ def integrity(reader: RunReader) -> Integrity:
             )
         else:
             texts.append(f"session {session} of rank {rank} ended while it could not write")
-    gaps += _missing_ranks(reader) + _vanished(reader)
+    gaps += damages + _missing_ranks(reader) + _vanished(reader)
     return Integrity(tuple(dict.fromkeys(gaps)), tuple(texts), _failed_since(reader))
 
 

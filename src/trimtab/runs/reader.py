@@ -42,14 +42,18 @@ class RowFile:
     numbered: bool = False  # rows carry numbers and checksums: written after 0.1
     next_number: int = 0  # of the row that comes next
     num_unnumbered: int = 0  # damaged lines behind the row before that one
+    num_repeated: int = 0  # lines whose numbers came before
     num_lost: int = 0  # rows whose numbers are missing
     damaged_at: list[int] = field(default_factory=list)  # `next_number` at each damaged line and missing row
     num_steps: int = 0  # the most steps that a row says were begun before it
     num_settled: int = 0  # of steps: rows read before the other files, which hold all that these count
 
     def take(self, line: bytes, kind: str, complete: bool) -> None:
-        """Add the row of a line, or count the line as malformed."""
+        """Add the row of a line, or count the line as repeated or as malformed."""
         row, vouched = decode_line(line)
+        if row is not None and vouched and row["q"] < self.next_number:
+            self.num_repeated += 1
+            return
         if row is not None and vouched:
             self.numbered = True
             self._number(row)
@@ -69,7 +73,7 @@ class RowFile:
         if row["q"] > self.num_known:
             self.num_lost += row["q"] - self.num_known
             self.damaged_at.append(self.next_number)
-        self.next_number, self.num_unnumbered = max(self.next_number, row["q"] + 1), 0
+        self.next_number, self.num_unnumbered = row["q"] + 1, 0
         self.num_steps = max(self.num_steps, row["s"])
 
 
@@ -166,6 +170,11 @@ class RunReader:
     def num_malformed(self) -> int:
         """Complete lines that are not JSON objects with what their kind requires; skipped."""
         return sum(file.malformed for file in self.files.values())
+
+    @property
+    def num_repeated(self) -> int:
+        """Lines that stand in their file a second time; skipped."""
+        return sum(file.num_repeated for file in self.files.values())
 
     def rows(self, kind: str, rank: int | None = None) -> list[Row]:
         """Rows of a kind in the order of sessions, without what a resume superseded; of all ranks, or of

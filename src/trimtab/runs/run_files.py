@@ -33,6 +33,8 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         if not path.parent.exists():
             raise RunError(f"{folder} does not exist; give the folder a run was written to")
+        if not path.is_file() and holds_rows(path.parent):
+            raise RunError(f"{folder} holds the rows of a run and no run.json, which is needed to read them")
         if not path.is_file():
             raise RunError(f"{folder} is not a run folder: it has no run.json")
         header = json.loads(path.read_text(encoding="utf-8"))
@@ -48,6 +50,15 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(header.get("config"), dict):
         raise RunError(f"{path} is not a trimtab run header: its 'config' is not an object")
     return dict(header)
+
+
+def holds_rows(folder: Path) -> bool:
+    """Return whether a folder has files of a run's rows.
+
+    >>> holds_rows(Path("/nowhere"))
+    False
+    """
+    return folder.is_dir() and any(parse_name(name) for name in os.listdir(folder))
 
 
 def compress_run(folder: str | os.PathLike[str]) -> int:
