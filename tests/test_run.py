@@ -13,6 +13,7 @@ import pytest
 
 import trimtab
 from tests.support import cli, finished, make_batch, write_run
+from trimtab.adapters.trl.metrics_only import reasons_of
 from trimtab.report.html.run_payload import build_payload
 from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines
 from trimtab.report.run_view import load_view
@@ -130,6 +131,18 @@ def test_no_rule_on_a_tail_index_speaks_of_weights_that_are_1_within_rounding(tm
 def test_a_short_run_is_not_judged_yet_and_never_fine(tmp_path):
     done = cli("diagnose", write_run(tmp_path / "run", steps=5), "--json")
     assert (done.returncode, json.loads(done.stdout)["verdict"]) == (2, "not judged yet")
+
+
+def test_a_trainer_that_logs_a_reward_is_not_said_to_lack_it(tmp_path):
+    """TRL's RewardTrainer: its reward was shown, and listed as not observed."""
+    trainer = type("RewardTrainer", (), {})()
+    with trimtab.open_run(tmp_path / "run") as run:
+        for step in range(60):
+            run.flush(step, {"mean_reward": 0.5 + step % 3 / 10, "loss": 0.6}, absent=reasons_of(trainer))
+    found = json.loads(cli("diagnose", tmp_path / "run", "--json").stdout)
+    assert found["averages"]["reward"]["value"] == pytest.approx(0.7)
+    assert "reward" not in found["not_observed"]
+    assert "RewardTrainer trains a score" in found["not_observed"]["tokens"]
 
 
 def test_no_ratio_is_blind(tmp_path):

@@ -216,11 +216,9 @@ def collecting(pending: Mapping[str, int]) -> str:
     ('4 rules still collect their baselines (kl_surge 9 values so far, a 4, b 9)', '')
     """
     names = [*(name for name in _FIRST if name in pending), *(name for name in pending if name not in _FIRST)]
-    shown = [f"{name} {pending[name]}" for name in names[:3]]
-    shown[:1] = [f"{one} values so far" for one in shown[:1]]
-    what = (
-        "1 rule still collects its baseline"
-        if len(names) == 1
-        else f"{len(names)} rules still collect their baselines"
-    )
-    return f"{what} ({', '.join(shown)})" if names else ""
+    shown = [f"{name} {pending[name]}" for name in names[1:3]]
+    if not names:
+        return ""
+    shown.insert(0, f"{names[0]} {counted(pending[names[0]], 'value')} so far")
+    verb = "collects its baseline" if len(names) == 1 else "collect their baselines"
+    return f"{counted(len(names), 'rule')} still {verb} ({', '.join(shown)})"

@@ -222,6 +222,8 @@ class Run(RunInputs):
         aggregates = self._measuring.aggregates
         numbers = aggregates.add(step, metrics)
         absent = self._absent(numbers) | absent
+        if "reward" in numbers:  # RewardTrainer has no reward column, and logs the mean of its scores
+            absent.pop("reward", None)
         for name, value in (metrics | numbers).items():
             if not np.isfinite(value) and not may_be_missing(name):
                 self._intake.nonfinite[f"metrics/{name}"] = 1

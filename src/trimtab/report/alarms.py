@@ -31,7 +31,8 @@ def alarm_payload(alarm: Alarm, user_rules: Iterable[Rule] = ()) -> dict[str, An
         if reading.reason:
             what += f" ({reading.reason})"
         if math.isfinite(reading.low):
-            what += f" (95 % interval {reading.low:.3g} to {reading.high:.3g}, {reading.n_tokens} tokens)"
+            tokens = counted(reading.n_tokens, "token")
+            what += f" (95 % interval {reading.low:.3g} to {reading.high:.3g}, {tokens})"
     return {
         "rule": alarm.rule, "severity": alarm.severity, "step": alarm.step, "since": alarm.since,
         "cleared": alarm.cleared,

@@ -17,6 +17,7 @@ from trimtab.report.run_ending import ending_of, identity_facts, identity_line
 from trimtab.report.run_rows import nonfinite_steps
 from trimtab.report.run_tables import cleaned_values, exemplar_table, tools_table
 from trimtab.report.run_view import RunView
+from trimtab.traces.core.plural import counted
 from trimtab.types import Reading, Window
 
 Json = dict[str, Any]
@@ -139,14 +140,14 @@ def _notes(view: RunView) -> list[str]:
     if view.errors:
         last = view.errors[-1]
         notes.append(
-            f"The monitor failed {len(view.errors)} times (last in {last['where']} after step "
+            f"The monitor failed {counted(len(view.errors), 'time')} (last in {last['where']} after step "
             f"{last['step']}: {last['error']}); what it measured in those steps is missing here."
         )
     if view.reader.num_malformed:
         count = view.reader.num_malformed
-        notes.append(f"{count} lines of the run folder could not be read and were skipped.")
+        notes.append(f"{counted(count, 'line')} of the run folder could not be read, skipped.")
     notes += [
-        f"{what}: {count} values could not be stored as given and were cut or replaced."
+        f"{what}: {counted(count, 'value')} cut or replaced, as they cannot be stored."
         for what, count in cleaned_values(view.steps).items()
     ]
     return notes

@@ -9,6 +9,7 @@ from typing import Any
 from trimtab.report.averages import averages_of
 from trimtab.report.run_ending import ending_of
 from trimtab.report.run_view import RunView
+from trimtab.traces.core.plural import counted
 
 _HISTORY = 60
 
@@ -40,7 +41,9 @@ def live_state(view: RunView) -> dict[str, Any]:
             for a in view.alarms
         ],
         "not_observed": [f"{what}: {why}" for what, why in sorted(view.not_observed.items())],
-        "notes": [f"the monitor failed {len(view.errors)} times: {e['error']}" for e in view.errors[-1:]],
+        "notes": [
+            f"the monitor failed {counted(len(view.errors), 'time')}: {e['error']}" for e in view.errors[-1:]
+        ],
     }
 
 
