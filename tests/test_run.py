@@ -14,6 +14,7 @@ import pytest
 import trimtab
 from tests.support import cli, finished, make_batch, write_run
 from trimtab.adapters.trl.metrics_only import reasons_of
+from trimtab.report.html.run_page import render_html
 from trimtab.report.html.run_payload import build_payload
 from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines
 from trimtab.report.run_view import load_view
@@ -43,6 +44,9 @@ def test_a_healthy_run_names_the_rules_that_still_collect_their_baselines(tmp_pa
         .splitlines()[0]
     )
     assert set(re.findall(r"[a-z_]+(?=[,; ])", listed)) >= set(found["pending"])
+    page = render_html(build_payload([load_view(folder)]))
+    assert f"{len(found['pending'])} rules without a full baseline" in page
+    assert "kl_break (40 values)" in page
     short = cli("diagnose", write_run(tmp_path / "short", steps=5)).stdout
     assert re.search(r"\d\d rules still\s+collect their\s+baselines \(post_tool_tail_growth 5 values", short)
     assert len(re.findall(r"\w+_\w+ 5\b", short)) == 3  # names of rules

@@ -72,6 +72,7 @@ def _run(view: RunView, alarmed: Sequence[tuple[str, str]]) -> Json:
         "ending": ending_of(view.reader, steps)["text"],
         "identity": identity_line(view.reader.header["config"]),
         "rules_judged": list(view.evidence.judged),
+        "rules_pending": dict(view.evidence.pending),
         "first_step": steps[0]["step"] if steps else 0,
         "last_step": steps[-1]["step"] if steps else 0,
         "num_steps": len(steps),
