@@ -6,6 +6,7 @@ from trimtab.catalog.definitions import UNCALIBRATED, Definition, Direction
 
 _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     "reward_part/mean": ("mean of one part of the reward, in the slice `reward/<part>`", "1", "down is bad", UNCALIBRATED),
+    "reward_part/proxy_rise": ("largest rise of a part of the reward while another was earned before but never in one of twenty", "1", "up is bad", UNCALIBRATED),
     "length/p95": ("95th percentile of gradient tokens a sequence", "count", "neither", UNCALIBRATED),
     "tools/calls": ("calls in the window: of a tool, of a declared argument's value, or of a required file", "count", "neither", "verl#2188"),
     "tools/share": ("a tool's share of all calls of the window", "share", "neither", UNCALIBRATED),

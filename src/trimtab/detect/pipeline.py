@@ -16,6 +16,8 @@ from trimtab.detect.detectors.base import Decision, Detector
 from trimtab.detect.detectors.composite_reading import FAMILIES, CompositeReading
 from trimtab.detect.detectors.cusum import Cusum
 from trimtab.detect.detectors.mean_shift.detector import MeanShift
+from trimtab.detect.proxy_rise import KEY as PROXY_KEY
+from trimtab.detect.proxy_rise import PART, ProxyRise
 from trimtab.detect.reading_columns import ReadingColumn, standard_error
 from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.rules.rule import Rule, split
@@ -50,6 +52,7 @@ class Pipeline:
         self._step = -1
         self._too_few = Counter[str]()
         self.joints = {family: CompositeReading(members) for family, members in FAMILIES.items()}
+        self.proxy = ProxyRise()
         self.nonfinite = Nonfinite()
         self.silence = MissingColumn()
 
@@ -171,6 +174,10 @@ class Pipeline:
     def _joint_columns(self, columns: Iterable[ReadingColumn]) -> list[ReadingColumn]:
         series = {(column.key, column.slice): (column.steps, column.values) for column in columns}
         joints = joint_series(self.joints, series)
+        parts = [(name, *series[key, name]) for key, name in series if key == PART]
+        rise = self.proxy.scan(parts)
+        if rise[0].size:
+            joints[PROXY_KEY, "all"] = rise
         return [ReadingColumn(*key, *one) for key, one in joints.items()]
 
     def _judge(self, jobs: Iterable[Judged], columns: Iterable[ReadingColumn]) -> list[Alarm]:
@@ -286,9 +293,11 @@ class Pipeline:
         if not values:
             return []
         step = max(reading.step for reading in readings)
-        totals = {family: joint.update(values) for family, joint in self.joints.items()}
+        totals = {f"joint/{family}": joint.update(values) for family, joint in self.joints.items()}
+        if parts := {name: value for (key, name), value in values.items() if key == PART}:
+            totals[PROXY_KEY] = self.proxy.update(parts)
         return [
-            Reading(f"joint/{family}", step, Window(step, step), "all", total, 0, 0)
-            for family, total in totals.items()
+            Reading(key, step, Window(step, step), "all", total, 0, 0)
+            for key, total in totals.items()
             if math.isfinite(total)
         ]

@@ -82,6 +82,9 @@ def judge(alarms: Iterable[Alarm], evidence: Evidence) -> Verdict:
         text = f"no token was written after a tool result; {text}"
     if evidence.pending:
         text += f"; {collecting(evidence.pending).partition(' (')[0]}"
+    if evidence.metrics_only and len(evidence.judged) < len(evidence.pending):
+        steps = counted(evidence.num_steps, "step")
+        text += f"; after {steps} a change by less than a half would not show yet"
     if evidence.unwatched:
         text += f"; measured, but watched by no rule so far: {', '.join(evidence.unwatched)}"
     text += "" if evidence.no_tokens else unseen
@@ -196,7 +199,8 @@ def _waiting(evidence: Evidence) -> str:
         return f"{few}; {_MORE}"
     own = set(evidence.user_rules)  # rules that need few values must not outvote those that wait
     judged, pending = [r for r in evidence.judged if r not in own], evidence.pending.keys() - own
-    if evidence.metrics_only and evidence.aggregate_ready and len(judged) < len(pending):
+    short = evidence.num_steps < bound("short_run")
+    if evidence.metrics_only and evidence.aggregate_ready and short and len(judged) < len(pending):
         return f"only {counted(len(judged), 'rule')} could judge; {collecting(evidence.pending)}; {_MORE}"
     tails = evidence.post_tool_tokens and not evidence.tail_ready and not evidence.metrics_only
     if tails or not (evidence.tail_ready or evidence.aggregate_ready):

@@ -28,8 +28,9 @@ class Excursion(Scanner):
     the largest robust deviation of differences of blocks one, four and twelve apart, and of neighbouring
     values while blocks are few: slow wander counts, a steady trend does not. A block beyond the factor does
     not raise the scatter. For `sign` +1 the value must exceed `floor` too. Values are on their own positive
-    scale, not logarithms. From an alarm on, best and limit stay fixed. It ends when the level is back, or
-    after `memory` values. The first `warmup` values are not judged.
+    scale, not logarithms; downwards nothing is told while the best is 0 or less, where a share means
+    nothing. From an alarm on, best and limit stay fixed. It ends when the level is back, or after `memory`
+    values. The first `warmup` values are not judged.
 
     >>> d = Excursion(sign=-1, factor=0.5)
     >>> [d.update(t, 0.8 + (t % 2) / 20 - (0.7 if t >= 20 else 0.0)).fired for t in range(30)].index(True)
@@ -151,7 +152,8 @@ class Excursion(Scanner):
         beyond = np.append(False, self.sign * (blocks[1:] - bests[:-1] * self.factor) > 0)
         scatter = self._scatters(blocks, capacity, beyond)
         limits = bests + self.sign * reach * scatter, bests * self.factor
-        limit = np.maximum(np.maximum(*limits), self.floor) if self.sign > 0 else np.minimum(*limits)
+        low = np.where(bests > 0, np.minimum(*limits), -math.inf)
+        limit = np.maximum(np.maximum(*limits), self.floor) if self.sign > 0 else low
         self.blocks = blocks[-capacity:].tolist()
         self.limit, self.best, self.scatter = float(limit[-1]), float(bests[-1]), float(scatter[-1])
         return np.asarray(limit), np.asarray(bests)
@@ -194,7 +196,7 @@ class Excursion(Scanner):
             2.0 * math.log(len(self.blocks) + 1.0)
         )  # the calmest of so many is extreme itself
         limits = [best + self.sign * reach * self.scatter, best * self.factor]
-        self.limit = max(*limits, self.floor) if self.sign > 0 else min(limits)
+        self.limit = max(*limits, self.floor) if self.sign > 0 else min(limits) if best > 0 else -math.inf
 
 
 def _scatter(blocks: list[float], lag: int) -> float:

@@ -100,3 +100,15 @@ def trainer_aggregates(metrics: Mapping[str, float]) -> dict[str, float]:
     keys = {name: best[name][1] for name in sorted(best, key=METRIC_NAMES.index)}
     lone = lone_pair_metric(keys)
     return {name: float(metrics[key]) for name, key in keys.items() if name != lone}
+
+
+def comparable(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Return a step's aggregates without its gradient norm where no group of rewards varied.
+
+    Such a gradient comes from penalties alone and says nothing of other steps. An exact 0 stays.
+
+    >>> comparable({"grad_norm": 0.01, "reward_std": 0.0}), comparable({"grad_norm": 0.4, "reward_std": 0.2})
+    ({'reward_std': 0.0}, {'grad_norm': 0.4, 'reward_std': 0.2})
+    """
+    flat = numbers.get("reward_std") == 0 or numbers.get("zero_std_frac") == 1
+    return {name: value for name, value in numbers.items() if name != "grad_norm" or not (flat and value > 0)}

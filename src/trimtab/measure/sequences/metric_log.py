@@ -45,11 +45,25 @@ def presence_of_log(log: MetricLog) -> Presence:
 def series_of_log(log: MetricLog) -> dict[tuple[str, str], tuple[Int64, Float64]]:
     """(reading key, slice) -> the steps a metric was logged at, and its values there, NaN included."""
     series = {reading_of(name): (log.steps[index], values) for name, (index, values) in log.columns.items()}
+    if "grad_norm" in log.columns:
+        series["aggregate/grad_norm", "all"] = _with_variance(log)
     if "loss" in log.columns and "held_out_loss" in log.columns:
         series["supervised/gap", "all"] = _gap(
             series["aggregate/loss", "all"], series["aggregate/held_out_loss", "all"]
         )
     return series
+
+
+def _with_variance(log: MetricLog) -> tuple[Int64, Float64]:
+    """The gradient norm without steps of which no group of rewards varied (`aggregates.comparable`)."""
+    index, values = log.columns["grad_norm"]
+    flat = [
+        log.columns[name][0][log.columns[name][1] == value]
+        for name, value in (("reward_std", 0.0), ("zero_std_frac", 1.0))
+        if name in log.columns
+    ]
+    kept = ~(np.isin(index, np.concatenate([*flat, np.zeros(0, np.int64)])) & (values > 0))
+    return log.steps[index[kept]], values[kept]
 
 
 def _gap(loss: tuple[Int64, Float64], held_out: tuple[Int64, Float64]) -> tuple[Int64, Float64]:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trimtab.measure.sequences.aggregates import trainer_aggregates
+from trimtab.measure.sequences.aggregates import comparable, trainer_aggregates
 from trimtab.types import LOGPROB_COLUMNS, Reading, TokenBatch, Window
 
 STEP_WINDOW = 10
@@ -56,7 +56,7 @@ class StepAggregates:
         numbers = trainer_aggregates(metrics)
         self.logged |= {f"aggregate/{name}" for name in numbers}
         self.chance = metrics.get(CHANCE_KEY, self.chance)
-        self.steps.append((step, numbers))
+        self.steps.append((step, comparable(numbers)))
         del self.steps[:-_MAX_STEPS]
         return numbers
 
