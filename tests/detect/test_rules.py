@@ -46,7 +46,7 @@ def _sick(rng: np.random.Generator, rule) -> np.ndarray:
         level = max(detector.floor, 1.0) if detector.sign > 0 else 1.0
         return level * x * np.where(late, detector.factor ** (2.0 if detector.sign > 0 else 3.0), 1.0)
     if isinstance(detector, RecordBreak):
-        calm, sick = math.exp(detector.level) * np.exp(detector.sign * np.array([-0.5, 1.5]))
+        calm, sick = math.exp(detector.level) * np.exp(detector.sign * np.array([-0.5, 2.5]))
         return x * np.where(late, sick, calm)
     if isinstance(detector, StepChange):
         return x * np.where(late, 100.0**detector.sign, 1.0)

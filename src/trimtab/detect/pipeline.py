@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,18 +11,16 @@ import numpy.typing as npt
 
 from trimtab.catalog import bound
 from trimtab.detect.alarm_log import AlarmLog, Key
+from trimtab.detect.derived_readings import DerivedReadings
 from trimtab.detect.detectors.base import Decision, Detector
-from trimtab.detect.detectors.composite_reading import FAMILIES, CompositeReading
 from trimtab.detect.detectors.cusum import Cusum
 from trimtab.detect.detectors.mean_shift.detector import MeanShift
-from trimtab.detect.proxy_rise import KEY as PROXY_KEY
-from trimtab.detect.proxy_rise import PART, ProxyRise
 from trimtab.detect.reading_columns import ReadingColumn, standard_error
 from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.rules.rule import Rule, split
 from trimtab.detect.stream_checks import MissingColumn, Nonfinite, scan_steps
-from trimtab.detect.whole_series import Event, Judged, Readiness, Series, columns_of, joint_series
-from trimtab.types import Alarm, Reading, Window
+from trimtab.detect.whole_series import Event, Judged, Readiness, Series, columns_of
+from trimtab.types import Alarm, Reading
 
 _BUILT_IN = {rule.name for rule in RULES}
 
@@ -51,8 +48,7 @@ class Pipeline:
         self._readiness: Readiness | None = None  # with the step in `_step`, of a run judged at once
         self._step = -1
         self._too_few = Counter[str]()
-        self.joints = {family: CompositeReading(members) for family, members in FAMILIES.items()}
-        self.proxy = ProxyRise()
+        self.derived = DerivedReadings()
         self.nonfinite = Nonfinite()
         self.silence = MissingColumn()
 
@@ -107,7 +103,7 @@ class Pipeline:
         """Alarms of the readings that closed at one step."""
         pairs: list[tuple[Rule, Reading]] = []
         closed = list(readings)
-        for reading in [*closed, *self._joint(closed)]:
+        for reading in [*closed, *self.derived.of_step(closed)]:
             if reading.status != "ok":
                 continue
             for rule in self.by_key.get(reading.key, ()):
@@ -142,7 +138,7 @@ class Pipeline:
         self._whole = True
         columns = [ReadingColumn(*key, *one) for key, one in columns_of(series).items()]
         jobs: list[Judged] = []
-        for column in [*columns, *self._joint_columns(columns)]:
+        for column in [*columns, *self.derived.of_run(columns)]:
             for rule in self.by_key.get(column.key, ()):
                 if column.steps.size and rule.covers(column.slice):
                     jobs.append(Judged(rule, self.order[rule.name], column, rule.values(column.values)))
@@ -153,7 +149,7 @@ class Pipeline:
 
         For a pipeline that has seen nothing. `columns`: no two of one key and slice.
         """
-        every = [*columns, *self._joint_columns(columns)]
+        every = [*columns, *self.derived.of_run(columns)]
         jobs: list[Judged] = []
         for column in every:
             for rule in self.by_key.get(column.key, ()):
@@ -170,15 +166,6 @@ class Pipeline:
             if job.rule.kind == "aggregate" and job.rule.severity != "info":
                 self._readiness.add(job, job.rule.detector(self.budgets[job.rule.name]))
         return self._judge(jobs, every)
-
-    def _joint_columns(self, columns: Iterable[ReadingColumn]) -> list[ReadingColumn]:
-        series = {(column.key, column.slice): (column.steps, column.values) for column in columns}
-        joints = joint_series(self.joints, series)
-        parts = [(name, *series[key, name]) for key, name in series if key == PART]
-        rise = self.proxy.scan(parts)
-        if rise[0].size:
-            joints[PROXY_KEY, "all"] = rise
-        return [ReadingColumn(*key, *one) for key, one in joints.items()]
 
     def _judge(self, jobs: Iterable[Judged], columns: Iterable[ReadingColumn]) -> list[Alarm]:
         """Run the rules over whole columns; then raise, suppress and clear in the order of steps."""
@@ -237,7 +224,7 @@ class Pipeline:
         """Return composite rules without a value, two of whose members have some -> how many these have."""
         seen, waiting = {name for name, _ in self.seen}, Counter[str]()
         for rule in self.rules:
-            joint = self.joints.get(rule.key.removeprefix("joint/")) if rule.members else None
+            joint = self.derived.joints.get(rule.key.removeprefix("joint/")) if rule.members else None
             if joint is None or rule.name in seen or len(joint.first) < 2:
                 continue
             if joint.scale is None or len(joint.scale) > 1:
@@ -250,7 +237,7 @@ class Pipeline:
         for (name, _), detector in self.detectors.items():
             if isinstance(detector, (MeanShift, Cusum)):
                 counts[name] += detector.num_clipped
-        for family, joint in self.joints.items():
+        for family, joint in self.derived.joints.items():
             counts[f"joint/{family}"] = joint.num_clipped
         return {name: count for name, count in counts.items() if count}
 
@@ -286,18 +273,3 @@ class Pipeline:
         if key not in self.detectors:
             self.detectors[key] = rule.detector(self.budgets[rule.name])
         return self.detectors[key]
-
-    def _joint(self, readings: list[Reading]) -> list[Reading]:
-        """Joint readings of one step."""
-        values = {(r.key, r.slice): r.value for r in readings if r.status == "ok"}
-        if not values:
-            return []
-        step = max(reading.step for reading in readings)
-        totals = {f"joint/{family}": joint.update(values) for family, joint in self.joints.items()}
-        if parts := {name: value for (key, name), value in values.items() if key == PART}:
-            totals[PROXY_KEY] = self.proxy.update(parts)
-        return [
-            Reading(key, step, Window(step, step), "all", total, 0, 0)
-            for key, total in totals.items()
-            if math.isfinite(total)
-        ]

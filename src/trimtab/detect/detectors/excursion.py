@@ -28,7 +28,7 @@ class Excursion(Scanner):
     the largest robust deviation of differences of blocks one, four and twelve apart, and of neighbouring
     values while blocks are few: slow wander counts, a steady trend does not. A block beyond the factor does
     not raise the scatter. For `sign` +1 the value must exceed `floor` too. Values are on their own positive
-    scale, not logarithms; downwards nothing is told while the best is 0 or less, where a share means
+    scale, not logarithms; downwards it does not fire while the best is 0 or less, where a share means
     nothing. From an alarm on, best and limit stay fixed. It ends when the level is back, or after `memory`
     values. The first `warmup` values are not judged.
 

@@ -62,8 +62,8 @@ def _with_variance(log: MetricLog) -> tuple[Int64, Float64]:
         for name, value in (("reward_std", 0.0), ("zero_std_frac", 1.0))
         if name in log.columns
     ]
-    kept = ~(np.isin(index, np.concatenate([*flat, np.zeros(0, np.int64)])) & (values > 0))
-    return log.steps[index[kept]], values[kept]
+    usable = ~(np.isin(index, np.concatenate([*flat, np.zeros(0, np.int64)])) & (values > 0))
+    return log.steps[index[usable]], values[usable]
 
 
 def _gap(loss: tuple[Int64, Float64], held_out: tuple[Int64, Float64]) -> tuple[Int64, Float64]:

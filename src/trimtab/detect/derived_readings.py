@@ -1,4 +1,4 @@
-"""A part of the reward that rises while another, which can be earned, is hardly ever earned."""
+"""Readings computed from others: joint ones, and the rise of one part of the reward while another is idle."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from trimtab.catalog import bound
+from trimtab.detect.detectors.composite_reading import FAMILIES, CompositeReading
+from trimtab.detect.reading_columns import ReadingColumn
+from trimtab.detect.whole_series import joint_series
+from trimtab.types import Reading, Window
 from trimtab.typing import Float64, Int64
 
 KEY = "reward_part/proxy_rise"
@@ -72,6 +76,39 @@ class ProxyRise:
         for name, steps, values in parts:
             for step, value in zip(steps.tolist(), values.tolist(), strict=True):
                 by_step.setdefault(step, {})[name] = value
-        found = [(step, self.update(values)) for step, values in sorted(by_step.items())]
-        known = [(step, value) for step, value in found if not math.isnan(value)]
+        rises = [(step, self.update(of_step)) for step, of_step in sorted(by_step.items())]
+        known = [(step, rise) for step, rise in rises if not math.isnan(rise)]
         return np.array([s for s, _ in known], np.int64), np.array([v for _, v in known], np.float64)
+
+
+class DerivedReadings:
+    """Readings that are computed from others: the joint ones of each family, and `reward_part/proxy_rise`."""
+
+    def __init__(self) -> None:
+        self.joints = {family: CompositeReading(members) for family, members in FAMILIES.items()}
+        self.proxy = ProxyRise()
+
+    def of_step(self, readings: Iterable[Reading]) -> list[Reading]:
+        """Return those of one step, from the readings that closed at it."""
+        values = {(r.key, r.slice): r for r in readings if r.status == "ok"}
+        if not values:
+            return []
+        step = max(reading.step for reading in values.values())
+        numbers = {key: reading.value for key, reading in values.items()}
+        totals = {f"joint/{family}": joint.update(numbers) for family, joint in self.joints.items()}
+        if parts := {name: value for (key, name), value in numbers.items() if key == PART}:
+            totals[KEY] = self.proxy.update(parts)
+        return [
+            Reading(key, step, Window(step, step), "all", total, 0, 0)
+            for key, total in totals.items()
+            if math.isfinite(total)
+        ]
+
+    def of_run(self, columns: Iterable[ReadingColumn]) -> list[ReadingColumn]:
+        """Return those of a whole run or log."""
+        series = {(column.key, column.slice): (column.steps, column.values) for column in columns}
+        derived = joint_series(self.joints, series)
+        rise = self.proxy.scan((name, *series[key, name]) for key, name in series if key == PART)
+        if rise[0].size:
+            derived[KEY, "all"] = rise
+        return [ReadingColumn(*key, *one) for key, one in derived.items()]
