@@ -20,6 +20,7 @@ from trimtab.report.averages import averages_line, averages_of
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.headline import verdict_payload
 from trimtab.report.run_ending import ending_of, identity_facts, identity_line, identity_of
+from trimtab.report.run_incidents import cause_line, incident_lines, incidents_of
 from trimtab.report.run_rows import last_failure, nonfinite_steps
 from trimtab.report.run_tables import cleaned_values, exemplar_table, tools_table
 from trimtab.report.run_view import RunView
@@ -61,6 +62,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "run": str(view.folder),
         **verdict_payload(view.verdict, view.alarms, numbers, view.user_rules, nonfinite_steps(steps)),
         "alarms": [alarm_payload(alarm, view.user_rules) for alarm in by_severity(view.alarms)],
+        "incidents": incidents_of(view),
         "ending": ending_of(view.reader, steps),
         "identity": identity_of(view.reader.header["config"]),
         "identity_line": identity_line(view.reader.header["config"]),
@@ -115,6 +117,7 @@ def diagnosis_screen(summary: dict[str, Any]) -> list[str]:
         headline=summary["headline"],
         facts=[
             *([f"run {summary['ending']['text']}"] if summary["ending"]["text"] else []),
+            *([line] if (line := cause_line(summary["incidents"])) else []),
             source_line(_where(summary), path),
             *([line] if (line := averages_line(summary["averages"])) else []),
             *([summary["identity_line"]] if summary["identity_line"] else []),
@@ -193,6 +196,7 @@ def diagnosis_lines(summary: dict[str, Any]) -> list[str]:
         f"  {_where(summary)}",
         *([f"  {line}"] if (line := averages_line(summary["averages"])) else []),
     ]
+    lines += incident_lines(summary["incidents"])
     lines += alarms_lines(summary["alarms"])
     table = "slice                  tokens  trajectories  p95 |drift|  p99 |drift| (95 % interval)"
     failures = f"MONITOR FAILURES: {summary['num_failures']}{_last_failure(summary)}"

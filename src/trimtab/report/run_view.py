@@ -214,7 +214,8 @@ class RunView:
         wanted |= {(r.key, name) for r in rules if r.slice.endswith("*") for name in names if r.covers(name)}
         self.pipeline.on_steps(self.steps)
         steps = {row["step"] for row in self.steps}
-        self._step_columns = step_columns(arrays_of(step_series(self.reader)), steps)
+        self.step_series = arrays_of(step_series(self.reader))
+        self._step_columns = step_columns(self.step_series, steps)
         self.pipeline.on_run([*self.readings.columns(wanted, steps), *self._step_columns])
         self.pipeline.alarms.sort(key=lambda alarm: alarm.step)
 

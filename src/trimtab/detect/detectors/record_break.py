@@ -68,7 +68,9 @@ class RecordBreak(Carried):
             record = max(self.means[:before])
             limit = max(level, record + self.margin)
             if mean - self.errors * self._error() > limit:
-                self.active, self.since, self.record = True, int(recent[0][0]), record
+                self.active, self.record = True, record
+                half = (record + limit) / 2
+                self.since = next(int(at) for at, of_step, _ in recent if of_step > half)
                 del self.means[before:]
                 return self._decision(fired=True, fitted=self.sign * mean)
         self.means.append(mean)

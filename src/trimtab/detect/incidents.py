@@ -1,0 +1,165 @@
+"""Incidents: the alarms of one trouble together, with hypotheses of its cause ranked by the evidence."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from trimtab.detect.rules.all_rules import RULES
+from trimtab.types import Alarm, Severity
+
+GAP = 20
+"""Steps after an alarm within which the next one belongs to the same trouble (default, not calibrated)."""
+ROSE = 2.0
+"""A quantity rose when it is so many times what it was, and by its `min_rise` (default, not calibrated)."""
+
+_FAMILY = {rule.name: rule.family for rule in RULES}
+
+
+class Movement(NamedTuple):
+    """A quantity before an incident and during it; NaN where it was not observed."""
+
+    before: float
+    during: float
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A hypothesis of a cause. `test` would tell it from the others."""
+
+    name: str
+    evidence_for: tuple[str, ...]
+    evidence_against: tuple[str, ...]
+    test: str
+
+    @property
+    def score(self) -> int:
+        """Pieces of evidence for it less those against it."""
+        return len(self.evidence_for) - len(self.evidence_against)
+
+
+@dataclass(frozen=True)
+class Incident:
+    """One trouble. `alarms` in the order they came; `causes` with evidence for them, the likeliest first."""
+
+    since: int
+    slice: str
+    severity: Severity
+    alarms: tuple[Alarm, ...]
+    causes: tuple[Cause, ...]
+
+
+class _Quantity(NamedTuple):
+    words: str
+    min_rise: float  # smallest rise that counts, in its unit
+
+
+QUANTITIES = {
+    "mismatch": _Quantity("the engines' mismatch (p95)", 0.02),
+    "staleness": _Quantity("the policy's distance from its sampling weights (p95)", 0.02),
+    "lag": _Quantity("the age of rollouts, in policy versions", 1.0),
+    "update": _Quantity("the size of an update (p95)", 0.02),
+}
+"""What hypotheses look at -> in words."""
+
+
+class _Hypothesis(NamedTuple):
+    name: str
+    rose: tuple[str, ...] = ()  # quantities that rise with it
+    calm: tuple[str, ...] = ()  # quantities that do not rise with it
+    families: tuple[str, ...] = ()  # alarms that speak for it
+    test: str = ""
+
+
+_HYPOTHESES = (
+    _Hypothesis("stale rollouts", ("lag", "staleness"), ("mismatch",), (),
+        "train on fresh rollouts for a few steps: the distance falls at once"),
+    _Hypothesis("the engines disagree", ("mismatch",), ("lag",), ("mismatch",),
+        "score one batch with both engines at the same weights, and compare token by token"),
+    _Hypothesis("updates too large", ("update", "staleness"), ("lag", "mismatch"), ("clip",),
+        "halve the learning rate for a few steps: the size of an update falls with it"),
+    _Hypothesis("tools or environment", families=("tools",),
+        test="call the tools by hand with the arguments of failed calls"),
+    _Hypothesis("a proxy of the reward is learnt", families=("hacking", "length", "format"),
+        test="read the outputs that earn the most"),
+    _Hypothesis("the policy has become one answer", families=("entropy", "repetition"),
+        test="sample one prompt many times and count different answers"),
+    _Hypothesis("tasks that are all solved, or none", families=("groups",),
+        test="look at the mean reward of the groups without variance"),
+)  # fmt: skip
+
+
+def incidents(
+    alarms: Iterable[Alarm], movement: Mapping[int, Mapping[str, Movement]] | None = None
+) -> list[Incident]:
+    """Gather alarms into incidents.
+
+    Args:
+        alarms: of one run, notes included; an incident has at least one alarm that is none.
+        movement: first step of an incident -> quantity of `QUANTITIES` -> how it moved. See `onsets`.
+
+    Returns:
+        Incidents in the order they began. `slice` is the one most alarms are in, `all` where no other is.
+    """
+    result = []
+    for group in _groups(alarms):
+        since = min(alarm.since for alarm in group)
+        loud = [alarm for alarm in group if alarm.severity != "info"]
+        severity: Severity = "critical" if any(a.severity == "critical" for a in loud) else "warning"
+        moved = (movement or {}).get(since, {})
+        result.append(Incident(since, _slice(loud), severity, tuple(group), _causes(loud, moved)))
+    return result
+
+
+def onsets(alarms: Iterable[Alarm]) -> list[tuple[int, int]]:
+    """Return the first step of each incident and that of its last alarm."""
+    return [(min(a.since for a in group), max(a.step for a in group)) for group in _groups(alarms)]
+
+
+def _groups(alarms: Iterable[Alarm]) -> list[list[Alarm]]:
+    groups: list[list[Alarm]] = []
+    for alarm in sorted(alarms, key=lambda a: a.step):
+        if groups and alarm.since <= groups[-1][-1].step + GAP:
+            groups[-1].append(alarm)
+        else:
+            groups.append([alarm])
+    return [group for group in groups if any(alarm.severity != "info" for alarm in group)]
+
+
+def _slice(alarms: Sequence[Alarm]) -> str:
+    counts = Counter(alarm.slice for alarm in alarms if alarm.slice != "all")
+    return counts.most_common(1)[0][0] if counts else "all"
+
+
+def _causes(alarms: Sequence[Alarm], moved: Mapping[str, Movement]) -> tuple[Cause, ...]:
+    causes = []
+    for one in _HYPOTHESES:
+        speaking = list(dict.fromkeys(a.rule for a in alarms if _FAMILY.get(a.rule) in one.families))
+        support = [*(_words(name, moved) for name in one.rose if rose(name, moved)), *speaking]
+        against = [_words(name, moved) for name in one.calm if rose(name, moved)]
+        against += [_words(name, moved) for name in one.rose if rose(name, moved) is False]
+        if support:
+            causes.append(Cause(one.name, tuple(support), tuple(against), one.test))
+    return tuple(sorted(causes, key=lambda cause: -cause.score))
+
+
+def rose(name: str, moved: Mapping[str, Movement]) -> bool | None:
+    """Has a quantity risen? None where it was not observed.
+
+    >>> rose("lag", {"lag": Movement(1.0, 8.0)}), rose("lag", {"lag": Movement(1.0, 1.5)}), rose("lag", {})
+    (True, False, None)
+    """
+    if name not in moved or math.isnan(moved[name].before) or math.isnan(moved[name].during):
+        return None
+    before, during = moved[name]
+    return during >= ROSE * before and during - before >= QUANTITIES[name].min_rise
+
+
+def _words(name: str, moved: Mapping[str, Movement]) -> str:
+    before, during = moved[name]
+    if not rose(name, moved):
+        return f"{QUANTITIES[name].words} did not rise: {before:.3g} to {during:.3g}"
+    return f"{QUANTITIES[name].words} rose from {before:.3g} to {during:.3g}"
