@@ -116,12 +116,15 @@ def _shares(runs: Sequence[Outcome], prefix: str) -> Figures:
 
 
 def registered_before_data(root: Path, store: Path) -> int | None:
-    """Return 1 when the page of the test was committed before any archive of test seeds, 0 when not, None where one is missing.
+    """Return 1 when the page of the test was committed before any archive of test seeds, 0 when not, None where one is missing or not in `root`.
 
     Test runs lie in archives whose names end in `-test`.
     """
     page = _first_commit(root, PAGE)
-    data = [_first_commit(root, path.relative_to(root)) for path in sorted(store.glob("*-test.zip"))]
+    inside = store.is_relative_to(root)
+    data = [
+        _first_commit(root, path.relative_to(root)) for path in sorted(store.glob("*-test.zip")) if inside
+    ]
     times = [time for time in data if time is not None]
     return None if page is None or not times else int(page < min(times))
 
