@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from trimtab.catalog import bound
 from trimtab.detect.rules.all_rules import RULES, STREAM_RULES
 
 ROOT = Path(__file__).parents[1]
@@ -59,6 +60,27 @@ def test_the_page_of_rules_names_every_rule():
     pictures = re.findall(r"\(rules/(\w+\.png)\)", text)
     assert pictures
     assert all((DOCS / "reference" / "rules" / name).stat().st_size < 250_000 for name in pictures)
+
+
+def test_pages_agree_on_what_unhealthy_means():
+    """One sentence in three pages, with the numbers of the catalog."""
+    words = {2: "two", 3: "three", 4: "four"}
+    several, few = words[int(bound("unhealthy"))], words[int(bound("unhealthy_critical"))]
+    sentence = (
+        f"alarms agree: {several} of them on different readings or slices stand at the same step, raised within "
+        f"{bound('agree_steps'):.0f} steps of each other; {few} are enough if one is critical, and a NaN or "
+        "infinity is by itself."
+    )
+    texts = {
+        name: " ".join((DOCS / name).read_text(encoding="utf-8").split())
+        for name in ("glossary.md", "tutorial.md", "explanation/detectors.md")
+    }
+    assert not [
+        name for name, text in texts.items() if sentence not in text.replace("Alarms agree", "alarms agree")
+    ]
+    waits = texts["explanation/detectors.md"]
+    assert f"fewer than {words[int(bound('judged_readings'))]} readings could be judged" in waits
+    assert f"fewer than {bound('short_run'):.0f} steps in which more rules wait than judged" in waits
 
 
 def test_the_page_of_agent_log_checks_has_its_tables():
