@@ -85,7 +85,21 @@ def test_a_log_of_twenty_rows_has_a_verdict_that_says_how_coarse_it_is(tmp_path,
     found = diagnose(tmp_path, reward=0.5 * calm(size), entropy=calm(size, 1), kl=0.01 * calm(size, 2))
     assert found.verdict.word == word
     if word == "healthy":
-        assert f"after {size} steps a change by less than a half would not show yet" in found.verdict.reason
+        assert f"in {size} rows only large changes would show" in found.verdict.reason
+
+
+def test_a_short_log_that_falls_apart_is_not_called_healthy(tmp_path) -> None:
+    ramp = np.linspace(0, 1, 30)
+    found = diagnose(
+        tmp_path,
+        reward=0.82 - 0.41 * ramp,
+        kl=0.001 * 650.0**ramp,
+        entropy=2.0 * 0.09**ramp,
+        grad_norm=calm(30),
+    )
+    assert found.verdict.word != "healthy"
+    for words in ("the reward fell from 0.7", "entropy fell from 1.", "KL rose from 0.00"):
+        assert words in found.verdict.reason
 
 
 REAL = {
@@ -115,7 +129,8 @@ def test_no_real_log_of_the_tuning_folder_is_falsely_critical() -> None:
         for alarm in diagnose_log(path).alarms
         if alarm.severity == "critical"
     }
-    assert critical == set()
+    assert {rule for _, rule in critical} == {"entropy_dead"}
+    assert len(critical) == 1  # the policy that did die
     words = {path.name: diagnose_log(path).verdict.word for path in files}
     short = [name for name, word in words.items() if word == "not judged yet"]
     assert len(short) == 2, short  # of 10 and 11 rows

@@ -15,8 +15,10 @@ from tests.support import make_batch
 from trimtab import BatchError, Convention, token_batch
 from trimtab.catalog import METRIC_NAMES, READINGS
 from trimtab.catalog.episode_readings import JOINT
+from trimtab.detect.derived_readings import KEY as PROXY
 from trimtab.detect.detectors.composite_reading import FAMILIES
 from trimtab.detect.rules.all_rules import RULES
+from trimtab.detect.step_readings import step_readings
 from trimtab.measure.accumulate import nonfinite_columns, observe
 from trimtab.measure.all_measures import not_observed, pair_readings, readings_of
 from trimtab.measure.policy.lagged_drift import Probes
@@ -24,6 +26,7 @@ from trimtab.measure.sequences.step_aggregates import StepAggregates
 from trimtab.measure.state.blocks import pack_states, unpack_states
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.windows import WindowSet
+from trimtab.measure.steps.measure_step import measure_step
 from trimtab.measure.tokens.window_shift import WindowShift
 from trimtab.types import Reading, Window
 
@@ -70,11 +73,12 @@ def test_every_key_is_in_the_catalog_and_every_rule_reads_an_emitted_key(rng):
     probes.update(0, batch)
     emitted |= {r.key for r in probes.update(5, batch)}
     aggregates = StepAggregates()
-    aggregates.add(0, dict.fromkeys(METRIC_NAMES, 1.0))
+    aggregates.add(0, dict.fromkeys(METRIC_NAMES, 0.5))
     emitted |= {r.key for r in aggregates.apply([], W)}
     emitted |= emitted_keys() | episode_keys(rng)
+    emitted |= {r.key for r in step_readings(measure_step(0, [batch]))}
     assert emitted <= set(READINGS), emitted - set(READINGS)
-    made_by_detectors = {"nonfinite/count", "silence/steps", *JOINT}  # detect/pipeline.py and detect/joint.py
+    made_by_detectors = {"nonfinite/count", "silence/steps", *JOINT, PROXY}  # detect/pipeline.py
     assert {rule.key for rule in RULES} <= emitted | made_by_detectors
     assert {member.key[0] for members in FAMILIES.values() for member in members} <= emitted
     assert set(READINGS) - emitted == made_by_detectors

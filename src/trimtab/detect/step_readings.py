@@ -78,8 +78,9 @@ class StepColumn(ReadingColumn):
         if rule.transform == "identity":
             return list(self.series.errors.tolist())
         with np.errstate(divide="ignore", invalid="ignore"):
-            errors = np.minimum(self.series.errors / self.values, _WIDEST)
-        return list(np.where(self.values > 0, errors, math.nan).tolist())
+            width = np.exp(1.96 * np.minimum(self.series.errors / self.values, _WIDEST))
+            high, low = np.log(self.values * width + rule.floor), np.log(self.values / width + rule.floor)
+        return list(np.where(self.values > 0, (high - low) / (2 * 1.96), math.nan).tolist())
 
 
 def step_columns(series: Mapping[tuple[str, str], SeriesArrays], steps: Collection[int]) -> list[StepColumn]:

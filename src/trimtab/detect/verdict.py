@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES, bound
+from trimtab.detect.coarse_changes import COARSE
 from trimtab.traces.core.plural import counted
 from trimtab.types import Alarm
 
@@ -54,6 +55,7 @@ class Evidence:
     metrics_only: bool = False  # a trainer's log of averages was judged, which has no tokens
     readings: tuple[str, ...] = ()  # keys of the readings that rules of `judged` read
     user_rules: tuple[str, ...] = ()  # names of the user's rules
+    changes: tuple[str, ...] = ()  # with `metrics_only`: large changes that rules which wait would judge
     no_tokens: str = ""  # with `metrics_only`: why there are no tokens; empty for a metrics log
     unobserved: str = ""  # what some or all steps did not observe, by name
     min_tokens: int = WINDOW_TOKENS
@@ -83,8 +85,7 @@ def judge(alarms: Iterable[Alarm], evidence: Evidence) -> Verdict:
     if evidence.pending:
         text += f"; {collecting(evidence.pending).partition(' (')[0]}"
     if evidence.metrics_only and len(evidence.judged) < len(evidence.pending):
-        steps = counted(evidence.num_steps, "step")
-        text += f"; after {steps} a change by less than a half would not show yet"
+        text += f"; in {counted(evidence.num_steps, 'row')} only large changes would show: {COARSE}"
     if evidence.unwatched:
         text += f"; measured, but watched by no rule so far: {', '.join(evidence.unwatched)}"
     text += "" if evidence.no_tokens else unseen
@@ -202,6 +203,9 @@ def _waiting(evidence: Evidence) -> str:
     short = evidence.num_steps < bound("short_run")
     if evidence.metrics_only and evidence.aggregate_ready and short and len(judged) < len(pending):
         return f"only {counted(len(judged), 'rule')} could judge; {collecting(evidence.pending)}; {_MORE}"
+    if evidence.changes and len(judged) < len(pending):
+        changed = f"{', '.join(evidence.changes)} in {counted(evidence.num_steps, 'row')}"
+        return f"{changed}, and {collecting(evidence.pending)}; {_MORE}"
     tails = evidence.post_tool_tokens and not evidence.tail_ready and not evidence.metrics_only
     if tails or not (evidence.tail_ready or evidence.aggregate_ready):
         which = "rule on the tokens after a tool result" if tails else "rule"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.catalog import READINGS
+from trimtab.detect.coarse_changes import coarse_changes
 from trimtab.detect.detectors.composite_reading import FAMILIES
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rules.all_rules import RULES
@@ -66,7 +67,8 @@ def diagnose_log(
     pipeline = Pipeline((*RULES, *rules))
     seen = presence_of_log(log)
     pipeline.on_columns(seen.steps, seen.arrived, seen.nonfinite)
-    pipeline.on_log(series_of_log(log))
+    series = series_of_log(log)
+    pipeline.on_log(series)
     pipeline.alarms.sort(key=lambda alarm: alarm.step)
     judged, pending = pipeline.judged(), pipeline.pending()
     evidence = Evidence(
@@ -74,7 +76,8 @@ def diagnose_log(
         judged=judged,
         pending=pending, tail_ready=False, aggregate_ready=pipeline.ready("aggregate"), post_tool_tokens=0,
         num_failures=0, num_failed_steps=0, last_failed=False, metrics_only=True,
-        readings=judged_readings(pipeline), user_rules=tuple(rule.name for rule in rules),
+        readings=judged_readings(pipeline), changes=coarse_changes(series),
+        user_rules=tuple(rule.name for rule in rules),
     )  # fmt: skip
     lacking = {name: _lacks(key, log.mapped) for name, key in pipeline.without_input().items()}
     return LogDiagnosis(

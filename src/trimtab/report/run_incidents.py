@@ -28,8 +28,9 @@ def cause_line(payload: list[dict[str, Any]]) -> str:
     causes = [cause for incident in payload[-1:] for cause in incident["causes"] if cause["score"] > 0]
     if not causes:
         return ""
-    first = causes[0]
-    return f"likely cause: {first['name']} ({'; '.join(first['evidence_for'])}). To tell: {first['test']}"
+    first = [cause for cause in causes if cause["score"] == causes[0]["score"]]
+    names, evidence = (" or ".join(c["name"] for c in first), "; ".join(first[0]["evidence_for"]))
+    return f"likely cause: {names} ({evidence})"
 
 
 def incident_lines(payload: list[dict[str, Any]]) -> list[str]:
