@@ -45,7 +45,7 @@ def test_a_row_whose_step_is_no_step_is_told_with_it(tmp_path, step, shown):
 @pytest.mark.parametrize("without", [lambda row: {**row, "step": None}, lambda row: {k: v for k, v in row.items() if k != "step"}])  # fmt: skip
 def test_a_row_without_a_step_is_told(tmp_path, without):
     code, text = diagnose(tmp_path, [*GOOD[:61], without(GOOD[61]), *GOOD[62:]])
-    assert (code, "left out 1 rows without a step" in text) == (0, True), text
+    assert (code, "left out 1 row without a step" in text) == (0, True), text
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -55,7 +55,7 @@ def test_nan_in_a_row_that_is_left_out_alarms_at_the_step_before(tmp_path, step,
     code, text = diagnose(tmp_path, rows)
     assert code == 1
     assert "step 60 nonfinite in metrics/loss" in text
-    assert "1 rows among them with NaN or infinity (loss): alarms at the step before" in text
+    assert "1 row among them with NaN or infinity (loss): alarms at the step before" in text
     log = read_metric_log(tmp_path / "log.jsonl")
     assert (log.steps.size, log.lost_nonfinite["loss"].tolist()) == (120, [60])
 
@@ -66,8 +66,8 @@ def test_nan_in_one_of_two_rows_of_a_step_alarms_in_either_order(tmp_path, first
     code, text = diagnose(tmp_path, [*GOOD[:60], *([bad, GOOD[60]] if first else [GOOD[60], bad]), *GOOD[61:]])  # fmt: skip
     assert code == 1
     assert "step 60 nonfinite in metrics/loss" in text
-    assert "left out 1 values overwritten by a later row of the same step" in text
-    assert ("1 rows among them with NaN or infinity (loss): alarms" in text) == first
+    assert "left out 1 value overwritten by a later row of the same step" in text
+    assert ("1 row among them with NaN or infinity (loss): alarms" in text) == first
 
 
 def test_nan_before_the_first_step_alarms_at_it(tmp_path):

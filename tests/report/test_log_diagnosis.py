@@ -451,17 +451,14 @@ def test_rows_that_later_ones_replaced_are_told_under_the_headline(tmp_path, cap
     again = [json.dumps(json.loads(line) | {"reward": 0.51}) for line in lines[80:]]
     (tmp_path / "m.jsonl").write_text("\n".join([*lines, "no json", *again]) + "\n")
     screen = run(capsys, monkeypatch, tmp_path / "m.jsonl")[1]
-    for reason in ("1 malformed lines", "1 rows out of order, sorted (a resume, or two writers)",
-        "40 values overwritten by a later row of the same step (a resume, or two writers)"):  # fmt: skip
+    for reason in (
+        "1 malformed line", "40 rows superseded: the steps went back to 80 and on (a resume or a restart)",
+    ):  # fmt: skip
         assert f"  left out {reason}\n" in screen
     _, out, _ = run(capsys, monkeypatch, tmp_path / "m.jsonl", "--verbose")
     lines = out.splitlines()
-    assert [line.split(":")[0] for line in lines[4:7]] == [
-        "  left out 1 row out of order, sorted",
-        "  left out 40 values overwritten by a later row of the same step",
-        "",
-    ]
-    assert lines.index("  left out 1 malformed line") > lines.index("") > 5
-    assert out.count("overwritten") == 1
+    assert [line.split(":")[0] for line in lines[4:6]] == ["  left out 40 rows superseded", ""]
+    assert lines.index("  left out 1 malformed line") > lines.index("") > 4
+    assert out.count("superseded") == 1
     _, out, _ = run(capsys, monkeypatch, write(tmp_path / "n.jsonl"), "--verbose")
     assert out.splitlines()[4] == ""

@@ -18,15 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.errors import MetricLogError
-from trimtab.metric_logs.formats.column_blocks import Block, Column, blocks_of, column_of
+from trimtab.metric_logs.formats.column_blocks import Block, Column, blocks_of, column_of, columns_of_rows
 from trimtab.metric_logs.formats.nulls import Row, settle_nulls
 from trimtab.metric_logs.formats.types import RawLog, steps_of
 from trimtab.metric_logs.frameworks.match import check_mapping, choose, framework_named
+from trimtab.metric_logs.resumes import superseded_rows
 from trimtab.typing import Int64
 
 REPLACED = ("rows out of order, sorted", "values overwritten by a later row of the same step")
-"""Reasons of `excluded` that a resume leaves behind, a step counter that began anew, or two writers of one
-log."""
+"""Reasons of `excluded` that late rows and several writers leave behind."""
 
 _Lost = list[tuple[str, "int | None"]]
 """Our name, and the step of the row or of the one before it."""
@@ -42,7 +42,7 @@ class MetricLog:
     whose keys they were, `why` on what ground. `mapped`: ours -> theirs. `unmapped`: numeric keys of the log
     that no name of ours stands for. `excluded`: what was left out, by reason. `notes`: traps of this
     trainer's keys, and choices the reader made. `lost_nonfinite`: ours -> indices of `steps` at which NaN or
-    infinity stood in a row that was overwritten, or in rows after it that had no step.
+    infinity stood in a row that was overwritten, or in rows after it that had no step or were superseded.
     """
 
     source: str
@@ -96,7 +96,10 @@ def build_log(
         )
     plain = plain_columns(steps, raw, mapped)
     lost: _Lost = []
-    at, columns = columns_of_rows(_merged(raw, steps, mapped, lost)) if plain is None else plain
+    if plain is None:
+        steps = _without_superseded(raw, steps, mapped, lost)
+        plain = columns_of_rows(_merged(raw, steps, mapped, lost))
+    at, columns = plain
     if not at.size:
         left = ", ".join(f"{count} {reason}" for reason, count in raw.excluded.items() if count)
         raise MetricLogError(f"{source}: no row has a step that can be read ({left})")
@@ -148,23 +151,55 @@ def _numeric(raw: RawLog, keys: list[str]) -> list[str]:
     return [key for key in order if key in good]
 
 
+def _without_superseded(
+    raw: RawLog, steps: list[int | None], mapped: Mapping[str, str], lost: _Lost
+) -> list[int | None]:
+    """Drop rows of earlier attempts; return the steps of the others. Lost NaN: at the step before."""
+    raw.unpack()
+    keys = set(mapped.values())
+    rows = superseded_rows(
+        steps,
+        lambda row: frozenset(key for key in keys & raw.rows[row].keys() if raw.rows[row][key] is not None),
+    )
+    if not rows:
+        return steps
+    resumes = list(dict.fromkeys(rows.values()))
+    shown = ", ".join(map(str, resumes[:3])) + (f" and {len(resumes) - 3} more" if resumes[3:] else "")
+    raw.excluded[f"rows superseded: the steps went back to {shown} and on (a resume or a restart)"] = len(
+        rows
+    )
+    pairs = [(theirs, ours) for ours, theirs in mapped.items()]
+    for row, resume in rows.items():
+        _lose(_nonfinite(_translated(raw.rows[row], pairs, Counter())), resume - 1, raw.excluded, lost)
+    raw.rows = [row for i, row in enumerate(raw.rows) if i not in rows]
+    return [step for i, step in enumerate(steps) if i not in rows]
+
+
+def _lose(
+    names: list[str],
+    step: int | None,
+    count: Counter[str],
+    lost: _Lost,
+    how: str = "alarms at the step before",
+) -> None:
+    """Note metrics that are NaN or infinite in a row that is left out, and the step to alarm at."""
+    lost += [(name, step) for name in names]
+    if names:
+        count[f"rows among them with NaN or infinity ({', '.join(names[:4])}): {how}"] += 1
+
+
 def _merged(
     raw: RawLog, steps: list[int | None], mapped: Mapping[str, str], lost: _Lost
 ) -> list[tuple[int, dict[str, float]]]:
     """One row a step of our names; a number beats a null, and of two numbers the later one stands and is
     counted. NaN and infinity that so are in no row go to `lost`."""
-    raw.unpack()
     pairs = [(theirs, ours) for ours, theirs in mapped.items()]
     count: Counter[str] = raw.excluded
     table: dict[int, dict[str, float | None]] = {}
     last: int | None = None
     for step, row in zip(steps, raw.rows, strict=True):
         if step is None:
-            nonfinite = _nonfinite(_translated(row, pairs, Counter()))
-            lost += [(name, last) for name in nonfinite]
-            if nonfinite:
-                shown = ", ".join(nonfinite[:4])
-                count[f"rows among them with NaN or infinity ({shown}): alarms at the step before"] += 1
+            _lose(_nonfinite(_translated(row, pairs, Counter())), last, count, lost)
             continue
         if last is not None and step < last:
             count[REPLACED[0]] += 1
@@ -173,10 +208,8 @@ def _merged(
         known = table.setdefault(step, new)
         if known is new:
             continue
-        nonfinite = [name for name in _nonfinite(known) if new.get(name) is not None]
-        lost += [(name, step) for name in nonfinite]
-        if nonfinite:
-            count[f"rows among them with NaN or infinity ({', '.join(nonfinite[:4])}): alarms"] += 1
+        overwritten = [name for name in _nonfinite(known) if new.get(name) is not None]
+        _lose(overwritten, step, count, lost, "alarms")
         for ours, value in new.items():
             old = known.get(ours)
             if old is not None and value is not None and repr(old) != repr(value):
@@ -194,10 +227,11 @@ def _nonfinite(row: Row) -> list[str]:
 
 
 def _at_steps(lost: _Lost, steps: Int64) -> dict[str, Int64]:
-    """Where in `steps` it was lost; before the first one, at the first."""
+    """Where in `steps` it was lost, else at the step before; before the first one, at the first."""
     index: dict[str, set[int]] = {}
     for name, step in lost if steps.size else ():
-        index.setdefault(name, set()).add(0 if step is None else int(np.searchsorted(steps, step)))
+        at = 0 if step is None else int(np.searchsorted(steps, step, "right")) - 1
+        index.setdefault(name, set()).add(max(at, 0))
     return {name: np.array(sorted(some), np.int64) for name, some in index.items()}
 
 
@@ -264,17 +298,3 @@ def _picked(raw: RawLog, mapped: Mapping[str, str]) -> list[Block] | None:
     """Blocks of what is mapped only: other values may be anything."""
     wanted = set(mapped.values())
     return blocks_of([{key: row[key] for key in row if key in wanted} for row in raw.rows], 0)
-
-
-def columns_of_rows(rows: Sequence[tuple[int, Mapping[str, float]]]) -> tuple[Int64, dict[str, Column]]:
-    """The same of rows under our names, one a step, in order."""
-    index: dict[str, list[int]] = {}
-    values: dict[str, list[float]] = {}
-    for i, (_, row) in enumerate(rows):
-        for name, value in row.items():
-            index.setdefault(name, []).append(i)
-            values.setdefault(name, []).append(value)
-    steps = np.array([step for step, _ in rows], np.int64)
-    return steps, {
-        name: (np.array(at, np.int64), np.array(values[name], np.float64)) for name, at in index.items()
-    }

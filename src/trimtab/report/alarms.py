@@ -114,7 +114,8 @@ def rule_lines(diagnosis: Mapping[str, Any]) -> list[str]:
         waiting.setdefault(count, []).append(rule)
     judged = f"{len(diagnosis['judged'])} judged: {', '.join(diagnosis['judged']) or 'none'}"
     values = (f"{', '.join(rules)} ({counted(count, 'value')})" for count, rules in waiting.items())
-    collect = f"{len(diagnosis['pending'])} still collect their baselines"
+    count = len(diagnosis["pending"])
+    collect = f"{count} still {'collects its baseline' if count == 1 else 'collect their baselines'}"
     return [judged, *([f"{collect}: {'; '.join(values)}"] if waiting else [])]
 
 

@@ -27,7 +27,7 @@ from trimtab.report.screen import Screen, alarm_items, listing, note_line, secti
 from trimtab.traces.core.plural import counted, noted
 from trimtab.types import Alarm
 
-_REPLACED = "a resume, a step counter that began anew, or two writers"
+_FIRST_TOLD = (*REPLACED, "rows superseded")
 _CORE = ("reward", "kl", "entropy", "grad_norm")
 """Metrics that a verdict on a metrics log needs first."""
 _MAP = "--map NAME=KEY, names: docs/reference/metric-keys.md"
@@ -196,9 +196,9 @@ def log_diagnosis_screen(summary: dict[str, Any]) -> list[str]:
 
 def _left_out_facts(excluded: Mapping[str, int]) -> list[str]:
     """One line a reason; nulls, which are rarely a loss, under --verbose."""
-    cause = dict.fromkeys(REPLACED, " (a resume, or two writers)")
+    cause = dict.fromkeys(REPLACED, " (a late row, or two writers)")
     facts = [
-        f"{count} {reason}{cause.get(reason, '')}"
+        f"{noted(count, reason)}{cause.get(reason, '')}"
         for reason, count in excluded.items()
         if " read as " not in reason
     ]
@@ -233,7 +233,7 @@ def _unseen(not_run: Mapping[str, str]) -> list[str]:
 
 def log_diagnosis_lines(summary: dict[str, Any]) -> list[str]:
     """Return `log_diagnosis` in full: plain text, safe to print whatever the log holds."""
-    replaced = {reason: count for reason, count in summary["excluded"].items() if reason in REPLACED}
+    replaced = {reason: n for reason, n in summary["excluded"].items() if reason.startswith(_FIRST_TOLD)}
     others = {reason: count for reason, count in summary["excluded"].items() if reason not in replaced}
     reason = "" if summary["reason"].rstrip(".") in summary["headline"] else f": {summary['reason']}"
     lines = [
@@ -241,7 +241,7 @@ def log_diagnosis_lines(summary: dict[str, Any]) -> list[str]:
         f"  {summary['log']}{reason}",
         f"  {_where(summary)}, format {summary['format']}, framework {summary['framework_why']}",
         f"  tails {summary['tails']}",
-        *(f"  {line}: {_REPLACED}" for line in _left_out_lines(replaced)),
+        *(f"  {line}" for line in _left_out_facts(replaced)),
         *alarms_lines(summary["alarms"]),
     ]
     lines += sections({

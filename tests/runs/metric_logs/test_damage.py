@@ -64,8 +64,7 @@ def test_a_restart_that_repeats_steps_counts_for_its_later_life(tmp_path):
     log = read_metric_log(write(tmp_path / "m.jsonl", *first, *second))
     assert [row["reward"] for _, row in log.rows] == [0.0] * 6 + [1.0] * 8
     assert log.excluded == {
-        "rows out of order, sorted": 1,
-        "values overwritten by a later row of the same step": 4,
+        "rows superseded: the steps went back to 6 and on (a resume or a restart)": 4,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -72,3 +72,17 @@ def rows_of(blocks: Iterable[Block]) -> list[dict[str, Any]]:
         for i, values in zip(block.index.tolist(), block.table.tolist(), strict=True):
             by_index[i] = dict(zip(block.keys, values, strict=True))
     return [by_index[i] for i in sorted(by_index)]
+
+
+def columns_of_rows(rows: Sequence[tuple[int, Mapping[str, float]]]) -> tuple[Int64, dict[str, Column]]:
+    """Steps and columns of rows under our names, one a step, in order."""
+    index: dict[str, list[int]] = {}
+    values: dict[str, list[float]] = {}
+    for i, (_, row) in enumerate(rows):
+        for name, value in row.items():
+            index.setdefault(name, []).append(i)
+            values.setdefault(name, []).append(value)
+    steps = np.array([step for step, _ in rows], np.int64)
+    return steps, {
+        name: (np.array(at, np.int64), np.array(values[name], np.float64)) for name, at in index.items()
+    }
