@@ -22,7 +22,7 @@ from trimtab.lab.probe_bank import ProbeBank, probe_bank
 from trimtab.runs import compress_run
 from trimtab.types import TokenBatch
 
-__all__ = ["WINDOW", "arrays_of", "averages_of", "record"]
+__all__ = ["WINDOW", "arrays_of", "averages_of", "probe_batch", "record"]
 
 WINDOW = 600  # tokens of a window: a step of the bank has some 550 of the policy's own
 TOOLS = (*TOOL_NAMES, "other")
@@ -36,7 +36,7 @@ def record(run: RunBatches, folder: Path) -> None:
     with trimtab.open_run(folder, rank=0, strict=True, min_tokens=WINDOW, state_every=10) as watch:
         for batch in run.steps:
             if batch.probe_logprobs is not None:
-                watch.probe(batch.step, _probe_batch(probes, batch.probe_logprobs))
+                watch.probe(batch.step, probe_batch(probes, batch.probe_logprobs))
             watch.observe(**arrays_of(batch))
             watch.flush(batch.step, averages_of(batch))
     compress_run(folder)
@@ -106,7 +106,7 @@ def _parts(batch: StepBatch, kinds: list[str]) -> dict[str, Array]:
     return parts | {kind: np.where(named == kind, rows["reward"], np.nan) for kind in KINDS}
 
 
-def _probe_batch(bank: ProbeBank, values: Array) -> TokenBatch:
+def probe_batch(bank: ProbeBank, values: Array) -> TokenBatch:
     """Return the probe transcripts with today's log-probabilities of their own tokens."""
     logprobs = np.zeros(bank.ids.shape, np.float32)
     logprobs[bank.loss_mask] = values

@@ -25,8 +25,9 @@ def run_headline(
 ) -> str:
     """Return the sentence of a run or of a metrics log.
 
-    The alarms that made the run unhealthy lead; else the first open alarm, critical ones first. `steps`:
-    steps seen, in ascending order. `nonfinite`: column -> those of `steps` at which it held NaN or infinity.
+    Of the alarms that made the run unhealthy the one that began first leads, and the worst is named behind
+    it; else the first open alarm, critical ones first. `steps`: steps seen, in ascending order. `nonfinite`:
+    column -> those of `steps` at which it held NaN or infinity.
     """
     serious = [alarm for alarm in alarms if alarm.severity != "info"]
     word = verdict.word.upper()
@@ -34,7 +35,8 @@ def run_headline(
         until = f" up to step {steps[-1]}" if verdict.word == "healthy" and steps else ""
         return f"{word}{until}: {verdict.reason.rstrip('.')}."
     group = agreeing(serious) or [min(serious, key=_order)]
-    first, onset = min(group, key=_order), min(alarm.since for alarm in group)
+    first, worst = min(group, key=_begin), min(group, key=_order)
+    onset = first.since
     ends = [alarm.cleared for alarm in group if alarm.cleared is not None]
     when = (
         f"from step {onset}, cleared at step {max(ends)}"
@@ -46,12 +48,16 @@ def run_headline(
         bad = [step for step in (nonfinite or {}).get(first.slice, ()) if onset <= step < end]
         when = _steps_words(bad, steps) if bad else when
     reading = f"{first.readings[0].key}, " if first.readings else ""
-    others = _others([alarm.rule for alarm in group if alarm.rule != first.rule])
+    then = ""
+    if worst.severity == "critical" and worst.rule != first.rule and first.severity != "critical":
+        then = f"; since step {worst.since} {rule_summary(worst, user_rules)}"
+    named = {first.rule, worst.rule if then else ""}
+    others = _others([alarm.rule for alarm in group if alarm.rule not in named])
     known = [alarm for alarm in serious if alarm.step <= max(one.step for one in group)]
     good = last_good_step(onset, known, steps)
     last = "No earlier step was good" if good is None else f"Last good step: {good}"
     what = rule_summary(first, user_rules)
-    return f"{word} {when}: {what} ({reading}slice {first.slice}){others}. {last}."
+    return f"{word} {when}: {what} ({reading}slice {first.slice}){then}{others}. {last}."
 
 
 def _steps_words(some: Sequence[int], steps: Sequence[int]) -> str:
@@ -89,6 +95,11 @@ def verdict_payload(
         "last_step": steps[-1] if steps else None,
         "num_steps": len(steps),
     }
+
+
+def _begin(alarm: Alarm) -> tuple[bool, int, bool, int]:
+    """What happened first; of alarms of the same step the worst."""
+    return alarm.rule != "nonfinite", alarm.since, alarm.severity != "critical", alarm.step
 
 
 def _order(alarm: Alarm) -> tuple[bool, bool, int]:
