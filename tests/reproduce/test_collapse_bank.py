@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from reproduce.archives import unpacked
 from reproduce.collapse_bank.batches import KINDS, load_batches
 from reproduce.collapse_bank.events import event_of
-from reproduce.collapse_bank.figures import lower_bound
+from reproduce.collapse_bank.figures import PAGE, lower_bound
 from reproduce.collapse_bank.loop import Loop
 from reproduce.collapse_bank.marks import folder_of
 from reproduce.collapse_bank.outcomes import Alarmed, Outcome, load_outcomes
@@ -266,3 +267,16 @@ def test_tokens_are_recorded_into_archives_and_again(raw, monkeypatch, capsys, t
         ("stale_fault", "collapse", STEPS, STEPS // 2),
     ]
     assert folder_of(tmp_path, "stale_ramp", 200, "twin") == tmp_path / "test" / "stale_ramp-twin-test-s200"
+
+
+def test_the_page_of_the_registered_test_states_what_was_recorded(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["collapse.py", "--json"])
+    assert command.main() == 0
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])["figures"]
+    rows = dict(re.findall(r"^\| (both[^|]*?) \| (.*) \|$", (command.ROOT / PAGE).read_text("utf-8"), re.M))
+    shares = {"both": "warned_frac", "both, ten steps ahead": "warned_10_frac"}
+    shares["both, by rules on averages alone"] = "warned_frac_averages"
+    for row, name in shares.items():
+        collapses, warned = (int(cell.split()[0]) for cell in rows[row].split(" | ")[:2])
+        assert (collapses, warned) == (figures["collapses"], round(figures[name] * collapses))
+    assert rows["both"].endswith(f" {figures['lead_median']:.0f}")
