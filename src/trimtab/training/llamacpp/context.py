@@ -122,7 +122,7 @@ def library() -> Any:
     except (ImportError, OSError, RuntimeError) as missing:
         raise UnsupportedError(
             "LlamaCppEngine needs llama.cpp: pip install 'trimtab[llama]' (compiles; "
-            f"docs/reference/objectives.md says how to be quick) ({type(missing).__name__}: {missing})"
+            f"docs/how-to/inference-engines.md says how to be quick) ({type(missing).__name__}: {missing})"
         ) from missing
     if not _CALLBACKS:
         _CALLBACKS.append(llama_cpp.llama_log_callback(_keep))
