@@ -49,14 +49,15 @@ def file_format(head: bytes, whole_json: Callable[[], bool]) -> str | None:
     return "jsonl" if b"\n{" in text[:4096] else None
 
 
-def folder_log(folder: Path) -> tuple[str, list[Path], str]:
-    """(format, files to read, note) of the log in a folder. MetricLogError when it holds none, or several."""
+def folder_log(folder: Path) -> tuple[str, list[Path], list[Path]]:
+    """(format, files to read, other runs) of the log in a folder. MetricLogError when it holds none, or
+    several."""
     if (folder / "steps.parquet").is_file():
-        return "rlprobe", [folder], ""
+        return "rlprobe", [folder], []
     states = [folder / "trainer_state.json", *folder.glob("checkpoint-*/trainer_state.json")]
     states = [path for path in states if path.is_file()]
     if states:
-        return "trainer_state", [max(states, key=_checkpoint)], ""
+        return "trainer_state", [max(states, key=_checkpoint)], []
     for kind, pattern in (
         ("wandb", "*.wandb"),
         ("wandb", "*run-*/*.wandb"),
@@ -64,13 +65,13 @@ def folder_log(folder: Path) -> tuple[str, list[Path], str]:
     ):
         paths = [path for path in folder.glob(pattern) if "latest-run" not in path.parts]
         if paths:
-            return kind, [_newest(paths)], _others(paths, "run")
+            return kind, [_newest(paths)], _others(paths)
     events = [path for path in folder.rglob("*tfevents*") if path.is_file()]
     if events:
         parents = sorted(
             {path.parent for path in events}, key=lambda p: max(_time(e) for e in p.glob("*tfevents*"))
         )
-        return "tensorboard", sorted(parents[-1].glob("*tfevents*")), _others(parents, "run folder")
+        return "tensorboard", sorted(parents[-1].glob("*tfevents*")), parents[-2::-1]
     runs = (
         [folder]
         if (folder / "metrics").is_dir()
@@ -78,13 +79,13 @@ def folder_log(folder: Path) -> tuple[str, list[Path], str]:
     )
     runs = [run for run in runs if any(path.is_file() for path in (run / "metrics").rglob("*"))]
     if runs:
-        return "mlflow", [_newest(runs)], _others(runs, "run folder")
+        return "mlflow", [_newest(runs)], _others(runs)
     files = [
         path for path in sorted(folder.iterdir()) if path.name.endswith((*_TEXT, ".db")) and path.is_file()
     ]
     named = [path for path in files if path.name in ("metrics.jsonl", "mlflow.db")]
     if len(named or files) == 1:
-        return "", [(named or files)[0]], ""
+        return "", [(named or files)[0]], []
     if files:
         raise MetricLogError(
             f"{folder} holds several files ({', '.join(p.name for p in files[:5])}); give the one that is "
@@ -112,8 +113,6 @@ def _newest(paths: Iterable[Path]) -> Path:
     return max(paths, key=lambda path: (_time(path), str(path)))
 
 
-def _others(paths: Iterable[Path], what: str) -> str:
-    names = sorted(paths, key=lambda path: (_time(path), str(path)))
-    if len(names) < 2:
-        return ""
-    return f"{len(names)} {what}s; the newest is read, {names[-1]}; give one's path to read another"
+def _others(paths: Iterable[Path]) -> list[Path]:
+    """All but the newest, the newer first."""
+    return sorted(paths, key=lambda path: (_time(path), str(path)))[-2::-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -62,7 +63,11 @@ def read_metric_log(
         raw = _read(where, run, format)
     except OSError as error:
         raise MetricLogError(f"{where} cannot be read: {error.strerror or error}") from error
-    return build_log(raw, str(where), framework, mapping)
+    if raw.other_runs:
+        older = {f"older runs (name one to read it): {', '.join(raw.other_runs)}": len(raw.other_runs)}
+        raw.excluded = Counter({**older, **raw.excluded})
+    source = raw.files[0] if len(raw.files) == 1 else where
+    return build_log(raw, str(source), framework, mapping)
 
 
 def _split(path: str) -> tuple[Path, str | None]:
@@ -78,7 +83,7 @@ def _read(where: Path, run: str | None, format: str | None) -> RawLog:
         raise MetricLogError(f"{where} does not exist; give a run folder or a metrics log")
     if not where.is_dir():
         return _read_file(where, run, format)
-    kind, files, note = folder_log(where)
+    kind, files, others = folder_log(where)
     if format is not None and kind and kind != format:
         raise MetricLogError(f"{where} holds a log of format {kind}, not {format}; give the file itself")
     if kind == "rlprobe":
@@ -95,7 +100,8 @@ def _read(where: Path, run: str | None, format: str | None) -> RawLog:
         raw = read_mlflow_folder(files[0])
     else:
         raw = _read_file(files[0], run, kind or format)
-    raw.notes += [note] if note else []
+    raw.files = raw.files or files
+    raw.other_runs += [str(path.relative_to(where)) for path in others]
     return raw
 
 

@@ -95,11 +95,8 @@ def _chosen(runs: list[tuple[str, str]], path: Path, run: str | None, log: RawLo
         raise MetricLogError(f"{path}: no run has logged a metric")
     if run is None:
         if len(runs) > 1:
-            others = ", ".join(name for _, name in runs[-2::-1][:4])
-            log.notes.append(
-                f"{len(runs)} runs in the store; the newest, {runs[-1][1]}, is read (others: {others}; give "
-                f"PATH#RUN)"
-            )
+            log.notes.append(f"{len(runs)} runs in the store; the newest, {runs[-1][1]}, is read")
+            log.other_runs = [f"{path}#{name}" for _, name in runs[-2::-1]]
         return runs[-1][0]
     for identity, name in reversed(runs):
         if run in (identity, name):

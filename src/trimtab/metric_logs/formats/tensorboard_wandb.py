@@ -15,24 +15,54 @@ _DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8"}
 """TensorFlow's type numbers of scalars that trainers write: float, double, int32, int64."""
 
 
+Event = tuple[int, str, float]
+"""Step, tag and value of one scalar."""
+
+
 def read_tensorboard(files: list[Path]) -> RawLog:
-    """Scalars of the event files of one run, in the order of their names; other summaries are not looked
-    at."""
+    """Scalars of the newest run in event files, which are in the order of their names; other summaries are
+    not read. A file that goes on where one before it was, or holds other tags, is of the same run."""
     log = RawLog("tensorboard", [])
-
-    def events() -> Iterator[tuple[int, str, float]]:
-        for path in files:
-            try:
-                for record in tf_records(path.read_bytes()):
-                    yield from _scalars(record)
-            except (ValueError, struct.error):
-                log.excluded["event files that end in a damaged record"] += 1
-
-    log.rows = by_step(events())
+    runs: list[tuple[list[Path], list[Event]]] = []
+    damaged: set[Path] = set()
+    for path in files:
+        events: list[Event] = []
+        try:
+            for record in tf_records(path.read_bytes()):
+                events.extend(_scalars(record))
+        except (ValueError, struct.error):
+            damaged.add(path)
+        if not events:
+            continue
+        if runs and _same_run(runs[-1][1], events):
+            runs[-1][0].append(path)
+            runs[-1][1].extend(events)
+        else:
+            runs.append(([path], events))
+    if runs:
+        log.files, newest = runs[-1]
+        older = [path for paths, _ in runs[-2::-1] for path in paths]
+        log.other_runs = [path.name for path in older]
+        log.rows = by_step(newest)
+        damaged -= {*older}
+    if damaged:
+        log.excluded["event files that end in a damaged record"] = len(damaged)
     return log
 
 
-def _scalars(event: bytes) -> Iterator[tuple[int, str, float]]:
+def _same_run(run: list[Event], events: list[Event]) -> bool:
+    """Do a later file's events go on with a run (a resume, also from before its end), or hold other tags of
+    it? A run of its own begins where the first began, or at its own first interval between two rows."""
+    tags, known = {tag for _, tag, _ in events}, {tag for _, tag, _ in run}
+    if 2 * len(tags & known) < len(tags):
+        return True
+    steps = sorted({step for step, _, _ in events})
+    interval = steps[1] - steps[0] if steps[1:] else 0
+    before = [step for step, _, _ in run]
+    return steps[0] > max(before) or steps[0] > max(interval, min(before))
+
+
+def _scalars(event: bytes) -> Iterator[Event]:
     """(step, tag, value) of an Event: step 2, summary 5; Summary: value 1; Value: tag 1, simple_value 2,
     tensor 8."""
     step, summaries = 0, []

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,8 @@ class RawLog:
 
     `blocks` hold the rows instead where all their values are plain numbers and the reader chose so; `unpack`
     makes rows of them. `null_is_nothing`: the format has no other way to leave a value out, so a null is
-    never a NaN.
+    never a NaN. `files`: those read of a folder, where it held several; `other_runs`: names of those not
+    read.
     """
 
     format: str
@@ -45,6 +47,8 @@ class RawLog:
     notes: list[str] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     null_is_nothing: bool = False
+    files: list[Path] = field(default_factory=list)
+    other_runs: list[str] = field(default_factory=list)
 
     @property
     def num_rows(self) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_NOUNS = "episode|result|call|message|record|step|span|sample|score|attempt|prompt|part|row|line|value"
+_NOUNS = (
+    "episode|result|call|message|record|step|span|sample|score|attempt|prompt|part|row|line|value|run|file"
+)
 _HEAD = re.compile(rf"^((?:\w+ )?(?:{_NOUNS}))s\b")
 _VERBS = {"are": "is", "have": "has", "answer": "answers", "differ": "differs", "tell": "tells",
     "repeat": "repeats", "keep": "keeps"}  # fmt: skip
