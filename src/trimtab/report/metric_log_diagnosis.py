@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from trimtab.catalog import READINGS
@@ -17,6 +19,7 @@ from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.rules.rule import Rule
 from trimtab.detect.verdict import Evidence, Verdict, judge
+from trimtab.errors import MetricLogError
 from trimtab.measure.sequences.metric_log import presence_of_log, reading_of, series_of_log
 from trimtab.metric_logs import REPLACED, MetricLog, read_metric_log
 from trimtab.report.alarms import alarm_counts, alarm_payload, alarms_lines, input_lines, rule_lines
@@ -24,10 +27,12 @@ from trimtab.report.control_characters import escape_controls
 from trimtab.report.headline import verdict_payload
 from trimtab.report.readings import judged_readings
 from trimtab.report.screen import Screen, alarm_items, listing, note_line, sections, source_line
+from trimtab.traces.agent_logs import is_agent_log
 from trimtab.traces.core.plural import counted, noted
 from trimtab.types import Alarm
 
 _FIRST_TOLD = (*REPLACED, "rows superseded")
+_AGENT_FORMATS = ("json", "jsonl", "parquet")
 _CORE = ("reward", "kl", "entropy", "grad_norm")
 """Metrics that a verdict on a metrics log needs first."""
 _MAP = "--map NAME=KEY, names: docs/reference/metric-keys.md"
@@ -62,8 +67,14 @@ def diagnose_log(
     rules: Sequence[Rule] = (),
 ) -> LogDiagnosis:
     """Judge a log of averages by the built-in rules and by `rules`. Raises MetricLogError when it cannot be
-    read."""
-    log = read_metric_log(path, framework, format, mapping)
+    read, and for an agent log, unless `framework`, `format` or `mapping` says that it holds metrics."""
+    try:
+        log = read_metric_log(path, framework, format, mapping)
+    except MetricLogError:
+        _refuse_agent_log(_first_file(Path(path)), Path(path))
+        raise
+    if log.format in _AGENT_FORMATS and not (framework or format or mapping):
+        _refuse_agent_log(Path(log.source), Path(path))
     pipeline = Pipeline((*RULES, *rules))
     seen = presence_of_log(log)
     pipeline.on_columns(seen.steps, seen.arrived, seen.nonfinite)
@@ -93,6 +104,16 @@ def diagnose_log(
         tuple(rules),
         {column: seen.steps[indices].tolist() for column, indices in seen.nonfinite.items()},
     )
+
+
+def _refuse_agent_log(file: Path, path: Path) -> None:
+    if file.is_file() and is_agent_log(file):
+        raise MetricLogError(f"this is an agent log: trimtab traces diagnose {shlex.quote(str(path))}")
+
+
+def _first_file(path: Path) -> Path:
+    """A file itself; of a folder the first that may be an agent log."""
+    return min((file for file in path.glob("*") if file.suffix[1:] in _AGENT_FORMATS), default=path)
 
 
 def _unwatched(log: MetricLog, pipeline: Pipeline) -> tuple[str, ...]:
@@ -178,7 +199,8 @@ def _key_lines(summary: Mapping[str, Any]) -> list[str]:
 
 def log_diagnosis_screen(summary: dict[str, Any]) -> list[str]:
     """Return `log_diagnosis` on one screen (`screen.Screen`)."""
-    core = [name for name in _CORE if name not in summary["mapped"]]
+    words = {word for key in summary["unmapped"] for word in re.findall("[a-z]+", key.lower())}
+    core = [name for name in _CORE if name not in summary["mapped"] and name.split("_")[0] in words]
     return Screen(
         headline=summary["headline"],
         facts=[

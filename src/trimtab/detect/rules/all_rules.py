@@ -38,7 +38,8 @@ STREAM_RULES: dict[str, StreamRule] = {
     "column_silent": StreamRule(
         "column_silent", "critical", "{column} stopped arriving",
         "A verdict that rests on a column that is no longer there would be a guess.",
-        "Check the adapter's cost and error lines below; until it is back, nothing is watched there.",
+        "Check what logs it (the logger's settings, or the adapter's errors in a run's diagnosis); until it "
+        "is back, nothing is watched there.",
         "CONTRIBUTING.md, rule 9",
     ),
 }  # fmt: skip

@@ -33,6 +33,8 @@ OURS = Framework(
     },
 )
 
+_SUCH_AS = ("reward", "kl", "entropy", "grad_norm", "loss", "response_length")
+
 FRAMEWORKS: dict[str, Framework] = {
     f.name: f for f in (TRL, VERL, PRIME_RL, OPENRLHF, SLIME, SKYRL, NEMO_RL, TINKER, RLDOCTOR, RLPROBE, OURS)
 }
@@ -85,8 +87,9 @@ def check_mapping(mapping: Mapping[str, str], keys: Iterable[str]) -> None:
     for ours, theirs in mapping.items():
         if ours not in METRIC_NAMES:
             close = difflib.get_close_matches(ours, METRIC_NAMES, 3)
+            names = f"close: {', '.join(close)}" if close else f"{', '.join(_SUCH_AS)} and others are"
             raise MetricLogError(
-                f"{ours!r} is not a metric of trimtab's; {'close: ' + ', '.join(close) if close else 'see docs/how-to/metric-logs.md'}"  # noqa: E501
+                f"{ours!r} is not a metric of trimtab's; {names} (docs/reference/metric-keys.md)"
             )
         if theirs not in there:
             close = difflib.get_close_matches(theirs, sorted(there), 3) or sorted(there)[:5]
