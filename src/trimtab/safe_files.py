@@ -34,6 +34,8 @@ def replacing(path: Path, error: type[Exception] = OSError) -> Iterator[Path]:
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     except OSError as failure:
+        if error is OSError:
+            raise OSError(failure.errno, failure.strerror, os.fspath(path)) from failure
         raise error(f"{path} cannot be written: {failure.strerror or failure}") from failure
     os.close(handle)
     temporary = Path(name)

@@ -74,7 +74,7 @@ def test_five_ends_are_five_sentences(tmp_path):
     )
     assert sentences[1] == expected
     assert sentences[2] == "finished after step 3, with NaN or infinite values since step 2: metrics/loss"
-    assert sentences[3] == "the process exited after step 3 and did not close the run"
+    assert sentences[3] == "exited after step 3 and did not close the run"
     assert re.match(r"vanished after step 3: process \d+ on \S+ is gone", sentences[4])
     assert sentences[5] == "ended after step 3 by SIGTERM, at loop.py:11 in <module>"
     assert sentences[6] == "ended after step 3 by SIGINT, at loop.py:11 in <module>"

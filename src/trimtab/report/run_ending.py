@@ -86,7 +86,7 @@ def _recorded(row: Json, last: int | None, steps: Sequence[Mapping[str, Any]]) -
     if reason == "signal":
         return "signal", f"ended {after} by {detail.get('signal', 'a signal')}{where}{missing}"
     if reason == "exited":
-        return "exited", f"the process exited {after} and did not close the run{missing}"
+        return "exited", f"exited {after} and did not close the run{missing}"
     return "finished", f"finished {after}{_nonfinite(steps, bool(missing))}{missing}"
 
 
