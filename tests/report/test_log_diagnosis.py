@@ -452,7 +452,7 @@ def test_rows_that_later_ones_replaced_are_told_under_the_headline(tmp_path, cap
     (tmp_path / "m.jsonl").write_text("\n".join([*lines, "no json", *again]) + "\n")
     screen = run(capsys, monkeypatch, tmp_path / "m.jsonl")[1]
     for reason in (
-        "1 malformed line", "40 rows superseded: the steps went back to 80 and on (a resume or a restart)",
+        "1 malformed line", "40 rows superseded: the log goes on from step 80 again (a resume or a restart)",
     ):  # fmt: skip
         assert f"  left out {reason}\n" in screen
     _, out, _ = run(capsys, monkeypatch, tmp_path / "m.jsonl", "--verbose")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.report.test_screen import EXAMPLE
 from trimtab import cli
 from trimtab.errors import MetricLogError
 from trimtab.traces.native.episode_writer import TraceWriter
@@ -72,6 +73,13 @@ def test_a_metric_that_is_none_is_answered_with_names(tmp_path):
     path = write(tmp_path / "log.jsonl", METRICS)
     assert "; reward, kl, entropy" in diagnose(path, "--map", "foo=kl")[1]
     assert "close: entropy" in diagnose(path, "--map", "entrop=kl")[1]
+
+
+def test_a_page_that_cannot_be_written_is_named_once(tmp_path):
+    error = (
+        CliRunner().invoke(cli.app, ["report", str(EXAMPLE), "-o", str(tmp_path / "no" / "x.html")]).exception
+    )
+    assert str(error) == f"{tmp_path / 'no' / 'x.html'} cannot be written: No such file or directory"
 
 
 def test_map_is_advised_only_where_a_key_may_be_it(tmp_path):

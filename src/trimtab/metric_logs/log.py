@@ -165,9 +165,8 @@ def _without_superseded(
         return steps
     resumes = list(dict.fromkeys(rows.values()))
     shown = ", ".join(map(str, resumes[:3])) + (f" and {len(resumes) - 3} more" if resumes[3:] else "")
-    raw.excluded[f"rows superseded: the steps went back to {shown} and on (a resume or a restart)"] = len(
-        rows
-    )
+    again = f"{'steps' if resumes[1:] else 'step'} {shown} again"
+    raw.excluded[f"rows superseded: the log goes on from {again} (a resume or a restart)"] = len(rows)
     pairs = [(theirs, ours) for ours, theirs in mapped.items()]
     for row, resume in rows.items():
         _lose(_nonfinite(_translated(raw.rows[row], pairs, Counter())), resume - 1, raw.excluded, lost)

@@ -64,7 +64,7 @@ def test_a_restart_that_repeats_steps_counts_for_its_later_life(tmp_path):
     log = read_metric_log(write(tmp_path / "m.jsonl", *first, *second))
     assert [row["reward"] for _, row in log.rows] == [0.0] * 6 + [1.0] * 8
     assert log.excluded == {
-        "rows superseded: the steps went back to 6 and on (a resume or a restart)": 4,
+        "rows superseded: the log goes on from step 6 again (a resume or a restart)": 4,
     }
 
 

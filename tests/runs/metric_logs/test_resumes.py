@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import random
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -42,14 +44,14 @@ def diagnose(path):
 def test_a_collapse_that_a_resume_undid_is_not_current(tmp_path):
     code, text = diagnose(write(tmp_path, [*COLLAPSED, *(row(step, 0.8, 1) for step in range(80, 98))]))
     assert (code, "critical" in text, "steps 0 to 97, 98 rows" in text) == (0, False, True), text
-    assert "left out 40 rows superseded: the steps went back to 80 and on (a resume or a restart)" in text
+    assert "left out 40 rows superseded: the log goes on from step 80 again (a resume or a restart)" in text
 
 
 def test_a_restart_is_judged_without_the_attempt_before(tmp_path):
     first, second = (row(step, 0.1) for step in range(150)), (row(step, 0.8) for step in range(100))
     code, text = diagnose(write(tmp_path, [*first, *second]))
     assert (code, "steps 0 to 99, 100 rows" in text, "collapse" in text) == (0, True, False), text
-    assert "left out 150 rows superseded: the steps went back to 0 and on" in text
+    assert "left out 150 rows superseded: the log goes on from step 0 again" in text
 
 
 def test_of_several_resumes_the_last_attempt_stands(tmp_path):
@@ -57,7 +59,7 @@ def test_of_several_resumes_the_last_attempt_stands(tmp_path):
     log = read_metric_log(write(tmp_path, [{"step": s, "reward": i} for i, s in enumerate(steps)]))
     assert log.steps.tolist() == list(range(36))
     (reason,) = log.excluded
-    assert "went back to 40, 20, 30 and 1 more and on" in reason
+    assert "goes on from steps 40, 20, 30 and 1 more again" in reason
     assert log.excluded[reason] == len(steps) - 36
 
 
@@ -98,9 +100,32 @@ def test_nan_that_a_resume_left_behind_alarms_at_the_step_before(tmp_path):
     assert "left out 2 rows among them with NaN or infinity (kl): alarms at the step before" in text
 
 
+@pytest.mark.parametrize("store", [True, False])
+def test_an_mlflow_run_that_was_resumed(tmp_path, store):
+    steps = [*range(30), *range(20, 25)]
+    logged = [(key, now, step) for now, step in enumerate(steps) for key in ("reward", "kl")]
+    if store:
+        with closing(sqlite3.connect(tmp_path / "mlflow.db")) as db:
+            db.execute(
+                "create table metrics (key text, value real, timestamp int, run_uuid text, step int, is_nan int)"
+            )
+            db.execute("create table runs (run_uuid text, name text, start_time int)")
+            db.executemany("insert into metrics values (?, 0.5, ?, 'a', ?, 0)", logged)
+            db.commit()
+    else:
+        (tmp_path / "metrics").mkdir()
+        for name in ("reward", "kl"):
+            (tmp_path / "metrics" / name).write_text(
+                "".join(f"{now} 0.5 {step}\n" for key, now, step in logged if key == name)
+            )
+    log = read_metric_log(tmp_path)
+    assert (log.format, log.steps.tolist(), list(log.excluded.values())) == ("mlflow", list(range(25)), [10])
+    assert {index.size for index, _ in log.columns.values()} == {25}
+
+
 def test_a_real_log_that_was_restarted_twice():
     if not REAL.exists():
         pytest.skip("the shared data is not here: ../shared/data/real-logs")
     log = read_metric_log(REAL)
     assert log.steps.tolist() == [0, 1, 2, 3, 4]
-    assert log.excluded["rows superseded: the steps went back to 0 and on (a resume or a restart)"] == 10
+    assert log.excluded["rows superseded: the log goes on from step 0 again (a resume or a restart)"] == 10

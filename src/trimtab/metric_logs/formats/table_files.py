@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from trimtab.errors import MetricLogError
 from trimtab.metric_logs.formats.text_formats import strict_json
@@ -63,7 +62,7 @@ _MLFLOW_RUNS = (
     "select m.run_uuid, coalesce(r.name, m.run_uuid) from metrics m left join runs r on r.run_uuid = "
     "m.run_uuid group by m.run_uuid order by coalesce(max(r.start_time), max(m.timestamp))"
 )
-_MLFLOW_ROWS = "select step, key, case when is_nan then null else value end from metrics where run_uuid = ? order by step, timestamp"  # noqa: E501
+_MLFLOW_ROWS = "select step, key, case when is_nan then null else value end from metrics where run_uuid = ? order by timestamp, step"  # noqa: E501
 _TRACKIO_RUNS = "select {run}, max(run_name) from metrics group by {run} order by max(timestamp)"
 _TRACKIO_ROWS = "select step, metrics from metrics where {run} = ? order by id"
 
@@ -138,15 +137,15 @@ def read_mlflow_folder(folder: Path) -> RawLog:
     log = RawLog("mlflow", [])
     root = folder / "metrics"
 
-    def values() -> Iterator[tuple[int, str, Any]]:
+    def values() -> Iterator[tuple[float, int, str, float]]:
         for path in sorted(path for path in root.rglob("*") if path.is_file()):
             key = path.relative_to(root).as_posix()
             for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
                 parts = line.split()
                 try:
-                    yield (int(parts[2]) if len(parts) > 2 else 0), key, float(parts[1])
+                    yield float(parts[0]), (int(parts[2]) if len(parts) > 2 else 0), key, float(parts[1])
                 except (IndexError, ValueError):
                     log.excluded["malformed lines"] += 1
 
-    log.rows = by_step(sorted(values(), key=lambda row: row[0]))
+    log.rows = by_step(row[1:] for row in sorted(values(), key=lambda row: row[:2]))
     return log

@@ -33,7 +33,7 @@ OURS = Framework(
     },
 )
 
-_SUCH_AS = ("reward", "kl", "entropy", "grad_norm", "loss", "response_length")
+_SUCH_AS = ("reward", "kl", "entropy", "grad_norm", "loss", "length")
 
 FRAMEWORKS: dict[str, Framework] = {
     f.name: f for f in (TRL, VERL, PRIME_RL, OPENRLHF, SLIME, SKYRL, NEMO_RL, TINKER, RLDOCTOR, RLPROBE, OURS)
