@@ -14,6 +14,7 @@ from trimtab.report.alarms import alarm_payload, by_severity
 from trimtab.report.averages import averages_of
 from trimtab.report.headline import run_headline
 from trimtab.report.run_ending import ending_of, identity_facts, identity_line
+from trimtab.report.run_incidents import cause_line, incidents_of
 from trimtab.report.run_rows import nonfinite_steps
 from trimtab.report.run_tables import cleaned_values, exemplar_table, tools_table
 from trimtab.report.run_view import RunView
@@ -70,6 +71,7 @@ def _run(view: RunView, alarmed: Sequence[tuple[str, str]]) -> Json:
         ),
         "verdict_reason": view.verdict.reason,
         "ending": ending_of(view.reader, steps)["text"],
+        "cause": cause_line(incidents_of(view)),
         "identity": identity_line(view.reader.header["config"]),
         "rules_judged": list(view.evidence.judged),
         "rules_pending": dict(view.evidence.pending),
