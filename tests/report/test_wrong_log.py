@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from tests.report.test_screen import EXAMPLE
 from trimtab import cli
 from trimtab.errors import MetricLogError
+from trimtab.report.alarms import rule_lines
 from trimtab.traces.native.episode_writer import TraceWriter
 
 CHAT = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
@@ -93,3 +94,8 @@ def test_the_advice_on_a_metric_that_stopped_fits_a_metrics_log(tmp_path):
     rows = [row if row["step"] < 15 else {"step": row["step"], "kl": 0.01} for row in METRICS]
     code, out = diagnose(write(tmp_path / "log.jsonl", rows))
     assert (code, "do: Check what logs it (the logger's settings" in out) == (1, True), out
+
+
+def test_one_rule_that_waits_is_spoken_of_in_the_singular():
+    lines = rule_lines({"judged": ["kl_high"], "pending": {"kl_break": 1}})
+    assert lines[1] == "1 still collects its baseline: kl_break (1 value)"
