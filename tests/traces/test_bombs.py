@@ -79,7 +79,8 @@ def test_a_run_folder_with_a_bomb_of_a_state(tmp_path):
 @pytest.mark.parametrize("command", [["diagnose"], ["traces", "diagnose"]])
 def test_compressed_logs_that_are_bombs(tmp_path, command):
     """Issue 17.11: metrics of 5 MB took 6.2 GB, traces of 1 MB 1.7 GB."""
-    row = b'{"step": 1, "reward": 0.5, "messages": [{"role": "user", "content": "%b"}]}\n' % (b"a" * 500)
+    rest = b'"messages": [{"role": "user", "content": "%b"}]' if "traces" in command else b'"note": "%b"'
+    row = b'{"step": 1, "reward": 0.5, ' + rest % (b"a" * 500) + b"}\n"
     _refused("expands to more than", *command, _gzip_bomb(tmp_path / "log.jsonl.gz", row, 600 * MiB))
 
 
