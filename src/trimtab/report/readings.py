@@ -41,6 +41,12 @@ class ReadingRows:
         rows = (row for row in self._by_slice.get(name, []) if key in row["values"])
         return [reading for row in rows for reading in readings_from_row(row, (key,))]
 
+    def latest(self, key: str, name: str) -> Reading | None:
+        """The last reading of one key and slice that has a value; None without any."""
+        rows = (row for row in reversed(self._by_slice.get(name, [])) if key in row["values"])
+        readings = (reading for row in rows for reading in readings_from_row(row, (key,)))
+        return next((reading for reading in readings if reading.status == "ok"), None)
+
     def columns(self, wanted: Collection[tuple[str, str]], steps: Collection[int]) -> list[ReadingColumn]:
         """Return these columns, (key, slice), of the readings that closed at one of `steps`."""
         rows = [row for row in self.rows if row["step"] in steps]

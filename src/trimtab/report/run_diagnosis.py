@@ -98,8 +98,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
 def _slice(view: RunView, name: str) -> dict[str, Any]:
     latest: dict[str, Any] = {}
     for key in _LATEST:
-        judged = [reading for reading in view.series(key, name) if reading.status == "ok"]
-        for reading in judged[-1:]:
+        if (reading := view.readings.latest(key, name)) is not None:
             numbers = {field: getattr(reading, field) for field in ("value", "low", "high", "n_tokens")}
             latest[key] = {**numbers, "first": reading.window.first, "last": reading.window.last}
     status = "judged" if name in view.readings.slices else "not judged yet"

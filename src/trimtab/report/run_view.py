@@ -34,7 +34,7 @@ from trimtab.measure.state.windows import WindowSet
 from trimtab.measure.tokens.window_shift import WindowShift
 from trimtab.report.readings import ReadingRows, judged_readings
 from trimtab.report.run_rows import merge_steps, recorded_alarms, union_of_alarms, with_superseded
-from trimtab.report.series_arrays import arrays_of, step_series
+from trimtab.report.series_arrays import arrays_of_run
 from trimtab.report.unobserved import COLUMNS, Unobserved
 from trimtab.runs import RunReader
 from trimtab.runs.integrity import Integrity, absent_ranks, integrity
@@ -214,7 +214,7 @@ class RunView:
         wanted |= {(r.key, name) for r in rules if r.slice.endswith("*") for name in names if r.covers(name)}
         self.pipeline.on_steps(self.steps)
         steps = {row["step"] for row in self.steps}
-        self.step_series = arrays_of(step_series(self.reader))
+        self.step_series = arrays_of_run(self.reader)
         self._step_columns = step_columns(self.step_series, steps)
         self.pipeline.on_run([*self.readings.columns(wanted, steps), *self._step_columns])
         self.pipeline.alarms.sort(key=lambda alarm: alarm.step)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from trimtab.errors import SummaryError
 from trimtab.measure.steps.step_series import StepSeries
+from trimtab.typing import Float64, Int64
 
 _MAX_PAIRS = 100_000
 """Series times slices of one row; more is not a row of ours."""
@@ -37,16 +39,38 @@ def series_row(series: StepSeries) -> dict[str, Any]:
 
 def series_from_row(row: dict[str, Any]) -> StepSeries:
     """Inverse of `series_row`. Raises SummaryError for a row that is damaged."""
-    names, slices = (tuple(map(str, row[key])) for key in ("names", "slices"))
-    shape = 2, len(names), len(slices)
-    if shape[1] * shape[2] > _MAX_PAIRS:
-        raise SummaryError(f"step {row['step']} has {shape[1]} series of {shape[2]} slices")
-    size = 4 * shape[0] * shape[1] * shape[2]
-    numbers = np.frombuffer(_unpack(row["numbers"], size), "<f4").reshape(shape).astype(np.float64)
-    counts = np.frombuffer(_unpack(row["counts"], size), "<u4").reshape(shape).astype(np.int64)
+    names, slices = layout = layout_of(row)
+    numbers, counts = tables_of(layout, [row_bytes(row, layout)])
+    (values, errors), (tokens, trajectories) = numbers[0], counts[0]
     return StepSeries(
-        int(row["step"]), names, slices, numbers[0], numbers[1], counts[0], counts[1], dict(row["reasons"])
+        int(row["step"]), names, slices, values, errors, tokens, trajectories, dict(row["reasons"])
     )
+
+
+Layout = tuple[tuple[str, ...], tuple[str, ...]]
+"""Series and slices of a row."""
+
+
+def layout_of(row: dict[str, Any]) -> Layout:
+    """Return the series and slices of a row. Raises SummaryError where they are too many."""
+    names, slices = (tuple(map(str, row[key])) for key in ("names", "slices"))
+    if len(names) * len(slices) > _MAX_PAIRS:
+        raise SummaryError(f"step {row['step']} has {len(names)} series of {len(slices)} slices")
+    return names, slices
+
+
+def row_bytes(row: dict[str, Any], layout: Layout) -> tuple[bytes, bytes]:
+    """Return the unpacked numbers and counts of a row. Raises SummaryError for a row that is damaged."""
+    size = 8 * len(layout[0]) * len(layout[1])
+    return _unpack(row["numbers"], size), _unpack(row["counts"], size)
+
+
+def tables_of(layout: Layout, rows: Sequence[tuple[bytes, bytes]]) -> tuple[Float64, Int64]:
+    """Return values and errors (T, 2, K, S), and tokens and trajectories, of T rows of one layout."""
+    shape = len(rows), 2, len(layout[0]), len(layout[1])
+    numbers = np.frombuffer(b"".join(row[0] for row in rows), "<f4").reshape(shape)
+    counts = np.frombuffer(b"".join(row[1] for row in rows), "<u4").reshape(shape)
+    return numbers.astype(np.float64), counts.astype(np.int64)
 
 
 def _pack(data: bytes) -> str:
