@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import trimtab
-from trimtab.detect.incidents import GAP, incidents
+from trimtab.catalog import bound
+from trimtab.detect.incidents import incidents
 from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines, diagnosis_screen
 from trimtab.report.run_view import load_view
 from trimtab.types import Alarm, Reading, Window
@@ -67,7 +68,7 @@ def alarm(
 
 
 def test_alarms_near_each_other_are_one_incident_and_notes_alone_are_none() -> None:
-    apart = 31 + GAP + 1
+    apart = 31 + int(bound("incident_gap")) + 1
     found = incidents([
         alarm("kl_high", 30, since=25), alarm("entropy_break", 31, where="post_tool"),
         alarm("kl_high", apart, severity="critical"), alarm("late_jump", 500, severity="info"),

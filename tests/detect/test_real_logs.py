@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import trimtab
 from trimtab.report.metric_log_diagnosis import LogDiagnosis, diagnose_log
+from trimtab.report.run_view import load_view
 
 LOGS = Path(__file__).parents[3] / "shared" / "data" / "real-logs"
 LOUD = ("warning", "critical")
@@ -40,6 +42,23 @@ def test_a_gradient_of_groups_without_variance_is_no_past_of_a_surge(tmp_path) -
         reward_std=np.where(flat, 0.0, 0.4),
     )  # fmt: skip
     assert loud(found) == {}
+    assert found.left_out["grad_norm_surge"] == flat.sum()  # and it is counted
+
+
+def test_a_watched_run_counts_the_steps_whose_gradient_it_leaves_out(tmp_path) -> None:
+    with trimtab.open_run(tmp_path / "run", rank=0) as run:
+        for step in range(20):
+            run.flush(
+                step,
+                {
+                    "reward": 0.5,
+                    "grad_norm": 0.01 if step % 2 else 0.5,
+                    "reward_std": 0.0 if step % 2 else 0.4,
+                },
+            )
+    readings = load_view(tmp_path / "run").series("aggregate/grad_norm", "all")
+    assert sum(one.excluded.get("no group of rewards varied", 0) for one in readings) == 10
+    assert {one.value for one in readings if not one.excluded} == {0.5}
 
 
 def test_a_gradient_that_alternates_between_two_levels_is_no_surge_and_eightfold_is(tmp_path) -> None:

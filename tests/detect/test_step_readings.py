@@ -86,3 +86,16 @@ def test_the_evidence_names_the_series_and_the_verdict_the_slice(tmp_path) -> No
     assert {reading.reference for reading in readings} == {"mismatch/p95"}
     assert all(reading.low < reading.value < reading.high for reading in readings)
     assert any(row["rule"] == "post_tool_total_high" for row in diagnosis(view)["alarms"])
+
+
+def test_steps_of_too_few_trajectories_are_left_out_and_counted(tmp_path) -> None:
+    with trimtab.open_run(tmp_path / "run", rank=0) as run:
+        for step in range(STEPS):
+            arrays = batch(step, spread=1.0 if step >= ONSET else 0.02)
+            run.observe(**{name: array[:2] for name, array in arrays.items()})
+            run.flush(step, {"reward": 0.5})
+    view = load_view(tmp_path / "run")
+    assert early(run.alarms) == early(view.alarms) == []
+    for pipeline in (run.pipeline, view.pipeline):
+        assert pipeline.left_out()["post_tool_total_high"] == STEPS
+    assert view.series("step/total/p95", "post_tool")[0].excluded == {"few trajectories": 2}

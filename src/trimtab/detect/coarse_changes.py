@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from trimtab.catalog import bound
 from trimtab.detect.whole_series import Series
 
 _ENDS = 5  # values at each end
@@ -36,16 +37,16 @@ def coarse_changes(series: Mapping[tuple[str, str], Series]) -> tuple[str, ...]:
             ends[name] = float(levels[0]), float(levels.max()), float(levels[-1])
     changes = []
     first, best, last = ends.get("reward", (0.0, 0.0, 0.0))
-    if best > 0 and last < best * 2 / 3:
+    if best > 0 and last < best * bound("coarse_reward"):
         changes.append(f"the reward fell from {best:.3g} to {last:.3g}")
     rises = last > first
     first, _, last = ends.get("entropy", (0.0, 0.0, 0.0))
-    if first > 0 and last < first / 2 and not rises:
+    if first > 0 and last < first * bound("coarse_entropy") and not rises:
         changes.append(f"entropy fell from {first:.3g} to {last:.3g}")
     first, _, last = ends.get("kl", (0.0, 0.0, 0.0))
-    if last > 0.2 and last > 10 * first:
+    if last > bound("coarse_kl") and last > bound("coarse_kl_ratio") * first:
         changes.append(f"KL rose from {first:.3g} to {last:.3g}")
     first, _, last = ends.get("grad_norm", (0.0, 0.0, 0.0))
-    if first > 0 and last > 5 * first:
+    if first > 0 and last > bound("coarse_grad") * first:
         changes.append(f"the gradient's norm rose from {first:.3g} to {last:.3g}")
     return tuple(changes)

@@ -8,13 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from trimtab.catalog import bound
 from trimtab.detect.rules.all_rules import RULES
 from trimtab.types import Alarm, Severity
-
-GAP = 20
-"""Steps after an alarm within which the next one belongs to the same trouble (default, not calibrated)."""
-ROSE = 2.0
-"""A quantity rose when it is so many times what it was, and by its `min_rise` (default, not calibrated)."""
 
 _FAMILY = {rule.name: rule.family for rule in RULES}
 
@@ -54,14 +50,14 @@ class Incident:
 
 class _Quantity(NamedTuple):
     words: str
-    min_rise: float  # smallest rise that counts, in its unit
+    min_rise: str  # bound of the smallest rise that counts
 
 
 QUANTITIES = {
-    "mismatch": _Quantity("the engines' mismatch (p95)", 0.02),
-    "staleness": _Quantity("the policy's distance from its sampling weights (p95)", 0.02),
-    "lag": _Quantity("the age of rollouts, in policy versions", 1.0),
-    "update": _Quantity("the size of an update (p95)", 0.02),
+    "mismatch": _Quantity("the engines' mismatch (p95)", "incident_nats"),
+    "staleness": _Quantity("the policy's distance from its sampling weights (p95)", "incident_nats"),
+    "lag": _Quantity("the age of rollouts, in policy versions", "incident_lag"),
+    "update": _Quantity("the size of an update (p95)", "incident_nats"),
 }
 """What hypotheses look at -> in words."""
 
@@ -122,7 +118,7 @@ def onsets(alarms: Iterable[Alarm]) -> list[tuple[int, int]]:
 def _groups(alarms: Iterable[Alarm]) -> list[list[Alarm]]:
     groups: list[list[Alarm]] = []
     for alarm in sorted(alarms, key=lambda a: a.step):
-        if groups and alarm.since <= groups[-1][-1].step + GAP:
+        if groups and alarm.since <= groups[-1][-1].step + bound("incident_gap"):
             groups[-1].append(alarm)
         else:
             groups.append([alarm])
@@ -155,7 +151,7 @@ def rose(name: str, moved: Mapping[str, Movement]) -> bool | None:
     if name not in moved or math.isnan(moved[name].before) or math.isnan(moved[name].during):
         return None
     before, during = moved[name]
-    return during >= ROSE * before and during - before >= QUANTITIES[name].min_rise
+    return during >= bound("incident_rise") * before and during - before >= bound(QUANTITIES[name].min_rise)
 
 
 def _words(name: str, moved: Mapping[str, Movement]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from trimtab.catalog import bound
 from trimtab.detect.reading_columns import ReadingColumn
 from trimtab.detect.rules.rule import Rule
 from trimtab.measure.steps.series_history import SeriesArrays
@@ -16,8 +17,6 @@ from trimtab.types import Reading, Window
 
 SLICES = ("all", "text", "post_tool")
 """Slices whose steps are judged."""
-MIN_TRAJECTORIES = 3
-"""Fewest trajectories of a step whose value is judged (default, not calibrated)."""
 _WIDEST = 300.0  # standard error of a logarithm; wider intervals overflow
 
 _SERIES = {
@@ -35,24 +34,28 @@ def step_readings(series: StepSeries) -> list[Reading]:
         series: the step's series.
 
     Returns:
-        One reading a key and slice that has a value from at least `MIN_TRAJECTORIES` trajectories. Its
-        interval is 1.96 standard errors of its logarithm on each side; `reference` names the series it is.
+        One reading a key and slice. With fewer than `step_trajectories` trajectories its value is NaN, which
+        detectors skip and count. Its interval is 1.96 standard errors of its logarithm on each side;
+        `reference` names the series it is.
     """
     readings = []
     for key, names in _SERIES.items():
         for name in SLICES:
             points = ((source, series.get(source, name)) for source in names)
             source, point = next(((s, p) for s, p in points if p is not None), ("", None))
-            if point is not None and point.num_trajectories >= MIN_TRAJECTORIES:
+            if point is not None:
                 readings.append(_reading(key, series.step, name, source, point))
     return readings
 
 
 def _reading(key: str, step: int, name: str, source: str, point: SeriesValue) -> Reading:
-    width = math.exp(1.96 * min(point.error / point.value, _WIDEST)) if point.value > 0 else math.nan
+    enough = point.num_trajectories >= bound("step_trajectories")
+    value = point.value if enough else math.nan
+    width = math.exp(1.96 * min(point.error / value, _WIDEST)) if value > 0 else math.nan
     return Reading(
-        key, step, Window(step, step), name, point.value, point.num_tokens, point.num_trajectories,
-        point.value / width, point.value * width, reference=source,
+        key, step, Window(step, step), name, value, point.num_tokens, point.num_trajectories,
+        value / width, value * width, reference=source,
+        excluded={} if enough else {"few trajectories": point.num_trajectories},
     )  # fmt: skip
 
 
@@ -101,11 +104,13 @@ def step_columns(series: Mapping[tuple[str, str], SeriesArrays], steps: Collecti
             ]
             sources = np.concatenate([np.full(one.steps.size, source) for source, one in of_slice])
             first = np.unique(joined[0], return_index=True)[1]  # the first series that has the step
-            rows = first[np.isin(joined[0][first], wanted) & (joined[4][first] >= MIN_TRAJECTORIES)]
+            rows = first[np.isin(joined[0][first], wanted)]
             if rows.size:
                 taken = SeriesArrays(*(column[rows] for column in joined))
+                enough = taken.num_trajectories >= bound("step_trajectories")
+                values = np.where(enough, taken.values, np.nan)
                 column = StepColumn(
-                    key, name, taken.steps, taken.values, series=taken, sources=sources[rows].tolist()
+                    key, name, taken.steps, values, series=taken, sources=sources[rows].tolist()
                 )
                 columns.append(column)
     return columns

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from trimtab.catalog import bound
 from trimtab.detect.incidents import Incident, Movement, incidents, onsets
 from trimtab.report.run_view import RunView
 
-_BEFORE = 20  # steps before an incident that it is compared with
 _SERIES = {"mismatch": "mismatch/p95", "staleness": "staleness/p95", "update": "update/p95"}
 
 
@@ -68,7 +68,7 @@ def _movement(view: RunView, first: int, last: int) -> Mapping[str, Movement]:
 
 def _levels(steps: Any, values: Any, first: int, last: int) -> tuple[float, float]:
     """Median of the steps before an incident, and the 90th percentile of those in it."""
-    before = values[(steps < first) & (steps >= first - _BEFORE)]
+    before = values[(steps < first) & (steps >= first - bound("incident_gap"))]
     during = values[(steps >= first) & (steps <= last)]
     return (
         float(np.median(before)) if before.size else math.nan,

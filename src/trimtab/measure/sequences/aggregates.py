@@ -102,13 +102,13 @@ def trainer_aggregates(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name: float(metrics[key]) for name, key in keys.items() if name != lone}
 
 
-def comparable(numbers: Mapping[str, float]) -> dict[str, float]:
-    """Return a step's aggregates without its gradient norm where no group of rewards varied.
+def comparable(name: str, numbers: Mapping[str, float]) -> bool:
+    """Does this aggregate of a step say something of other steps?
 
-    Such a gradient comes from penalties alone and says nothing of other steps. An exact 0 stays.
+    A gradient norm does not where no group of rewards varied: it comes from penalties alone. An exact 0 does.
 
-    >>> comparable({"grad_norm": 0.01, "reward_std": 0.0}), comparable({"grad_norm": 0.4, "reward_std": 0.2})
-    ({'reward_std': 0.0}, {'grad_norm': 0.4, 'reward_std': 0.2})
+    >>> comparable("grad_norm", {"grad_norm": 0.01, "reward_std": 0.0}), comparable("reward", {"reward": 1.0})
+    (False, True)
     """
     flat = numbers.get("reward_std") == 0 or numbers.get("zero_std_frac") == 1
-    return {name: value for name, value in numbers.items() if name != "grad_norm" or not (flat and value > 0)}
+    return not (name == "grad_norm" and flat and numbers[name] > 0)

@@ -55,15 +55,17 @@ def series_of_log(log: MetricLog) -> dict[tuple[str, str], tuple[Int64, Float64]
 
 
 def _with_variance(log: MetricLog) -> tuple[Int64, Float64]:
-    """The gradient norm without steps of which no group of rewards varied (`aggregates.comparable`)."""
+    """The gradient norm, NaN at steps of which no group of rewards varied (`aggregates.comparable`).
+
+    Detectors skip and count these.
+    """
     index, values = log.columns["grad_norm"]
-    flat = [
-        log.columns[name][0][log.columns[name][1] == value]
-        for name, value in (("reward_std", 0.0), ("zero_std_frac", 1.0))
-        if name in log.columns
-    ]
-    usable = ~(np.isin(index, np.concatenate([*flat, np.zeros(0, np.int64)])) & (values > 0))
-    return log.steps[index[usable]], values[usable]
+    flat = np.zeros(values.size, bool)
+    for name, value in (("reward_std", 0.0), ("zero_std_frac", 1.0)):
+        if name in log.columns:
+            at, numbers = log.columns[name]
+            flat |= np.isin(index, at[numbers == value])
+    return log.steps[index], np.where(flat & (values > 0), np.nan, values)
 
 
 def _gap(loss: tuple[Int64, Float64], held_out: tuple[Int64, Float64]) -> tuple[Int64, Float64]:

@@ -56,7 +56,7 @@ class StepAggregates:
         numbers = trainer_aggregates(metrics)
         self.logged |= {f"aggregate/{name}" for name in numbers}
         self.chance = metrics.get(CHANCE_KEY, self.chance)
-        self.steps.append((step, comparable(numbers)))
+        self.steps.append((step, numbers))
         del self.steps[:-_MAX_STEPS]
         return numbers
 
@@ -114,13 +114,17 @@ class StepAggregates:
 
 def _own(name: str, inside: list[dict[str, float]], window: Window, trajectories: int) -> Reading:
     """The mean of one of the trainer's aggregates over the steps that have it."""
-    values = [numbers[name] for numbers in inside if name in numbers]
+    steps = [numbers for numbers in inside if name in numbers]
+    values = [numbers[name] for numbers in steps if comparable(name, numbers)]
     finite = [value for value in values if math.isfinite(value)]
     mean = math.fsum(finite) / len(finite) if finite else math.nan
-    skipped = {"not finite": len(values) - len(finite)} if len(finite) < len(values) else {}
+    skipped = {
+        "not finite": len(values) - len(finite),
+        "no group of rewards varied": len(steps) - len(values),
+    }
     return Reading(
         f"aggregate/{name}", window.last, window, "all", mean, len(finite), trajectories, reference=_OWN,
-        excluded=skipped,
+        excluded={reason: count for reason, count in skipped.items() if count},
     )  # fmt: skip
 
 
