@@ -1,6 +1,7 @@
 """Records that cross trimtab's packages. A newcomer reads this file first.
 
-    trainer -> [capture] TokenBatch -> [measure] Reading -> [detect] Alarm -> [guard] Action -> trainer
+    trainer -> [capture] TokenBatch -> [measure] Reading -> [detect] Alarm -> Incident
+            -> [guard] Action -> trainer
 
 Shape letters: B sequences, N tokens of a batch, packed one sequence after the other.
 Log-probabilities are natural logarithms (nats), never above zero.
@@ -137,54 +138,84 @@ class Alarm:
 
 
 @dataclass(frozen=True)
-class ScaleLR:
-    """Multiply the learning rate by `factor` from the next step on."""
+class Cause:
+    """A hypothesis of a cause. `test` would tell it from the others."""
 
-    factor: float
-    because: Alarm
+    name: str
+    evidence_for: tuple[str, ...]
+    evidence_against: tuple[str, ...]
+    test: str
+
+    @property
+    def score(self) -> int:
+        """Pieces of evidence for it less those against it."""
+        return len(self.evidence_for) - len(self.evidence_against)
 
 
 @dataclass(frozen=True)
-class RaiseKL:
-    """Set the KL coefficient to `beta` from the next step on."""
+class Incident:
+    """One trouble. `alarms` in the order they came; `causes` with evidence for them, the likeliest first."""
 
-    beta: float
-    because: Alarm
-
-
-@dataclass(frozen=True)
-class TightenSlice:
-    """Clip, truncate or reject more strictly in one slice from the next step on.
-
-    |log-ratio| is at most `bound` nats.
-    """
-
+    since: int
     slice: str
+    severity: Severity
+    alarms: tuple[Alarm, ...]
+    causes: tuple[Cause, ...]
+
+
+Lever = Literal[
+    "lr_scale", "kl_coef", "token_is_cap", "sequence_is_cap", "clip_range", "max_lag", "tool_output_tokens"
+]
+"""What a guard may turn; `trimtab.guard.controls` gives each its unit and its neutral value."""
+
+
+@dataclass(frozen=True)
+class SetLever:
+    """Turn a lever from `before` to `after`, from the next step on."""
+
+    lever: Lever
+    slice: str  # `all`, or the slice it is turned for
+    before: float
+    after: float
+    because: Incident
+    policy: str  # the policy of the guard that chose it
+    expires: int | None = None  # step after which it is undone; None: by the policy's own recovery
+
+
+@dataclass(frozen=True)
+class SkipUpdate:
+    """Leave out the optimizer step that was about to be made."""
+
+    grad_norm: float  # NaN and inf as they were
     bound: float
-    because: Alarm
+    because: Incident
+    policy: str
 
 
 @dataclass(frozen=True)
 class Rollback:
-    """Return to the weights and optimizer state of `to_step`."""
+    """Return to the stable state of `to_step`: weights, optimizer, data order; the sampler follows."""
 
     to_step: int
-    because: Alarm
-
-
-@dataclass(frozen=True)
-class Reweight:
-    """Change the sampling weights of task sources from the next generation on."""
-
-    weights: Mapping[str, float]
-    because: Alarm
+    because: Incident
+    policy: str
 
 
 @dataclass(frozen=True)
 class Stop:
-    """End the run."""
+    """End the run after this step, with its last checkpoint."""
 
-    because: Alarm
+    because: Incident
+    policy: str
 
 
-Action = ScaleLR | RaiseKL | TightenSlice | Rollback | Reweight | Stop
+@dataclass(frozen=True)
+class Undo:
+    """Take an action back: the trouble that asked for it has passed."""
+
+    action: SetLever
+    because: Incident
+    policy: str
+
+
+Action = SetLever | SkipUpdate | Rollback | Stop | Undo

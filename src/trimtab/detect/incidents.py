@@ -5,47 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from trimtab.catalog import bound
+from trimtab.detect.movement import Movement
 from trimtab.detect.rules.all_rules import RULES
-from trimtab.types import Alarm, Severity
+from trimtab.types import Alarm, Cause, Incident, Severity
 
 _FAMILY = {rule.name: rule.family for rule in RULES}
-
-
-class Movement(NamedTuple):
-    """A quantity before an incident and during it; NaN where it was not observed."""
-
-    before: float
-    during: float
-
-
-@dataclass(frozen=True)
-class Cause:
-    """A hypothesis of a cause. `test` would tell it from the others."""
-
-    name: str
-    evidence_for: tuple[str, ...]
-    evidence_against: tuple[str, ...]
-    test: str
-
-    @property
-    def score(self) -> int:
-        """Pieces of evidence for it less those against it."""
-        return len(self.evidence_for) - len(self.evidence_against)
-
-
-@dataclass(frozen=True)
-class Incident:
-    """One trouble. `alarms` in the order they came; `causes` with evidence for them, the likeliest first."""
-
-    since: int
-    slice: str
-    severity: Severity
-    alarms: tuple[Alarm, ...]
-    causes: tuple[Cause, ...]
 
 
 class _Quantity(NamedTuple):

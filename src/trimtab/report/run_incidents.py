@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from trimtab.catalog import bound
-from trimtab.detect.incidents import Incident, Movement, incidents, onsets
+from trimtab.detect.incidents import incidents, onsets
+from trimtab.detect.movement import Levels, Movement, movements
 from trimtab.report.run_view import RunView
-
-_SERIES = {"mismatch": "mismatch/p95", "staleness": "staleness/p95", "update": "update/p95"}
+from trimtab.types import Incident
 
 
 def incidents_of(view: RunView) -> list[dict[str, Any]]:
@@ -49,31 +47,13 @@ def incident_lines(payload: list[dict[str, Any]]) -> list[str]:
 
 
 def _movement(view: RunView, first: int, last: int) -> Mapping[str, Movement]:
-    """How the quantities moved in the slice where they moved most."""
-    moved: dict[str, Movement] = {}
-    for name, key in _SERIES.items():
-        for slice_name in ("post_tool", "text", "all"):
-            if (arrays := view.step_series.get((key, slice_name))) is None:
-                continue
-            one = Movement(*_levels(arrays.steps, arrays.values, first, last))
-            known = moved.get(name)
-            if known is None or not one.during <= known.during:
-                moved[name] = one
+    def series(key: str, slice_name: str) -> Levels | None:
+        arrays = view.step_series.get((key, slice_name))
+        return None if arrays is None else Levels(arrays.steps, arrays.values)
+
     lag = [reading for reading in view.series("policy_lag/mean", "all") if reading.status == "ok"]
-    if lag:
-        steps, values = (np.array(column) for column in zip(*((r.step, r.value) for r in lag), strict=True))
-        moved["lag"] = Movement(*_levels(steps, values, first, last))
-    return moved
-
-
-def _levels(steps: Any, values: Any, first: int, last: int) -> tuple[float, float]:
-    """Median of the steps before an incident, and the 90th percentile of those in it."""
-    before = values[(steps < first) & (steps >= first - bound("incident_gap"))]
-    during = values[(steps >= first) & (steps <= last)]
-    return (
-        float(np.median(before)) if before.size else math.nan,
-        float(np.quantile(during, 0.9, method="higher")) if during.size else math.nan,
-    )
+    ages = Levels(np.array([r.step for r in lag], np.int64), np.array([r.value for r in lag], np.float64))
+    return movements(series, ages, first, last)
 
 
 def _payload(incident: Incident) -> dict[str, Any]:
