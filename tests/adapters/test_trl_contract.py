@@ -313,6 +313,32 @@ def test_rollout_func_gives_mismatch_and_tool_names(tiny, tmp_path):
     assert (tmp_path / "run" / "probes.r0.npz").exists()
 
 
+def test_rollout_func_says_how_old_its_weights_are(tiny, tmp_path):
+    """Rows of weights 0, 1, 2, 3 updates old by turns: the age reaches each token, also after TRL's shuffle."""
+    path, tokenizer = tiny
+    inner = rollout_func(tokenizer)
+
+    def rollout(prompts, trainer):
+        out = inner(prompts, trainer)
+        versions = [int(trainer.state.global_step) - i % 4 for i in range(len(prompts))]
+        return out | {"policy_version": versions}
+
+    trainer = GRPOTrainer(
+        path, random_reward, args=grpo_config(tmp_path, max_completion_length=40), train_dataset=text_rows(),
+        processing_class=tokenizer, rollout_func=rollout,
+    )  # fmt: skip
+    run = watch(trainer, tmp_path / "run", **SMALL)
+    batches = captured(run)
+    trainer.train()
+    for step, batch in enumerate(batches, start=1):
+        assert batch.current_version == step - 1
+        rows = np.repeat(batch.episode_id % 4, batch.lengths)
+        assert np.array_equal(batch.current_version - batch.policy_version, rows)
+    view = load_view(tmp_path / "run")
+    assert "policy_version" not in view.not_observed
+    assert view.series("policy_lag/max", "all")[-1].value == 3
+
+
 def test_lagged_drift_from_kept_probes(tiny, tmp_path):
     path, tokenizer = tiny
     trainer = GRPOTrainer(

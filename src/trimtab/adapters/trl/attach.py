@@ -54,8 +54,9 @@ def watch(
             completion_mask, tool_mask).
         probe_every: Steps between two scorings of the probes.
         tool_names: Tools that get a slice of their own, at most 16; others are `other`. Empty: the trainer's
-            tools, or for a rollout_func the first 16 names seen. A rollout_func may return `tool_names`: for
-            each sample the tools in the order of their results.
+            tools, or for a rollout_func the first 16 names seen. A rollout_func may return `tool_names`, for
+            each sample the tools in the order of their results, and `policy_version`, for each sample the
+            optimizer steps that the sampling weights had seen: then the age of rollouts is watched too.
         retokenise_every: Steps between comparisons of sampled ids with those of their re-encoded text, of
             four sequences; 0 for never.
         update_rows: Fraction in [0, 1] of a step's sequences that are scored again after its update, drawn

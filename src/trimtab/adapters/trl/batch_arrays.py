@@ -22,7 +22,7 @@ _ABSENT = {
     "(use vLLM or a rollout_func)",
     "entropy": "TRL computed none",
     "ref_logprobs": "beta is 0 and no reference could be made",
-    "policy_version": "TRL does not say which weights sampled a token",
+    "policy_version": "TRL does not say which weights sampled a token; a rollout_func may return it",
 }
 _CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo")
 
@@ -95,4 +95,18 @@ def row_arrays(generation: Any, rows: np.ndarray, tool_table: Sequence[str]) -> 
         "stop_reason": [generation.stop_reason[i] for i in chosen],
         "tools": [generation.tools[i] for i in chosen],
         "tool_names": tool_table,
+    }
+
+
+def version_arrays(versions: np.ndarray, columns: Mapping[str, Any], step: int) -> dict[str, Any]:
+    """Return the arguments of `trimtab.token_batch` that tell the age of rollouts, from one version a row.
+
+    Versions count updates, so the weights that step `step` trained had the version `step - 1`.
+    """
+    shape = columns["loss_mask"].shape
+    reasons = {name: why for name, why in columns["absent"].items() if name != "policy_version"}
+    return {
+        "policy_version": np.broadcast_to(versions[:, None], shape),
+        "current_version": step - 1,
+        "absent": reasons,
     }

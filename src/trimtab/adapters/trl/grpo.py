@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trimtab.adapters.trl.batch_arrays import batch_arrays, clip_range_of, row_arrays
+from trimtab.adapters.trl.batch_arrays import batch_arrays, clip_range_of, row_arrays, version_arrays
 from trimtab.adapters.trl.probe_scorer import ProbeScorer
 from trimtab.adapters.trl.reference import RowSampler, make_reference
 from trimtab.adapters.trl.tool_recorder import ToolRecorder
@@ -41,6 +41,8 @@ class Generation:
     parts: dict[str, np.ndarray]
     stop_reason: list[str]
     tools: list[list[str]]
+    versions: np.ndarray | None
+    """Updates the sampling weights had seen, a completion each; None where the rollout_func does not say."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,7 @@ class GrpoCapture:
                 parts={name: rewards[:, i] for i, name in enumerate(names)},
                 stop_reason=_stop_reasons(batch, trainer),
                 tools=tools,
+                versions=_versions(inputs),
             ),
         ]
         batch[ROW_KEY] = torch.arange(
@@ -164,6 +167,8 @@ class GrpoCapture:
                 generation, rows = self._rows_of(batch)
                 columns = batch_arrays(batch, scored, self.reference.name, clip_range_of(self.trainer))
                 known = row_arrays(generation, rows, self._tool_table(generation))
+                if generation is not None and generation.versions is not None:
+                    columns |= version_arrays(generation.versions[rows], columns, step)
                 self.run.observe(**columns, **known)
                 self.probes.keep_first(batch)
                 with self.run.isolated("score the update", cost="update"):
@@ -218,6 +223,13 @@ class GrpoCapture:
             logps = reference.score(self.trainer, batch, rows.to(batch["completion_ids"].device))
             values[rows.numpy()], scored[rows.numpy()] = logps.float().cpu().numpy(), True
         return values, scored
+
+
+def _versions(inputs: Any) -> np.ndarray | None:
+    """Return `policy_version` of each row, where a rollout_func gave a whole number to every one."""
+    versions = [row.get("policy_version") for row in inputs]
+    whole = all(isinstance(version, (int, np.integer)) for version in versions)
+    return np.array(versions, np.int64) if whole and versions else None
 
 
 class RetokenizationCheck:
