@@ -67,7 +67,9 @@ def test_demo(tmp_path):
         "-m",
         "trimtab.training.demo",
         "--steps",
-        "4",
+        "6",
+        "--fault-step",
+        "3",
         "--out",
         str(tmp_path / "demo"),
     )
@@ -76,7 +78,11 @@ def test_demo(tmp_path):
     payload = (
         report.read_text().split('<script type="application/json"')[1].split(">", 1)[1].split("</script>")[0]
     )
-    assert [r["name"] for r in json.loads(payload)["runs"]] == ["constrained", "open"]
+    assert [r["name"] for r in json.loads(payload)["runs"]] == ["healthy", "stale"]
     assert "NOT JUDGED YET" in out
-    assert not any(load_view(report.parent / arm).errors for arm in ("constrained", "open"))
-    assert load_view(report.parent / "open").tools
+    assert "stale: Rollouts grow up to 8 updates old from step 3 on." in out
+    views = {name: load_view(report.parent / name) for name in ("healthy", "stale")}
+    assert not any(view.errors for view in views.values())
+    rewards = {name: [row["metrics"]["reward"] for row in view.steps] for name, view in views.items()}
+    assert rewards["healthy"][:2] == rewards["stale"][:2]
+    assert rewards["healthy"][2:] != rewards["stale"][2:]

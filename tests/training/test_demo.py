@@ -1,50 +1,94 @@
-"""The demo's last line: it goes no further than the intervals of the last windows."""
+"""The demo's last lines: every number comes from the runs, and a warning that did not come first is not called one."""
 
 from __future__ import annotations
 
-import math
-
+import numpy as np
 import pytest
 
 pytest.importorskip("rich")
 
-from trimtab.training.demo import _comparison
-from trimtab.types import Reading, Window
+import trimtab
+from trimtab.report.run_view import load_view
+from trimtab.training.collapse_event import event_of
+from trimtab.training.demo_summary import RunFacts, facts_of, fault_words, healthy_words
+from trimtab.types import Alarm
+
+FAULT = "Rollouts grow old"
 
 
-class View:
-    def __init__(self, **values):
-        self.values = values
-
-    def series(self, key, name):
-        assert key == "drift/p95"
-        found = self.values.get(name)
-        if found is None:
-            return []
-        value, low, high = found
-        return [Reading(key, 110, Window(100, 110), name, value, 600, 30, low, high)]
+def alarm(step, rule="sequence_ess_fall"):
+    return Alarm(rule, step, step - 3, "warning", "post_tool", (), 0.5, "why", "advice", "reference")
 
 
-CALM = {"post_tool": (0.4, 0.3, 0.5), "text": (0.3, 0.2, 0.4)}
+def facts(rewards, *steps):
+    return RunFacts(tuple(range(1, len(rewards) + 1)), tuple(rewards), tuple(alarm(step) for step in steps))
+
+
+LOST = [0.8] * 60 + [0.1] * 30
+"""Reward lost at step 63: the mean of 8 is then (5 x 0.8 + 3 x 0.1) / 8 = 0.5375, under 0.56."""
+
+
+def test_a_warning_ahead_is_told_with_its_lead():
+    text = fault_words(facts(LOST, 55), FAULT, 50)
+    assert text.startswith(
+        "Rollouts grow old from step 50 on. First alarm after it: step 55 (sequence_ess_fall, post_tool)."
+    )
+    assert "Reward lost at step 63" in text
+    assert "under 70 % of its best (0.80) for good; 0.10 at the end." in text
+    assert text.endswith("The warning came 8 steps ahead.")
+    assert fault_words(facts(LOST, 62), FAULT, 50).endswith("The warning came 1 step ahead.")
 
 
 @pytest.mark.parametrize(
-    ("post", "words"),
+    ("steps", "ending"),
     [
-        ((6.0, 4.0, 8.0), "is above the constrained arm's and its own text tail"),
-        ((6.0, 0.45, 8.0), "is not distinguishable from noise"),  # overlaps the constrained arm's interval
-        ((0.0, 0.0, 0.0), "is not distinguishable from noise"),
-        ((math.nan, math.nan, math.nan), "nothing is claimed"),
-        ((6.0, math.nan, math.nan), "nothing is claimed"),
-        (None, "nothing is claimed"),
+        ((), "The warning did not come first."),
+        ((63,), "The warning did not come first."),
+        ((70,), "The warning did not come first."),
+        ((40,), "The warning did not come first."),  # before the fault: a false alarm is no warning
+        ((40, 60), "The warning came 3 steps ahead."),
     ],
 )
-def test_a_larger_tail_is_said_only_beyond_the_intervals(post, words):
-    assert words in _comparison(View(**CALM), View(**{**CALM, "post_tool": post}))
+def test_a_warning_that_did_not_come_first_is_called_so(steps, ending):
+    text = fault_words(facts(LOST, *steps), FAULT, 50)
+    assert text.endswith(ending)
+    assert ("No alarm came after the fault." in text) == (not [step for step in steps if step >= 50])
+    assert ("A false alarm came before, at step 40" in text) == (40 in steps)
 
 
-def test_a_missing_or_zero_text_tail_is_no_error():
-    grown = {**CALM, "post_tool": (6.0, 4.0, 8.0)}
-    assert "nothing is claimed" in _comparison(View(**CALM), View(**{**grown, "text": None}))
-    zero = {"post_tool": (0.0, 0.0, 0.0), "text": (0.0, 0.0, 0.0)}
-    assert "is above the constrained" in _comparison(View(**zero), View(**{**grown, "text": (0.0, 0.0, 0.0)}))
+def test_a_reward_that_was_not_lost_or_lost_too_early():
+    assert fault_words(facts([0.8] * 90, 55), FAULT, 50).endswith("The reward was not lost: 0.80 at the end.")
+    early = fault_words(facts(LOST, 61), FAULT, 70)
+    assert early.endswith("It was lost before the fault came, so this run shows nothing of a warning.")
+
+
+def test_the_run_without_a_fault():
+    assert healthy_words(facts([0.8] * 90)) == "No fault: reward 0.80 at the end; no alarm."
+    one = "No fault: reward 0.80 at the end; 1 false alarm at step 20 (sequence_ess_fall, post_tool)."
+    assert healthy_words(facts([0.8] * 90, 20)) == one
+    assert "2 false alarms, the first at step 20" in healthy_words(facts([0.8] * 90, 20, 30))
+    assert "the reward was lost all the same, at step 63" in healthy_words(facts(LOST))
+
+
+def test_facts_are_read_from_the_folder(tmp_path):
+    """A run of 40 steps whose policy leaves its rollouts from step 25 on, and whose reward falls at step 33."""
+    rng = np.random.default_rng(0)
+    mask, rewards = np.ones((48, 20), bool), [0.8] * 32 + [0.0] * 8
+    with trimtab.open_run(tmp_path / "run") as run:
+        for step, reward in enumerate(rewards, start=1):
+            logp = -rng.exponential(0.5, mask.shape)
+            scale = 0.02 if step < 25 else 0.8
+            run.observe(
+                loss_mask=mask,
+                logprobs=logp,
+                old_logprobs=logp,
+                rollout_logprobs=logp * rng.lognormal(0, scale, mask.shape),
+            )
+            run.flush(step, {"reward": reward})
+    facts = facts_of(load_view(tmp_path / "run"))
+    assert facts.steps == tuple(range(1, 41))
+    assert facts.rewards == tuple(rewards)
+    assert facts.event == event_of(rewards)
+    assert facts.event.step == 35
+    assert 25 <= facts.first_alarm(20).step < 35
+    assert facts.first_alarm(20).severity in ("warning", "critical")

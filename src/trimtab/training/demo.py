@@ -1,19 +1,19 @@
-"""`make demo`: two arms of the lab side by side under TRL, watched live; then a verdict for each and one
-report.
+"""`make demo`: a run that meets a fault, beside the same run without it, under TRL and watched live.
 
-The arms differ in how tools word their answers, and in the token limit of an episode that leaves room for
-them. What the run shows is printed as it is: when the open arm's post-tool tail is not the larger one beyond
-the intervals of the last window, the demo says so. Exit code 0 when it ran, whatever the verdict.
+Up to the fault the two runs are equal, number for number. From then on the rollouts of one come from weights
+that grow old, as from an inference fleet that has slowed down. Printed are both verdicts, and at which steps
+the fault, the first alarm and the loss of the reward came; one report shows both runs. When the warning does
+not come first, the demo says so. Exit code 0 when it ran, whatever it shows.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,58 +26,68 @@ from trimtab.report.run_diagnosis import diagnosis, diagnosis_screen
 from trimtab.report.run_view import RunView, load_view
 from trimtab.report.terminal.snapshot import live_state
 from trimtab.report.terminal.view import follow, render
-from trimtab.types import Reading
+from trimtab.training.demo_summary import facts_of, fault_words, healthy_words
 
-ARMS = ("constrained", "open")
-# tokens: the lab writes 100 to 350 a step after a tool result, so windows close every few steps
-DEMO_WINDOW = 600
+__all__ = ["FAULT_STEP", "RUNS", "SEED", "STEPS", "child_environment", "run_demo"]
+
+RUNS: Mapping[str, str] = {"healthy": "none", "stale": "stale"}
+"""Run -> its fault in `trimtab.training.lab_faults`; `stale` grows up to eight updates old."""
+STEPS, FAULT_STEP, SEED = 120, 60, 0
+FAULT = "Rollouts grow up to 8 updates old"
+PRINT_EVERY = 20  # seconds between two prints of the runs, where the output is a file
 
 
-def run_arm(arm: str, folder: Path, steps: int, seed: int) -> None:
-    """Train and watch one arm in this process."""
-    from trimtab.training.lab_grpo import lab_trainer, watch_lab
+def run_one(name: str, folder: Path, options: argparse.Namespace) -> None:
+    """Train and watch one run in this process."""
+    from trimtab.adapters.trl import watch
+    from trimtab.training.lab_faults import FaultPlan, fault_trainer
 
-    calls: list[dict[str, Any]] = []
-    trainer = lab_trainer(
-        arm, folder.with_name(f"{folder.name}.trainer"), steps=steps, seed=seed, calls=calls
-    )
-    watch_lab(
-        trainer, folder, calls, reference_rows=1.0, probe_every=5, min_tokens=DEMO_WINDOW, state_every=2
-    )
+    plan = FaultPlan(RUNS[name], options.fault_step, options.steps, options.seed)
+    trainer = fault_trainer(folder.with_name(f"{folder.name}.trainer"), plan)
+    watch(trainer, folder)
     trainer.train()
 
 
-def run_demo(out: Path, steps: int, seed: int, console: Console) -> Path:
-    """Both arms as child processes, one thread each; returns the report's path. TrimtabError when an arm
-    died.
+def run_demo(options: argparse.Namespace, console: Console) -> Path:
+    """Train the runs in child processes of one thread each; return the report's path.
+
+    Raises TrimtabError when a run died.
     """
     start = time.time()
-    folder = out / time.strftime("%Y%m%d-%H%M%S")
+    folder = options.out / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True)
-    children = {arm: _spawn(arm, folder / arm, steps, seed) for arm in ARMS}
-    console.print(f"Training two arms for {steps} steps, one thread each; runs in {folder}")
+    children = {name: _spawn(name, folder / name, options) for name in RUNS}
+    console.print(f"Training {len(RUNS)} runs for {options.steps} steps, one thread each; runs in {folder}")
     try:
         _follow(folder, children, console)
     finally:
         for child in children.values():
             if child.poll() is None:
                 child.terminate()
-    for arm, child in children.items():
+    for name, child in children.items():
         if child.wait() != 0:
             raise TrimtabError(
-                f"arm {arm} ended with code {child.returncode}; its output is in {folder / (arm + '.log')}"
+                f"run {name} ended with code {child.returncode}; its output is in {folder / (name + '.log')}"
             )
-    views = [load_view(folder / arm) for arm in ARMS]
+    views = [load_view(folder / name) for name in RUNS]
     for view in views:
-        console.print(
-            "\n".join(diagnosis_screen(diagnosis(view))), markup=False, highlight=False, soft_wrap=True
-        )
-        console.print()
+        screen = "\n".join(diagnosis_screen(diagnosis(view)))
+        console.print(screen + "\n", markup=False, highlight=False, soft_wrap=True)
     report = folder / "report.html"
-    write_html(build_payload(views, "Constrained against open-ended tool outputs"), report)
-    console.print(_comparison(*views), markup=False, soft_wrap=True)
-    console.print(f"Finished in {time.time() - start:.0f} s. Report: {report}", markup=False, soft_wrap=True)
+    write_html(build_payload(views, "A fault in mid-run, and the same run without it"), report)
+    lines = summary_lines(views, options.fault_step)
+    ending = f"Finished in {time.time() - start:.0f} s. Report: {report}"
+    console.print("\n".join([*lines, ending]), markup=False, highlight=False, soft_wrap=True)
     return report
+
+
+def summary_lines(views: Sequence[RunView], fault_step: int) -> list[str]:
+    """Return one line a run: what came when."""
+    facts = {view.name: facts_of(view) for view in views}
+    return [
+        f"{name}: {healthy_words(one) if RUNS[name] == 'none' else fault_words(one, FAULT, fault_step)}"
+        for name, one in facts.items()
+    ]
 
 
 def child_environment() -> dict[str, str]:
@@ -88,90 +98,68 @@ def child_environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
-def _spawn(arm: str, folder: Path, steps: int, seed: int) -> subprocess.Popen[bytes]:
-    environment = child_environment()
-    command = [sys.executable, "-m", "trimtab.training.demo", "--arm", arm, "--folder", str(folder)]
-    with (folder.parent / f"{arm}.log").open("wb") as log:
-        return subprocess.Popen(
-            [*command, "--steps", str(steps), "--seed", str(seed)], stdout=log, stderr=log, env=environment
-        )
+def _spawn(name: str, folder: Path, options: argparse.Namespace) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "trimtab.training.demo", "--one", name, "--folder", str(folder)]
+    numbers = {"--steps": options.steps, "--fault-step": options.fault_step, "--seed": options.seed}
+    command += [part for flag, number in numbers.items() for part in (flag, str(number))]
+    with (folder.parent / f"{name}.log").open("wb") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, env=child_environment())
 
 
-def _follow(folder: Path, children: dict[str, subprocess.Popen[bytes]], console: Console) -> None:
-    views: dict[str, RunView] = {}
-
-    def load() -> list[dict[str, Any]]:
-        for arm in ARMS:
-            if arm in views:
-                views[arm].refresh()
-            elif (folder / arm / "run.json").exists():
-                views[arm] = load_view(folder / arm)
-        return [live_state(view) for view in views.values()]
+def _follow(folder: Path, children: Mapping[str, subprocess.Popen[bytes]], console: Console) -> None:
+    """Show the runs until all have ended or one has failed."""
+    load = _loader(folder, list(children))
 
     def done() -> bool:
-        return all(child.poll() is not None for child in children.values()) or any(
-            c.poll() for c in children.values()
-        )
+        codes = [child.poll() for child in children.values()]
+        return any(codes) or all(code is not None for code in codes)
 
     if console.is_terminal:
         follow(load, 1.0, done, console)
         return
-    shown = 0.0
+    last = time.time()
     while not done():
         time.sleep(0.5)
-        if time.time() - shown > 20:
-            shown = time.time()
-            states = load()
+        if time.time() - last > PRINT_EVERY:
+            last, states = time.time(), load()
             if states:
                 console.print(render(states))
 
 
-def _comparison(constrained: RunView, open_ended: RunView) -> str:
-    """What the last windows of the two runs show, in words that go no further than their 95 % intervals."""
-    readings = [_last(view, name) for name in ("post_tool", "text") for view in (constrained, open_ended)]
-    known = [reading for reading in readings if reading is not None]
-    if len(known) < len(readings):
-        return "Too few tokens after tool results to compare the two arms; nothing is claimed."
-    post_c, post_o, text_c, text_o = known
-    line = (
-        f"Last window, p95 of |drift| in nats (95 % interval): post-tool {_words(post_c)} constrained, "
-        f"{_words(post_o)} open; text {_words(text_c)}, {_words(text_o)}."
-    )
-    if post_o.low > max(post_c.high, text_o.high):
-        return (
-            line
-            + " In this seed the open arm's post-tool tail is above the constrained arm's and its own text "
-            "tail."
-        )
-    return (
-        line + " In this window a larger post-tool tail with open outputs is not distinguishable from noise."
-    )  # fmt: skip
+def _loader(folder: Path, names: Sequence[str]) -> Callable[[], list[dict[str, Any]]]:
+    """Return a function that reads what the runs have written so far."""
+    views: dict[str, RunView] = {}
+
+    def load() -> list[dict[str, Any]]:
+        for name in names:
+            if name in views:
+                views[name].refresh()
+            elif (folder / name / "run.json").exists():
+                views[name] = load_view(folder / name)
+        return [live_state(view) for view in views.values()]
+
+    return load
 
 
-def _last(view: RunView, name: str) -> Reading | None:
-    """The last p95 of |drift| of a slice; None without one, or without an interval."""
-    series = view.series("drift/p95", name)
-    return series[-1] if series and math.isfinite(series[-1].low) and math.isfinite(series[-1].high) else None
-
-
-def _words(reading: Reading) -> str:
-    return f"{reading.value:.3g} ({reading.low:.3g} to {reading.high:.3g})"
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("demo"), metavar="DIR")
+    parser.add_argument("--steps", type=int, default=STEPS, metavar="N")
+    parser.add_argument("--fault-step", type=int, default=FAULT_STEP, metavar="N")
+    parser.add_argument("--seed", type=int, default=SEED, metavar="N")
+    parser.add_argument("--one", choices=list(RUNS), help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    return parser
 
 
 def main() -> None:
-    """Parse arguments and run; one clear line and exit code 2 when an arm could not run."""
-    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("demo"))
-    parser.add_argument("--steps", type=int, default=110)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--arm", choices=ARMS, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.arm:
-        run_arm(options.arm, options.folder, options.steps, options.seed)
+    """Parse arguments and run; one clear line and exit code 2 when a run could not be trained."""
+    options = _parser().parse_args()
+    if options.one:
+        run_one(options.one, options.folder, options)
         return
     try:
-        run_demo(options.out, options.steps, options.seed, Console())
+        run_demo(options, Console())
     except TrimtabError as error:
         print(f"trimtab: {error}", file=sys.stderr)
         sys.exit(2)
