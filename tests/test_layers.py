@@ -22,7 +22,7 @@ ORDER = (
     "traces/readers", "traces/readers/trl", "traces/readers/verifiers", "traces/table", "traces",
     "traces/export", "lab", "measure/state", "measure/sequences", "measure/tokens", "measure/policy", "measure/steps",
     "measure", "measure/traces", "detect/detectors", "detect/detectors/mean_shift", "detect/rules",
-    "detect", "detect/traces", "detect/user_rules", "guard", "report", "report/html", "report/terminal",
+    "detect", "detect/traces", "detect/user_rules", "guard/policies", "guard", "report", "report/html", "report/terminal",
     "report/traces", "monitor", "adapters", "adapters/trl", "adapters/verl", "cli", "training/minirl",
     "training", "training/llamacpp",
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
     TrimtabError              base; the command line prints it as one line and exits with code 2
     ├── BatchError            a TokenBatch that cannot be right: names the field, the shapes and what to do
+    ├── GuardError            a guard's options that cannot be right: an unknown policy, a cap out of range, a full disk
     ├── RunError              a run folder that is not one, cannot be read, or comes from a newer trimtab
     ├── MetricLogError    a metrics log of some trainer that cannot be found, recognised or read
     ├── ObjectiveError        inputs of a loss or of its machinery that cannot be right: shapes, masks, bounds, groups
@@ -24,6 +25,11 @@ class TrimtabError(Exception):
 class BatchError(TrimtabError, ValueError):
     """A batch of tokens is malformed: mismatched shapes, a mask that is not boolean, a log-probability above
     zero."""
+
+
+class GuardError(TrimtabError):
+    """Options of a guard are malformed: an unknown policy or field, a value out of range, a ring larger than
+    the disk, no controls."""
 
 
 class RunError(TrimtabError):

@@ -171,7 +171,10 @@ Lever = Literal[
 
 @dataclass(frozen=True)
 class SetLever:
-    """Turn a lever from `before` to `after`, from the next step on."""
+    """Turn a lever from `before` to `after`, from the next step on.
+
+    `before` and `after` are the values in force. Where another policy asks for a tighter one, they are equal.
+    """
 
     lever: Lever
     slice: str  # `all`, or the slice it is turned for
@@ -179,7 +182,9 @@ class SetLever:
     after: float
     because: Incident
     policy: str  # the policy of the guard that chose it
-    expires: int | None = None  # step after which it is undone; None: by the policy's own recovery
+    note: str = (
+        ""  # what a reader should know: a lever that is not offered, a tighter value of another policy
+    )
 
 
 @dataclass(frozen=True)
@@ -190,6 +195,7 @@ class SkipUpdate:
     bound: float
     because: Incident
     policy: str
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -199,6 +205,7 @@ class Rollback:
     to_step: int
     because: Incident
     policy: str
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -207,15 +214,32 @@ class Stop:
 
     because: Incident
     policy: str
+    note: str = ""
 
 
 @dataclass(frozen=True)
 class Undo:
-    """Take an action back: the trouble that asked for it has passed."""
+    """Take back what a policy asked of a lever: the trouble that asked for it has passed."""
 
-    action: SetLever
+    lever: Lever
+    slice: str
+    before: float  # in force until now
+    after: (
+        float  # in force from the next step on: the tightest of what other policies ask, or the trainer's own
+    )
     because: Incident
     policy: str
+    note: str = ""
 
 
-Action = SetLever | SkipUpdate | Rollback | Stop | Undo
+@dataclass(frozen=True)
+class Warn:
+    """Change nothing, and say what a person should do: no lever helps, or none is offered."""
+
+    because: Incident
+    policy: str
+    note: str
+
+
+Action = SetLever | SkipUpdate | Rollback | Stop | Undo | Warn
+"""What a guard does. Each names its incident, its policy and what stood before."""

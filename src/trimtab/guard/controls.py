@@ -70,3 +70,19 @@ class Controls(Protocol):
     def stop(self) -> None:
         """End training after this step."""
         ...
+
+
+class StableStates(Protocol):
+    """The ring of checkpoints; `trimtab.guard.stable_states` implements it, a loop may bring its own."""
+
+    def keep(self, step: int, verdict: str, controls: Controls) -> None:
+        """Write the state after `step`; `verdict` is "stable", "unsettled" or "incident"."""
+        ...
+
+    def last_stable(self, before_step: int) -> int | None:
+        """Return the newest stable step kept before `before_step`; None where there is none."""
+        ...
+
+    def restore(self, step: int, controls: Controls) -> None:
+        """Return to a kept state, and forget the later ones."""
+        ...

@@ -11,6 +11,7 @@ step_buffer         what arrived in the open step
 step_rows           rows of the open step on their way to the disk
 batch_measurement   from what arrived to states, windows and readings
 detection           from readings to alarms; the detectors' baseline after a resume
+guarding            the guard of a run: decided by one rank, done by all, recorded
 """
 
 from trimtab.monitor.factory import open_run

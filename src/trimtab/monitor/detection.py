@@ -3,31 +3,53 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
+from trimtab.detect.live_incidents import LiveIncidents
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.step_readings import of_series, step_readings
+from trimtab.guard.cause_table import open_alarms
 from trimtab.measure.sequences.tool_health import ToolHealth, replay_tools
+from trimtab.measure.steps.step_series import StepSeries
 from trimtab.monitor.step_rows import StepRows
 from trimtab.report.series_arrays import step_series
 from trimtab.runs import RunReader, RunWriter
 from trimtab.runs.records import alarm_row, reading_rows, readings_from_row
-from trimtab.types import Alarm, Reading
+from trimtab.types import Alarm, Incident, Reading
 
 log = logging.getLogger("trimtab")
+
+_LEVELS = {"aggregate/kl": "kl", "kl/theta_ref/k3": "kl", "aggregate/mismatch_kl": "mismatch_kl"}
+"""Readings -> the levels they are, as `Guard.after_step` names them."""
+_SERIES_LEVELS = {"mismatch_kl": "mismatch/kl_k3", "ess_frac": "total/sequence_ess_frac"}
+
+
+class Situation(NamedTuple):
+    """What a guard decides by."""
+
+    incidents: list[Incident]
+    settled: bool  # the detectors have judged, and no alarm that a guard answers is open
+    levels: dict[str, float]
 
 
 class Detection:
     """Feeds the detectors and writes what changed. After a resume they have the baseline they had before."""
 
-    def __init__(self, writer: RunWriter, pipeline: Pipeline, rows: StepRows) -> None:
-        self.writer, self.pipeline, self.rows = writer, pipeline, rows
+    def __init__(self, writer: RunWriter, pipeline: Pipeline, rows: StepRows, live: LiveIncidents) -> None:
+        self.writer, self.pipeline, self.rows, self.live = writer, pipeline, rows, live
+        self._levels: dict[str, float] = {}  # of the last step that was judged
         self._unwritten: list[dict[str, Any]] = []  # rows of alarms that the disk did not take yet
 
     def judge(self, step: int, readings: list[Reading], known: list[Alarm] | None = None) -> None:
         """Detect on `readings`, write them and what changed since the alarms `known`."""
         known = list(self.pipeline.alarms) if known is None else known
         self.pipeline.on_readings(readings)
+        self.live.add_readings(readings)
+        self._levels = {
+            _LEVELS[r.key] if r.slice == "all" else f"{_LEVELS[r.key]}/{r.slice}": r.value
+            for r in readings
+            if r.key in _LEVELS and r.status == "ok"
+        }
         fired = self.pipeline.alarms[len(known) :]
         changes = [
             alarm_row(new, "reopened" if new.cleared is None else "cleared", step)
@@ -38,6 +60,14 @@ class Detection:
         if self.rows.add("alarms", self._unwritten, retried=True):
             self._unwritten = []
         self.rows.add("readings", reading_rows([r for r in readings if not of_series(r.key)]))
+
+    def situation(self, series: StepSeries | None) -> Situation:
+        """Return what a guard decides by, at the step of `series`; None where it has none."""
+        of_series = {} if series is None else {key: series.get(name) for key, name in _SERIES_LEVELS.items()}
+        levels = self._levels | {key: point.value for key, point in of_series.items() if point is not None}
+        incidents = self.live.of(self.pipeline.alarms)
+        settled = bool(self.pipeline.judged()) and not any(map(open_alarms, incidents))
+        return Situation(incidents, settled, levels)
 
     def restore(self, step: int, tools: ToolHealth) -> None:
         """Feed the detectors and `tools` what this rank wrote of the steps before `step`.
@@ -52,6 +82,8 @@ class Detection:
             closed.setdefault(int(row["step"]), []).extend(readings_from_row(row))
         for series in step_series(reader, [rank]):
             closed.setdefault(series.step, []).extend(step_readings(series))
+            if series.step < step:
+                self.live.add_series(series)
         over = [int(row["step"]) for row in reader.rows("steps", rank) if row["step"] >= step]
         if over:
             log.warning(
@@ -62,4 +94,6 @@ class Detection:
         replay_tools(tools, before, reader.rows("tools", rank))
         for row in before:
             self.pipeline.on_step(row["step"], row["nonfinite"], row["columns"])
-            self.pipeline.on_readings(closed.get(row["step"], []))
+            readings = closed.get(row["step"], [])
+            self.pipeline.on_readings(readings)
+            self.live.add_readings(readings)

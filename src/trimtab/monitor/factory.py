@@ -8,13 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
+import msgspec
+
 from trimtab.capture.clean_values import Door
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
 from trimtab.detect.rules.rule import Rule
 from trimtab.detect.user_rules.load import header_config, resolve
 from trimtab.errors import RunError
+from trimtab.guard import Controls, GuardOptions, StableStates, guard_options
 from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.state.windows import WindowSet
+from trimtab.monitor.guarding import GuardArguments, Share
 from trimtab.monitor.run import Run
 from trimtab.monitor.run_identity import with_identity
 from trimtab.monitor.run_options import RunOptions, rank_of_environment
@@ -23,7 +27,7 @@ from trimtab.runs.schema import whole_number
 
 log = logging.getLogger("trimtab")
 
-_RESERVED = ("min_tokens", "min_trajectories", "rules", "python_rules")
+_RESERVED = ("min_tokens", "min_trajectories", "rules", "python_rules", "guard")
 
 
 def open_run(
@@ -42,6 +46,10 @@ def open_run(
     solved_at: float | None = None,
     groups_span_steps: bool = False,
     rules: str | os.PathLike[str] | Sequence[Rule] = (),
+    guard: str | os.PathLike[str] | GuardOptions | None = None,
+    controls: Controls | None = None,
+    states: StableStates | None = None,
+    share: Share | None = None,
 ) -> Run:
     """Open a run folder, new or to be resumed, for one rank's writing.
 
@@ -63,6 +71,12 @@ def open_run(
         groups_span_steps: a `group` number means the same prompt in every step of a window.
         rules: your own rules, as `Rule` objects or the path of a YAML file (docs/how-to/user-rules.md). The
             false-alarm budget is split over all rules.
+        guard: what is done about incidents: "observe", "recommended", "strict", or the path of a policy file
+            (docs/how-to/guard.md). None: nothing.
+        controls: the levers of the trainer, for a guard that is to act.
+        states: the ring of stable states, for rollbacks.
+        share: returns on every rank the text that rank 0 passed in. With it rank 0 decides, and all ranks do
+            the same; every rank must call `flush`, and `before_update` if any does. None: each rank decides.
 
     Returns:
         The run; close it, or use it as a context manager.
@@ -71,6 +85,7 @@ def open_run(
         RunError: the folder is something else, of a newer format or not writable, or a requirement cannot
             hold.
         RuleError: a rule is malformed.
+        GuardError: an option of the guard is malformed, or it is to act and has no controls.
 
     Example:
         with trimtab.open_run("runs/exp1") as run:
@@ -92,7 +107,9 @@ def open_run(
     rank = own_rank if rank is None else rank
     if rank == own_rank and world_size > 1:
         config = {"world_size": world_size, **(config or {})}
-    mine = {**windows, **requirements.config(), **own}
+    watched = None if guard is None else GuardArguments(guard_options(guard), controls, states, share)
+    guarded = {} if watched is None else {"guard": msgspec.to_builtins(watched.options)}
+    mine = {**windows, **requirements.config(), **own, **guarded}
     writer = RunWriter(folder, rank, {**with_identity(_config(config or {})), **mine})
     stored = {
         name: value for name, value in writer.header["config"].items() if name in ("rules", "python_rules")
@@ -105,7 +122,7 @@ def open_run(
     return Run(
         writer,
         WindowSet(min_tokens, min_trajectories),
-        RunOptions(strict, state_every, token_text, requirements, added),
+        RunOptions(strict, state_every, token_text, requirements, added, watched),
     )
 
 

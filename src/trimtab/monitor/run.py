@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from functools import lru_cache
 from types import TracebackType
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from trimtab.detect.live_incidents import LiveIncidents
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rules.all_rules import RULES
 from trimtab.errors import RunError
@@ -26,6 +27,7 @@ from trimtab.measure.state.windows import Closed, WindowSet
 from trimtab.monitor.batch_measurement import Measuring
 from trimtab.monitor.detection import Detection
 from trimtab.monitor.flush_arguments import MetricReader, OmissionLog, StepOrder, no_batch, step_number
+from trimtab.monitor.guarding import RunGuard
 from trimtab.monitor.isolation import Isolation, warn_dead
 from trimtab.monitor.run_end import EndRecorder, end_of
 from trimtab.monitor.run_inputs import RunInputs
@@ -55,6 +57,9 @@ class Run(RunInputs):
         self._dead_before = False
         self._known: list[Alarm] | None = None  # alarms before the flushed step; None until it is measured
         self._start(writer, windows)
+        self._guard = None
+        if options.guard is not None:
+            self._guard = RunGuard(options.guard, writer.rank, self._isolation, self._write_action)
 
     def _start(self, writer: RunWriter, windows: WindowSet) -> None:
         """Begin a session of the run with nothing seen yet."""
@@ -62,7 +67,8 @@ class Run(RunInputs):
         self.writer, self.windows = writer, windows
         self.pipeline = Pipeline((*RULES, *self.rules))
         self._rows = StepRows(writer)
-        self._detection = Detection(writer, self.pipeline, self._rows)
+        self._live = LiveIncidents()
+        self._detection = Detection(writer, self.pipeline, self._rows, self._live)
         self.probes, self.distinguish = Probes(observe), Distinguish()
         self.episodes, self.tools = Episodes(self.options.requirements), ToolHealth(self.options.requirements)
         self.latest: dict[str, float] = {}
@@ -82,24 +88,6 @@ class Run(RunInputs):
         self._step_readings = []
         self.pending_tools = []
         self._isolation.failures_now, self._order.note = [], {}
-
-    @property
-    def alarms(self) -> list[Alarm]:
-        """Alarms fired so far, cleared ones included."""
-        return self.pipeline.alarms
-
-    @property
-    def num_failures(self) -> int:
-        """Failures of the monitor itself."""
-        return self._isolation.num_failures
-
-    def isolated(self, where: str, cost: str = "watch") -> AbstractContextManager[None]:
-        """Return a context that records its block's failure, books its time under `cost`, and lets training go on."""  # noqa: E501
-        return self._isolation.block(where, cost)
-
-    def charge(self, name: str, seconds: float) -> None:
-        """Book time spent for the monitor outside of it, kept apart from the watch's own time."""
-        self._isolation.charge(name, seconds)
 
     def observe(self, batch: TokenBatch | None = None, **arrays: Any) -> None:
         """Add one batch to the open step: a `TokenBatch`, or the arguments of `trimtab.token_batch` by name.
@@ -125,19 +113,29 @@ class Run(RunInputs):
         `absent`: columns the trainer cannot give, with the reason. `duration_s`: wall seconds of the whole
         step, so that the monitor's cost can be shown as a share of it.
         """
+        number, fired = -1, list[Alarm]()
+        try:
+            number, fired = self._close_step(step, metrics, absent, duration_s)
+        finally:  # whatever failed: the other ranks wait for what is decided here
+            if self._guard is not None:
+                self._guard.after_step(number, lambda: self._detection.situation(self.series.latest))
+        return fired
+
+    def _close_step(self, step: int, metrics: Any, absent: Any, duration_s: Any) -> tuple[int, list[Alarm]]:
+        """Return the number of the step, -1 where none was closed, and what fired."""
         numbers: dict[str, float] = {}
         reasons: dict[str, str] = {}
         number, written, self._known = -1, False, None
         with self.isolated("flush"):
             number = self._next_step(step_number(step))
             if number < 0:
-                return []
+                return -1, []
             numbers = self._metrics.read(metrics)
             reasons = self._metrics.reasons(absent)
             self._flush(number, numbers, reasons, duration_s)
             written = True
         if number < 0:
-            return []  # what arrived waits for the next good call
+            return -1, []  # what arrived waits for the next good call
         if not written:
             # The step is part of the run all the same, marked as failed.
             with self.isolated("flush"), suppress(OSError):
@@ -147,7 +145,7 @@ class Run(RunInputs):
         if self.dead and not self._dead_before:
             warn_dead(self.writer.folder, self.writer.failure)
         self._dead_before = self.dead
-        return fired
+        return number, fired
 
     def _next_step(self, step: int) -> int:
         self.writer.require_open()
@@ -232,6 +230,8 @@ class Run(RunInputs):
         with self.isolated("measure the step's series"):
             rows, of_step = self._series.close(step, numbers.get("grad_norm"))
             self._rows.add("series", rows)
+            if rows and self.series.latest is not None:
+                self._live.add_series(self.series.latest)
             self._step_readings += of_step
         num_tokens, num_new = self._intake.total()
         readings = self._measuring.step(step, num_tokens) + self._step_readings
@@ -282,6 +282,9 @@ class Run(RunInputs):
             with self.isolated("write exemplars"):  # the decoder is the user's
                 rows = exemplar_row(name, done.window, done.states[name], self.token_text)
                 self._rows.add("exemplars", rows)
+
+    def _write_action(self, row: dict[str, Any]) -> None:
+        self.writer.write("actions", [row])
 
     def _is_logged(self, error: BaseException) -> bool:
         return self.dead and isinstance(error, OSError)

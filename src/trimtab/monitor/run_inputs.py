@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal
 
+from trimtab.detect.live_incidents import LiveIncidents
+from trimtab.detect.pipeline import Pipeline
+from trimtab.guard import Guard
 from trimtab.measure.policy.gradients import gradient_values
 from trimtab.measure.policy.input_dependence import Distinguish
 from trimtab.measure.policy.lagged_drift import Probes
@@ -14,32 +17,82 @@ from trimtab.measure.sequences.episode_totals import Episodes
 from trimtab.measure.sequences.reencoding import difference
 from trimtab.measure.state.values import step_readings
 from trimtab.measure.steps.series_history import SeriesHistory
+from trimtab.monitor.guarding import RunGuard
+from trimtab.monitor.isolation import Isolation
 from trimtab.monitor.series_recorder import SeriesRecorder
 from trimtab.monitor.step_buffer import Intake
 from trimtab.traces.core.tool_call import ToolCall
-from trimtab.types import Reading, TokenBatch
+from trimtab.types import Alarm, Incident, Reading, TokenBatch
 
 
 class RunInputs:
     """The methods of `Run` that take something in for the open step, and where they put it."""
 
+    pipeline: Pipeline
     probes: Probes
     distinguish: Distinguish
     episodes: Episodes
     pending_tools: list[ToolCall]
     _fed: set[str]
+    _isolation: Isolation
     _intake: Intake
     _series: SeriesRecorder
+    _live: LiveIncidents
+    _guard: RunGuard | None
     _step_readings: list[Reading]
 
     def isolated(self, where: str, cost: str = "watch") -> AbstractContextManager[None]:
-        """Return a context that records its block's failure; `Run` has it."""
-        raise NotImplementedError
+        """Return a context that books time under `cost`, and records its block's failure.
+
+        Training goes on after one.
+        """
+        return self._isolation.block(where, cost)
+
+    def charge(self, name: str, seconds: float) -> None:
+        """Book time spent for the monitor outside of it, kept apart from the watch's own time."""
+        self._isolation.charge(name, seconds)
+
+    @property
+    def num_failures(self) -> int:
+        """Failures of the monitor itself."""
+        return self._isolation.num_failures
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """Alarms fired so far, cleared ones included."""
+        return self.pipeline.alarms
 
     @property
     def series(self) -> SeriesHistory:
         """Values of the last steps by series and slice, with standard errors; `flush` adds a step's."""
         return self._series.history
+
+    @property
+    def incidents(self) -> list[Incident]:
+        """Incidents of this session so far, in the order they began, each with its likely causes."""
+        return self._live.of(self.pipeline.alarms)
+
+    @property
+    def guard(self) -> Guard | None:
+        """The guard, for its `state_dict`; None where the run has none."""
+        return None if self._guard is None else self._guard.guard
+
+    def before_update(self, step: int, grad_norm: float | None = None, ess_frac: float | None = None) -> bool:
+        """Return whether the optimizer step of `step` may be made; False: leave it out.
+
+        Args:
+            step: number of the step, as `flush` will be called with.
+            grad_norm: norm of the whole gradient before clipping, equal on every rank.
+            ess_frac: ESS fraction of the batch's raw sequence weights, for the ESS-scaled step.
+
+        Returns:
+            True without a guard, while it only observes, and where it fails itself.
+
+        Example:
+            if run.before_update(step, grad_norm):
+                optimizer.step()
+        """
+        return self._guard is None or self._guard.before_update(step, grad_norm, ess_frac)
 
     def observe_update(
         self, before: Any, after: Any, *, of: Literal["batch", "probes"] = "batch", **arrays: Any

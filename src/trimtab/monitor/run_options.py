@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from trimtab.detect.rules.rule import Rule
 from trimtab.measure.state.requirements import Requirements
+from trimtab.monitor.guarding import GuardArguments
 
 LATEST = frozenset(
     (name, key)
@@ -40,6 +41,8 @@ class RunOptions:
     requirements: Requirements = field(default_factory=Requirements)
     # the user's rules, beside the built-in ones
     rules: tuple[Rule, ...] = ()
+    # what is done about incidents; None: nothing, and nothing is recorded as if
+    guard: GuardArguments | None = None
 
 
 _RANK_VARIABLES = (

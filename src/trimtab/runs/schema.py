@@ -14,6 +14,7 @@ kind        one row is                                                 written
 states      the mergeable state of every slice over steps first..last  at the cadence of `state_block`
 readings    all readings of one slice over one closed window           when a window closes
 alarms      an alarm fired or cleared                                  when it does
+actions     what the guard did or, in a dry run, would have done       after the step's row
 tools       one tool call                                              at flush
 errors      one failure inside the monitor, with its traceback         when it happens
 exemplars   the worst tokens of one slice over one closed window        when a window closes
@@ -33,9 +34,11 @@ from typing import Any
 from trimtab.errors import RunError
 
 FORMAT = 1
-KINDS = ("states", "readings", "alarms", "tools", "errors", "exemplars", "series", "steps", "end")
+KINDS = (
+    "states", "readings", "alarms", "actions", "tools", "errors", "exemplars", "series", "steps", "end",
+)  # fmt: skip
 _NAME = re.compile(
-    r"^(states|readings|alarms|tools|errors|exemplars|series|steps|end)\.r(\d+)\.s(\d+)\.jsonl(?:\.gz)?$"
+    r"^(states|readings|alarms|actions|tools|errors|exemplars|series|steps|end)\.r(\d+)\.s(\d+)\.jsonl(?:\.gz)?$"
 )
 COMPRESSED = ".gz"
 MAX_STEP = 2**53  # JSON readers keep whole numbers up to here
@@ -46,6 +49,7 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
                  "low": dict, "high": dict, "n": dict, "reasons": dict, "excluded": dict, "reference": dict},
     "alarms": {"event": str, "step": int, "fired": int, "rule": str, "since": int, "severity": str, "slice": str,
                "bound": (int, float), "why": str, "advice": str, "reference": str, "hidden": bool, "evidence": list},
+    "actions": {"step": int, "action": str, "policy": str, "note": str, "dry_run": bool, "failure": str, "incident": dict},
     "tools": {"step": int, "name": str, "result_size": (int, float), "latency_s": (int, float)},
     "errors": {"step": int, "time": (int, float), "where": str, "error": str},
     "exemplars": {"step": int, "first": int, "last": int, "slice": str, "tokens": dict},

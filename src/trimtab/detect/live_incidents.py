@@ -1,0 +1,64 @@
+"""The incidents of a live run, with the same causes as a report on its folder gives."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from trimtab.detect.incidents import incidents, onsets
+from trimtab.detect.movement import Levels, movements
+from trimtab.measure.steps.series_history import SeriesHistory
+from trimtab.measure.steps.step_series import StepSeries
+from trimtab.types import Alarm, Incident, Reading
+
+MAX_STEPS = 512
+"""Steps of evidence that are kept (default, not calibrated)."""
+
+_LAG = "policy_lag/mean"
+
+
+class LiveIncidents:
+    """Collects the evidence of the last steps; `of` gathers alarms into incidents.
+
+    Example:
+        live.add_series(series)
+        for incident in live.of(pipeline.alarms): print(incident.causes)
+    """
+
+    def __init__(self, max_steps: int = MAX_STEPS) -> None:
+        self._series = SeriesHistory(max_steps)
+        self._lag: deque[tuple[int, float]] = deque(maxlen=max_steps)
+        self._alarms: list[Alarm] = []
+        self._incidents: list[Incident] = []
+
+    def add_series(self, series: StepSeries) -> None:
+        """Take the series of one step."""
+        self._series.append(series)
+
+    def add_readings(self, readings: Iterable[Reading]) -> None:
+        """Take the readings that closed at one step."""
+        self._lag.extend(
+            (one.step, one.value)
+            for one in readings
+            if (one.key, one.slice) == (_LAG, "all") and one.status == "ok"
+        )
+
+    def of(self, alarms: Sequence[Alarm]) -> list[Incident]:
+        """Return the incidents of a run's alarms so far, in the order they began.
+
+        Args:
+            alarms: all alarms of the run, notes and cleared ones included.
+        """
+        if list(alarms) != self._alarms:
+            self._alarms = list(alarms)
+            steps = np.array([step for step, _ in self._lag], np.int64)
+            lag = Levels(steps, np.array([value for _, value in self._lag], np.float64))
+            moved = {first: movements(self._levels, lag, first, last) for first, last in onsets(self._alarms)}
+            self._incidents = incidents(self._alarms, moved)
+        return self._incidents
+
+    def _levels(self, key: str, slice_name: str) -> Levels | None:
+        arrays = self._series.arrays(key, slice_name)
+        return Levels(arrays.steps, arrays.values) if arrays.steps.size else None

@@ -1,0 +1,118 @@
+"""A run's guard: what it decides is shared with every rank, done in isolation, and written to the run store.
+
+`share` is a collective of the caller's. It is called once a step, and once before each update, on every rank
+and whatever failed before, so that no rank waits for another for ever.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from trimtab.errors import GuardError
+from trimtab.guard import Controls, Guard, GuardOptions, StableStates, StepPlan
+from trimtab.monitor.detection import Situation
+from trimtab.monitor.isolation import Isolation
+from trimtab.runs.action_rows import action_from_row, action_row
+from trimtab.types import Action, SkipUpdate
+
+Share = Callable[[str], str]
+"""Returns on every rank what rank 0 passed in; the others pass an empty text."""
+
+Row = dict[str, Any]
+_COST = "guard"
+
+
+@dataclass(frozen=True)
+class GuardArguments:
+    """What `open_run` takes for a guard."""
+
+    options: GuardOptions
+    controls: Controls | None = None
+    states: StableStates | None = None
+    share: Share | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a guard that is to act and has nothing to act on."""
+        if self.controls is None and not self.options.observe:
+            raise GuardError("guard: controls are missing; give open_run(controls=...), or guard='observe'")
+
+
+class RunGuard:
+    """The guard of one rank. The rank that leads decides; all ranks do the same."""
+
+    def __init__(
+        self,
+        arguments: GuardArguments,
+        rank: int,
+        isolation: Isolation,
+        write: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.guard = Guard(arguments.options, arguments.controls, arguments.states)
+        self.leads = rank == 0 or arguments.share is None
+        self._share, self._isolation, self._write = arguments.share, isolation, write
+
+    def before_update(self, step: int, grad_norm: float | None, ess_frac: float | None) -> bool:
+        """Return whether the optimizer step may be made; True where the guard itself fails."""
+        text = ""
+        if self.leads:
+            with self._isolation.block("decide about an update", _COST):
+                text = _packed(StepPlan(tuple(self.guard.decide_update(step, grad_norm, ess_frac))))
+        plan, _ = self._shared(text)
+        for action in plan.actions:
+            with self._isolation.block(f"apply {type(action).__name__}", _COST):
+                self.guard.apply(action)
+        return not (self.guard.acts and any(isinstance(action, SkipUpdate) for action in plan.actions))
+
+    def after_step(self, step: int, situation: Callable[[], Situation]) -> list[Action]:
+        """Decide, share, apply and record. Returns what was done.
+
+        A negative `step` stands for a call of `flush` that closed no step: nothing is decided then.
+        """
+        text = ""
+        if self.leads and step >= 0:
+            with self._isolation.block("decide what the guard does", _COST):
+                text = _packed(self.guard.decide(step, *situation()))
+        plan, rows = self._shared(text)
+        for action, row in zip(plan.actions, rows, strict=True):
+            self._do(step, action, row)
+        if plan.keep:
+            with self._isolation.block("keep a stable state", _COST):
+                self.guard.keep(step, plan)
+        return list(plan.actions)
+
+    def _shared(self, text: str) -> tuple[StepPlan, list[Row]]:
+        """What rank 0 decided, and the rows of its actions; nothing where that failed."""
+        plan, rows = StepPlan(), list[Row]()
+        with self._isolation.block("share what the guard decided", _COST):
+            if self._share is not None:
+                text = self._share(text)
+            if text:
+                plan, rows = _unpacked(text)
+        return plan, rows
+
+    def _do(self, step: int, action: Action, of_action: Row) -> None:
+        failures = self._isolation.num_failures
+        with self._isolation.block(f"apply {type(action).__name__}", _COST):
+            self.guard.apply(action)
+        failed = self._isolation.num_failures > failures
+        row = {
+            "step": step, "time": time.time(), "dry_run": not self.guard.acts, **of_action,
+            "failure": self._isolation.last_failure if failed else "",
+        }  # fmt: skip
+        with self._isolation.block("record an action", _COST):
+            self._write(row)
+
+
+def _packed(plan: StepPlan) -> str:
+    rows = [action_row(action) for action in plan.actions]
+    return json.dumps({"actions": rows, "verdict": plan.verdict, "keep": plan.keep})
+
+
+def _unpacked(text: str) -> tuple[StepPlan, list[Row]]:
+    data = json.loads(text)
+    rows = data["actions"]
+    return StepPlan(tuple(map(action_from_row, rows)), data["verdict"], data["keep"]), rows
