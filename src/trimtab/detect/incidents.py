@@ -38,7 +38,8 @@ class _Hypothesis(NamedTuple):
 
 
 _HYPOTHESES = (
-    _Hypothesis("stale rollouts", ("lag", "staleness"), ("mismatch",), (),
+    # no calm: a trainer without pi_old of its own, as TRL, reads the age of rollouts as mismatch
+    _Hypothesis("stale rollouts", ("lag", "staleness"), (), (),
         "train on fresh rollouts for a few steps: the distance falls at once"),
     _Hypothesis("the engines disagree", ("mismatch",), ("lag",), ("mismatch",),
         "score one batch with both engines at the same weights, and compare token by token"),
@@ -69,7 +70,7 @@ def incidents(
     """
     result = []
     for group in _groups(alarms):
-        since = min(alarm.since for alarm in group)
+        since = _onset(group)
         loud = [alarm for alarm in group if alarm.severity != "info"]
         severity: Severity = "critical" if any(a.severity == "critical" for a in loud) else "warning"
         moved = (movement or {}).get(since, {})
@@ -79,7 +80,14 @@ def incidents(
 
 def onsets(alarms: Iterable[Alarm]) -> list[tuple[int, int]]:
     """Return the first step of each incident and that of its last alarm."""
-    return [(min(a.since for a in group), max(a.step for a in group)) for group in _groups(alarms)]
+    return [(_onset(group), max(a.step for a in group)) for group in _groups(alarms)]
+
+
+def _onset(group: Sequence[Alarm]) -> int:
+    """Return the first step of the evidence; an alarm on slow growth may date it long before the first alarm,
+    and does not move the onset."""
+    first = group[0].since
+    return min(a.since for a in group if a.since >= first - bound("incident_gap"))
 
 
 def _groups(alarms: Iterable[Alarm]) -> list[list[Alarm]]:
