@@ -16,11 +16,10 @@ from trimtab.catalog import bound
 from trimtab.detect.detectors.composite_reading import FAMILIES
 from trimtab.detect.detectors.drawdown import Drawdown
 from trimtab.detect.detectors.excursion import Excursion
-from trimtab.detect.detectors.flatline import Flatline
 from trimtab.detect.detectors.mann_kendall import MannKendall
 from trimtab.detect.detectors.mean_shift.detector import SCALES, MeanShift
 from trimtab.detect.detectors.outlier import Outlier
-from trimtab.detect.detectors.plateau import Plateau, PlateauExit
+from trimtab.detect.detectors.plateau import PlateauExit
 from trimtab.detect.detectors.prediction_limit import PredictionLimit
 from trimtab.detect.detectors.record_break import RecordBreak
 from trimtab.detect.detectors.step_change import StepChange
@@ -177,10 +176,6 @@ def detector(rule: Rule) -> str:
         return f"{'below' if one.sign < 0 else 'above'} the best three in a row, at least {least}"
     if isinstance(one, MannKendall):
         return f"trend {'up' if one.sign > 0 else 'down'} over {one.window} values, Mann-Kendall"
-    if isinstance(one, Flatline):
-        return f"{one.values} values in a row that are the same number"
-    if isinstance(one, Plateau):
-        return f"plateau: {one.window} values that can have risen by {one.gain:g} of the best {one.window} at most"
     raise TypeError(f"{rule.name}: no words for {type(one).__name__}")
 
 

@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from reproduce.archives import unpacked
 from trimtab.report.run_view import load_view
 from trimtab.runs.records import alarm_row
+from trimtab.runs.row_lines import encode_row
 from trimtab.types import Alarm
 
 __all__ = ["ALARMS", "STORES", "alarms_of", "differences", "recorded_runs"]
@@ -31,6 +32,7 @@ __all__ = ["ALARMS", "STORES", "alarms_of", "differences", "recorded_runs"]
 ROOT = Path(__file__).parent
 ALARMS = ROOT / "recorded_alarms.json"
 EXAMPLE = ROOT / "verdict_example"
+_STEPS = EXAMPLE / "steps.r0.s0.jsonl.gz"
 STORES = {"gallery": "gallery/runs", "smollm2": "smollm2/runs", "bank": "bank"}
 QUICK = ("gallery", "smollm2")
 
@@ -67,9 +69,22 @@ def _lines(alarms: Sequence[Alarm]) -> list[str]:
 
 def write_example() -> None:
     """Store the alarms of the example's replay, as a run of today would have; it had none that cleared."""
-    rows = [alarm_row(alarm, "fired", alarm.step) for alarm in load_view(EXAMPLE).pipeline.alarms]
-    data = "".join(f"{json.dumps(row, separators=(',', ':'))}\n" for row in rows).encode()
-    (EXAMPLE / "alarms.r0.s0.jsonl.gz").write_bytes(gzip.compress(data, 9, mtime=0))
+    alarms = sorted(load_view(EXAMPLE).pipeline.alarms, key=lambda alarm: alarm.step)
+    steps = [json.loads(line) for line in gzip.decompress(_STEPS.read_bytes()).splitlines()]
+    begun = {row["step"]: row["s"] for row in steps}
+    rows = [
+        encode_row(alarm_row(alarm, "fired", alarm.step), number, begun[alarm.step])
+        for number, alarm in enumerate(alarms)
+    ]
+    for row in steps:  # a row of a step states how many rows of alarms were written by then
+        row["n"]["alarms"] = sum(alarm.step <= row["step"] for alarm in alarms)
+    lines = [encode_row(_fields(row), row["q"], row["s"]) for row in steps]
+    for path, parts in ((_STEPS, lines), (_STEPS.with_name("alarms.r0.s0.jsonl.gz"), rows)):
+        path.write_bytes(gzip.compress(b"".join(parts), 9, mtime=0))
+
+
+def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in ("s", "q", "c")}
 
 
 def differences(before: Mapping[str, Summary], now: Mapping[str, Summary]) -> list[str]:

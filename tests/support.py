@@ -99,9 +99,13 @@ def make_batch(
     post_scale: float = 0.05,
     step: int = 0,
     mismatch: float = 0.0,
+    stale: float = 0.0,
     **changes: Any,
 ) -> TokenBatch:
-    """B sequences of `text` model tokens, `tool` tool tokens, `post` model tokens; |drift| is half-normal by slice."""
+    """B sequences of `text` model tokens, `tool` tool tokens, `post` model tokens; |drift| is half-normal by slice.
+
+    `stale`: the policy is so many times as far from its rollouts as from its reference.
+    """
     width = text + tool + post
     shape = (sequences, width)
     loss_mask = np.ones(shape, bool)
@@ -119,6 +123,10 @@ def make_batch(
     }
     if mismatch:
         columns["rollout_logprobs"] = np.minimum(columns["logprobs"] + rng.normal(size=shape) * mismatch, 0.0)
+    if stale:
+        columns["rollout_logprobs"] = np.minimum(
+            columns["logprobs"] + rng.normal(size=shape) * stale * scale, 0.0
+        )
     columns |= changes
     tools = (
         [[TOOLS[int(i)]] for i in rng.integers(0, len(TOOLS), sequences)]

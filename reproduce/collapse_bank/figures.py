@@ -10,7 +10,7 @@ from statistics import median
 
 from reproduce.collapse_bank.outcomes import BEFORE, LEAD, Outcome
 from reproduce.collapse_bank.regimes import CAUSES, FAULTS
-from trimtab.detect.rules.all_rules import RULES
+from trimtab.detect.rules.all_rules import ALIASES, RULES
 
 __all__ = ["STALE", "figures_of", "lower_bound", "page_is_committed", "registered_before_data", "table_of"]
 
@@ -18,18 +18,25 @@ STALE = ("stale_fault", "frozen_fault", "quantised_fault", "stale_ramp", "stale_
 """Causes whose rollouts come from other weights than the trained ones."""
 AVERAGES = frozenset(rule.name for rule in RULES if rule.kind == "aggregate")
 """Rules on averages over all tokens or sequences."""
-PAGE = Path("docs") / "early-warning-test.md"
+PAGE, SECTION = Path("docs") / "early-warning-test.md", "## Second registration"
+"""Page of the registered tests, and the heading that registers the second."""
 
 Figures = dict[str, float | int | None]
 
 
 def figures_of(outcomes: Sequence[Outcome]) -> Figures:
-    """Return the figures of the test seeds under their names, and of the tuning seeds with `tuning_` in front; None where nothing was run."""
+    """Return the figures of the first test under their names, of the second with `_second` behind, and of the tuning seeds with `tuning_` in front.
+
+    None where nothing was run.
+    """
     test = [run for run in outcomes if run.is_test]
-    tuning = [run for run in outcomes if not run.is_test]
+    second = [run for run in outcomes if run.is_second]
+    tuning = [run for run in outcomes if not (run.is_test or run.is_second)]
     return {
         "test_seeds": len({run.seed for run in test}) or None,
         **_shares(test, ""),
+        "test_seeds_second": len({run.seed for run in second}) or None,
+        **{f"{name}_second": value for name, value in _shares(second, "").items()},
         "tuning_seeds": len({run.seed for run in tuning}) or None,
         **_shares(tuning, "tuning_"),
     }
@@ -88,7 +95,7 @@ def detected(run: Outcome) -> bool:
 
 def warned_by_averages(run: Outcome) -> bool:
     """Return whether a rule that reads averages, as any dashboard has them, warned in time."""
-    return any(alarm.rule in AVERAGES for alarm in run.warnings)
+    return any(ALIASES.get(alarm.rule, alarm.rule) in AVERAGES for alarm in run.warnings)
 
 
 def _shares(runs: Sequence[Outcome], prefix: str) -> Figures:
@@ -115,27 +122,34 @@ def _shares(runs: Sequence[Outcome], prefix: str) -> Figures:
     }  # fmt: skip
 
 
-def registered_before_data(root: Path, store: Path) -> int | None:
-    """Return 1 when the page of the test was committed before any archive of test seeds, 0 when not, None where one is missing or not in `root`.
+def registered_before_data(root: Path, store: Path, half: str = "test") -> int | None:
+    """Return 1 when a test was registered in a commit before any archive of its seeds, 0 when not, None where one is missing or not in `root`.
 
-    Test runs lie in archives whose names end in `-test`.
+    Runs of the first test lie in archives whose names end in `-test`, those of the second in `-second`; the second is registered by its
+    section of the page.
     """
-    page = _first_commit(root, PAGE)
+    page = registered_at(root, half)
     inside = store.is_relative_to(root)
     data = [
-        _first_commit(root, path.relative_to(root)) for path in sorted(store.glob("*-test.zip")) if inside
+        _first_commit(root, path.relative_to(root)) for path in sorted(store.glob(f"*-{half}.zip")) if inside
     ]
     times = [time for time in data if time is not None]
     return None if page is None or not times else int(page < min(times))
 
 
-def page_is_committed(root: Path) -> bool:
-    """Return whether the registration of the test is part of the history."""
-    return _first_commit(root, PAGE) is not None
+def registered_at(root: Path, half: str) -> int | None:
+    """Return the time of the first commit that registers a test; None where none does."""
+    return _first_commit(root, PAGE, *(["-S", SECTION] if half == "second" else ["--diff-filter=A"]))
 
 
-def _first_commit(root: Path, path: Path) -> int | None:
-    command = ["git", "-C", str(root), "log", "--diff-filter=A", "--format=%ct", "--", str(path)]
+def page_is_committed(root: Path, half: str = "test") -> bool:
+    """Return whether the registration of a test is part of the history."""
+    return registered_at(root, half) is not None
+
+
+def _first_commit(root: Path, path: Path, *wanted: str) -> int | None:
+    options = wanted or ("--diff-filter=A",)
+    command = ["git", "-C", str(root), "log", *options, "--format=%ct", "--", str(path)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -13,7 +13,7 @@ from typing import Any
 
 from reproduce.collapse_bank.events import event_of, has_learned, smoothed
 from reproduce.collapse_bank.marks import read_mark, run_folders
-from reproduce.collapse_bank.regimes import FAULTS, TEST_SEEDS
+from reproduce.collapse_bank.regimes import FAULTS, SECOND_SEEDS, TEST_SEEDS
 from trimtab.errors import RunError
 from trimtab.runs import RunReader
 
@@ -52,8 +52,13 @@ class Outcome:
 
     @property
     def is_test(self) -> bool:
-        """Whether the seed is one of the registered test."""
-        return self.seed in TEST_SEEDS
+        """Whether the seed is one of the first registered test."""
+        return self.seed in TEST_SEEDS and not self.is_second
+
+    @property
+    def is_second(self) -> bool:
+        """Whether the seed is one of the second registration."""
+        return self.seed in SECOND_SEEDS
 
     @property
     def is_relative(self) -> bool:

@@ -11,9 +11,11 @@ import numpy as np
 from trimtab.errors import TrimtabError
 from trimtab.lab.ramp import Ramp
 
-__all__ = ["CAUSES", "FAULTS", "HEALTHY", "SLOW", "TEST_SEEDS", "TUNING_SEEDS", "Regime", "SlowCause", "fault_step", "runs_of"]  # fmt: skip
+__all__ = ["CAUSES", "FAULTS", "HEALTHY", "SECOND_SEEDS", "SLOW", "TEST_SEEDS", "TUNING_SEEDS", "Regime", "SlowCause", "fault_step", "runs_of"]  # fmt: skip
 
 TUNING_SEEDS, TEST_SEEDS = range(100, 140), range(200, 246)
+SECOND_SEEDS = range(230, 246)
+"""Test seeds of the second registration."""
 FIRST_FAULT, LAST_FAULT = 60, 80
 """A fault sets in at a step drawn from these, both included."""
 

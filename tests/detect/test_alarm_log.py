@@ -13,7 +13,7 @@ from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.whole_series import columns_of, joint_series
 from trimtab.types import Reading, Window
 
-RULE = next(rule for rule in RULES if rule.name == "post_tool_tail_growth")
+RULE = next(rule for rule in RULES if rule.name == "total_high")
 KL = next(rule for rule in RULES if rule.name == "kl_surge")
 
 

@@ -81,7 +81,7 @@ def test_alarms_near_each_other_are_one_incident_and_notes_alone_are_none() -> N
     apart = 31 + int(bound("incident_gap")) + 1
     found = incidents([
         alarm("kl_high", 30, since=25), alarm("entropy_break", 31, where="post_tool"),
-        alarm("kl_high", apart, severity="critical"), alarm("late_jump", 500, severity="info"),
+        alarm("kl_high", apart, severity="critical"), alarm("kl_climb", 500, severity="info"),
     ])  # fmt: skip
     assert [(one.since, one.slice, one.severity, len(one.alarms)) for one in found] == [
         (25, "post_tool", "warning", 2), (apart, "all", "critical", 1),

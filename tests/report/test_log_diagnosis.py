@@ -188,8 +188,8 @@ def test_a_composite_rule_says_what_it_lacks(tmp_path, capsys, monkeypatch):
     assert found["pending"]["outcome_together"] == 30
     assert "outcome_together" not in found["not_run"]
     assert (
-        "needs at least two of correct_logp, reward; the log has reward"
-        in found["not_run"]["likelihood_together"]
+        "needs at least two of grad_norm, advantage_std; the log has grad_norm"
+        in found["not_run"]["vanishing_together"]
     )
     still = write(tmp_path / "still.jsonl", n=60, grad_norm=lambda step: 1.0)
     found = json.loads(run(capsys, monkeypatch, still, "--json")[1])
@@ -205,7 +205,7 @@ def test_values_a_rule_does_not_take_are_counted(tmp_path, capsys, monkeypatch):
     _, out, _ = run(capsys, monkeypatch, path, "--json")
     left = json.loads(out)["left_out"]
     assert (left["kl_break"], left["kl_high"]) == (4, 1)
-    assert set(left) <= {"kl_break", "kl_surge", "kl_step", "kl_jump", "kl_leap", "kl_climb", "kl_high"}
+    assert set(left) <= {"kl_break", "kl_surge", "kl_step", "kl_leap", "kl_climb", "kl_high"}
     _, out, _ = run(capsys, monkeypatch, path, "--verbose")
     line = next(line for line in out.splitlines() if line.startswith("  left out values"))
     assert "kl_break 4" in line

@@ -227,8 +227,12 @@ def test_a_damaged_file_is_one_line(tmp_path):
 def test_test_seeds_wait_for_the_registration(monkeypatch, capsys, tmp_path):
     assert not set(TUNING_SEEDS) & set(TEST_SEEDS)
     assert {60 <= fault_step(seed) <= 80 for seed in (*TUNING_SEEDS, *TEST_SEEDS)} == {True}
-    monkeypatch.setattr(command, "page_is_committed", lambda root: False)
-    for seed, words in (("200", "wait until docs/early-warning-test.md"), ("7", "neither a tuning seed")):
+    for refused, seed, words in (
+        ("test", "200", "wait until docs/early-warning-test.md"),
+        ("second", "230", "wait until docs/early-warning-test.md registers them"),
+        ("", "7", "neither a tuning seed"),
+    ):
+        monkeypatch.setattr(command, "page_is_committed", lambda _, half="test", no=refused: half != no)
         monkeypatch.setattr("sys.argv", ["collapse.py", "--run", "--seeds", seed, "--raw", str(tmp_path)])
         assert command.main() == 2
         assert words in capsys.readouterr().err
@@ -267,6 +271,8 @@ def test_tokens_are_recorded_into_archives_and_again(raw, monkeypatch, capsys, t
         ("stale_fault", "collapse", STEPS, STEPS // 2),
     ]
     assert folder_of(tmp_path, "stale_ramp", 200, "twin") == tmp_path / "test" / "stale_ramp-twin-test-s200"
+    second = tmp_path / "second" / "stale_fault-collapse-second-s230"
+    assert folder_of(tmp_path, "stale_fault", 230, "collapse") == second
 
 
 def test_the_page_of_the_registered_test_states_what_was_recorded(monkeypatch, capsys):

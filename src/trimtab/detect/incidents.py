@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from trimtab.catalog import bound
 from trimtab.detect.movement import Movement
-from trimtab.detect.rules.all_rules import RULES
+from trimtab.detect.rules.all_rules import ALIASES, RULES
 from trimtab.types import Alarm, Cause, Incident, Severity
 
 _FAMILY = {rule.name: rule.family for rule in RULES}
+_FAMILY |= {old: _FAMILY[new] for old, new in ALIASES.items()}
 
 
 class _Quantity(NamedTuple):

@@ -213,7 +213,7 @@ def _waiting(evidence: Evidence) -> str:
     return ""
 
 
-_FIRST = ("post_tool_tail_growth", "kl_surge", "reward_collapse", "entropy_collapse")
+_FIRST = ("total_high", "kl_surge", "reward_collapse", "entropy_collapse")
 """Rules that are named before others where not all are."""
 
 

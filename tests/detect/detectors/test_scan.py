@@ -12,10 +12,9 @@ import pytest
 from trimtab.detect.detectors.composite_reading import CompositeReading, Member
 from trimtab.detect.detectors.drawdown import Drawdown
 from trimtab.detect.detectors.excursion import Excursion
-from trimtab.detect.detectors.flatline import Flatline
 from trimtab.detect.detectors.mean_shift.detector import MeanShift
 from trimtab.detect.detectors.outlier import Outlier
-from trimtab.detect.detectors.plateau import Plateau, PlateauExit
+from trimtab.detect.detectors.plateau import PlateauExit
 from trimtab.detect.detectors.prediction_limit import PredictionLimit
 from trimtab.detect.detectors.step_change import StepChange
 from trimtab.detect.detectors.threshold import Threshold
@@ -40,8 +39,6 @@ SCANNERS = {
     "spike down": lambda: Outlier(arl=50.0, sign=-1, warmup=15, memory=60, quiet=3),
     "spike with a ratio": lambda: Outlier(arl=1e6, ratio=4.0),
     "from best": lambda: Drawdown(sign=-1, arl=50.0),
-    "plateau": lambda: Plateau(window=48),
-    "standstill": lambda: Flatline(values=12),
     "leap": lambda: StepChange(sign=-1, min_frac=0.3, arl=50.0),
     "leap up": lambda: StepChange(sign=1, min_effect=0.4, window=4, memory=60, hold=30, confirm=1, arl=200.0),
     "jump": lambda: PlateauExit(plateau=20, window=5, factor=1.0),

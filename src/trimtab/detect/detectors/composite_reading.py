@@ -66,40 +66,10 @@ def _down(name: str, log: bool = False) -> Member:
 
 
 FAMILIES: dict[str, tuple[Member, ...]] = {
-    "post_tool": (
-        Member(("tail_ratio/p95", "post_tool"), 1, True),
-        Member(("lagged_drift/p95", "post_tool"), 1, True),
-    ),
-    "support": (
-        Member(("tail_ratio/p95", "post_tool"), 1, True),
-        Member(("ref_logprob/below_5_frac", "post_tool"), 1, True, bound("clip_floor")),
-    ),
-    "mismatch": (
-        Member(("mismatch/p99", "all"), 1, True),
-        Member(("mismatch/token_ess_frac", "all"), -1),
-        Member(("mismatch/khat", "all"), 1),
-        _up("mismatch_kl", True),
-        _up("mismatch_abs", True),
-    ),
-    "staleness": (
-        _up("staleness_lag"), _up("policy_kl", True),
-        _share("clip_high_frac", "clip_floor"), _share("clip_low_frac", "clip_floor"),
-    ),
-    "groups": (_up("zero_std_frac"), _down("reward_std"), _down("advantage_std")),
     "outcome": (_down("reward"), _up("grad_norm", True)),
-    "likelihood": (_down("correct_logp"), _down("reward")),
-    "gradient": (_up("grad_norm", True), Member(("weight_mass/top_trajectory_frac", "all"), 1, True)),
     "vanishing": (_down("grad_norm", True), _down("advantage_std")),
-    "tools": (_share("tool_failure_frac"), _up("tool_latency_s", True), _down("reward")),
-    "tool_use": (_down("tool_calls"), _share("no_call_frac"), _down("length")),
     "text": (_up("length"), _share("truncated_frac"), _up("reward_length_corr"), _share("repetition_frac")),
-    "hacking": (_up("reward"), _up("reward_length_corr")),
-    "template": (_down("template_mi"), _down("reward_std")),
     "entropy": (_down("entropy"), _down("reward_std"), _up("zero_std_frac")),
-    "looping": (_down("entropy"), _share("repetition_frac")),
-    "value": (_up("value_loss", True), _down("value_explained_variance")),
-    "preference": (_down("margin"), _down("chosen_logp")),
-    "throughput": (_down("tokens_per_s", True), _up("step_s", True), _up("tool_latency_s", True)),
 }  # fmt: skip
 """Family -> its members. Each is the reading `joint/<family>` of the slice `all`."""
 

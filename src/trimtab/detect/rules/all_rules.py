@@ -28,6 +28,30 @@ RULES: tuple[Rule, ...] = (
 )
 """Rules on readings. Their false-alarm budgets add up to the catalog's `budget` (`split`)."""
 
+ALIASES: dict[str, str] = {
+    "post_tool_total_high": "total_high", "text_total_high": "total_high",
+    "post_tool_total_rise": "total_high", "post_tool_ess_fall": "sequence_ess_fall",
+    "post_tool_tail_shift": "post_tool_tail_growth", "post_tool_together": "post_tool_tail_growth",
+    "distribution_stretch": "post_tool_tail_growth", "lagged_drift_shift": "lagged_drift_growth",
+    "support_together": "support_falling", "drift_tail_surge": "post_tool_tail_growth",
+    "drift_tail_break": "post_tool_tail_growth",
+    "kl_jump": "kl_break", "khat_rising": "mismatch_ess_falling",
+    "mismatch_tail_growth": "mismatch_ess_falling", "mismatch_together": "mismatch_ess_falling",
+    "staleness_together": "policy_kl_growth", "entropy_floor": "entropy_gone",
+    "template_together": "template_collapse", "looping_together": "repetition",
+    "groups_together": "groups_without_gradient", "groups_mostly_flat": "group_collapse",
+    "likelihood_together": "correct_likelihood_falling", "gradient_together": "grad_norm_growth",
+    "reward_plateau": "group_collapse", "reward_stands_still": "group_collapse",
+    "late_jump": "reward_jump", "hacking_together": "reward_length_coupling",
+    "reward_length_high": "reward_length_coupling", "held_out_drop": "held_out_falls",
+    "held_out_loss_rising": "held_out_loss_turns", "length_doubled": "length_growth",
+    "tools_together": "tool_failures", "tool_use_together": "tool_use_dies",
+    "no_call_growth": "tool_use_dies", "value_unexplained": "value_loss_growth",
+    "value_together": "value_loss_growth", "preference_together": "margin_collapse",
+    "throughput_together": "throughput_rot",
+}  # fmt: skip
+"""Rule that was taken out -> the nearest of today. Stored alarms keep their names and are read by it."""
+
 STREAM_RULES: dict[str, StreamRule] = {
     "nonfinite": StreamRule(
         "nonfinite", "critical", "NaN or infinity in {column}",

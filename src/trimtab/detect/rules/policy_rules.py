@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from trimtab.catalog import bound
 from trimtab.detect.detectors.outlier import Outlier
-from trimtab.detect.detectors.trend_break import TrendBreak
 from trimtab.detect.rules.rule import (
     LEARNS,
     LEARNT,
@@ -37,13 +36,6 @@ POLICY_RULES: tuple[Rule, ...] = (
         why="No curve of learning does that: something broke between two steps.",
         advice="See what changed at `since`: learning rate, data, a restart, the reference; roll back.",
         not_when="A reference that was renewed on purpose: then KL falls first."),
-    Rule("kl_jump", "aggregate/kl", family="kl", transform="log",
-        detector=lambda arl: TrendBreak(arl=arl, min_effect=bound("aggregate_growth"), sign=1), weight=5.0,
-        suppressions=(LEARNS,),
-        what="mean KL to the reference grew by half against the line through its last ten values",
-        why="The fast form of kl_break: ten values of past are enough for a movement this large.",
-        advice="Raise the KL coefficient or lower the learning rate; check which slice carries it.",
-        not_when="The first steps of a run, whose KL begins at zero."),
     Rule("kl_leap", "aggregate/kl", family="kl",
         detector=excursion(1, bound("kl_leap"), memory=count("kl_leap_memory"),
                            warmup=count("kl_leap_warmup")), positive=True, suppressions=(_RISES,),
@@ -75,12 +67,6 @@ POLICY_RULES: tuple[Rule, ...] = (
         why="A few tokens leave the reference while the mean hardly shows it.",
         advice="Find them in the exemplars; raise the KL coefficient on their slice.",
         not_when="Batches whose size changed: a maximum grows with them.", reference="rlprobe kl_max"),
-    Rule("entropy_floor", "aggregate/entropy", family="entropy", severity="info",
-        detector=excursion(-1, bound("quarter"), memory=MEMORY), suppressions=(LEARNT,),
-        what="mean entropy fell under a quarter of what it was",
-        why="A policy of one answer has nothing left to explore with.",
-        advice="Look at the outputs; raise the entropy bonus, or go back to before `since`.",
-        not_when="Tasks with one right answer that the policy has learnt.", reference=_RAGEN),
     Rule("entropy_gone", "aggregate/entropy", family="entropy",
         detector=excursion(-1, bound("entropy_tenth"), memory=MEMORY), suppressions=(LEARNT,),
         what="mean entropy fell under a tenth of what it was",
@@ -164,10 +150,6 @@ POLICY_RULES: tuple[Rule, ...] = (
         not_when="Fewer trajectories measured.", reference="verl PR #5842"),
     Rule("value_loss_growth", "aggregate/value_loss", family="value", transform="log", detector=mean_shift(1),
         what="the value model's loss grows", why="Advantages from a wrong baseline are noise.",
-        advice="Lower the value model's learning rate; check the reward's scale.",
-        not_when="A reward whose scale changed."),
-    Rule("value_unexplained", "aggregate/value_explained_variance", family="value", detector=mean_shift(-1),
-        what="the value model explains less of the returns", why="The same, seen in explained variance.",
         advice="Lower the value model's learning rate; check the reward's scale.",
         not_when="A reward whose scale changed."),
     Rule("routing_disagreement", "routing/any_layer_changed_frac", family="mismatch", kind="tail",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trimtab.catalog import bound
-from trimtab.detect.rules.rule import Rule, drawdown, mean_shift, sparse_mean_shift
+from trimtab.detect.rules.rule import Rule, drawdown, mean_shift
 
 _DPO = "DPO, arXiv 2305.18290"
 
@@ -28,10 +28,6 @@ PREFERENCE_RULES: tuple[Rule, ...] = (
         why="Overfitting: what is learnt no longer carries over.",
         advice="Go back to the best checkpoint; fewer epochs, more data.",
         not_when="A held-out set that changed."),
-    Rule("held_out_loss_rising", "aggregate/held_out_loss", family="gap",
-        detector=sparse_mean_shift(1, min_frac=bound("held_out_loss_frac")), what="the held-out loss rises",
-        why="Overfitting: what is learnt no longer carries over.",
-        advice="Stop earlier, fewer epochs, more data.", not_when="A held-out set that changed."),
     Rule("gap_growing", "supervised/gap", family="gap", detector=drawdown(1, min_effect=bound("gap_change")),
         what="the gap between held-out and training loss widened from its least",
         why="Overfitting: what is learnt no longer carries over.",

@@ -7,7 +7,7 @@ measured on its healthy runs, not derived, so they have no part of the budget th
 from __future__ import annotations
 
 from trimtab.catalog import bound
-from trimtab.detect.rules.rule import Rule, record_break
+from trimtab.detect.rules.rule import Rule, count, record_break
 
 _CAUSES = (
     "Compare mismatch with staleness. Mismatch that rose means that the engines disagree: weights that were "
@@ -24,33 +24,19 @@ _SPREAD = (
 _SOURCE = "docs/explanation/step-rules.md; measured by reproduce/collapse.py"
 _VCPO = f"{_SOURCE}; arXiv 2602.17616 (VCPO)"
 _FLOOR = bound("tail_floor")  # two policies that are the same have a p95 of 0
-_HIGH = record_break(1, "step_tail", "step_tail_margin", span=4, errors=1.0)
-_FALL = record_break(-1, "step_ess", "step_ess_margin", span=6)
+_BASELINE = count("step_baseline")
 
 STEP_RULES: tuple[Rule, ...] = (
-    Rule("post_tool_total_high", "step/total/p95", family="post_tool", slice="post_tool", kind="tail",
-        transform="log", floor=_FLOOR, detector=_HIGH, weight=0.0,
-        what="after a tool result the trained policy is further from its rollouts than ever before",
-        why="Tokens after a tool result come from places that few rollouts cover; there the ratio of the "
-            "trained to the sampling policy grows first, and gradients with it, while averages stay calm.",
+    Rule("total_high", "step/total/p95", family="staleness", slice="*", kind="tail", transform="log",
+        floor=_FLOOR, weight=0.0, also=("post_tool",),
+        detector=record_break(1, "step_tail", "step_tail_margin", span=4, errors=1.0, baseline=_BASELINE),
+        what="the trained policy is further from its rollouts than ever before",
+        why="The data no longer come from the policy that is trained, often after a tool result first, where "
+            "few rollouts cover what is written: gradients grow a heavy tail while averages stay calm.",
         advice=_CAUSES, not_when=_ON_PURPOSE, reference=_SOURCE),
-    Rule("text_total_high", "step/total/p95", family="staleness", slice="text", kind="tail",
-        transform="log", floor=_FLOOR, detector=_HIGH, weight=0.0,
-        what="before any tool result the trained policy is further from its rollouts than ever before",
-        why="The data no longer come from the policy that is trained: gradients grow a heavy tail.",
-        advice=_CAUSES, not_when=_ON_PURPOSE, reference=_SOURCE),
-    Rule("post_tool_total_rise", "step/total/p95", family="post_tool", severity="info", slice="post_tool",
-        kind="tail", transform="log", floor=_FLOOR, weight=0.0,
-        detector=record_break(1, "step_tail_noticed", "step_tail_rise", span=4, errors=1.0),
-        what="after a tool result the trained policy is four times as far from its rollouts as ever before",
-        why="A quiet run that starts to move after tool results, long before it is far off.",
-        advice=_CAUSES, not_when=_ON_PURPOSE, reference=_SOURCE),
-    Rule("sequence_ess_fall", "step/total/sequence_ess_frac", family="staleness", kind="tail",
-        transform="log", detector=_FALL, weight=0.0,
+    Rule("sequence_ess_fall", "step/total/sequence_ess_frac", family="staleness", slice="*", kind="tail",
+        transform="log", weight=0.0, also=("post_tool",),
+        detector=record_break(-1, "step_ess", "step_ess_margin", span=6, baseline=_BASELINE),
         what="fewer sequences than ever carry the weight of a step", why=_SPREAD, advice=_CAUSES,
         not_when=_LONGER, reference=_VCPO),
-    Rule("post_tool_ess_fall", "step/total/sequence_ess_frac", family="post_tool", slice="post_tool",
-        kind="tail", transform="log", detector=_FALL, weight=0.0,
-        what="fewer sequences than ever carry the weight of what is written after a tool result",
-        why=_SPREAD, advice=_CAUSES, not_when=_LONGER, reference=_VCPO),
 )  # fmt: skip
