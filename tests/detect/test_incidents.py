@@ -92,7 +92,7 @@ def test_an_alarm_on_slow_growth_does_not_date_the_incident_back() -> None:
     """Its evidence begins with the run; that of the others within 20 steps of the first alarm's."""
     group = [
         alarm("sequence_ess_fall", 69, since=67),
-        alarm("text_total_high", 75, since=60),
+        alarm("total_high", 75, since=60),
         alarm("lagged_drift_growth", 90, since=11, severity="critical"),
     ]
     assert [(one.since, len(one.alarms)) for one in incidents(group)] == [(60, 3)]

@@ -180,7 +180,7 @@ def test_the_json_form_and_the_pages_carry_the_sentence_of_the_screen(tmp_path: 
     html = page.read_text(encoding="utf-8")
     assert f"<h1>verdict_example: {found['headline']}</h1>" in html
     assert html.count(f">{found['headline']}<") == 0  # once a page
-    assert len(re.findall(r"\b6 alarms\b", html.partition("<script")[0])) == 1
+    assert len(re.findall(r"\b8 alarms\b", html.partition("<script")[0])) == 1
     assert html.count("Likely cause: stale rollouts (") == 1
     run("report", EXAMPLE, "-o", page, "--title", "night 3")
     assert f'<p class="sentence">{found["headline"]}</p>' in page.read_text(encoding="utf-8")

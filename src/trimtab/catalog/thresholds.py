@@ -59,7 +59,7 @@ BOUNDS: dict[str, Bound] = {
     "coarse_grad": Bound(5.0, "ratio", "the same for the gradient's norm", UNCALIBRATED),
     "step_trajectories": Bound(3.0, "trajectories", "a step with fewer has no quantile worth judging", UNCALIBRATED),
     "record_baseline": Bound(8.0, "means of a few steps", "a record of fewer says little", UNCALIBRATED),
-    "step_baseline": Bound(24.0, "means of a few steps", "a run moves far from its rollouts while it learns fastest, in its first thirty steps", "tuning seeds of reproduce/collapse.py"),
+    "step_baseline": Bound(16.0, "means of a few steps", "a run moves far from its rollouts while it learns fastest, in its first twenty steps", "tuning seeds of reproduce/collapse.py"),
     "step_tail": Bound(1.2, "nats", "p95 of |log pi_theta/mu|, mean of four steps: one token in twenty is 3.3 times as likely to the one policy as to the other; healthy tuning runs reach 0.84, faults pass it by the next steps", "tuning seeds of reproduce/collapse.py"),
     "step_tail_margin": Bound(0.4, "log of a ratio", "1.5 times the run's own record", "tuning seeds of reproduce/collapse.py"),
     "step_ess": Bound(0.5, "fraction", "sequence ESS over n, mean of six steps: healthy tuning runs fall to 0.61", "tuning seeds of reproduce/collapse.py"),
