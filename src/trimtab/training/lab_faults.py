@@ -7,6 +7,7 @@ run equals the run without it, number for number.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,6 +108,7 @@ class LabSampler:
 
     def __init__(self, trainer: GRPOTrainer, plan: FaultPlan) -> None:
         self.plan, self.version = plan, 0
+        self.max_lag = math.inf  # older rollouts are dropped, and fresh ones sampled
         self._rollout = trainer.rollout_func
         self._snapshots: dict[int, dict[str, torch.Tensor]] = {}
         live = trainer.accelerator.unwrap_model(trainer.model)
@@ -122,7 +124,7 @@ class LabSampler:
         conditions = self.plan.at(updates + 1)
         live = trainer.accelerator.unwrap_model(trainer.model)
         self._snapshots[updates] = {name: value.detach().clone() for name, value in live.state_dict().items()}
-        self.version = min(updates, max(self.version, updates - conditions.lag))
+        self.version = min(updates, max(self.version, updates - int(min(conditions.lag, self.max_lag))))
         self._snapshots = {v: state for v, state in self._snapshots.items() if v >= self.version}
         weights = self._snapshots[self.version]
         self._model.load_state_dict({name: quantised(w, conditions.bits) for name, w in weights.items()})
@@ -130,6 +132,11 @@ class LabSampler:
         sampler = SimpleNamespace(accelerator=trainer.accelerator, model=self._model, state=trainer.state)
         result = self._rollout(prompts, sampler)
         return {**result, "policy_version": [self.version] * len(prompts)}
+
+    def resynchronise(self, trainer: Any) -> None:
+        """Sample with the weights of now: a guard has restored them."""
+        self._snapshots.clear()
+        self.version = int(trainer.state.global_step)
 
     def _shift(self, _module: Any, _inputs: Any, output: Any) -> None:
         """Give the head of each position the hidden state of the next; what wraps around is not read."""

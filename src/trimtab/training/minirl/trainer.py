@@ -22,6 +22,7 @@ from trimtab.objectives import EntropyTarget, WeightAverage, trainable
 from trimtab.training.minirl.batches import columns_of, evaluation_sums, one_division, step_sums
 from trimtab.training.minirl.callbacks import StepHooks
 from trimtab.training.minirl.config import MiniRLConfig
+from trimtab.training.minirl.guard_ports import minirl_ports
 from trimtab.training.minirl.losses import Columns, StepSums, needs_mu, step_loss
 from trimtab.training.minirl.refused_settings import refuse_trainer
 from trimtab.training.minirl.rollout_scoring import RolloutScoring
@@ -87,6 +88,10 @@ class MiniRLTrainer(RolloutScoring):
         )
         alone = self.average is None and not by_slice
         return (float(own.epsilon), float(own.epsilon_high)) if clips and alone else None
+
+    def guard_ports(self) -> dict[Any, Any]:
+        """Return the levers that a guard may turn by slice; the watch asks."""
+        return minirl_ports(self)
 
     # ---- the optimizer step
 
