@@ -31,8 +31,11 @@ PER_READING = ("values", "low", "high", "n", "reasons")
 DIGITS = 4
 
 
-def slim_run(folder: Path) -> None:
-    """Rewrite a compressed run folder: `DROPPED` kinds removed, readings of `SLICES` and rewards, step rows without costs."""
+def slim_run(folder: Path, whole: bool = False) -> None:
+    """Rewrite a compressed run folder: `DROPPED` kinds removed, readings of `SLICES` and rewards, step rows without costs.
+
+    `whole`: readings and series stay as they are, so that other rules can be replayed over them.
+    """
     for pattern in FILES:
         for path in folder.glob(pattern):
             path.unlink()
@@ -40,9 +43,9 @@ def slim_run(folder: Path) -> None:
     for kind in DROPPED:
         for path in folder.glob(f"{kind}.*.gz"):
             removed[kind] = _rewrite(path, lambda _: None)
-    for path in folder.glob("readings.*.gz"):
+    for path in [] if whole else folder.glob("readings.*.gz"):
         removed["readings"] = _rewrite(path, _slim_reading)
-    for path in folder.glob("series.*.gz"):
+    for path in [] if whole else folder.glob("series.*.gz"):
         _rewrite(path, _slim_series)
     for path in folder.glob("steps.*.gz"):
         _rewrite(path, lambda row: _slim_step(row, removed))

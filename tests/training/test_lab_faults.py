@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -42,10 +44,11 @@ class Weights(TrainerCallback):
         self.of[int(state.global_step)] = self.now()
 
 
-def train(folder, fault, kind=None, **config):
+def train(folder, fault, kind=None, max_lag=math.inf, **config):
     """Train five steps with a fault at the third; returns weights and inputs, batches of the watch, and the log."""
     plan = FaultPlan(fault, AT, STEPS, 0, config)
     trainer = fault_trainer(folder / f"{fault}.trainer", plan, *([kind] if kind else []))
+    trainer.lab_sampler.max_lag = max_lag
     seen = Weights(trainer)
     run = watch(trainer, folder / fault, strict=True)
     batches = captured(run)
@@ -126,6 +129,12 @@ def test_shifted_scores_are_read_one_position_late(runs, tmp_path, kind):
         torch.testing.assert_close(
             expected[row, column], torch.from_numpy(batch.logprobs[start[row] + column]), atol=2e-3, rtol=2e-3
         )
+
+
+def test_a_bound_on_the_age_removes_stale_rollouts(runs, tmp_path):
+    _, batches, log = train(tmp_path, "stale", max_lag=1)
+    assert [int((batch.current_version - batch.policy_version).max()) for batch in batches] == AGES["none"]
+    assert [row["reward"] for row in log] == [row["reward"] for row in runs[1]["none"][2]]
 
 
 def test_four_bits_leave_at_most_fifteen_values_a_matrix():

@@ -74,7 +74,8 @@ def run_demo(options: argparse.Namespace, console: Console) -> Path:
         screen = "\n".join(diagnosis_screen(diagnosis(view)))
         console.print(screen + "\n", markup=False, highlight=False, soft_wrap=True)
     report = folder / "report.html"
-    write_html(build_payload(views, "A fault in mid-run, and the same run without it"), report)
+    title = f"{FAULT} from step {options.fault_step} on, and the same run without that"
+    write_html(build_payload(views, title), report)
     lines = summary_lines(views, options.fault_step)
     ending = f"Finished in {time.time() - start:.0f} s. Report: {report}"
     console.print("\n".join([*lines, ending]), markup=False, highlight=False, soft_wrap=True)
