@@ -49,11 +49,11 @@ def check(line: str, output: str) -> None:
     """What the page says of an output in words."""
     if line.startswith("trimtab diagnose runs/tutorial  #"):
         shown = re.search(
-            r"four lines on the run .*\n\n```\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S
+            r"five lines on the run .*\n\n```\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S
         )
         printed = output.splitlines()
         left_out = next(i for i, part in enumerate(printed) if part.startswith("  "))
-        begin = printed[:left_out] + printed[left_out + 4 :]
+        begin = printed[:left_out] + printed[left_out + 5 :]
         lines = shown[1].splitlines()
         assert lines == begin[: len(lines)], output
     elif "traces diagnose" in line:
