@@ -201,6 +201,12 @@ class StateRing:
             self._drop(later)
         self._store_suspect([(begin, end) for begin, end in self._suspect if begin <= step])
 
+    def forget_after(self, step: int) -> None:
+        """Drop the states of later steps than `step`: training begins there, so they are of another run."""
+        for state in [state for state in self._states if state.step > step]:
+            self._drop(state)
+        self._store_suspect([(begin, end) for begin, end in self._suspect if begin <= step])
+
     def close(self) -> None:
         """Give the folder free for another process; the states remain."""
         self._lock.release()

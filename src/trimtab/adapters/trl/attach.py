@@ -11,9 +11,11 @@ import trl
 
 from trimtab.adapters.trl.callback import StepCloser
 from trimtab.adapters.trl.grpo import CaptureOptions, GrpoCapture
+from trimtab.adapters.trl.guard_session import GuardSession
 from trimtab.adapters.trl.metrics_only import MetricsCapture
 from trimtab.adapters.trl.preference_trainers import DpoCapture, KtoCapture
 from trimtab.errors import UnsupportedError
+from trimtab.guard import GuardOptions
 from trimtab.monitor import Run, open_run
 from trimtab.monitor.run_identity import trainer_identity
 
@@ -31,6 +33,7 @@ def watch(
     retokenise_every: int = 10,
     update_rows: float = 0.125,
     log_readings: bool = True,
+    guard: str | os.PathLike[str] | GuardOptions | None = None,
     strict: bool = False,
     **open_with: Any,
 ) -> Run:
@@ -62,6 +65,9 @@ def watch(
         update_rows: Fraction in [0, 1] of a step's sequences that are scored again after its update, drawn
             at random; 0 for none. The time it takes is booked apart.
         log_readings: Add readings to `trainer.log`, so that they reach W&B or TensorBoard.
+        guard: What is done about trouble: "observe" (nothing, and it is recorded what would be),
+            "recommended", "strict", or the path of a policy file (docs/how-to/guard.md). It acts on GRPO
+            trainers; states to go back to are kept in `folder`/stable_states. None: no guard.
         strict: Raise errors of trimtab instead of recording them.
         **open_with: Arguments of `trimtab.open_run`, such as `rules`, `required_tools` or `key_arguments`.
 
@@ -69,8 +75,10 @@ def watch(
         The open run. It stays open for a second `train()`.
 
     Raises:
-        UnsupportedError: `trainer` is not a Hugging Face trainer, is watched already, or uses the Liger loss.
-        RunError: `folder` cannot be used.
+        UnsupportedError: `trainer` is not a Hugging Face trainer, is watched already, or uses the Liger loss;
+            or a guard is to act on another trainer than GRPO's.
+        RunError: `folder` cannot be used, or the stable states do not fit its disk.
+        GuardError: `guard` is malformed.
 
     Example:
         >>> run = watch(trainer, "runs/exp1", reference_rows=0.25)  # doctest: +SKIP
@@ -94,7 +102,12 @@ def watch(
     open_with.setdefault("token_text", _decoder(trainer))
     if isinstance(trainer, trl.GRPOTrainer):
         open_with.setdefault("groups_span_steps", True)  # the adapter numbers groups once and for all
+    session = None if guard is None else GuardSession(trainer, guard)
+    if session is not None:
+        open_with.update(session.arguments())
     run = open_run(folder, rank=trainer.accelerator.process_index, config=config, strict=strict, **open_with)
+    if session is not None:
+        session.attach(run)
     capture: Any = None
     if isinstance(trainer, trl.GRPOTrainer):
         options = CaptureOptions(

@@ -182,22 +182,28 @@ class TrlControls(TrainerCallback):
         """Return to a saved state, and go on from there with other data and other random numbers."""
         trainer = self.trainer
         position = load_state(trainer, folder, self.mode)
-        trainer._buffered_inputs = None
-        left_out = self.data.go_on()
-        trainer._step += -trainer._step % self._generate_every
         seed = _seed(trainer.args.seed, position["step"], trainer.state.global_step, len(self.restores))
-        reseed(seed + trainer.accelerator.process_index)
-        self._synchronise_sampler()
-        self.restores.append(
+        self.follow(
             {
                 "step": int(trainer.state.global_step),
                 "to_step": position["step"],
                 "seed": seed,
                 "data_then": position["data"],
-                "data_now": self.data.position,
-                "batches_left_out": left_out,
             }
         )
+
+    def follow(self, record: dict[str, Any]) -> None:
+        """Weights and the rest are those of a state: empty the buffer, go on in the data, sample anew.
+
+        On rank 0 a part of `restore`; on the others all of it that is not taken from rank 0.
+        """
+        trainer = self.trainer
+        trainer._buffered_inputs = None
+        left_out = self.data.go_on()
+        trainer._step += -trainer._step % self._generate_every
+        reseed(record["seed"] + trainer.accelerator.process_index)
+        self._synchronise_sampler()
+        self.restores.append({**record, "data_now": self.data.position, "batches_left_out": left_out})
         log.warning("trimtab: rolled back: %s", self.restores[-1])
 
     def resume(self, folder: Path) -> None:
