@@ -23,7 +23,7 @@ ORDER = (
     "traces/export", "lab", "measure/state", "measure/sequences", "measure/tokens", "measure/policy", "measure/steps",
     "measure", "measure/traces", "detect/detectors", "detect/detectors/mean_shift", "detect/rules",
     "detect", "detect/traces", "detect/user_rules", "guard/policies", "guard", "report", "report/html", "report/terminal",
-    "report/traces", "monitor", "adapters", "adapters/trl", "adapters/verl", "cli", "training/minirl",
+    "report/traces", "monitor", "adapters", "adapters/trl/control", "adapters/trl", "adapters/verl", "cli", "training/minirl",
     "training", "training/llamacpp",
 )  # fmt: skip
 FLOORS = (
