@@ -28,7 +28,7 @@ class SkipUpdates(Policy, frozen=True):
         (False, inf)
 
     Reference:
-        OLMo-core `SkipStepOptimizer`: 6 sigma of the last 128, after 64.
+        OLMo-core `SkipStepOptimizer`: 6 sigma of the last 128, after 64. Norms of RL have heavier tails.
     """
 
     name: ClassVar[str] = "skip_update"
