@@ -131,7 +131,7 @@ def registered_before_data(root: Path, store: Path, half: str = "test") -> int |
     page = registered_at(root, half)
     inside = store.is_relative_to(root)
     data = [
-        _first_commit(root, path.relative_to(root)) for path in sorted(store.glob(f"*-{half}.zip")) if inside
+        first_commit(root, path.relative_to(root)) for path in sorted(store.glob(f"*-{half}.zip")) if inside
     ]
     times = [time for time in data if time is not None]
     return None if page is None or not times else int(page < min(times))
@@ -139,7 +139,7 @@ def registered_before_data(root: Path, store: Path, half: str = "test") -> int |
 
 def registered_at(root: Path, half: str) -> int | None:
     """Return the time of the first commit that registers a test; None where none does."""
-    return _first_commit(root, PAGE, *(["-S", SECTION] if half == "second" else ["--diff-filter=A"]))
+    return first_commit(root, PAGE, *(["-S", SECTION] if half == "second" else ["--diff-filter=A"]))
 
 
 def page_is_committed(root: Path, half: str = "test") -> bool:
@@ -147,7 +147,8 @@ def page_is_committed(root: Path, half: str = "test") -> bool:
     return registered_at(root, half) is not None
 
 
-def _first_commit(root: Path, path: Path, *wanted: str) -> int | None:
+def first_commit(root: Path, path: Path, *wanted: str) -> int | None:
+    """Return the time of the first commit of a path, by default of the one that adds it; None without one."""
     options = wanted or ("--diff-filter=A",)
     command = ["git", "-C", str(root), "log", *options, "--format=%ct", "--", str(path)]
     try:

@@ -54,6 +54,8 @@ class Loop:
     def __init__(self, start: Weights, regime: Regime, seed: int) -> None:
         torch.manual_seed(seed)
         self.regime, self.seed, self.steps_done, self._next_batch = regime, seed, 0, 1
+        self.draws = seed
+        """Seed of prompts, sampling and tool noise; the world of the tasks stays that of `seed`."""
         self.reference = start
         self.weights = {name: value.clone().requires_grad_(True) for name, value in start.items()}
         self.optimizer = torch.optim.AdamW(self.weights.values(), lr=1.0, weight_decay=0.0)
@@ -77,10 +79,7 @@ class Loop:
     def step(self) -> StepBatch:
         """Train one step on the oldest batch that waits."""
         start, number = time.process_time(), self.steps_done + 1
-        while self._next_batch <= number + self.regime.lag:
-            self._waiting.append(self._sample(self._next_batch))
-            self._next_batch += 1
-        sampled = self._waiting.pop(0)
+        sampled = self._take()
         rows = Rows(sampled.episodes)
         rewards = score(sampled.episodes, sampled.toolbox, self.regime)
         advantage = advantages(rewards["reward"], GENERATIONS)
@@ -93,7 +92,7 @@ class Loop:
             "old_logprobs": rows.sampled if sampled.old is None else sampled.old,
             "logprobs": logprobs,
             "ref_logprobs": self._scores(rows, self.reference, scored),
-            "next_logprobs": self._scores(rows, self.weights, scored),
+            "next_logprobs": self._scores_after(rows, scored),
             "entropy": entropy,
         }
         self.steps_done = number
@@ -115,18 +114,32 @@ class Loop:
             probe_logprobs=probes,
         )
 
+    def _take(self) -> Sampled:
+        """Sample until as many batches wait as the lag asks for, and return the oldest."""
+        while len(self._waiting) <= self.regime.lag:
+            self._waiting.append(self._sample(self._next_batch))
+            self._next_batch += 1
+        return self._waiting.pop(0)
+
     def _sample(self, batch: int) -> Sampled:
         """Play one batch with the sampler's weights of now; its prompts and draws depend on its number alone."""
-        toolbox = FailingToolbox(self._world, STYLE, self.seed, None, self.regime.tool_failures)
-        tasks = TaskMix(self._world, self.seed, self.regime.alpha)
+        toolbox = FailingToolbox(self._world, STYLE, self.draws, None, self.regime.tool_failures)
+        tasks = TaskMix(self._world, self.draws, self.regime.alpha)
         prompts = [
             p for p in (tasks.prompt(batch, row) for row in range(PROMPTS)) for _ in range(GENERATIONS)
         ]
         weights = self._frozen or quantise(self.weights, self.regime.bits)
-        episodes = play(weights, prompts, toolbox, batch=batch, seed=self.seed, max_tokens=MAX_TOKENS)
+        episodes = play(weights, prompts, toolbox, batch=batch, seed=self.draws, max_tokens=MAX_TOKENS)
+        return Sampled(episodes, toolbox, self.steps_done, self._scores_at_sampling(episodes))
+
+    def _scores_at_sampling(self, episodes: Sequence[Episode]) -> Tensor | None:
+        """Return the trainer's own log-probabilities of what was sampled; None where the sampler is the trainer."""
         same = self._frozen is None and not self.regime.bits and not self.regime.shifted
-        old = None if same else self._scores(Rows(episodes), self.weights)
-        return Sampled(episodes, toolbox, self.steps_done, old)
+        return None if same else self._scores(Rows(episodes), self.weights)
+
+    def _scores_after(self, rows: Rows, wanted: Array) -> Tensor:
+        """Return log-probabilities after the update, of the wanted sequences."""
+        return self._scores(rows, self.weights, wanted)
 
     def _update(self, rows: Rows, advantage: Tensor, number: int) -> tuple[float, float, Tensor, Tensor]:
         """Make one optimiser step; return loss, gradient norm, and log-probabilities and entropy before it."""
