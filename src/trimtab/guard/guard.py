@@ -17,6 +17,7 @@ from trimtab.guard.escalation import Escalation
 from trimtab.guard.lever_requests import Key, LeverRequests
 from trimtab.guard.presets import GuardOptions
 from trimtab.guard.recovery import Recovery
+from trimtab.guard.simulated import SimulatedControls, SimulatedStates
 from trimtab.guard.update_filter import UpdateFilter
 from trimtab.types import Action, Incident, Rollback, SetLever, SkipUpdate, Stop, Undo
 
@@ -49,9 +50,10 @@ class Guard:
     def __init__(
         self, options: GuardOptions, controls: Controls | None = None, states: StableStates | None = None
     ) -> None:
-        self.options, self.controls, self.states = options, controls, states
+        self.options, self.controls = options, controls
+        self.states = states if self.acts else SimulatedStates(options.states.count)
         self.requests = LeverRequests(controls)
-        last_stable = None if states is None else states.last_stable
+        last_stable = None if self.states is None else self.states.last_stable
         self._escalation = Escalation(options, self.requests, last_stable)
         self._recovery = Recovery(options, self.requests)
         self._updates = UpdateFilter(options, self.requests)
@@ -142,8 +144,10 @@ class Guard:
         return StepPlan((*done, *actions, *relaxed, *following), verdict, keep)
 
     def apply(self, action: Action) -> None:
-        """Do what an action says on this rank; nothing where the guard only observes."""
+        """Do what an action says on this rank; a dry run only forgets states that a rollback passes."""
         if not self.acts or self.controls is None:
+            if isinstance(action, Rollback) and self.states is not None:
+                self.states.restore(action.to_step, SimulatedControls())
             return
         if isinstance(action, (SetLever, Undo)):
             self._in_force[action.lever, action.slice] = action.after
@@ -155,9 +159,9 @@ class Guard:
             self.controls.stop()
 
     def keep(self, step: int, plan: StepPlan) -> None:
-        """Have the state after `step` written."""
-        if self.states is not None and self.acts and self.controls is not None:
-            self.states.keep(step, plan.verdict, self.controls)
+        """Have the state after `step` written; a dry run only remembers its verdict."""
+        if self.states is not None:
+            self.states.keep(step, plan.verdict, self.controls or SimulatedControls())
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a resumed process needs, as JSON types (infinities included)."""

@@ -22,7 +22,13 @@ from trimtab.report.headline import verdict_payload
 from trimtab.report.run_ending import ending_of, identity_facts, identity_line, identity_of
 from trimtab.report.run_incidents import cause_line, incident_lines, incidents_of
 from trimtab.report.run_rows import last_failure, nonfinite_steps
-from trimtab.report.run_tables import cleaned_values, exemplar_table, tools_table
+from trimtab.report.run_tables import (
+    actions_table,
+    cleaned_values,
+    exemplar_table,
+    guard_line,
+    tools_table,
+)
 from trimtab.report.run_view import RunView
 from trimtab.report.screen import Screen, alarm_items, headline_text, note_line, sections, source_line
 from trimtab.report.unobserved import COLUMNS, REPEATED, TOKENS
@@ -63,6 +69,8 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         **verdict_payload(view.verdict, view.alarms, numbers, view.user_rules, nonfinite_steps(steps)),
         "alarms": [alarm_payload(alarm, view.user_rules) for alarm in by_severity(view.alarms)],
         "incidents": incidents_of(view),
+        "actions": actions_table(view.actions),
+        "guard_line": guard_line(view.actions, view.reader.header["config"]),
         "ending": ending_of(view.reader, steps),
         "identity": identity_of(view.reader.header["config"]),
         "identity_line": identity_line(view.reader.header["config"]),
@@ -116,11 +124,12 @@ def diagnosis_screen(summary: dict[str, Any]) -> list[str]:
         headline=summary["headline"],
         facts=[
             *([f"run {summary['ending']['text']}"] if summary["ending"]["text"] else []),
+            *([failures] if summary["num_failures"] else []),
             *([line] if (line := cause_line(summary["incidents"])) else []),
+            *([summary["guard_line"]] if summary["guard_line"] else []),
             source_line(_where(summary), path),
             *([line] if (line := averages_line(summary["averages"])) else []),
             *([summary["identity_line"]] if summary["identity_line"] else []),
-            *([failures] if summary["num_failures"] else []),
             *(["; ".join(damage)] if damage else []),
         ],
         counts=alarm_counts(summary["alarms"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,14 +11,18 @@ import numpy as np
 from trimtab.detect.incidents import incidents, onsets
 from trimtab.detect.movement import Levels, Movement, movements
 from trimtab.report.run_view import RunView
-from trimtab.types import Incident
+from trimtab.types import Alarm, Incident
 
 
 def incidents_of(view: RunView) -> list[dict[str, Any]]:
     """Return the incidents of a run as JSON types, in the order they began."""
-    spans = onsets(view.alarms)
-    moved = {first: _movement(view, first, last) for first, last in spans}
-    return [_payload(one) for one in incidents(view.alarms, moved)]
+    return [_payload(one) for one in incidents_at(view, view.alarms)]
+
+
+def incidents_at(view: RunView, alarms: Sequence[Alarm]) -> list[Incident]:
+    """Return the incidents of some of a run's alarms, such as those known at one of its steps."""
+    moved = {first: _movement(view, first, last) for first, last in onsets(alarms)}
+    return incidents(alarms, moved)
 
 
 def cause_line(payload: list[dict[str, Any]]) -> str:

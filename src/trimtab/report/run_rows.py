@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from trimtab.runs import RunReader
 from trimtab.runs.records import alarm_from_row
 from trimtab.types import Alarm
 
@@ -100,3 +101,24 @@ def with_superseded(alarms: list[Alarm], rows: list[Row]) -> list[Alarm]:
     known = {(alarm.rule, alarm.slice, alarm.step) for alarm in alarms}
     old = {(a.rule, a.slice, a.step): replace(a, cleared=a.cleared or a.step) for a in recorded_alarms(rows)}
     return sorted([*alarms, *(old[key] for key in old.keys() - known)], key=lambda alarm: alarm.step)
+
+
+def actions_of_ranks(reader: RunReader) -> list[Row]:
+    """Return what the guard did, in order, also at steps that a later session started over.
+
+    All ranks do the same. So the rows of the first rank that has any are shown; `alike` is False in each of
+    them where another rank's differ in more than their clocks.
+    """
+    of_ranks = {rank: _actions(reader, rank) for rank in reader.ranks}
+    shown = next((rows for _, rows in sorted(of_ranks.items()) if rows), [])
+    alike = all(_without_clocks(rows) == _without_clocks(shown) for rows in of_ranks.values())
+    return [{**row, "alike": alike} for row in shown]
+
+
+def _actions(reader: RunReader, rank: int) -> list[Row]:
+    sessions = range(reader.session_of(rank) + 1)
+    return [row for session in sessions for row in reader.file("actions", rank, session).rows]
+
+
+def _without_clocks(rows: Iterable[Row]) -> list[Row]:
+    return [{key: value for key, value in row.items() if key not in ("time", "q", "s", "c")} for row in rows]

@@ -1,9 +1,9 @@
-"""Tables of a run: one row a tool, and one row a token of the worst tokens of its latest windows."""
+"""Tables of a run: its tools, the worst tokens of its latest windows, and what the guard did."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from trimtab.capture.segments import MAX_NAMES
 from trimtab.measure.policy.exemplar_tokens import EXEMPLAR_RATIOS, EXEMPLAR_SLICES
 from trimtab.measure.state.worst_tokens import Worst, WorstToken
+from trimtab.runs.action_rows import action_text
 from trimtab.traces.core.coerce import as_list, as_object
 
 _RARE = 0.01
@@ -127,3 +128,65 @@ def cleaned_values(steps: Iterable[dict[str, Any]]) -> dict[str, int]:
         if isinstance(cleaned := row.get("cleaned", {}), dict):
             counts.update({str(what): count for what, count in cleaned.items() if isinstance(count, int)})
     return dict(counts)
+
+
+def actions_table(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what the guard did as JSON types, one row an action: its label on charts, and texts.
+
+    `drawn` is False for coefficients that follow a level and change at many steps. Rows whose parameters
+    cannot be read are shown by the name of their action.
+    """
+    table = []
+    for number, row in enumerate(rows, start=1):
+        incident = as_object(row.get("incident"))
+        table.append({
+            "label": f"G{number}", "step": int(row["step"]), "action": str(row["action"]),
+            "text": _text_of(row), "policy": str(row["policy"]), "note": str(row["note"]),
+            "cause": str(incident.get("cause") or "undecided"), "since": incident.get("since"),
+            "rules": [str(rule) for rule in as_list(incident.get("rules"))],
+            "evidence": [str(text) for text in as_list(incident.get("evidence"))],
+            "dry_run": bool(row["dry_run"]), "failure": str(row["failure"]),
+            "alike": bool(row.get("alike", True)),
+            "drawn": row["note"] != "adapted" and row["action"] != "warn",
+        })  # fmt: skip
+    return table
+
+
+def _text_of(row: dict[str, Any]) -> str:
+    try:
+        return action_text(row)
+    except (KeyError, TypeError, ValueError):
+        return f"{row['action']} (its parameters cannot be read)"
+
+
+def action_lines(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Return one line an action: when, what, and why."""
+    lines = []
+    for one in actions_table(rows):
+        why = f"{one['cause']} since step {one['since']}"
+        failure = f"; FAILED: {one['failure']}" if one["failure"] else ""
+        dry = " (dry run)" if one["dry_run"] else ""
+        note = f"; {one['note']}" if one["note"] else ""
+        lines.append(f"  step {one['step']:<6} {one['text']}{dry}: {one['policy']}, {why}{note}{failure}")
+    return lines
+
+
+def guard_line(rows: Sequence[dict[str, Any]], config: Mapping[str, Any]) -> str:
+    """Return what the guard of a run did in one line; empty where the run has none.
+
+    >>> guard_line([], {"guard": {}}), guard_line([], {})
+    ('guard: no action', '')
+    """
+    if not rows:
+        return "guard: no action" if "guard" in config else ""
+    table = actions_table(rows)
+    last, dry = table[-1], all(one["dry_run"] for one in table)
+    failed = sum(bool(one["failure"]) for one in table)
+    done = f"{len(table)} action{'s' * (len(table) != 1)}"
+    parts = [
+        f"guard: would have done {done} (dry run)" if dry else f"guard: {done}",
+        *([f"{failed} FAILED"] if failed else []),
+        *([] if all(one["alike"] for one in table) else ["RANKS DID NOT ACT ALIKE"]),
+        f"last at step {last['step']}: {last['text']} ({last['cause']})",
+    ]
+    return ", ".join(parts)

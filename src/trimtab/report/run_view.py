@@ -1,8 +1,8 @@
 """What a run folder says: alarms, verdict and readings, of one rank or merged over all.
 
-One rank's readings are taken as recorded, and its alarms too; the rules are replayed over the readings as
-well, so that a lost or damaged alarm file hides nothing. Several ranks' states are merged step by step, and
-windows, readings and alarms are made from the merged states by the same code that made them live.
+One rank's readings and alarms are taken as recorded; the rules are replayed over the readings as well, so
+that a lost alarm file hides nothing. Several ranks' states are merged step by step, and windows, readings and
+alarms are made from them by the code that made them live.
 """
 
 from __future__ import annotations
@@ -33,7 +33,13 @@ from trimtab.measure.state.values import recorded
 from trimtab.measure.state.windows import WindowSet
 from trimtab.measure.tokens.window_shift import WindowShift
 from trimtab.report.readings import ReadingRows, judged_readings
-from trimtab.report.run_rows import merge_steps, recorded_alarms, union_of_alarms, with_superseded
+from trimtab.report.run_rows import (
+    actions_of_ranks,
+    merge_steps,
+    recorded_alarms,
+    union_of_alarms,
+    with_superseded,
+)
 from trimtab.report.series_arrays import arrays_of_run
 from trimtab.report.unobserved import COLUMNS, Unobserved
 from trimtab.runs import RunReader
@@ -72,9 +78,8 @@ class RunView:
     def _load(self) -> None:
         self.steps = merge_steps(self.reader.rows("steps"))
         self.unobserved = Unobserved(self.steps, absent_ranks(self.reader))
-        self.errors = self.reader.rows("errors")
-        self.tools = self.reader.rows("tools")
-        self.exemplars = self.reader.rows("exemplars")
+        self.errors, self.tools, self.exemplars = map(self.reader.rows, ("errors", "tools", "exemplars"))
+        self.actions = actions_of_ranks(self.reader)
         self.pipeline = self._pipeline()
         if len(self.reader.ranks) <= 1:
             self.readings = ReadingRows(self.reader.rows("readings"))
@@ -271,7 +276,7 @@ class RunView:
 
     @property
     def not_observed(self) -> dict[str, str]:
-        """Ratio or column -> why some or all steps did not observe it, with the number of steps."""
+        """Ratio or column -> why steps did not observe it, with their number."""
         return self.unobserved.shown
 
 

@@ -90,9 +90,17 @@ def action_text(row: Row) -> str:
     if name in ("set_lever", "undo"):
         where = "" if row["slice"] == "all" else f" ({row['slice']})"
         taken_back = "undo: " if name == "undo" else ""
-        return f"{taken_back}{row['lever']}{where} {row['before']:.3g} -> {row['after']:.3g}"
+        return f"{taken_back}{row['lever']}{where} {_value(row['before'])} -> {_value(row['after'])}"
     if name == "skip_update":
         return f"skip update: gradient norm {row['grad_norm']:.3g}, bound {row['bound']:.3g}"
     if name == "rollback":
         return f"rollback to step {row['to_step']}"
     return str(name)
+
+
+def _value(number: float) -> str:
+    """
+    >>> _value(0.3), _value(float("inf"))
+    ('0.3', 'none')
+    """
+    return "none" if number == float("inf") else f"{number:.3g}"

@@ -189,7 +189,7 @@ class Chart {
   }
 }
 
-// spec adds: data: tidy series, extent, steps: [x0, x1], log, alarms: [{label, step, since, cleared, severity}], flags
+// spec adds: data: tidy series, extent, steps: [x0, x1], log, alarms: [{label, step, since, cleared, severity}], actions: [{label, step, text, dry_run}], flags
 class StepChart extends Chart {
   get synced() { return true; }
   build() {
@@ -231,7 +231,7 @@ class StepChart extends Chart {
     ctx.restore();
   }
   marks(u) {
-    const {ctx, bbox} = u, r = devicePixelRatio || 1, right = bbox.left + bbox.width, flags = [];
+    const {ctx, bbox} = u, r = devicePixelRatio || 1, right = bbox.left + bbox.width, flags = [], acts = [];
     ctx.save();
     ctx.strokeStyle = ctx.fillStyle = css("ink");
     ctx.lineWidth = Math.max(1, Math.round(r));
@@ -249,9 +249,17 @@ class StepChart extends Chart {
       ctx.globalAlpha = 0.45;
       if (finite(a.cleared)) rule(a.cleared, [2, 3]);
     }
+    ctx.strokeStyle = css("guard");
+    for (const a of this.spec.actions || []) {
+      ctx.globalAlpha = a.dry_run ? 0.5 : 1;
+      const x = rule(a.step, a.dry_run ? [1, 3] : [5, 2]);
+      if (x !== null) acts.push({x, label: a.label});
+    }
+    ctx.strokeStyle = css("ink");
     ctx.setLineDash([]);
     ctx.globalAlpha = 1;
     if (this.spec.flags) this.drawFlags(ctx, flags, bbox, r);
+    if (this.spec.flags) this.drawFlags(ctx, acts, bbox, r, true);
     const y = bbox.top + bbox.height - 5 * r;
     this.spec.data.forEach((s, k) => {
       ctx.strokeStyle = css(s.hue);
@@ -265,7 +273,7 @@ class StepChart extends Chart {
     });
     ctx.restore();
   }
-  drawFlags(ctx, flags, bbox, r) {
+  drawFlags(ctx, flags, bbox, r, guard) { // alarms above the plot, the guard's actions at its foot
     ctx.font = `600 ${10 * r}px ${FONT}`;
     ctx.textAlign = "center";
     ctx.textBaseline = "middle";
@@ -276,14 +284,14 @@ class StepChart extends Chart {
     }
     for (const g of groups) {
       const text = g.labels.length > 2 ? `${g.labels[0]} +${g.labels.length - 1}` : g.labels.join(" ");
-      const w = ctx.measureText(text).width + 9 * r, h = 15 * r, x = Math.min(bbox.left + bbox.width + 8 * r - w, Math.max(bbox.left, (g.x + g.last) / 2 - w / 2)), y = bbox.top - h - r;
+      const w = ctx.measureText(text).width + 9 * r, h = 15 * r, x = Math.min(bbox.left + bbox.width + 8 * r - w, Math.max(bbox.left, (g.x + g.last) / 2 - w / 2)), y = guard ? bbox.top + bbox.height - h - 2 * r : bbox.top - h - r;
       ctx.beginPath();
       ctx.roundRect(x, y, w, h, 3 * r);
-      ctx.fillStyle = g.heavy ? css("ink") : css("paper");
-      ctx.strokeStyle = css("ink");
+      ctx.fillStyle = guard ? css("guard") : g.heavy ? css("ink") : css("paper");
+      ctx.strokeStyle = guard ? css("guard") : css("ink");
       ctx.lineWidth = r;
       ctx.fill(); ctx.stroke();
-      ctx.fillStyle = g.heavy ? css("paper") : css("ink");
+      ctx.fillStyle = g.heavy || guard ? css("paper") : css("ink");
       ctx.fillText(text, x + w / 2, y + h / 2 + 0.5 * r);
     }
   }
@@ -310,6 +318,7 @@ class StepChart extends Chart {
     });
     const px = (v) => this.u.valToPos(v, "x"), here = px(step);
     for (const a of this.spec.alarms) if (Math.abs(px(a.step) - here) < 7) rows.push(el("div", "tip-alarm", `${a.label} ${a.severity}: ${a.what || a.rule}`));
+    for (const a of this.spec.actions || []) if (Math.abs(px(a.step) - here) < 7) rows.push(el("div", "tip-alarm", `${a.label} ${a.dry_run ? "guard, dry run" : "guard"}: ${a.text}`));
     return rows;
   }
 }

@@ -9,6 +9,7 @@ const NEEDS = `Not judged yet: needs ${[...new Set(RUNS.map((r) => r.needs).filt
 const letter = (i) => (i < 26 ? String.fromCharCode(65 + i) : `R${i + 1}·`);
 const steps = [Math.min(...RUNS.map((r) => r.first_step ?? 0)), Math.max(...RUNS.map((r) => r.last_step ?? 0))];
 const marks = RUNS.map((run, i) => (run.alarms || []).map((a, k) => ({...a, label: (MANY ? letter(i) : "") + (k + 1)})));
+const acts = RUNS.map((run, i) => (run.actions || []).filter((a) => a.drawn).map((a) => ({...a, label: (MANY ? letter(i) : "") + a.label})));
 const distinct = (list) => [...new Set(list)];
 const nested = (slice) => (slice ?? "").includes("/");
 const rank = (slice) => ({text: 0, post_tool: 1}[slice] ?? 2);
@@ -58,6 +59,9 @@ function alarmText(marks) {
   const also = notes ? ` ${notes} note${notes > 1 ? "s" : ""}.` : "";
   return also ? listed(alarms) + also : listed(alarms);
 }
+function actionText(list) {
+  return list.length ? ` Guard: ${list.map((a) => `step ${int(a.step)} ${a.text}`).join(", ")}.` : "";
+}
 function listed(alarms) {
   return alarms.length ? `${alarms.length} alarm${alarms.length > 1 ? "s" : ""}, at step${alarms.length > 1 ? "s" : ""} ${alarms.map((a) => int(a.step)).join(", ")}.` : "No alarm.";
 }
@@ -71,9 +75,9 @@ function stepChart(host, i, title, list, size, opts = {}) {
   const data = drawn.slice(0, 6).map(tidy), text = summary(drawn);
   const more = drawn.length > 6 ? ` ${drawn.length - 6} more slices are in the data of this page.` : "";
   new StepChart(host, {
-    title, height: size, extent: ext, steps, data, alarms: marks[i], flags: !!opts.flags, log: opts.log && opts.log(),
+    title, height: size, extent: ext, steps, data, alarms: marks[i], actions: acts[i], flags: !!opts.flags, log: opts.log && opts.log(),
     series: data.map((s) => ({label: s.label, hue: s.hue, last: fmt(s.value[s.value.length - 1])})),
-    aria: `${title} by step, run ${run.name}. ${text}. ${alarmText(marks[i])}`,
+    aria: `${title} by step, run ${run.name}. ${text}. ${alarmText(marks[i])}${actionText(acts[i])}`,
     caption: text + more, showCaption: !!opts.caption || !!more,
   });
 }
@@ -87,7 +91,7 @@ function stepSection(name, field, size, cls, describe, opts = {}) {
   columns(host, cls, (col, run, i) => {
     for (const key of keys) {
       const same = all.filter((s) => describe(s) === key);
-      stepChart(col, i, key, (run[field] || []).filter((s) => describe(s) === key).sort(bySlice), size, {extent: extent(same), missing: opts.missing});
+      stepChart(col, i, key, (run[field] || []).filter((s) => describe(s) === key).sort(bySlice), size, {extent: extent(same), missing: opts.missing, flags: opts.flags});
     }
   });
 }
@@ -208,7 +212,7 @@ function redraw() { for (const chart of live) chart.draw(); }
 
 function main() {
   tailSection(); tailTable(); shareSection();
-  if (document.querySelector('[data-figures="alarmed"]')) stepSection("alarmed", "alarmed", 150, "two", (s) => s.quantity, {missing: "This run has no reading of it."});
+  if (document.querySelector('[data-figures="alarmed"]')) stepSection("alarmed", "alarmed", 150, "two", (s) => s.quantity, {missing: "This run has no reading of it.", flags: true});
   stepSection("weights", "weights", 150, "two", (s) => s.quantity);
   aggregatesSection();
   stepSection("support", "support", 150, "two", (s) => s.quantity);

@@ -16,7 +16,13 @@ from trimtab.report.headline import run_headline
 from trimtab.report.run_ending import ending_of, identity_facts, identity_line
 from trimtab.report.run_incidents import cause_line, incidents_of
 from trimtab.report.run_rows import nonfinite_steps
-from trimtab.report.run_tables import cleaned_values, exemplar_table, tools_table
+from trimtab.report.run_tables import (
+    actions_table,
+    cleaned_values,
+    exemplar_table,
+    guard_line,
+    tools_table,
+)
 from trimtab.report.run_view import RunView
 from trimtab.traces.core.plural import counted
 from trimtab.types import Reading, Window
@@ -85,6 +91,8 @@ def _run(view: RunView, alarmed: Sequence[tuple[str, str]]) -> Json:
         "facts": _facts(view),
         "not_observed": [{"what": what, "why": why} for what, why in sorted(view.not_observed.items())],
         "notes": _notes(view),
+        "guard": guard_line(view.actions, view.reader.header["config"]),
+        "actions": actions_table(view.actions),
         "alarms": [alarm_payload(alarm, view.user_rules) for alarm in by_severity(view.alarms)],
         "alarmed": _alarmed(view, alarmed),
         "tail": [_tail(view, name, f"drift/{q}") for name in main for q in ("p99", "p95")]
@@ -128,7 +136,7 @@ def _facts(view: RunView) -> list[list[str]]:
     if view.user_rules:
         facts.append(["user rules", ", ".join(rule.name for rule in view.user_rules)])
     config = header.get("config", {})
-    shown = sorted((key, value) for key, value in config.items() if key not in ("rules", "identity"))
+    shown = sorted((key, value) for key, value in config.items() if key not in ("rules", "identity", "guard"))
     facts += identity_facts(config.get("identity"))
     facts += [[str(key), str(value)] for key, value in shown]
     return facts

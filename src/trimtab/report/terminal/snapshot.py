@@ -8,6 +8,7 @@ from typing import Any
 
 from trimtab.report.averages import averages_of
 from trimtab.report.run_ending import ending_of
+from trimtab.report.run_tables import guard_line
 from trimtab.report.run_view import RunView
 from trimtab.traces.core.plural import counted
 
@@ -40,6 +41,7 @@ def live_state(view: RunView) -> dict[str, Any]:
             {"rule": a.rule, "step": a.step, "severity": a.severity, "slice": a.slice, "hidden": a.hidden}
             for a in view.alarms
         ],
+        "guard": guard_line(view.actions, view.reader.header["config"]),
         "not_observed": [f"{what}: {why}" for what, why in sorted(view.not_observed.items())],
         "notes": [
             f"the monitor failed {counted(len(view.errors), 'time')}: {e['error']}" for e in view.errors[-1:]

@@ -17,6 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from trimtab.report.control_characters import escape_controls
 from trimtab.report.terminal.cells import (
     age_text,
     alarm_list,
@@ -81,6 +82,8 @@ class _View:
         yield from (warning_text(state, text) for state in self.states for text in warnings_of(state))
         yield from alarm_list(self.states)
         for state in self.states:
+            if guard := escape_controls(str(state.get("guard") or "")):
+                yield Text.assemble((f"{name_of(state)}: ", "bold"), guard)
             if unseen := [unseen_words(item) for item in state.get("not_observed") or []]:
                 head = (f"not observed in {name_of(state)}: ", "bold")
                 yield Text.assemble(head, "; ".join(unseen), style="dim")
