@@ -1,0 +1,157 @@
+"""The guard step by step: who wins a lever, single updates, escalation to its end, and a resume."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import msgspec
+import pytest
+
+from tests.guard.troubled_run import Kept, Levers
+from trimtab.guard import Guard, GuardOptions, guard_options
+from trimtab.types import Alarm, Cause, Incident, Rollback, SetLever, SkipUpdate, Stop, Undo, Warn
+
+
+def alarm(
+    step: int, severity: str = "warning", *, rule: str = "kl_high", cleared: int | None = None
+) -> Alarm:
+    return Alarm(rule, step, step, severity, "post_tool", (), 1.0, "", "", "", cleared=cleared)
+
+
+def trouble(*alarms: Alarm, cause: str = "updates too large") -> Incident:
+    severity = "critical" if any(one.severity == "critical" for one in alarms) else "warning"
+    causes = (Cause(cause, ("evidence",), (), ""),) if cause else ()
+    return Incident(alarms[0].since, "post_tool", severity, alarms, causes)
+
+
+def options(**changes) -> GuardOptions:
+    return msgspec.structs.replace(guard_options("recommended"), **changes)
+
+
+def policies(**changes):
+    return msgspec.structs.replace(guard_options("recommended").policies, **changes)
+
+
+def test_the_tighter_of_two_requests_counts_and_the_other_one_after_it() -> None:
+    """ESS asks for 0.5 of the rate, the backoff for 0.3; the backoff recovers first."""
+    ess = msgspec.structs.replace(guard_options("recommended").policies.ess_scaled_step, enabled=True)
+    controls = Levers()
+    guard = Guard(options(confirm_steps=1, recover_after=3, policies=policies(ess_scaled_step=ess)), controls)
+    guard.before_update(1, 1.0, ess_frac=0.25)
+    assert controls.get("lr_scale") == 0.5
+    one = alarm(1)
+    assert [a.after for a in guard.after_step(1, [trouble(one)], False)] == [0.5, pytest.approx(0.15)]
+    cleared = trouble(alarm(1, cleared=2))
+    done = [action for step in range(2, 20) for action in guard.after_step(step, [cleared], True)]
+    assert [(type(a), pytest.approx(a.after)) for a in done] == [
+        (SetLever, 0.3),
+        (SetLever, 0.5),
+        (Undo, 0.5),
+    ]
+    assert "ess_scaled_step asks for a tighter value" in done[1].note or done[1].after == 0.5
+    assert controls.get("lr_scale") == 0.5
+
+
+def test_updates_without_a_finite_gradient_and_spikes_are_left_out_and_a_new_level_is_not() -> None:
+    guard = Guard(guard_options("recommended"), Levers())
+    assert not guard.before_update(0, math.nan)
+    assert not guard.before_update(0, math.inf)
+    norms = [1.0 + 0.1 * (i % 5) for i in range(70)]
+    assert all(guard.before_update(i, norm) for i, norm in enumerate(norms))
+    assert not guard.before_update(70, 50.0)
+    assert guard.before_update(71, 1.2)
+    skipped = [a for a in guard.after_step(71, [], True) if isinstance(a, SkipUpdate)]
+    assert [(math.isfinite(a.grad_norm), a.because.causes[0].name) for a in skipped] == [
+        (False, "gradient that is not finite"), (False, "gradient that is not finite"), (True, "exploding gradient"),
+    ]  # fmt: skip
+    in_row = [guard.before_update(72 + i, 50.0) for i in range(20)]
+    assert in_row.index(True) == guard.options.policies.skip_update.max_in_row
+    assert all(in_row[in_row.index(True) :])
+
+
+def test_observing_leaves_out_no_update() -> None:
+    guard = Guard(guard_options("observe"))
+    assert guard.before_update(0, math.nan)
+    assert [type(a) for a in guard.after_step(0, [], True)] == [SkipUpdate]
+
+
+def test_escalation_softens_rolls_back_twice_further_each_time_and_stops() -> None:
+    controls, kept = Levers(), Kept()
+    kept.steps = {20: "stable", 40: "stable", 60: "stable"}
+    guard = Guard(options(cool_down=2, soften_times=1), controls, kept)
+    alarms, done = [], []
+    for step in range(70, 82):
+        if step % 2 == 0:
+            alarms.append(alarm(step, rule=f"kl_high_{step}"))
+        done += [(step, action) for action in guard.after_step(step, [trouble(*alarms)], False)]
+        if controls.stopped:
+            break
+    assert [type(action) for _, action in done] == [SetLever, Rollback, SetLever, Rollback, SetLever, Stop]
+    assert kept.restored == [60, 40]
+    rates = [action.after for _, action in done if isinstance(action, SetLever)]
+    assert rates == [pytest.approx(0.3), pytest.approx(0.3), pytest.approx(0.25)]
+    assert controls.stopped
+    assert "2 rollbacks for updates too large did not help" in done[-1][1].note
+
+
+def test_a_critical_incident_is_not_waited_for_and_no_state_is_a_warning() -> None:
+    guard = Guard(options(cool_down=1, confirm_steps=5), Levers())
+    first = alarm(70, "critical")
+    assert [type(a) for a in guard.after_step(70, [trouble(first)], False)] == [SetLever]
+    second = alarm(72, "critical", rule="reward_break")
+    done = guard.after_step(72, [trouble(first, second)], False)
+    assert [type(a) for a in done] == [Warn]
+    assert "no stable states are kept" in done[0].note
+
+
+def test_alarms_that_no_lever_answers_are_left_alone() -> None:
+    guard = Guard(options(confirm_steps=1), Levers())
+    assert guard.after_step(99, [trouble(alarm(99, rule="throughput_rot"), cause="")], True) == []
+    warned = guard.after_step(100, [trouble(alarm(100), cause=EMPTY)], False) if EMPTY else []
+    assert all(isinstance(a, Warn) for a in warned)
+
+
+EMPTY = next((cause for cause, row in guard_options("recommended").table.items() if not row), "")
+
+
+def test_the_resume_gate_stops_where_the_sampler_was_not_resynchronised() -> None:
+    controls, kept = Levers(), Kept()
+    guard = Guard(
+        options(cool_down=1, soften_times=1, states=msgspec.structs.replace(options().states, every=1)),
+        controls,
+        kept,
+    )
+    for step in range(5):
+        guard.after_step(step, [], True, {"mismatch_kl": 0.01})
+    first, second = alarm(6), alarm(9, "critical", rule="reward_break")
+    for step, alarms in ((6, [first]), (7, [first]), (9, [first, second])):
+        done = guard.after_step(step, [trouble(*alarms)], False, {"mismatch_kl": 0.01})
+    assert isinstance(done[0], Rollback)
+    assert not controls.stopped
+    stop = guard.after_step(10, [], True, {"mismatch_kl": 0.05})
+    assert [type(a) for a in stop] == [Stop]
+    assert "mismatch KL 0.05 nats, at most 0.02 expected" in stop[0].note
+
+
+def test_a_coefficient_follows_the_kl_and_a_resumed_guard_goes_on_as_it_was() -> None:
+    def steps(guard: Guard, first: int, last: int) -> list[str]:
+        known = trouble(alarm(10), cause="a proxy of the reward is learnt")
+        return [
+            repr(action)
+            for step in range(first, last)
+            for action in guard.after_step(step, [known], False, {"kl": 1.0, "kl/post_tool": 0.5})
+        ]
+
+    whole, parted = Guard(options(), Levers()), Guard(options(), Levers())
+    expected = steps(whole, 10, 40)
+    begun = steps(parted, 10, 20)
+    state = json.loads(json.dumps(parted.state_dict()))
+    controls = Levers()
+    resumed = Guard(options(), controls)
+    resumed.load_state_dict(state)
+    assert controls.get("kl_coef", "post_tool") == parted.controls.get("kl_coef", "post_tool") > 0.02
+    rest = steps(resumed, 20, 40)
+    count = [text.replace("evidence_for=('evidence',), ", "") for text in expected]
+    assert len(begun) + len(rest) == len(count)
+    assert resumed.controls.values == whole.controls.values
