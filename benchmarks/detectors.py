@@ -5,7 +5,8 @@
 Banks: generated logs (`benchmarks/banks`, 600 steps each; the test half shares no family with the half rules were tuned on), the
 pilot's recorded runs (`reproduce/bank`), the peers' own scenarios. The peers (rldoctor, rlprobe, rlwatch) run through their own
 interfaces in their own environment (`bash benchmarks/peers/setup.sh`); without it the table is ours alone and says so.
-Also: the cost of a flush of 200 readings, and of diagnosing a log of 10,000 steps as a whole process.
+Also: the cost of a flush of 200 readings, of a whole flush of 64 x 64 tokens, and of diagnosing a log of 10,000 steps as a whole process.
+From committed results: causes and slices of faults in token batches (`token_faults.py`), real logs of other projects (`real_logs.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from benchmarks.peers.intervals import poisson_upper, share_interval
 from benchmarks.peers.table import format_table, summarise, without
 from benchmarks.peers.translate import PEERS
 
+from benchmarks import flush, real_logs, token_faults
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rules.all_rules import RULES, STREAM_RULES
 from trimtab.detect.verdict import agreeing
@@ -185,6 +187,24 @@ def flush_ms() -> float:
         pipeline.on_readings(readings)
         spent.append(time.process_time() - start)
     return 1000 * float(np.median(spent[300:]))
+
+
+def flush_cpu_ms(repeats: int) -> float:
+    """Processor milliseconds of observe and flush of a step of 64 x 64 tokens with 3 tools and 2 sources, all slices; median."""
+    with tempfile.TemporaryDirectory() as folder:
+        return 1000 * float(
+            np.median(flush.flush_times(Path(folder) / "run", flush.micro_batches((3, 2)), repeats))
+        )
+
+
+def committed() -> dict[str, float]:
+    """Figures of results that other scripts of this folder compute."""
+    faults, real = token_faults.figures_from_results(), real_logs.figures_from_results()
+    names = (
+        ("cause_first_frac", "slice_named_frac"),
+        ("real_false_critical", "real_dead_delay_max", "short_runs_judged_frac"),
+    )
+    return {name: of[name] for of, chosen in zip((faults, real), names, strict=True) for name in chosen}
 
 
 def diagnose_10k() -> tuple[float, float]:
@@ -368,7 +388,9 @@ def main() -> int:
         "high_logs_unhealthy_frac": round(float(np.mean(graded["high"])), 4),
         "peer_best_detected_frac": None if math.isnan(best) else round(best, 4),
         "peer_best_false_high_per_10k": None if math.isnan(least) else round(least, 3),
+        **committed(),
         "flush_ms": round(flush_ms(), 3),
+        "flush_cpu_ms": round(flush_cpu_ms(8 if options.quick else 40), 2),
         "diagnose_10k_s": round(seconds, 3),
         "diagnose_10k_mb": round(megabytes, 1),
         "rules": len(RULES) + len(STREAM_RULES),

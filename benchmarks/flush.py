@@ -61,19 +61,29 @@ def times(work: Callable[[int], object], repeats: int) -> list[float]:
     return spent
 
 
+def micro_batches(num_names: tuple[int, int]) -> list[list[TokenBatch]]:
+    """Eight steps of 64 sequences of 64 tokens as four micro-batches each."""
+    return [[step_batch(16, 64, num_names, 4 * i + j) for j in range(4)] for i in range(8)]
+
+
+def flush_times(folder: Path, steps: list[list[TokenBatch]], repeats: int) -> list[float]:
+    """Processor seconds of observe and flush of a step, without the first quarter of the steps."""
+    with trimtab.open_run(folder, strict=True) as run:
+
+        def flush(i: int) -> None:
+            for batch in steps[i % 8]:
+                run.observe(batch)
+            run.flush(i, {"reward": 0.5, "grad_norm": 1.0})
+
+        return times(flush, repeats)[repeats // 4 :]
+
+
 def figures_of(folder: Path, repeats: int) -> dict[str, float]:
     figures: dict[str, float] = {}
     print(f"{'':<14}{'slices':>7}{'flush ms':>10}{'series ms':>11}{'min':>7}{'row bytes':>11}")
     for label, num_names in (("", (3, 2)), ("_many_slices", (16, 16))):
-        steps = [[step_batch(16, 64, num_names, 4 * i + j) for j in range(4)] for i in range(8)]
-        with trimtab.open_run(folder / f"run{label}", strict=True) as run:
-
-            def flush(i: int, run: trimtab.Run = run, steps: list[list[TokenBatch]] = steps) -> None:
-                for batch in steps[i % 8]:
-                    run.observe(batch)
-                run.flush(i, {"reward": 0.5, "grad_norm": 1.0})
-
-            whole = times(flush, repeats)[repeats // 4 :]
+        steps = micro_batches(num_names)
+        whole = flush_times(folder / f"run{label}", steps, repeats)
         series = times(lambda i, steps=steps: series_row(measure_step(i, steps[i % 8])), repeats)
         row = series_row(measure_step(0, steps[0]))
         figures[f"flush{label}_cpu_ms"] = 1e3 * statistics.median(whole)

@@ -11,7 +11,9 @@ from reproduce.recorded_alarms import recorded_runs
 
 import trimtab
 from trimtab.detect.pipeline import Pipeline
+from trimtab.detect.step_readings import step_readings
 from trimtab.report.run_view import RunView, load_view
+from trimtab.report.series_arrays import step_series
 from trimtab.types import Alarm, Reading
 
 
@@ -21,6 +23,8 @@ def stream(view: RunView) -> Pipeline:
     closed: dict[int, list[Reading]] = {}
     for reading in view.readings:
         closed.setdefault(reading.step, []).append(reading)
+    for series in step_series(view.reader):
+        closed.setdefault(series.step, []).extend(step_readings(series))
     for row in view.steps:
         pipeline.on_step(row["step"], row["nonfinite"], row["columns"])
         pipeline.on_readings(closed.get(row["step"], []))

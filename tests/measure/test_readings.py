@@ -11,6 +11,7 @@ import pytest
 
 from tests.measure.episodes import episode_keys
 from tests.measure.policy import emitted_keys
+from tests.measure.steps.emitted import step_keys
 from tests.support import make_batch
 from trimtab import BatchError, Convention, token_batch
 from trimtab.catalog import METRIC_NAMES, READINGS
@@ -18,7 +19,6 @@ from trimtab.catalog.episode_readings import JOINT
 from trimtab.detect.derived_readings import KEY as PROXY
 from trimtab.detect.detectors.composite_reading import FAMILIES
 from trimtab.detect.rules.all_rules import RULES
-from trimtab.detect.step_readings import step_readings
 from trimtab.measure.accumulate import nonfinite_columns, observe
 from trimtab.measure.all_measures import not_observed, pair_readings, readings_of
 from trimtab.measure.policy.lagged_drift import Probes
@@ -26,7 +26,6 @@ from trimtab.measure.sequences.step_aggregates import StepAggregates
 from trimtab.measure.state.blocks import pack_states, unpack_states
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.windows import WindowSet
-from trimtab.measure.steps.measure_step import measure_step
 from trimtab.measure.tokens.window_shift import WindowShift
 from trimtab.types import Reading, Window
 
@@ -76,7 +75,7 @@ def test_every_key_is_in_the_catalog_and_every_rule_reads_an_emitted_key(rng):
     aggregates.add(0, dict.fromkeys(METRIC_NAMES, 0.5))
     emitted |= {r.key for r in aggregates.apply([], W)}
     emitted |= emitted_keys() | episode_keys(rng)
-    emitted |= {r.key for r in step_readings(measure_step(0, [batch]))}
+    emitted |= step_keys(rng)
     assert emitted <= set(READINGS), emitted - set(READINGS)
     made_by_detectors = {"nonfinite/count", "silence/steps", *JOINT, PROXY}  # detect/pipeline.py
     assert {rule.key for rule in RULES} <= emitted | made_by_detectors

@@ -58,7 +58,7 @@ def test_a_calm_log_is_healthy_and_its_tails_are_said_to_be_unseen(tmp_path, cap
     assert "length <- completions/mean_length" in out
     assert "unmapped zorp" in out
     (line,) = [line for line in out.splitlines() if "  needs the tokens' log-probabilities" in line]
-    assert "post_tool_tail_growth" in line
+    assert "total_high" in line
 
 
 def test_json_says_the_same(tmp_path, capsys, monkeypatch):

@@ -86,9 +86,14 @@ def test_ranks_are_one_sample(tmp_path: Path) -> None:
                 (at,) = np.flatnonzero(arrays.steps == step)
                 counts = arrays.num_tokens[at], arrays.num_trajectories[at]
                 assert counts == (point.num_tokens, point.num_trajectories)
-                if name.endswith(("/p95", "/p99")):  # not mergeable: the mean weighted by tokens
+                if name.endswith(("/p75", "/p90", "/p95", "/p99")):  # not mergeable: the mean weighted by tokens
                     points = [p for part in parts if (p := part.get(name, slice_name)) is not None]
                     mean = sum(p.num_tokens * p.value for p in points) / point.num_tokens
+                    assert arrays.values[at] == pytest.approx(mean, rel=1e-5)
+                    continue
+                if name.endswith(("_corr", "/shifted_frac")):  # the mean weighted by trajectories
+                    points = [p for part in parts if (p := part.get(name, slice_name)) is not None]
+                    mean = sum(p.num_trajectories * p.value for p in points) / point.num_trajectories
                     assert arrays.values[at] == pytest.approx(mean, rel=1e-5)
                     continue
                 assert arrays.values[at] == pytest.approx(point.value, rel=1e-5), (name, slice_name)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from trimtab.catalog import bound
 from trimtab.detect.incidents import incidents, onsets
 from trimtab.detect.movement import Levels, movements
 from trimtab.measure.steps.series_history import SeriesHistory
@@ -30,12 +31,14 @@ class LiveIncidents:
     def __init__(self, max_steps: int = MAX_STEPS) -> None:
         self._series = SeriesHistory(max_steps)
         self._lag: deque[tuple[int, float]] = deque(maxlen=max_steps)
+        self._slices: set[str] = set()
         self._alarms: list[Alarm] = []
         self._incidents: list[Incident] = []
 
     def add_series(self, series: StepSeries) -> None:
         """Take the series of one step."""
         self._series.append(series)
+        self._slices.update(series.slices)
 
     def add_readings(self, readings: Iterable[Reading]) -> None:
         """Take the readings that closed at one step."""
@@ -51,13 +54,22 @@ class LiveIncidents:
         Args:
             alarms: all alarms of the run, notes and cleared ones included.
         """
-        if list(alarms) != self._alarms:
+        if list(alarms) != self._alarms or self._is_fresh():
             self._alarms = list(alarms)
             steps = np.array([step for step, _ in self._lag], np.int64)
             lag = Levels(steps, np.array([value for _, value in self._lag], np.float64))
-            moved = {first: movements(self._levels, lag, first, last) for first, last in onsets(self._alarms)}
+            moved = {
+                first: movements(self._levels, lag, first, last, slices=sorted(self._slices))
+                for first, last in onsets(self._alarms)
+            }
             self._incidents = incidents(self._alarms, moved)
         return self._incidents
+
+    def _is_fresh(self) -> bool:
+        """Whether the last steps still add evidence to the last incident."""
+        latest = self._series.latest
+        last = max((alarm.step for alarm in self._alarms), default=None)
+        return latest is not None and last is not None and latest.step <= last + bound("incident_after")
 
     def _levels(self, key: str, slice_name: str) -> Levels | None:
         arrays = self._series.arrays(key, slice_name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,14 +16,37 @@ from trimtab.measure.steps.series_history import SeriesArrays
 from trimtab.measure.steps.step_series import SeriesValue, StepSeries
 from trimtab.types import Reading, Window
 
-SLICES = ("all", "text", "post_tool")
-"""Slices whose steps are judged."""
+MAIN = ("all", "text", "post_tool")
+"""Slices whose steps are judged in most series."""
+_TOOLS = "post_tool/"
 _WIDEST = 300.0  # standard error of a logarithm; wider intervals overflow
 
+
+class _Source(NamedTuple):
+    """Series a reading is taken from, the first that there is, and the slices in which it is judged."""
+
+    names: tuple[str, ...]
+    slices: tuple[str, ...] = ("all",)
+    prefix: str = ""  # slices that begin so are judged as well
+
+    def covers(self, name: str) -> bool:
+        return name in self.slices or bool(self.prefix and name.startswith(self.prefix))
+
+
 _SERIES = {
-    "step/total/p95": ("total/p95", "mismatch/p95", "staleness/p95"),
-    "step/total/sequence_ess_frac": ("total/sequence_ess_frac", "mismatch/sequence_ess_frac"),
-}
+    "step/total/p95": _Source(("total/p95", "mismatch/p95", "staleness/p95"), MAIN),
+    "step/total/sequence_ess_frac": _Source(("total/sequence_ess_frac", "mismatch/sequence_ess_frac"), MAIN),
+    "step/support/below_5_frac": _Source(("support/below_5_frac",), ("post_tool",), _TOOLS),
+    "step/tools/error_frac": _Source(("tools/error_frac",), (), _TOOLS),
+    "step/mismatch/p95": _Source(("mismatch/p95",), prefix="rank/"),
+} | {
+    f"step/{name}": _Source((name,))
+    for name in (
+        "mismatch/above_3_frac", "mismatch/shifted_frac", "update/p95", "lag/mean",
+        "mask/result_frac", "mask/silent_frac", "groups/solved_frac", "groups/hopeless_frac",
+        "reward_part/opposed",
+    )
+}  # fmt: skip
 """Reading -> series it is taken from. Without log-probabilities of the trainer at the sampling weights the
 total ratio is the mismatch; without those of the sampler it is known only as staleness."""
 
@@ -39,9 +63,9 @@ def step_readings(series: StepSeries) -> list[Reading]:
         `reference` names the series it is.
     """
     readings = []
-    for key, names in _SERIES.items():
-        for name in SLICES:
-            points = ((source, series.get(source, name)) for source in names)
+    for key, taken in _SERIES.items():
+        for name in filter(taken.covers, series.slices):
+            points = ((source, series.get(source, name)) for source in taken.names)
             source, point = next(((s, p) for s, p in points if p is not None), ("", None))
             if point is not None:
                 readings.append(_reading(key, series.step, name, source, point))
@@ -94,9 +118,10 @@ def step_columns(series: Mapping[tuple[str, str], SeriesArrays], steps: Collecti
         steps: steps of the run that count.
     """
     wanted, columns = np.array(sorted(steps), np.int64), []
-    for key, names in _SERIES.items():
-        for name in SLICES:
-            of_slice = [(source, series[source, name]) for source in names if (source, name) in series]
+    slices = sorted({name for _, name in series})
+    for key, origin in _SERIES.items():
+        for name in filter(origin.covers, slices):
+            of_slice = [(source, series[source, name]) for source in origin.names if (source, name) in series]
             if not of_slice:
                 continue
             joined = [

@@ -228,7 +228,7 @@ class Run(RunInputs):
         self._omissions.note(self._intake.columns, {*self._intake.explained, *absent})
         self.pipeline.on_step(step, self._intake.nonfinite, self._intake.columns)
         with self.isolated("measure the step's series"):
-            rows, of_step = self._series.close(step, numbers.get("grad_norm"))
+            rows, of_step = self._series.close(step, numbers.get("grad_norm"), self.pending_tools)
             self._rows.add("series", rows)
             if rows and self.series.latest is not None:
                 self._live.add_series(self.series.latest)

@@ -57,7 +57,8 @@ def _movement(view: RunView, first: int, last: int) -> Mapping[str, Movement]:
 
     lag = [reading for reading in view.series("policy_lag/mean", "all") if reading.status == "ok"]
     ages = Levels(np.array([r.step for r in lag], np.int64), np.array([r.value for r in lag], np.float64))
-    return movements(series, ages, first, last)
+    names = sorted({name for _, name in view.step_series})
+    return movements(series, ages, first, last, slices=names)
 
 
 def _payload(incident: Incident) -> dict[str, Any]:

@@ -48,7 +48,9 @@ def step_series(reader: RunReader, ranks: Collection[int] | None = None) -> list
                 by_step[int(row["step"])][rank] = series_from_row(row)
             except SummaryError:
                 continue
-    return [merge_ranks([ranks[rank] for rank in sorted(ranks)]) for _, ranks in sorted(by_step.items())]
+    return [
+        merge_ranks([ranks[n] for n in sorted(ranks)], sorted(ranks)) for _, ranks in sorted(by_step.items())
+    ]
 
 
 def arrays_of_run(reader: RunReader) -> dict[tuple[str, str], SeriesArrays]:

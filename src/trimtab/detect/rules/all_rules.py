@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from trimtab.detect.rules.composite_rules import COMPOSITE_RULES
 from trimtab.detect.rules.environment_rules import ENVIRONMENT_RULES
+from trimtab.detect.rules.fault_rules import FAULT_RULES
 from trimtab.detect.rules.mismatch_rules import MISMATCH_RULES
 from trimtab.detect.rules.policy_rules import POLICY_RULES
 from trimtab.detect.rules.preference_rules import PREFERENCE_RULES
@@ -18,6 +19,7 @@ from trimtab.detect.rules.tail_rules import TAIL_RULES
 
 RULES: tuple[Rule, ...] = (
     *STEP_RULES,
+    *FAULT_RULES,
     *TAIL_RULES,
     *MISMATCH_RULES,
     *POLICY_RULES,

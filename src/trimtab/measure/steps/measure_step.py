@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 
 from trimtab.measure.state.log_ratios import RATIOS, Ratio, log_ratio, why_not
+from trimtab.measure.steps.mismatch_shape import far_tokens, one_estimate, shifted_frac, temperature_corr
 from trimtab.measure.steps.step_ess import sequence_ess, token_ess
+from trimtab.measure.steps.step_marks import mark_columns
+from trimtab.measure.steps.step_outcomes import part_columns
 from trimtab.measure.steps.step_rewards import reward_columns
 from trimtab.measure.steps.step_series import StepSeries
 from trimtab.measure.steps.step_tokens import StepTokens, step_tokens
@@ -30,6 +33,7 @@ def measure_step(
     updates: Mapping[str, Sequence[TokenBatch]] | None = None,
     solved_at: float | None = None,
     gradient_norm: float | None = None,
+    reward_bar: float | None = None,
 ) -> StepSeries:
     """Compute every series of one step in every slice.
 
@@ -41,6 +45,8 @@ def measure_step(
         solved_at: a trajectory with at least this reward is correct. Default: one with the top reward of its
             group, where the group's rewards differ.
         gradient_norm: of the step, as the trainer gives it.
+        reward_bar: without `solved_at`, rewards from which on a group of one reward counts as solved; the
+            middle of the step's by default.
 
     Returns:
         Values, standard errors and counts. `reasons` says why series are missing.
@@ -67,7 +73,9 @@ def measure_step(
     else:
         _add_ratios(tokens, columns, reasons)
         _add_entropy(tokens, columns, reasons)
-        reward_columns(tokens, columns, reasons, solved_at, gradient_norm)
+        reward_columns(tokens, columns, reasons, solved_at, gradient_norm, reward_bar)
+        mark_columns(batches, tokens, columns, reasons)
+    part_columns(batches, columns)
     for name in ("update", "probe_update"):
         _add_update(name, (updates or {}).get(name, ()), columns, reasons)
     return StepSeries.of(step, columns, reasons)
@@ -79,8 +87,11 @@ def _add_ratios(tokens: StepTokens, columns: Columns, reasons: dict[str, str]) -
         if isinstance(values, str):
             reasons[name] = values
             continue
-        for label, estimates in zip(LEVELS, abs_quantiles(tokens, values, [*LEVELS.values()]), strict=True):
+        levels = {"p75": 0.75, "p90": 0.9} | LEVELS if name == "mismatch" else LEVELS
+        for label, estimates in zip(levels, abs_quantiles(tokens, values, [*levels.values()]), strict=True):
             columns[f"{name}/{label}"] = tokens.slices, estimates
+        if name == "mismatch":
+            _add_shape(tokens, values, columns)
         if "sequence_ess" not in RATIOS[name].valid:
             continue
         for unit, ess in (("sequence", sequence_ess(tokens, values)), ("token", token_ess(tokens, values))):
@@ -92,17 +103,33 @@ def _add_ratios(tokens: StepTokens, columns: Columns, reasons: dict[str, str]) -
         columns[f"{name}/kl_k3"] = tokens.slices, token_mean(tokens, k3)
 
 
+def _add_shape(tokens: StepTokens, mismatch: Float64, columns: Columns) -> None:
+    """Series that tell causes of mismatch apart."""
+    columns["mismatch/above_3_frac"] = tokens.slices, token_mean(tokens, far_tokens(mismatch))
+    old = tokens.column(lambda batch: _of_tokens(batch, "old_logprobs"))
+    entropy = tokens.column(lambda batch: _of_tokens(batch, "entropy"))
+    if isinstance(old, str):
+        return
+    shifted = shifted_frac(tokens.sequence, mismatch, old)
+    columns["mismatch/shifted_frac"] = ("all",), one_estimate(shifted, tokens)
+    if not isinstance(entropy, str):
+        value = temperature_corr(mismatch, old, entropy)
+        columns["mismatch/temperature_corr"] = ("all",), one_estimate(value, tokens)
+
+
+def _of_tokens(batch: TokenBatch, name: str) -> Float64 | str:
+    values = getattr(batch, name)
+    if values is None:
+        return f"no {name}: {batch.absent.get(name, 'not given')}"
+    return np.asarray(values[batch.loss_mask], np.float64)
+
+
 def _log_ratio(batch: TokenBatch, ratio: Ratio) -> Float64 | str:
     return why_not(batch, ratio) or log_ratio(batch, ratio).astype(np.float64)
 
 
 def _add_entropy(tokens: StepTokens, columns: Columns, reasons: dict[str, str]) -> None:
-    def read(batch: TokenBatch) -> Float64 | str:
-        if batch.entropy is None:
-            return f"no entropy: {batch.absent.get('entropy', 'not given')}"
-        return batch.entropy[batch.loss_mask].astype(np.float64)
-
-    values = tokens.column(read)
+    values = tokens.column(lambda batch: _of_tokens(batch, "entropy"))
     if isinstance(values, str):
         reasons["entropy"] = values
     else:

@@ -6,6 +6,7 @@
 | means of trajectories (`reward/mean`, `correct/logprob`, `mixed_groups_frac`) | weighted by trajectories | yes, where no group is on two ranks |
 | `*_log_mean_weight`, `*_ess_frac` | from the sums of w and of w^2 | yes, where a trajectory is one sequence |
 | quantiles (`p95`, `p99`) | mean weighted by tokens | no: near the pooled quantile where ranks are alike |
+| `mismatch/temperature_corr`, `mismatch/shifted_frac` | mean weighted by trajectories | no |
 | `reward/equal_mix` | from the merged means of the sources | yes |
 | `gradient/norm` | of the first rank that has it | it is one number |
 
@@ -25,15 +26,29 @@ from trimtab.measure.steps.step_rewards import equal_mix
 from trimtab.measure.steps.step_series import SeriesValue, StepSeries
 from trimtab.measure.steps.tail_quantiles import Estimates
 
-_BY_TOKENS = ("/p95", "/p99", "/kl_k3", "entropy/mean")
+_BY_TOKENS = (
+    "/p75",
+    "/p90",
+    "/p95",
+    "/p99",
+    "/kl_k3",
+    "entropy/mean",
+    "/above_3_frac",
+    "/below_5_frac",
+    "lag/mean",
+)
+BY_RANK = ("mismatch/p95", "staleness/p95", "entropy/mean", "reward/mean")
+"""Series that keep what each rank says of all its tokens, so that one rank that differs has a name."""
+MAX_RANKS = 64
 _ESS, _LOG_MEAN = "_ess_frac", "_log_mean_weight"
 
 
-def merge_ranks(parts: Sequence[StepSeries]) -> StepSeries:
+def merge_ranks(parts: Sequence[StepSeries], ranks: Sequence[int] = ()) -> StepSeries:
     """Return the series of one step from those of its ranks.
 
     Args:
         parts: one a rank, lowest rank first, of the same step.
+        ranks: their numbers; series of `BY_RANK` then have slices `rank/<number>`, of `MAX_RANKS` at most.
 
     Returns:
         Series and slices that any rank has; reasons only for series that none has.
@@ -46,6 +61,9 @@ def merge_ranks(parts: Sequence[StepSeries]) -> StepSeries:
     for name in names:
         rows = {s: _merged(name, s, parts) for s in slices}
         present = {s: row for s, row in rows.items() if row is not None}
+        if name in BY_RANK and len(ranks) <= MAX_RANKS:
+            of_rank = {f"rank/{rank}": part.get(name) for rank, part in zip(ranks, parts, strict=False)}
+            present |= {s: point for s, point in of_rank.items() if point is not None}
         columns[name] = tuple(present), _estimates(list(present.values()))
     mix = _mix(columns)
     if mix is not None:

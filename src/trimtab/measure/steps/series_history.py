@@ -47,6 +47,10 @@ class SeriesHistory:
         """The last step's; None before the first."""
         return self._steps[-1] if self._steps else None
 
+    def last(self, num: int) -> list[StepSeries]:
+        """The last `num` steps there are, oldest first."""
+        return list(self._steps)[-num:]
+
     def pairs(self) -> list[tuple[str, str]]:
         """(series, slice) of every value of the last step."""
         if self.latest is None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from trimtab.measure.steps.step_outcomes import settled_columns
 from trimtab.measure.steps.step_tokens import StepTokens
 from trimtab.measure.steps.tail_quantiles import Estimates
 from trimtab.measure.steps.trajectory_means import trajectory_mean
@@ -22,6 +23,7 @@ def reward_columns(
     reasons: dict[str, str],
     solved_at: float | None,
     gradient_norm: float | None,
+    bar: float | None = None,
 ) -> None:
     """Add the series that rest on rewards, and the gradient norm.
 
@@ -53,6 +55,7 @@ def reward_columns(
             share = _group_share(group, reward, differs)
             columns["reward/mixed_groups_frac"] = ("all",), share
             varied = float(share.values[0])
+            settled_columns(group, reward, columns, bar if solved_at is None else solved_at)
         _add_correct(tokens, columns, reasons, top if solved_at is None else reward >= solved_at)
     _add_gradient(tokens, columns, reasons, gradient_norm, varied)
 

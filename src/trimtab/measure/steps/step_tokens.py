@@ -172,7 +172,7 @@ def _stripped(batch: TokenBatch) -> TokenBatch:
     if batch.episode_id.size != batch.num_sequences:
         raise BatchError("episode_id has another number of sequences than the batch")
     return replace(
-        batch, ref_logprobs=None, ref_scored=None, advantages=None, token_ids=None, routed_experts=None,
+        batch, advantages=None, token_ids=None, routed_experts=None,
         rollout_routed_experts=None, policy_version=None, current_version=None, clip_range=None, reference="",
         reward_parts={}, stop_reason=None,
     )  # fmt: skip
