@@ -86,7 +86,7 @@ def test_ranks_are_one_sample(tmp_path: Path) -> None:
                 (at,) = np.flatnonzero(arrays.steps == step)
                 counts = arrays.num_tokens[at], arrays.num_trajectories[at]
                 assert counts == (point.num_tokens, point.num_trajectories)
-                if name.endswith(("/p75", "/p90", "/p95", "/p99")):  # not mergeable: the mean weighted by tokens
+                if name.endswith(("/p75", "/p90", "/p95", "/p99")):  # the mean weighted by tokens
                     points = [p for part in parts if (p := part.get(name, slice_name)) is not None]
                     mean = sum(p.num_tokens * p.value for p in points) / point.num_tokens
                     assert arrays.values[at] == pytest.approx(mean, rel=1e-5)
