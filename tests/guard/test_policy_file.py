@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import trimtab
-from trimtab.detect.incidents import _HYPOTHESES
+from trimtab.detect.incidents import CAUSES
 from trimtab.errors import GuardError
 from trimtab.guard import PRESETS, guard_options
 from trimtab.guard.cause_table import DEFAULT, POLICIES_OF_CAUSE, policies_for
@@ -69,10 +69,15 @@ def test_a_ring_larger_than_the_disk_is_refused(tmp_path) -> None:
     options.require_disk(tmp_path / "not" / "there", state_bytes=1e3)
     with pytest.raises(GuardError, match="a ring of 3 states needs 3e\\+09 GB"):
         options.require_disk(tmp_path, state_bytes=1e18)
+    path = tmp_path / "p.yaml"
+    path.write_text("observe: true\nstates: {max_gb: 1e9}\n")
+    with pytest.raises(GuardError, match="needs 1e\\+09 GB"):
+        trimtab.open_run(tmp_path / "run", guard=path)
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_table_names_causes_and_policies_that_exist() -> None:
-    assert set(POLICIES_OF_CAUSE) <= {one.name for one in _HYPOTHESES}
+    assert set(POLICIES_OF_CAUSE) == set(CAUSES)
     names = {name for row in (*POLICIES_OF_CAUSE.values(), DEFAULT) for name in row}
     assert names <= set(Policies.__struct_fields__)
     assert policies_for("a cause of next year", POLICIES_OF_CAUSE) == DEFAULT

@@ -50,7 +50,7 @@ def replay(
     options = guard_options(policy)
     view = load_view(run)
     steps = list(_recorded_steps(view))
-    rows = replay_guard(options, steps, view.alarms, lambda alarms: incidents_at(view, alarms))
+    rows = replay_guard(options, steps, view.alarms, lambda alarms, step: incidents_at(view, alarms, step))
     acting = [row for row in rows if row["action"] != "warn"]
     result = {
         "run": str(run), "policy": policy, "num_steps": len(steps), "actions": rows,

@@ -16,11 +16,23 @@ DEFAULT: tuple[str, ...] = ("learning_rate_backoff",)
 POLICIES_OF_CAUSE: Mapping[str, tuple[str, ...]] = {
     "stale rollouts": ("bound_staleness", "learning_rate_backoff", "tighten_corrections"),
     "the engines disagree": ("tighten_corrections", "learning_rate_backoff"),
+    "another sampling temperature": ("tighten_corrections", "learning_rate_backoff"),
+    "log-probabilities shifted by a token": ("tighten_corrections", "learning_rate_backoff"),
+    "text encoded again": ("tighten_corrections", "learning_rate_backoff"),
+    "a rank with old weights": ("tighten_corrections", "learning_rate_backoff"),
+    "another loss mask": ("learning_rate_backoff",),
+    "support lost after a tool": (
+        "constrain_tool",
+        "kl_cap",
+        "tighten_corrections",
+        "learning_rate_backoff",
+    ),
     "updates too large": ("learning_rate_backoff", "tighten_corrections"),
     "tools or environment": ("learning_rate_backoff",),
     "a proxy of the reward is learnt": ("kl_cap", "learning_rate_backoff"),
     "the policy has become one answer": ("kl_cap", "learning_rate_backoff"),
-    "tasks that are all solved, or none": (),
+    "tasks are solved": (),
+    "tasks are hopeless": (),
 }
 """Cause -> policies in the order they are tried; one whose lever the trainer lacks is passed over.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from trimtab.catalog import bound
 from trimtab.guard.cause_table import open_alarms
 from trimtab.guard.guard import Guard
 from trimtab.guard.presets import GuardOptions
@@ -34,7 +35,7 @@ def replay_guard(
     options: GuardOptions,
     steps: Iterable[RecordedStep],
     alarms: Sequence[Alarm],
-    incidents_of: Callable[[list[Alarm]], list[Incident]],
+    incidents_of: Callable[[list[Alarm], int], list[Incident]],
 ) -> list[dict[str, Any]]:
     """Return the actions of a guard on a recorded run, as rows of the run store.
 
@@ -42,7 +43,7 @@ def replay_guard(
         options: of the guard; `observe` is ignored.
         steps: of the run, in order.
         alarms: of the run, each with the step at which it cleared.
-        incidents_of: takes the alarms known at a step, and returns their incidents.
+        incidents_of: takes the alarms known at a step and the step, and returns what was known of incidents.
     """
     acting = msgspec.structs.replace(options, observe=False)
     guard = Guard(acting, SimulatedControls(), SimulatedStates(options.states.count))
@@ -52,8 +53,9 @@ def replay_guard(
     for one in steps:
         guard.before_update(one.step, one.grad_norm, one.levels.get("ess_frac"))
         now = known_at(alarms, one.step)
-        if now != known:
-            known, incidents = now, incidents_of(now)
+        if now and (now != known or one.step <= now[-1].step + bound("incident_after")):
+            incidents = incidents_of(now, one.step)
+        known = now
         settled = one.judged and not any(map(open_alarms, incidents))
         for action in guard.after_step(one.step, incidents, settled, one.levels):
             rows.append({"step": one.step, "dry_run": True, "failure": "", **action_row(action)})

@@ -85,7 +85,8 @@ def open_run(
         RunError: the folder is something else, of a newer format or not writable, or a requirement cannot
             hold.
         RuleError: a rule is malformed.
-        GuardError: an option of the guard is malformed, or it is to act and has no controls.
+        GuardError: an option of the guard is malformed, it is to act and has no controls, or its ring may
+            grow larger than the disk of `folder`.
 
     Example:
         with trimtab.open_run("runs/exp1") as run:
@@ -109,6 +110,8 @@ def open_run(
         config = {"world_size": world_size, **(config or {})}
     watched = None if guard is None else GuardArguments(guard_options(guard), controls, states, share)
     guarded = {} if watched is None else {"guard": msgspec.to_builtins(watched.options)}
+    if watched is not None:
+        watched.options.require_disk(folder)
     mine = {**windows, **requirements.config(), **own, **guarded}
     writer = RunWriter(folder, rank, {**with_identity(_config(config or {})), **mine})
     stored = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -19,9 +20,9 @@ def incidents_of(view: RunView) -> list[dict[str, Any]]:
     return [_payload(one) for one in incidents_at(view, view.alarms)]
 
 
-def incidents_at(view: RunView, alarms: Sequence[Alarm]) -> list[Incident]:
-    """Return the incidents of some of a run's alarms, such as those known at one of its steps."""
-    moved = {first: _movement(view, first, last) for first, last in onsets(alarms)}
+def incidents_at(view: RunView, alarms: Sequence[Alarm], now: float = math.inf) -> list[Incident]:
+    """Return what is known of the incidents of `alarms`, by the evidence of the steps up to `now`."""
+    moved = {first: _movement(view, first, last, now) for first, last in onsets(alarms)}
     return incidents(alarms, moved)
 
 
@@ -50,12 +51,15 @@ def incident_lines(payload: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _movement(view: RunView, first: int, last: int) -> Mapping[str, Movement]:
+def _movement(view: RunView, first: int, last: int, now: float) -> Mapping[str, Movement]:
     def series(key: str, slice_name: str) -> Levels | None:
         arrays = view.step_series.get((key, slice_name))
-        return None if arrays is None else Levels(arrays.steps, arrays.values)
+        if arrays is None:
+            return None
+        known = arrays.steps <= now
+        return Levels(arrays.steps[known], arrays.values[known])
 
-    lag = [reading for reading in view.series("policy_lag/mean", "all") if reading.status == "ok"]
+    lag = [r for r in view.series("policy_lag/mean", "all") if r.status == "ok" and r.step <= now]
     ages = Levels(np.array([r.step for r in lag], np.int64), np.array([r.value for r in lag], np.float64))
     names = sorted({name for _, name in view.step_series})
     return movements(series, ages, first, last, slices=names)
