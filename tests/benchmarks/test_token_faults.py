@@ -41,9 +41,9 @@ def test_a_fault_changes_its_stream_from_the_onset_on_and_nothing_before(kind) -
     assert {tool for tools in last.tools for tool in tools} <= {*TOOLS, "other"}
 
 
-def test_a_wrong_temperature_is_recognised_in_a_run_folder() -> None:
-    row = run_case(Case("wrong_temperature", 1.0, 0))
-    outcome = Outcome.of("wrong_temperature/full/0", row)
+def test_text_that_is_encoded_again_is_recognised_in_a_run_folder() -> None:
+    row = run_case(Case("retokenisation", 1.0, 0))
+    outcome = Outcome.of("retokenisation/full/0", row)
     assert outcome.found
     assert outcome.cause_first, row["incidents"]
 
