@@ -71,8 +71,14 @@ class TrlControls(TrainerCallback):
             **(own_ports() if own_ports is not None else {}),
         }
         self.data = DataOrder(trainer)
-        self._inner_norm = trainer._get_grad_norm
-        trainer._get_grad_norm = self._note_norm
+        # transformers 5.2 clips in its loop and has no method for the norm
+        owner, name = (
+            (trainer, "_get_grad_norm")
+            if hasattr(trainer, "_get_grad_norm")
+            else (trainer.accelerator, "clip_grad_norm_")
+        )
+        self._inner_norm = getattr(owner, name)
+        setattr(owner, name, self._note_norm)
         trainer.add_callback(self)
 
     # ---- levers
