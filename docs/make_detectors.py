@@ -64,7 +64,6 @@ WITHOUT = {
         rule.name: "the recorded runs of the pilot hold no series of steps"
         for rule in (*STEP_RULES, *FAULT_RULES)
     },
-    "entropy_dead": "no recorded run has it; it was tuned on a real log",
     "proxy_rise": "no recorded run has it; it was tuned on real logs",
     "straggler": _NO_RANKS.format("slowest_rank_ratio"),
     "memory_imbalance": _NO_RANKS.format("memory_ratio"),
