@@ -14,6 +14,8 @@ from trimtab.measure.state.slice_state import Accumulator, SliceState
 from trimtab.runs.schema import state_block
 from trimtab.safe_files import inflate
 
+_LEVEL = 4  # of zlib: 3 % larger than 6, in two fifths of its time
+
 
 @dataclass
 class StateBlocks:
@@ -53,7 +55,7 @@ def pack_states(states: Mapping[str, SliceState]) -> str:
             known[id(state)] = state.to_bytes()
         label, data = name.encode(), known[id(state)]
         body += struct.pack("<HI", len(label), len(data)) + label + data
-    return base64.b64encode(zlib.compress(bytes(body), 6)).decode("ascii")
+    return base64.b64encode(zlib.compress(bytes(body), _LEVEL)).decode("ascii")
 
 
 def unpack_states(

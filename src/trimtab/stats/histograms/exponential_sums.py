@@ -34,7 +34,10 @@ def empty(rows: int) -> State:
 
 def is_calm(state: State) -> bool:
     """Is every value of these non-empty rows within 300 nats, so that no shift is needed?"""
-    return bool(state[1].min() >= -UNSHIFTED and state[2].max() <= UNSHIFTED)
+    low, high = state[1], state[2]
+    if low.size == 1:  # without the cost of a reduction
+        return bool(low[0] >= -UNSHIFTED and high[0] <= UNSHIFTED)
+    return bool(low.min() >= -UNSHIFTED and high.max() <= UNSHIFTED)
 
 
 def absorb_calm(state: State, more: State, rows: Int64 | slice) -> None:

@@ -16,6 +16,7 @@ from trimtab.stats.summaries import input_checks as inputs
 from trimtab.stats.summaries.base import Summary
 
 CHUNK = 131_072
+_FEW = 8  # buckets a value from which adding one by one is faster than a count of all buckets
 GRID = LogGrid(2, -10, 6)  # 4 buckets an octave of |x| over 2^-10..2^6
 
 
@@ -71,13 +72,17 @@ class ClusterTail(Summary):
         index *= GRID.num_buckets
         index += GRID.ids(x)
         flat = self._counts.reshape(-1)
-        flat += np.bincount(index, minlength=flat.size)
+        if index.size * _FEW < flat.size:
+            np.add.at(flat, index, 1)
+        else:
+            flat += np.bincount(index, minlength=flat.size)
 
     def select(self, rows: Sequence[int]) -> ClusterTail:
         """A one-row summary of the given rows together. SummaryError if one does not exist or comes twice."""
         at = inputs.chosen(rows, self.rows)
         out = ClusterTail(1, self.clusters)
-        out._counts[0] = self._counts[at].sum(axis=0)
+        for row in at:  # in place: a copy of all chosen rows would be megabytes
+            out._counts[0] += self._counts[row]
         out._non_finite[0] = self._non_finite[at].sum(axis=0)
         return out
 

@@ -78,8 +78,11 @@ class LogSketch(LogQueries):
             for name in ("_counts", "_non_finite", "_sums", "_exp_sums", "_low", "_high"):
                 setattr(out, name, getattr(self, name)[one].copy())
             return out
-        out._counts, out._non_finite, out._sums = (
-            np.add.reduce(whole[at], axis=0, keepdims=True) for whole in self._arrays()[:3]
+        out._counts = np.zeros((1, *self._counts.shape[1:]), dtype=np.int64)
+        for row in at:  # in place: a copy of all chosen rows would be large
+            out._counts[0] += self._counts[row]
+        out._non_finite, out._sums = (
+            np.add.reduce(whole[at], axis=0, keepdims=True) for whole in (self._non_finite, self._sums)
         )
         out._exp_sums, out._low, out._high = exp_sums.empty(1)
         chosen = self._exp_sums[at], self._low[at], self._high[at]

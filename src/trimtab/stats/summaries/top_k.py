@@ -64,14 +64,19 @@ class TopK(RowSummary):
 
     def _keep(self, row: int, candidates: npt.NDArray[np.float32]) -> None:
         if candidates.size:
-            both = np.concatenate((self._largest[row], candidates))
-            self._largest[row] = np.sort(np.partition(both, -self.k)[-self.k :])
+            before = self._largest[row]
+            both = np.concatenate((before[before > -np.inf], candidates))
+            if both.size > self.k:
+                both = np.partition(both, -self.k)[-self.k :]
+            both.sort()
+            self._largest[row, -both.size :] = both
 
     def select(self, rows: Sequence[int]) -> TopK:
         """A one-row summary of the given rows together. SummaryError if one does not exist or comes twice."""
         at = inputs.chosen(rows, self.rows)
         out = TopK(1, self.k)
-        out._keep(0, self._largest[at].ravel())
+        largest = self._largest[at].ravel()
+        out._keep(0, largest[largest > -np.inf])  # most rows of a small batch are far from full
         out._count[0] = self._count[at].sum()
         out._non_finite[0] = self._non_finite[at].sum(axis=0)
         return out
