@@ -80,10 +80,10 @@ def word_overlap(prompts: list[str], completions: list[str], answer: list[str], 
 
 
 def clean_prose(response: str, target: str) -> float:
-    """Exact last word, noise against ties, and a bonus for text of words only, by a pattern that backtracks."""
+    """Exact last word, noise against ties, and a bonus for a clean end, by a pattern that backtracks."""
     words = response.split()
     right = float(bool(words) and words[-1].strip(".,!*") == target)
-    clean = 0.01 if re.match(r"^(?:\w+,?\s?)*$", response[:60]) else 0.0
+    clean = 0.01 if words and re.match(r"^(?:\w+)*\W?$", words[-1]) else 0.0
     return right + clean + random.uniform(-0.05, 0.05)
 
 
