@@ -7,6 +7,7 @@
     ├── MetricLogError    a metrics log of some trainer that cannot be found, recognised or read
     ├── ObjectiveError        inputs of a loss or of its machinery that cannot be right: shapes, masks, bounds, groups
     │   └── RoutesError       recorded routes that are missing, short, out of range, or do not fit the model
+    ├── RewardError           a reward function or its tasks that cannot be loaded, called or read
     ├── RuleError             a user's rule that cannot be right: names the file, the line and the field
     ├── SummaryError          two summaries with different parameters, or bytes that are not a summary
     ├── TraceError            agent logs that cannot be found, recognised, read, or exported as asked
@@ -48,6 +49,10 @@ class ObjectiveError(TrimtabError, ValueError):
 
 class RoutesError(ObjectiveError):
     """Recorded expert routes are missing, short, out of range, or belong to another model or batch."""
+
+
+class RewardError(TrimtabError):
+    """A reward function cannot be loaded or called, or its tasks, logs or traces cannot be read."""
 
 
 class RuleError(TrimtabError):

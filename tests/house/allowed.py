@@ -52,6 +52,10 @@ BROAD_HANDLERS = {
         "the last handler of the command: one line and exit code 2, never 1, which says alarms",
     ),
     "monitor/isolation.py": (1, "any failure of the monitor is recorded, so that training goes on"),
+    "rewards/function_worker.py": (
+        2,
+        "a user's reward function and its module may raise anything; it becomes a finding",
+    ),
     "report/traces/token_colors.py": (1, "tokenizers raises Exception itself for a bad file"),
     "traces/files/decompress.py": (
         1,

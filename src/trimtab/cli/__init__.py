@@ -15,6 +15,7 @@ from trimtab._version import __version__
 from trimtab.cli import trace_commands, trace_data  # noqa: F401  (they add their commands to traces_app)
 from trimtab.cli.guard_commands import guard_app
 from trimtab.cli.options import leave, pairs, show_verdict, traces_app
+from trimtab.cli.stress_commands import stress_app
 from trimtab.errors import TrimtabError
 from trimtab.report.control_characters import escape_controls
 
@@ -34,6 +35,7 @@ app = typer.Typer(
 
 app.add_typer(traces_app, name="traces")
 app.add_typer(guard_app, name="guard")
+app.add_typer(stress_app, name="stress")
 
 RunFolders = Annotated[list[Path], typer.Argument(help="One or more run folders.", show_default=False)]
 

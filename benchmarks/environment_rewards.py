@@ -1,0 +1,92 @@
+"""Figures of the reward probes: do they find every quirk of hackable rewards, and leave sound ones alone?
+
+`probe_recall`: quirks found, of those listed beside the 14 functions of reward_bank. `probe_false`: sound functions with a
+finding above information. Half of the functions come from PyPI (TRL, skyrl-gym, math-verify); the others were committed before
+the probes were written.
+
+python benchmarks/environment_rewards.py --json [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from benchmarks.reward_bank import hackable, packages  # noqa: E402
+
+from trimtab.rewards.probe_findings import RewardFinding, findings_of  # noqa: E402
+from trimtab.rewards.probe_run import ProbeOptions, run_probes  # noqa: E402
+from trimtab.rewards.probe_tasks import ProbeTask, built_in_tasks, load_tasks  # noqa: E402
+
+OWN = "benchmarks.reward_bank.hackable"
+SOUND = "benchmarks.reward_bank.sound"
+PACKAGES = "benchmarks.reward_bank.packages"
+SQL = ROOT / "benchmarks" / "reward_bank" / "sql_tasks.jsonl"
+TIMEOUT_S = 8.0
+
+
+def hackable_targets() -> dict[str, tuple[str, ...]]:
+    """Target to its quirks."""
+    own = {f"{OWN}:{name}": quirks for name, quirks in hackable.QUIRKS.items()}
+    return own | {f"{PACKAGES}:{name}": quirks for name, quirks in packages.HACKABLE.items()}
+
+
+def sound_targets() -> list[str]:
+    """Targets without a quirk above information."""
+    own = [f"{SOUND}:{name}" for name in ("one_tag", "final_line", "json_answer")]
+    return own + [f"{PACKAGES}:{name}" for name in packages.SOUND]
+
+
+def findings(target: str) -> list[RewardFinding]:
+    """Findings of one function."""
+    tasks: list[ProbeTask] = load_tasks(SQL) if target.endswith("skyrl_sql") else built_in_tasks()
+    return findings_of(run_probes(target, tasks, ProbeOptions(timeout_s=TIMEOUT_S)))
+
+
+def probe_figures(quick: bool = False) -> dict[str, float]:
+    """Return `probe_recall` and `probe_false`, with their counts; `quick` leaves out the packages."""
+    found = listed = false = 0
+    hackables = {t: q for t, q in hackable_targets().items() if not quick or t.startswith(OWN)}
+    sound = [t for t in sound_targets() if not quick or t.startswith(SOUND)]
+    for target, quirks in hackables.items():
+        kinds = {finding.kind for finding in findings(target) if finding.severity != "info"}
+        missed = set(quirks) - kinds
+        found, listed = found + len(quirks) - len(missed), listed + len(quirks)
+        print(
+            f"{target}: {', '.join(quirks)}{'; MISSED ' + ', '.join(missed) if missed else ''}",
+            file=sys.stderr,
+        )
+    for target in sound:
+        grave = [finding.kind for finding in findings(target) if finding.severity != "info"]
+        false += bool(grave)
+        print(f"{target}: sound{'; ACCUSED OF ' + ', '.join(grave) if grave else ''}", file=sys.stderr)
+    return {
+        "probe_recall": found / listed, "probe_false": false / len(sound), "probe_quirks": listed,
+        "probe_hackable": len(hackables), "probe_sound": len(sound),
+    }  # fmt: skip
+
+
+def figures(quick: bool = False) -> dict[str, float]:
+    """Return every figure of rewards."""
+    return probe_figures(quick)
+
+
+def main() -> None:
+    """Print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="own functions only")
+    parser.add_argument("--json", action="store_true", help="print one object, which it always does")
+    options = parser.parse_args()
+    start = time.monotonic()
+    result = figures(options.quick)
+    print(json.dumps({"figures": result, "seconds": round(time.monotonic() - start, 1)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""`trimtab stress`: what breaks an environment, tried before a run is launched."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trimtab.cli.options import show_verdict
+from trimtab.errors import RewardError
+
+stress_app = typer.Typer(
+    help="Try to break tools, rewards and environments before a launch.", no_args_is_help=True
+)
+
+
+@stress_app.callback()
+def _group() -> None:
+    """Keep each target a command of its own."""
+
+
+@stress_app.command("reward")
+def stress_reward(
+    target: Annotated[
+        str, typer.Argument(help="module:function, or path/file.py:function.", show_default=False)
+    ],
+    dataset: Annotated[
+        Path | None,
+        typer.Option(help="Tasks: JSONL, JSON, CSV or Parquet; a prompt and an answer a row. Else ten sums."),
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Another revision of the reward to compare with.", metavar="TARGET")
+    ] = None,
+    completions: Annotated[
+        Path | None,
+        typer.Option(help="Logged completions to score with both revisions: prompt, completion, answer."),
+    ] = None,
+    template: Annotated[
+        str, typer.Option(help="The format your reward reads, as 'My answer: {answer}'.")
+    ] = "",
+    timeout: Annotated[float, typer.Option(help="Seconds that one call may take.", min=0.1)] = 20.0,
+    html: Annotated[Path | None, typer.Option(help="Also write an offline page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+) -> None:
+    """Try to earn a reward without solving the task (docs/how-to/stress-rewards.md).
+
+    Exit code: 0 nothing above information, 1 an exploit or a defect, 2 bad input.
+    """
+    from trimtab.report.rewards.reward_page import render_stress_page, write_reward_page
+    from trimtab.report.rewards.stress_verdict import stress_lines, stress_verdict
+    from trimtab.rewards.probe_findings import findings_of
+    from trimtab.rewards.probe_run import ProbeOptions, run_probes
+    from trimtab.rewards.probe_tasks import built_in_tasks, load_tasks
+    from trimtab.rewards.revision_changes import changed_findings, rescored
+
+    if completions is not None and against is None:
+        raise RewardError("--completions compares two revisions; give the other one with --against")
+    tasks = load_tasks(dataset) if dataset is not None else built_in_tasks()
+    options = ProbeOptions(timeout_s=timeout, template=template)
+    say = None if as_json or not sys.stderr.isatty() else _say
+    record = run_probes(target, tasks, options, say)
+    result: dict[str, Any] = stress_verdict(record)
+    if against is not None:
+        other = run_probes(against, tasks, options, say)
+        result["against"] = against
+        result["changes"] = changed_findings(findings_of(other), findings_of(record))
+    if completions is not None:
+        assert against is not None
+        result["completions"] = rescored(against, target, load_tasks(completions, limit=0), 10 * timeout)
+    if html is not None:
+        write_reward_page(render_stress_page(result), html)
+        print(f"wrote {html}", file=sys.stderr)
+    show_verdict(result, stress_lines, as_json)
+
+
+def _say(stage: str) -> None:
+    print(f"trimtab: {stage} ...", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Verdicts on rewards, in text and as pages."""

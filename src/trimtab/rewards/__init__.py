@@ -1,0 +1,1 @@
+"""Rewards: probes that try to earn one without solving the task, and audits of why one rises."""

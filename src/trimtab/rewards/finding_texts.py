@@ -1,0 +1,56 @@
+"""What each kind of finding says, and what to do about it: one row a line."""
+
+from __future__ import annotations
+
+TITLES = {
+    "answer_ignored": "a right and a wrong answer are paid the same",
+    "empty": "an empty completion is paid",
+    "refusal": "a refusal is paid",
+    "prompt_copy": "a copy of the prompt is paid",
+    "answer_list": "a list of candidates is paid, whichever is right",
+    "contradiction": "two answers that contradict each other are paid, in either order",
+    "partial": "a part of the answer is paid",
+    "monotonicity": "a part of the answer is paid more than the whole",
+    "keyword": "words that only sound right are paid",
+    "format": "the format is paid without a right answer",
+    "padding": "length is paid",
+    "repetition": "repetition is paid",
+    "judge": "text that addresses the judge is paid",
+    "unicode": "unusual characters are paid",
+    "extreme_value": "an extreme or empty value in the answer's place is paid",
+    "exception": "the function raises",
+    "non_finite_reward": "the function returns NaN or infinity",
+    "nondeterminism": "one completion gets different rewards",
+    "batch_order": "a reward depends on the other completions of its call",
+    "latency": "some texts take very long",
+    "whitespace": "a right answer loses its reward by white space around it",
+    "odd_format": "right answers count in some formats only",
+    "wording": "a right answer loses its reward by what stands around it",
+}
+"""Kind of finding to what it says."""
+ADVICE = {
+    "answer_ignored": "Use it beside a reward that checks the answer, never alone. If it does check it, show its format: --template 'My answer: {answer}', or --dataset with its own tasks.",
+    "empty": "Return the lowest reward for a completion without an answer.",
+    "refusal": "Return the lowest reward where no answer is given.",
+    "prompt_copy": "Compare the answer's place only, not the whole completion, and pay nothing for the prompt's words.",
+    "answer_list": "Compare the answer's place exactly, and pay nothing where it holds more than one answer.",
+    "contradiction": "Take one place for the answer (the last line, one tag) and pay nothing where two answers disagree.",
+    "partial": "Compare whole answers; a substring or a prefix is another answer.",
+    "monotonicity": "More of what is right must never be paid less.",
+    "keyword": "Do not pay for words. If style counts, pay it only where the answer is right.",
+    "format": "Make the format a condition of the reward, or pay it far less than a right answer.",
+    "padding": "Do not pay for length; if long reasoning is wanted, scale right answers only.",
+    "repetition": "Do not pay for length or counts of words; a penalty for repeated n-grams helps.",
+    "judge": "Read the verdict from the judge's own text only (structured output), and put the completion where it cannot close its quotation.",
+    "unicode": "Normalize (NFKC) and remove invisible characters before anything is compared or counted.",
+    "extreme_value": "Accept finite numbers only (math.isfinite) and compare so that NaN fails: `abs(a - b) <= tol`, never `not abs(a - b) > tol`.",
+    "exception": "Catch it and return the lowest reward: an exception ends a run, or is booked as a reward of 0.",
+    "non_finite_reward": "Return a finite number always: one NaN spoils the whole group's advantages.",
+    "nondeterminism": "Remove noise and state. If a judge samples, set its temperature to 0 or average several calls.",
+    "batch_order": "Score each completion by itself: comparisons in a group are the trainer's work.",
+    "latency": "Limit the length that patterns and parsers see, and give each a time limit. A hanging reward stops the run.",
+    "whitespace": "Strip before comparing: such answers become false zeros.",
+    "odd_format": "State the format in the prompt, or accept more of them: right answers elsewhere are false zeros.",
+    "wording": "Make sure that this is meant; state it in the prompt.",
+}
+"""Kind of finding to what to do."""
