@@ -10,6 +10,7 @@
     ├── RewardError           a reward function or its tasks that cannot be loaded, called or read
     ├── RuleError             a user's rule that cannot be right: names the file, the line and the field
     ├── SummaryError          two summaries with different parameters, or bytes that are not a summary
+    ├── ToolError             tools to execute or to stress that cannot be right: a dead target, a bad schema, a missing extra
     ├── TraceError            agent logs that cannot be found, recognised, read, or exported as asked
     └── UnsupportedError      a trainer feature trimtab cannot watch; names the feature
 
@@ -62,6 +63,11 @@ class RuleError(TrimtabError):
 
 class SummaryError(TrimtabError, ValueError):
     """Two mergeable summaries do not fit together, or bytes do not hold the summary they should."""
+
+
+class ToolError(TrimtabError):
+    """Tools cannot be opened or executed as asked: a dead target, a malformed schema, a missing extra, a
+    batch below its floor."""
 
 
 class TraceError(TrimtabError):

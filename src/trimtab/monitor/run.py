@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from functools import lru_cache
 from types import TracebackType
 from typing import Any
@@ -36,6 +35,7 @@ from trimtab.monitor.series_recorder import SeriesRecorder
 from trimtab.monitor.step_buffer import Intake
 from trimtab.monitor.step_rows import StepRows
 from trimtab.runs import RunWriter
+from trimtab.traces.core.tool_call import call_row
 from trimtab.types import Alarm, Reading, TokenBatch
 
 _MAX_TEXTS = 4_096  # decoded tokens remembered
@@ -239,7 +239,7 @@ class Run(RunInputs):
         readings += [r for r in done if r.key not in aggregates.logged]
         self.latest |= {f"trimtab/{r.slice}/{r.key}": r.value for r in readings if (r.slice, r.key) in LATEST}
         self._judge(step, readings, self._known)
-        self._rows.add("tools", [{**asdict(call), "step": step} for call in self.pending_tools])
+        self._rows.add("tools", [{**call_row(call), "step": step} for call in self.pending_tools])
         self._rows.require_taken()
         self._commit(step, metrics, absent, duration_s)
 

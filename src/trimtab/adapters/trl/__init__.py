@@ -7,5 +7,6 @@ trainer.train()
 """
 
 from trimtab.adapters.trl.attach import watch
+from trimtab.adapters.trl.broken_rows import exclude_broken
 
-__all__ = ["watch"]
+__all__ = ["exclude_broken", "watch"]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trimtab.monitor import Run
+from trimtab.tools.blocking import FailedCall, ToolText
 from trimtab.traces.core.tool_call import ToolCall
 
 
@@ -103,15 +104,25 @@ class _TimedCall:
         return self
 
     def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
-        if error is not None:
+        if isinstance(error, FailedCall):
+            self.pass_on(error.call)
+        elif error is not None:
             self.record(0, f"{type(error).__name__}: {error}", time.perf_counter() - self.start)
 
     def finish(self, result: Any) -> Any:
         """Record a call that returned, and return its result."""
+        if isinstance(result, ToolText):
+            self.pass_on(result.call)
+            return result
         seconds = time.perf_counter() - self.start
         with self.run.isolated("measure tool result"):
             self.record(0 if result is None else len(str(result)), "", seconds)
         return result
+
+    def pass_on(self, call: ToolCall) -> None:
+        """Hand on the record that an executor made, with blame, attempts and queue time."""
+        with self.run.isolated("record tool call"):
+            self.run.tool_call(call)
 
     def record(self, size: int, error: str, seconds: float) -> None:
         """Hand the call to the run; a failure of trimtab does not reach the tool."""

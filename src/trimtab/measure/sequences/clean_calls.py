@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trimtab.capture.clean_values import Door
-from trimtab.traces.core.tool_call import ToolCall
+from trimtab.traces.core.tool_call import BLAMES, ToolCall
 
 _LARGEST = 2**53  # integers that any reader of JSON keeps exact
 
@@ -32,6 +32,11 @@ def clean_call(call: ToolCall, door: Door) -> ToolCall:
         latency_s=door.number("tool call latency", call.latency_s),
         step=_index(call.step),
         episode_id=_index(call.episode_id),
+        blame=call.blame if call.blame in BLAMES else "",
+        kind=door.text("tool call kind", call.kind) if call.kind else "",
+        attempts=max(_index(call.attempts), 0),
+        queued_s=door.number("tool call queue time", call.queued_s, 0.0),
+        cached=call.cached is True,
     )
 
 

@@ -55,7 +55,7 @@ class ToolUse(UseCount):
         if len(self.fresh) >= _FEW:
             self.settle()
         if call.error:
-            self.failures[named(error_kind(call.error), self.failures, MAX_KINDS)] += 1
+            self.failures[named(call.kind or error_kind(call.error), self.failures, MAX_KINDS)] += 1
 
     def settle(self) -> None:
         """Move what is kept of calls into the histograms, in one update."""
