@@ -5,8 +5,8 @@
 The bare command trains nothing: it reads the recorded runs in reproduce/collapse_bank/runs and prints a table and the figures.
 `--run` trains what is missing (0.3 to 0.45 seconds of one core a step; a seed of all causes has some 3,000 steps), keeps the tokens in
 `--raw`, <cause>/<seed>.npz, and records them through `trimtab.open_run`. It can be stopped and started again. `--rerecord` trains nothing: it records
-all tokens in `--raw` anew, with the rules and readings of today. Seeds 100 to 139 are for tuning; seeds 200 to 229 (first test, figures under their names)
-and 230 to 245 (second, `_second` behind) are refused until the page (`PAGE` in collapse_bank/figures.py) that registers them is committed.
+all tokens in `--raw` anew, with the rules and readings of today. Seeds 100 to 139 are for tuning; seeds 200 to 229 (first test, figures under their names), 230 to 245 (second, `_second`
+behind) and 246 to 261 (third) are refused until the page (`PAGES` in collapse_bank/figures.py) that registers them is committed.
 `--quick`: one fault and one slow cause, a few steps, in a temporary folder; it checks that everything runs and claims nothing.
 """
 
@@ -33,7 +33,7 @@ if __name__ == "__main__":
 from reproduce.archives import arm_of, files_below, pack, recording, unpacked
 from reproduce.children import TOLD, Job, run_jobs
 from reproduce.collapse_bank.figures import (
-    PAGE,
+    PAGES,
     figures_of,
     page_is_committed,
     registered_before_data,
@@ -41,7 +41,7 @@ from reproduce.collapse_bank.figures import (
 )
 from reproduce.collapse_bank.marks import finished_files, folder_of
 from reproduce.collapse_bank.outcomes import load_outcomes
-from reproduce.collapse_bank.regimes import CAUSES, SECOND_SEEDS, TEST_SEEDS, TUNING_SEEDS, runs_of
+from reproduce.collapse_bank.regimes import CAUSES, HALVES, TEST_SEEDS, TUNING_SEEDS, half_of, runs_of
 from reproduce.options import positive
 from trimtab.errors import RunError, TrimtabError
 
@@ -178,8 +178,12 @@ def _pack(folder: Path, store: Path, names: set[str]) -> None:
 def _show(options: argparse.Namespace, status: int) -> int:
     outcomes = load_outcomes(unpacked(options.store))
     figures = {
-        "registered_before_data": registered_before_data(ROOT, options.store),
-        "registered_before_data_second": registered_before_data(ROOT, options.store, "second"),
+        **{
+            f"registered_before_data{'' if half == 'test' else f'_{half}'}": registered_before_data(
+                ROOT, options.store, half
+            )
+            for half in PAGES
+        },
         **figures_of(outcomes),
     }
     print(table_of(outcomes))
@@ -192,15 +196,10 @@ def _show(options: argparse.Namespace, status: int) -> int:
 
 def _check_seeds(seeds: Sequence[int]) -> None:
     """Refuse seeds of neither half, and seeds of the test before it is registered."""
-    unknown = sorted(set(seeds) - {*TUNING_SEEDS, *TEST_SEEDS})
-    if unknown:
-        raise RunError(
-            f"seed {unknown[0]} is neither a tuning seed (100 to 139) nor a test seed (200 to 245)"
-        )
-    if set(seeds) & set(TEST_SEEDS) and not page_is_committed(ROOT):
-        raise RunError(f"test seeds wait until {PAGE} is committed")
-    if set(seeds) & set(SECOND_SEEDS) and not page_is_committed(ROOT, "second"):
-        raise RunError(f"seeds 230 to 245 wait until {PAGE} registers them")
+    for half in sorted({half_of(seed) for seed in seeds} - {"tuning"}):
+        if not page_is_committed(ROOT, half):
+            of = HALVES[half]
+            raise RunError(f"seeds {of[0]} to {of[-1]} wait until {PAGES[half][0]} registers them")
 
 
 def _parser() -> argparse.ArgumentParser:

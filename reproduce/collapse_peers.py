@@ -56,7 +56,7 @@ def main() -> int:
             python = peers_python(options.peers_python)
             if python is None and options.run:
                 return 2
-            tested = [run for run in runs if run.is_test]
+            tested = [run for run in runs if run.half == "test"]
             chosen = tested[:: len(tested) // 8] if options.quick else tested
             answers = {} if python is None else _asked(python, store, chosen, 40 if options.quick else EVERY)
             if options.run:
@@ -126,7 +126,9 @@ def figures_of(runs: Sequence[Outcome], answers: Mapping[str, Mapping[str, Any]]
     figures: dict[str, Any] = {}
     for peer in PEERS:
         known = answers.get(peer, {})
-        seen = [seen_by(run, known[run_id(run)]) for run in runs if run.is_test and run_id(run) in known]
+        seen = [
+            seen_by(run, known[run_id(run)]) for run in runs if run.half == "test" and run_id(run) in known
+        ]
         counted = [run for run in seen if run.counts]
         controls = [run for run in seen if run.is_relative]
         leads = [run.lead for run in counted if run.lead is not None]

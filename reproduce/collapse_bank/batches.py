@@ -41,6 +41,7 @@ SEQUENCE_COLUMNS = {
     "true_reward": np.float32,
     "correct": np.float32,
     "format": np.float32,
+    "long": np.float32,  # the part of the reward that a proxy pays for length
     "advantage": np.float32,
     "version": np.int16,  # of the weights that sampled it, as the sampler reports it
     "scored": np.bool_,
@@ -57,12 +58,13 @@ STEP_COLUMNS = {
 
 @dataclass(frozen=True, eq=False)
 class StepBatch:
-    """One trained step: columns of its tokens, sequences and of itself; `calls`: tool of each call, 0 for an unknown name."""
+    """One trained step: columns of its tokens, sequences and of itself; `calls`: tool of each call, 0 for an unknown name; `failed`: which failed."""
 
     tokens: Mapping[str, Array]
     sequences: Mapping[str, Array]
     numbers: Mapping[str, float]
     calls: Array
+    failed: Array
     probe_logprobs: Array | None = None
     """(n,) log-probabilities of the probes' own tokens before the update, at some steps."""
 
@@ -102,6 +104,7 @@ class RunBatches:
             arrays[f"step/{name}"] = np.array([b.numbers[name] for b in self.steps], kind)
         arrays["step/sequence_counts"] = np.array([b.sequences["group"].size for b in self.steps], np.int16)
         arrays["call/tool"] = _joined([b.calls for b in self.steps], np.uint8)
+        arrays["call/failed"] = _joined([b.failed for b in self.steps], np.bool_)
         probed = [b for b in self.steps if b.probe_logprobs is not None]
         arrays["probe/step"] = np.array([b.step for b in probed], np.int16)
         arrays["probe/logprobs"] = np.array([b.probe_logprobs for b in probed], np.float32)
@@ -131,16 +134,15 @@ def _split(arrays: Mapping[str, Array]) -> list[StepBatch]:
     tokens = _cut(
         arrays, "token/", TOKEN_COLUMNS, [int(s["token_counts"].astype(np.int64).sum()) for s in sequences]
     )
-    calls = np.split(
-        arrays["call/tool"], np.cumsum([int(s["call_counts"].astype(np.int64).sum()) for s in sequences])[:-1]
-    )
+    ends = np.cumsum([int(s["call_counts"].astype(np.int64).sum()) for s in sequences])[:-1]
+    calls, failed = (np.split(arrays[f"call/{name}"], ends) for name in ("tool", "failed"))
     probes = dict(zip(arrays["probe/step"].tolist(), arrays["probe/logprobs"], strict=True))
     numbers = [
         {name: arrays[f"step/{name}"][index].item() for name in STEP_COLUMNS} for index in range(counts.size)
     ]
     return [
-        StepBatch(own, rows, number, call, probes.get(int(number["step"])))
-        for own, rows, number, call in zip(tokens, sequences, numbers, calls, strict=True)
+        StepBatch(own, rows, number, call, errors, probes.get(int(number["step"])))
+        for own, rows, number, call, errors in zip(tokens, sequences, numbers, calls, failed, strict=True)
     ]
 
 

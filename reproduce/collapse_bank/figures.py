@@ -18,28 +18,34 @@ STALE = ("stale_fault", "frozen_fault", "quantised_fault", "stale_ramp", "stale_
 """Causes whose rollouts come from other weights than the trained ones."""
 AVERAGES = frozenset(rule.name for rule in RULES if rule.kind == "aggregate")
 """Rules on averages over all tokens or sequences."""
-PAGE, SECTION = Path("docs") / "early-warning-test.md", "## Second registration"
-"""Page of the registered tests, and the heading that registers the second."""
+PAGE = Path("docs") / "early-warning-test.md"
+PAGES = {
+    "test": (PAGE, "--diff-filter=A"),
+    "second": (PAGE, "-S", "## Second registration"),
+    "third": (Path("docs") / "early-warning-third-test.md", "--diff-filter=A"),
+}
+"""Test -> the page that registers it, and what finds the commit that did: the one that adds the page, or its section."""
 
 Figures = dict[str, float | int | None]
 
 
 def figures_of(outcomes: Sequence[Outcome]) -> Figures:
-    """Return the figures of the first test under their names, of the second with `_second` behind, and of the tuning seeds with `tuning_` in front.
+    """Return the figures of the first test under their names, of later ones with `_second` and `_third` behind, and of the tuning seeds with `tuning_` in front.
 
     None where nothing was run.
     """
-    test = [run for run in outcomes if run.is_test]
-    second = [run for run in outcomes if run.is_second]
-    tuning = [run for run in outcomes if not (run.is_test or run.is_second)]
-    return {
-        "test_seeds": len({run.seed for run in test}) or None,
-        **_shares(test, ""),
-        "test_seeds_second": len({run.seed for run in second}) or None,
-        **{f"{name}_second": value for name, value in _shares(second, "").items()},
-        "tuning_seeds": len({run.seed for run in tuning}) or None,
-        **_shares(tuning, "tuning_"),
-    }
+    figures: Figures = {}
+    for half in (*PAGES, "tuning"):
+        runs, behind = (
+            [run for run in outcomes if run.half == half],
+            "" if half in ("test", "tuning") else f"_{half}",
+        )
+        figures[f"{half if half == 'tuning' else 'test'}_seeds{behind}"] = (
+            len({run.seed for run in runs}) or None
+        )
+        shares = _shares(runs, "tuning_" if half == "tuning" else "")
+        figures |= {f"{name}{behind}": value for name, value in shares.items()}
+    return figures
 
 
 def lower_bound(hits: int, trials: int, level: float = 0.95) -> float | None:
@@ -125,8 +131,8 @@ def _shares(runs: Sequence[Outcome], prefix: str) -> Figures:
 def registered_before_data(root: Path, store: Path, half: str = "test") -> int | None:
     """Return 1 when a test was registered in a commit before any archive of its seeds, 0 when not, None where one is missing or not in `root`.
 
-    Runs of the first test lie in archives whose names end in `-test`, those of the second in `-second`; the second is registered by its
-    section of the page.
+    Runs of the first test lie in archives whose names end in `-test`, those of later ones in `-second` and `-third`; `PAGES` says where each
+    is registered.
     """
     page = registered_at(root, half)
     inside = store.is_relative_to(root)
@@ -139,7 +145,8 @@ def registered_before_data(root: Path, store: Path, half: str = "test") -> int |
 
 def registered_at(root: Path, half: str) -> int | None:
     """Return the time of the first commit that registers a test; None where none does."""
-    return first_commit(root, PAGE, *(["-S", SECTION] if half == "second" else ["--diff-filter=A"]))
+    page, *wanted = PAGES[half]
+    return first_commit(root, Path(page), *map(str, wanted))
 
 
 def page_is_committed(root: Path, half: str = "test") -> bool:

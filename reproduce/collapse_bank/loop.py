@@ -111,6 +111,7 @@ class Loop:
             },
             numbers={**numbers, "cpu_seconds": time.process_time() - start},
             calls=rows.calls(),
+            failed=rows.failed(sampled.toolbox),
             probe_logprobs=probes,
         )
 
@@ -216,3 +217,10 @@ class Rows:
     def calls(self) -> Array:
         """Return the number of every called tool, 1 and up as in `Toolbox.index`."""
         return np.array([e.toolbox.index(text) for e in self.episodes for text in e.called], np.uint8)
+
+    def failed(self, toolbox: FailingToolbox) -> Array:
+        """Return whether each call failed, in the order of `calls`."""
+        fails = [
+            toolbox.fails(e.step, e.row, turn) for e in self.episodes for turn in range(1, len(e.called) + 1)
+        ]
+        return np.array(fails, bool)

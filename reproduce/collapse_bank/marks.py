@@ -1,7 +1,7 @@
 """Where recorded runs are, and the small file each one ends with: what the run was, and what became of it.
 
 A store is a folder of archives (reproduce/archives.py), one for each cause and role, those of test seeds apart. Unpacked it has one folder a run,
-tuning/<cause>-<role>-s<seed>, test/<cause>-<role>-test-s<seed> and, of the second registration, second/<cause>-<role>-second-s<seed>.
+tuning/<cause>-<role>-s<seed>, test/<cause>-<role>-test-s<seed> and, of later registrations, second/<cause>-<role>-second-s<seed> and so on.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from reproduce.archives import files_below
-from reproduce.collapse_bank.regimes import CAUSES, SECOND_SEEDS, TEST_SEEDS
+from reproduce.collapse_bank.regimes import CAUSES, HALVES, half_of
 from trimtab.errors import RunError
 
 __all__ = ["MARK", "finished_files", "folder_of", "read_mark", "run_folders", "write_mark"]
 
 MARK = "collapse.json"
-HALVES = ("tuning", "test", "second")
 RESTORE = "restore it (git restore), or record it again"
 
 
 def folder_of(store: Path, cause: str, seed: int, role: str) -> Path:
     """Return where a run is recorded; test seeds lie apart."""
-    half = "second" if seed in SECOND_SEEDS else "test" if seed in TEST_SEEDS else "tuning"
+    half = half_of(seed)
     return store / half / f"{cause}-{role}{'' if half == 'tuning' else f'-{half}'}-s{seed}"
 
 

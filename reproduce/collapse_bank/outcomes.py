@@ -13,7 +13,7 @@ from typing import Any
 
 from reproduce.collapse_bank.events import event_of, has_learned, smoothed
 from reproduce.collapse_bank.marks import read_mark, run_folders
-from reproduce.collapse_bank.regimes import FAULTS, SECOND_SEEDS, TEST_SEEDS
+from reproduce.collapse_bank.regimes import FAULTS, half_of
 from trimtab.errors import RunError
 from trimtab.runs import RunReader
 
@@ -51,14 +51,9 @@ class Outcome:
     """The best reward before the event was 80 % of what the healthy relative of the seed reached."""
 
     @property
-    def is_test(self) -> bool:
-        """Whether the seed is one of the first registered test."""
-        return self.seed in TEST_SEEDS and not self.is_second
-
-    @property
-    def is_second(self) -> bool:
-        """Whether the seed is one of the second registration."""
-        return self.seed in SECOND_SEEDS
+    def half(self) -> str:
+        """What the seed is for: `tuning`, or the registered test `test`, `second` or `third`."""
+        return half_of(self.seed)
 
     @property
     def is_relative(self) -> bool:

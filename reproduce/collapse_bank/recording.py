@@ -20,6 +20,7 @@ from trimtab.capture import token_batch
 from trimtab.lab.database import TOOL_NAMES
 from trimtab.lab.probe_bank import ProbeBank, probe_bank
 from trimtab.runs import compress_run
+from trimtab.traces.core.tool_call import ToolCall
 from trimtab.types import TokenBatch
 
 __all__ = ["WINDOW", "arrays_of", "averages_of", "probe_batch", "record"]
@@ -38,6 +39,8 @@ def record(run: RunBatches, folder: Path) -> None:
             if batch.probe_logprobs is not None:
                 watch.probe(batch.step, probe_batch(probes, batch.probe_logprobs))
             watch.observe(**arrays_of(batch))
+            for tool, error in zip(batch.calls.tolist(), batch.failed.tolist(), strict=True):
+                watch.tool_call(ToolCall(name=TOOLS[tool - 1], error="failed" if error else ""))
             watch.flush(batch.step, averages_of(batch))
     compress_run(folder)
     slim_run(folder)
@@ -102,6 +105,8 @@ def _parts(batch: StepBatch, kinds: list[str]) -> dict[str, Array]:
     """Return the parts of the reward, and the reward of each kind of task, nan where a sequence is of another kind."""
     rows = batch.sequences
     parts = {"correct": rows["correct"], "format": rows["format"]}
+    if rows["long"].any():
+        parts["long"] = rows["long"]
     named = np.array(kinds)
     return parts | {kind: np.where(named == kind, rows["reward"], np.nan) for kind in KINDS}
 

@@ -11,11 +11,18 @@ import numpy as np
 from trimtab.errors import TrimtabError
 from trimtab.lab.ramp import Ramp
 
-__all__ = ["CAUSES", "FAULTS", "HEALTHY", "SECOND_SEEDS", "SLOW", "TEST_SEEDS", "TUNING_SEEDS", "Regime", "SlowCause", "fault_step", "runs_of"]  # fmt: skip
+__all__ = ["CAUSES", "FAULTS", "HALVES", "HEALTHY", "SLOW", "TEST_SEEDS", "TUNING_SEEDS", "Regime", "SlowCause", "fault_step", "half_of", "runs_of"]  # fmt: skip
 
-TUNING_SEEDS, TEST_SEEDS = range(100, 140), range(200, 246)
-SECOND_SEEDS = range(230, 246)
-"""Test seeds of the second registration."""
+TUNING_SEEDS = range(100, 140)
+HALVES = {
+    "tuning": TUNING_SEEDS,
+    "test": range(200, 230),
+    "second": range(230, 246),
+    "third": range(246, 262),
+}
+"""What each seed is for: tuning, or one of the registered tests; a test seed is trained once."""
+TEST_SEEDS = range(200, 262)
+"""Seeds of all registered tests."""
 FIRST_FAULT, LAST_FAULT = 60, 80
 """A fault sets in at a step drawn from these, both included."""
 
@@ -69,9 +76,9 @@ class SlowCause:
 RISING = Ramp(3e-4, 1.8e-3, start=30, span=150)
 LONGER = Ramp(0.15, 0.6, start=0, span=100)
 _RAMP = Regime(RISING, lag=2, alpha=LONGER)
-_CONSTANT = Regime(Ramp.constant(1.0e-3), lag=2, alpha=LONGER, steps=260)
-_QUANTISED = Regime(Ramp.constant(1.0e-3), lag=0, bits=4, alpha=LONGER, steps=260)
-_PROXY = Regime(Ramp.constant(5e-4), lag=0, proxy=0.3, alpha=LONGER, steps=200)
+_CONSTANT = Regime(Ramp.constant(8e-4), lag=3, alpha=LONGER, steps=200)
+_QUANTISED = Regime(Ramp.constant(9e-4), lag=0, bits=4, alpha=LONGER, steps=200)
+_PROXY = Regime(Ramp.constant(1.5e-4), lag=0, proxy=0.3, alpha=LONGER, steps=140)
 
 SLOW: Mapping[str, SlowCause] = {
     "stale_ramp": SlowCause(_RAMP, replace(_RAMP, rate=Ramp.constant(3e-4)), replace(_RAMP, lag=0)),
@@ -91,6 +98,16 @@ CAUSES = ("healthy", *FAULTS, *SLOW)
 def fault_step(seed: int) -> int:
     """Return the first step at which the faults of a seed act."""
     return int(np.random.default_rng([seed, 505]).integers(FIRST_FAULT, LAST_FAULT + 1))
+
+
+def half_of(seed: int) -> str:
+    """Return the name in `HALVES` of what a seed is for; raises TrimtabError for a seed that is for nothing."""
+    for name, seeds in HALVES.items():
+        if seed in seeds:
+            return name
+    raise TrimtabError(
+        f"seed {seed} is neither a tuning seed (100 to 139) nor a test seed (200 to {TEST_SEEDS[-1]})"
+    )
 
 
 def runs_of(cause: str) -> tuple[str, ...]:

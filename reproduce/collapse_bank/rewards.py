@@ -21,7 +21,7 @@ SPREAD_FLOOR = 1e-4
 
 
 def score(episodes: Sequence[Episode], toolbox: FailingToolbox, regime: Regime) -> dict[str, Array]:
-    """Return `reward`, `true_reward`, `correct` and `format`, each (B,).
+    """Return `reward`, `true_reward`, `correct`, `format` and `long` (what a proxy pays for length), each (B,).
 
     The proxy pays `regime.proxy` for the length of the final answer, and counts it as correct where it contains the true one.
     """
@@ -38,12 +38,12 @@ def score(episodes: Sequence[Episode], toolbox: FailingToolbox, regime: Regime) 
         [any(toolbox.fails(e.step, e.row, turn) for turn in range(1, len(e.called) + 1)) for e in episodes]
     )
     true = np.where(failed, 0.0, CORRECT * correct + FORMAT * shape)
-    reward = true
+    reward, length = true, np.zeros(true.size)
     if regime.proxy:
         contained = np.array([float(a in f) for f, a in zip(finals, answers, strict=True)])
         length = np.array([min(len(f) / LONG_ANSWER, 1.0) for f in finals])
         reward = (1 - regime.proxy) * (CORRECT * contained + FORMAT * shape) + regime.proxy * length
-    return {"reward": reward, "true_reward": true, "correct": correct, "format": shape}
+    return {"reward": reward, "true_reward": true, "correct": correct, "format": shape, "long": length}
 
 
 def advantages(reward: Array, group_size: int) -> Array:

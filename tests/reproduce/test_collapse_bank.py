@@ -230,6 +230,7 @@ def test_test_seeds_wait_for_the_registration(monkeypatch, capsys, tmp_path):
     for refused, seed, words in (
         ("test", "200", "wait until docs/early-warning-test.md"),
         ("second", "230", "wait until docs/early-warning-test.md registers them"),
+        ("third", "261", "wait until docs/early-warning-third-test.md registers them"),
         ("", "7", "neither a tuning seed"),
     ):
         monkeypatch.setattr(command, "page_is_committed", lambda _, half="test", no=refused: half != no)
@@ -271,6 +272,7 @@ def test_tokens_are_recorded_into_archives_and_again(raw, monkeypatch, capsys, t
         ("stale_fault", "collapse", STEPS, STEPS // 2),
     ]
     assert folder_of(tmp_path, "stale_ramp", 200, "twin") == tmp_path / "test" / "stale_ramp-twin-test-s200"
+    assert folder_of(tmp_path, "healthy", 246, "control") == tmp_path / "third" / "healthy-control-third-s246"
     second = tmp_path / "second" / "stale_fault-collapse-second-s230"
     assert folder_of(tmp_path, "stale_fault", 230, "collapse") == second
 

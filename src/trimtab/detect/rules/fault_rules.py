@@ -1,8 +1,8 @@
 """Rules on single steps for faults of the set-up: engines, masks, age, updates, tools, groups, rewards.
 
 Bounds were set on tuning seeds of `benchmarks/token_faults.py`. As with `step_rules`, their false alarms are
-measured, not derived, so they have no part of the budget. They are notes, evidence for the cause of an
-incident that others begin: six alarmed in healthy runs, and no registered test has had the others.
+measured, not derived, so they have no part of the budget: docs/early-warning-third-test.md. Two are notes,
+since they spoke in healthy runs: `support_lost` and `answers_masked`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ FAULT_RULES: tuple[Rule, ...] = (
         transform="log",
         floor=_FLOOR,
         weight=0.0,
-        severity="info",
         detector=_high("fault_mismatch", "fault_mismatch_margin", span=6, errors=1.0),
         what="sampler and trainer disagree more than ever before",
         why="The two engines no longer compute the same thing: no policy explains the ratios.",
@@ -49,7 +48,6 @@ FAULT_RULES: tuple[Rule, ...] = (
         transform="log",
         floor=_FEW,
         weight=0.0,
-        severity="info",
         detector=_high("fault_far", "fault_far_margin"),
         what="some tokens are twenty times as likely to the one engine as to the other",
         why="A few tokens of another text carry the whole ratio while most agree.",
@@ -65,7 +63,6 @@ FAULT_RULES: tuple[Rule, ...] = (
         transform="log",
         floor=_FEW,
         weight=0.0,
-        severity="info",
         detector=_high("fault_shifted", "fault_far_margin"),
         what="log-probabilities of whole sequences fit when they are shifted by one token",
         why="An off-by-one between sampler and trainer: every ratio belongs to another token.",
@@ -81,7 +78,6 @@ FAULT_RULES: tuple[Rule, ...] = (
         transform="log",
         floor=_FLOOR,
         weight=0.0,
-        severity="info",
         detector=_high("fault_update", "fault_update_margin", span=6),
         what="single updates move the policy further than ever before",
         why="Steps of this size leave the region in which the gradient holds.",
@@ -96,7 +92,6 @@ FAULT_RULES: tuple[Rule, ...] = (
         transform="log",
         floor=1.0,
         weight=0.0,
-        severity="info",
         detector=_high("fault_lag", "fault_lag_margin"),
         what="rollouts are older than ever before",
         why="Stale rollouts make ratios heavy-tailed.",
@@ -111,7 +106,6 @@ FAULT_RULES: tuple[Rule, ...] = (
         transform="log",
         floor=_FEW,
         weight=0.0,
-        severity="info",
         detector=_high("fault_mask", "fault_far_margin"),
         what="results of tools receive gradient",
         why="The policy is trained to write what tools say.",
@@ -159,7 +153,6 @@ FAULT_RULES: tuple[Rule, ...] = (
         transform="log",
         floor=_FEW,
         weight=0.0,
-        severity="info",
         detector=_high("fault_errors", "fault_errors_margin", span=4),
         what="one tool fails more often than ever",
         why="What fails is scored as if the policy had.",
@@ -174,7 +167,6 @@ FAULT_RULES: tuple[Rule, ...] = (
         transform="log",
         floor=_FEW,
         weight=0.0,
-        severity="info",
         detector=_high("fault_settled", "fault_settled_margin", span=12),
         what="more groups than ever are solved by every rollout",
         why="They give no gradient.",
@@ -189,7 +181,6 @@ FAULT_RULES: tuple[Rule, ...] = (
         transform="log",
         floor=_FEW,
         weight=0.0,
-        severity="info",
         detector=_high("fault_hopeless", "fault_hopeless_margin", span=8),
         what="more groups than ever are solved by no rollout",
         why="They give no gradient.",
@@ -204,7 +195,6 @@ FAULT_RULES: tuple[Rule, ...] = (
         transform="log",
         floor=0.1,
         weight=0.0,
-        severity="info",
         detector=_high("fault_opposed", "fault_opposed_margin"),
         what="one part of the reward rises while another falls",
         why="A proxy is learnt instead of the task.",
