@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ask", "peers_python", "scenarios", "versions"]
+__all__ = ["ask", "generated", "peers_python", "scenarios", "versions"]
 
 ROOT = Path(__file__).resolve().parents[2]
 _VERSIONS = "import json,importlib.metadata as m;print(json.dumps({p:m.version(p) for p in ('rldoctor','rlprobe','rlwatch')}))"
@@ -82,3 +82,19 @@ def scenarios(python: Path, cache: Path | None = None, seeds: int = 3) -> list[d
             python, [str(ROOT / "benchmarks/peers/scenarios.py"), str(cache.resolve()), "--seeds", str(seeds)]
         )
     return [json.loads(line) for line in cache.read_text(encoding="utf-8").splitlines()]
+
+
+def generated(python: Path, path: Path, seeds: range, length: int, strength: float) -> list[dict[str, Any]]:
+    """The peers' scenarios of a length and strength for these seeds, written to `path` and read again."""
+    options = [
+        "--first",
+        str(seeds[0]),
+        "--seeds",
+        str(len(seeds)),
+        "--steps",
+        str(length),
+        "--strength",
+        str(strength),
+    ]
+    _run(python, [str(ROOT / "benchmarks/peers/scenarios.py"), str(path), *options])
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

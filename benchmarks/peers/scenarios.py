@@ -1,9 +1,12 @@
 """The peers' own published scenarios in our names, a JSON line a log. Run by the peers' Python; nothing fetched is committed.
 
-    $TRIMTAB_PEERS_PYTHON benchmarks/peers/scenarios.py [out/bench/peer_scenarios.jsonl] [--seeds 3]
+    $TRIMTAB_PEERS_PYTHON benchmarks/peers/scenarios.py [out/bench/peer_scenarios.jsonl] [--seeds 3] [--first 0] [--steps N] [--strength F]
 
 rldoctor's `simulate` (12 scenarios of 400 steps) and rlprobe's `generate_run` (healthy and 14, of 500 steps; onset at half), seeds 0, 1, 2:
 `{"id", "peer", "scenario", "healthy", "expected_family", "onset", "steps", "series", "unmapped", "config", "own_findings"}`.
+
+`--strength` below 1: each number lies that part of the way from the healthy log of the same seed to the scenario's; numbers that are missing
+in either stay as the scenario has them. `own_findings` is empty then, and where `--steps` is given.
 
 `onset` is null where a scenario has none: rldoctor's are wrong from their first step on, and healthy logs. `unmapped` are the
 peer's keys that have no name among ours, so what they show is lost to everybody: the components that are all there is to see of
@@ -56,29 +59,56 @@ def line(
     }
 
 
-def rldoctor_lines(seeds: int) -> Iterator[dict[str, Any]]:
+def weaker(
+    rows: list[dict[str, Any]], healthy: list[dict[str, Any]], strength: float
+) -> list[dict[str, Any]]:
+    """The rows with each number the part `strength` of the way from the healthy row's; whole numbers stay whole."""
+    return [
+        {name: _between(other.get(name), value, strength) for name, value in row.items()}
+        for row, other in zip(rows, healthy, strict=True)
+    ]
+
+
+def _between(base: Any, value: Any, strength: float) -> Any:
+    if isinstance(value, dict) and isinstance(base, dict):
+        return {name: _between(base.get(name), one, strength) for name, one in value.items()}
+    if not isinstance(value, float) or not isinstance(base, float):
+        return value
+    return base + strength * (value - base)
+
+
+def rldoctor_lines(
+    seeds: range, length: int | None = None, strength: float = 1.0
+) -> Iterator[dict[str, Any]]:
     """rldoctor's scenarios. Raises KeyError where it publishes one that `families.SCENARIOS` does not know."""
     from rl_doctor import simulate as module
 
     for scenario in module.SCENARIOS:
-        for seed in range(seeds):
-            rows, config = module.simulate(scenario, n_steps=RLDOCTOR_STEPS, seed=seed)
-            yield line("rldoctor", scenario, seed, rows, None, rldoctor_judge(rows, config), config)
+        for seed in seeds:
+            steps = length or RLDOCTOR_STEPS
+            rows, config = module.simulate(scenario, n_steps=steps, seed=seed)
+            if strength < 1:
+                rows = weaker(rows, module.simulate("healthy", n_steps=steps, seed=seed)[0], strength)
+            own = [] if length or strength < 1 else rldoctor_judge(rows, config)
+            yield line("rldoctor", scenario, seed, rows, None, own, config)
 
 
-def rlprobe_lines(seeds: int) -> Iterator[dict[str, Any]]:
+def rlprobe_lines(seeds: range, length: int | None = None, strength: float = 1.0) -> Iterator[dict[str, Any]]:
     """rlprobe's scenarios. Raises KeyError where it publishes one that `families.SCENARIOS` does not know."""
     from rlprobe.storage import RunReader
     from rlprobe.testing.synth import PATHOLOGIES, generate_run
 
     for scenario in ("healthy", *PATHOLOGIES):
-        for seed in range(seeds):
-            pathology = None if scenario == "healthy" else scenario
+        for seed in seeds:
+            pathology, steps = None if scenario == "healthy" else scenario, length or RLPROBE_STEPS
             with tempfile.TemporaryDirectory() as name:
-                folder = generate_run(Path(name) / "run", pathology, n_steps=RLPROBE_STEPS, seed=seed)
+                folder = generate_run(Path(name) / "run", pathology, n_steps=steps, seed=seed)
                 rows = RunReader(folder).steps_table().to_pylist()
-                onset = None if pathology is None else RLPROBE_STEPS // 2
-                yield line("rlprobe", scenario, seed, rows, onset, rlprobe_judge(folder))
+                if strength < 1:
+                    calm = generate_run(Path(name) / "calm", None, n_steps=steps, seed=seed)
+                    rows = weaker(rows, RunReader(calm).steps_table().to_pylist(), strength)
+                own = [] if length or strength < 1 else rlprobe_judge(folder)
+                yield line("rlprobe", scenario, seed, rows, None if pathology is None else steps // 2, own)
 
 
 def main() -> None:
@@ -87,12 +117,16 @@ def main() -> None:
     )
     parser.add_argument("out", nargs="?", type=Path, default=Path("out/bench/peer_scenarios.jsonl"))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--strength", type=float, default=1.0)
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     partial = options.out.with_suffix(".partial")
     count = 0
     with partial.open("w", encoding="utf-8") as out:
-        for lines in (rldoctor_lines(options.seeds), rlprobe_lines(options.seeds)):
+        chosen = range(options.first, options.first + options.seeds), options.steps, options.strength
+        for lines in (rldoctor_lines(*chosen), rlprobe_lines(*chosen)):
             for row in lines:
                 out.write(json.dumps(row) + "\n")
                 count += 1
