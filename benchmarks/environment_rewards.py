@@ -1,10 +1,14 @@
-"""Figures of the reward probes: do they find every quirk of hackable rewards, and leave sound ones alone?
+"""Figures of rewards: the probes on hackable and sound functions, the audit on recorded and made logs.
 
 `probe_recall`: quirks found, of those listed beside the 14 functions of reward_bank. `probe_false`: sound functions with a
 finding above information. Half of the functions come from PyPI (TRL, skyrl-gym, math-verify); the others were committed before
 the probes were written.
 
-python benchmarks/environment_rewards.py --json [--quick]
+`audit_suspected_frac`: textbook hacks of real logs that are suspected by step 25 with the true reward held out.
+`audit_accused_frac`: runs of that family without a rise that are accused. Both from results/audit_real_logs.json.
+`audit_plain_accuracy`, `audit_control_accuracy`: made logs without and with swapped signs and labels.
+
+python benchmarks/environment_rewards.py --json [--quick] [--run]
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from benchmarks.reward_bank import hackable, packages  # noqa: E402
+from benchmarks.reward_bank.audit_logs import TABLE, made_figures, real_figures, real_rows  # noqa: E402
 
 from trimtab.rewards.probe_findings import RewardFinding, findings_of  # noqa: E402
 from trimtab.rewards.probe_run import ProbeOptions, run_probes  # noqa: E402
@@ -74,7 +79,7 @@ def probe_figures(quick: bool = False) -> dict[str, float]:
 
 def figures(quick: bool = False) -> dict[str, float]:
     """Return every figure of rewards."""
-    return probe_figures(quick)
+    return {**real_figures(), **made_figures(40 if quick else 200), **probe_figures(quick)}
 
 
 def main() -> None:
@@ -82,7 +87,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="own functions only")
     parser.add_argument("--json", action="store_true", help="print one object, which it always does")
+    parser.add_argument(
+        "--run", action="store_true", help="audit ../shared/data/real-logs again and rewrite the table"
+    )
     options = parser.parse_args()
+    if options.run:
+        TABLE.write_text(json.dumps(real_rows(), indent=1) + "\n", encoding="utf-8")
     start = time.monotonic()
     result = figures(options.quick)
     print(json.dumps({"figures": result, "seconds": round(time.monotonic() - start, 1)}))

@@ -13,6 +13,7 @@ import typer
 
 from trimtab._version import __version__
 from trimtab.cli import trace_commands, trace_data  # noqa: F401  (they add their commands to traces_app)
+from trimtab.cli.audit_commands import audit_app
 from trimtab.cli.guard_commands import guard_app
 from trimtab.cli.options import leave, pairs, show_verdict, traces_app
 from trimtab.cli.stress_commands import stress_app
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.add_typer(traces_app, name="traces")
 app.add_typer(guard_app, name="guard")
 app.add_typer(stress_app, name="stress")
+app.add_typer(audit_app, name="audit")
 
 RunFolders = Annotated[list[Path], typer.Argument(help="One or more run folders.", show_default=False)]
 

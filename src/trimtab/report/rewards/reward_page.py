@@ -28,7 +28,7 @@ def render_stress_page(result: Mapping[str, Any]) -> str:
         ("Largest difference between repeats", figure(result["noise"])),
         ("Left out", result["unfinished"] or "nothing"),
     ]
-    return _page("reward_stress.html", "reward under probes", str(result["target"]), result, provenance)
+    return reward_page("reward_stress.html", "reward under probes", str(result["target"]), result, provenance)
 
 
 def write_reward_page(page: str, path: str | os.PathLike[str]) -> Path:
@@ -41,9 +41,10 @@ def write_reward_page(page: str, path: str | os.PathLike[str]) -> Path:
         raise RewardError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _page(
+def reward_page(
     template: str, kind: str, title: str, result: Mapping[str, Any], provenance: list[tuple[str, str]]
 ) -> str:
+    """Return a page of this package's templates; numbers that are not finite become dashes."""
     safe: Any = escape_controls_json(_finite(dict(result)))
     facts: Any = escape_controls_json(provenance)
     context = {

@@ -1,0 +1,1 @@
+"""Why a reward rises: by its log or its completions, and what else confirms it."""
