@@ -8,6 +8,8 @@ the probes were written.
 `audit_accused_frac`: runs of that family without a rise that are accused. Both from results/audit_real_logs.json.
 `audit_plain_accuracy`, `audit_control_accuracy`: made logs without and with swapped signs and labels.
 
+`parity_found_frac`, `parity_false_frac`: reward_bank/parity_pairs.py.
+
 python benchmarks/environment_rewards.py --json [--quick] [--run]
 """
 
@@ -24,6 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from benchmarks.reward_bank import hackable, packages  # noqa: E402
 from benchmarks.reward_bank.audit_logs import TABLE, made_figures, real_figures, real_rows  # noqa: E402
+from benchmarks.reward_bank.parity_pairs import figures as parity_figures  # noqa: E402
 
 from trimtab.rewards.probe_findings import RewardFinding, findings_of  # noqa: E402
 from trimtab.rewards.probe_run import ProbeOptions, run_probes  # noqa: E402
@@ -79,7 +82,8 @@ def probe_figures(quick: bool = False) -> dict[str, float]:
 
 def figures(quick: bool = False) -> dict[str, float]:
     """Return every figure of rewards."""
-    return {**real_figures(), **made_figures(40 if quick else 200), **probe_figures(quick)}
+    audit = {**real_figures(), **made_figures(40 if quick else 200)}
+    return {**audit, **parity_figures(40 if quick else 200), **probe_figures(quick)}
 
 
 def main() -> None:

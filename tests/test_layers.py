@@ -20,7 +20,7 @@ ORDER = (
     "metric_logs", "objectives/routing_replay", "objectives", "runs", "traces/core", "traces/errors",
     "traces/files", "traces/messages", "traces/native", "traces/readers/otel", "traces/readers/ptt_steps",
     "traces/readers", "traces/readers/trl", "traces/readers/verifiers", "traces/table", "traces",
-    "traces/export", "rewards", "rewards/audit", "tools", "tools/targets", "lab", "measure/state", "measure/sequences", "measure/tokens", "measure/policy", "measure/steps",
+    "traces/export", "parity", "rewards", "rewards/audit", "tools", "tools/targets", "lab", "measure/state", "measure/sequences", "measure/tokens", "measure/policy", "measure/steps",
     "measure", "measure/traces", "detect/detectors", "detect/detectors/mean_shift", "detect/rules",
     "detect", "detect/traces", "detect/user_rules", "guard/policies", "guard", "report", "report/html", "report/terminal",
     "report/traces", "report/rewards", "monitor", "adapters", "adapters/trl/control", "adapters/trl", "adapters/verl", "cli", "training/minirl",
@@ -28,7 +28,7 @@ ORDER = (
 )  # fmt: skip
 FLOORS = (
     ("errors", "_version", "_moved", "typing", "types", "stats", "catalog", "safe_files"),
-    ("capture", "runs", "metric_logs", "traces", "objectives", "tools", "rewards"),
+    ("capture", "runs", "metric_logs", "traces", "objectives", "tools", "rewards", "parity"),
     ("measure", "lab"),
     ("distributed",),
     ("detect",),
@@ -41,7 +41,7 @@ FLOORS = (
 """The boxes of the design. Boxes of one floor do not import each other, but for `SAME_FLOOR`."""
 SAME_FLOOR = frozenset({
     ("types", "errors"), ("types", "typing"), ("stats", "errors"), ("stats", "typing"), ("catalog", "errors"), ("catalog", "typing"), ("safe_files", "catalog"), ("safe_files", "errors"),
-    ("tools", "traces"), ("rewards", "traces"), ("rewards", "metric_logs"), ("capture", "types"), ("training", "adapters"),
+    ("tools", "traces"), ("rewards", "traces"), ("parity", "traces"), ("rewards", "metric_logs"), ("capture", "types"), ("training", "adapters"),
 })  # fmt: skip
 TORCH_BOXES = frozenset({"objectives", "distributed", "training", "lab", "adapters"})
 TORCH = frozenset({"torch", "transformers", "accelerate", "peft", "safetensors", "tokenizers"})

@@ -7,6 +7,7 @@
     ├── MetricLogError    a metrics log of some trainer that cannot be found, recognised or read
     ├── ObjectiveError        inputs of a loss or of its machinery that cannot be right: shapes, masks, bounds, groups
     │   └── RoutesError       recorded routes that are missing, short, out of range, or do not fit the model
+    ├── ParityError           settings or agent logs of training or evaluation that cannot be read
     ├── RewardError           a reward function or its tasks that cannot be loaded, called or read
     ├── RuleError             a user's rule that cannot be right: names the file, the line and the field
     ├── SummaryError          two summaries with different parameters, or bytes that are not a summary
@@ -50,6 +51,10 @@ class ObjectiveError(TrimtabError, ValueError):
 
 class RoutesError(ObjectiveError):
     """Recorded expert routes are missing, short, out of range, or belong to another model or batch."""
+
+
+class ParityError(TrimtabError):
+    """Settings or agent logs of a side that is to be compared cannot be read."""
 
 
 class RewardError(TrimtabError):

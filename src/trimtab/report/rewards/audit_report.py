@@ -110,4 +110,5 @@ def render_audit_page(result: Mapping[str, Any]) -> str:
     provenance = [("Source", str(result["source"])), ("Steps", f"{result['num_steps']:,}")]
     if "num_episodes" in result:
         provenance.append(("Episodes", f"{result['num_episodes']:,}"))
-    return reward_page("reward_audit.html", "audit of a reward", str(result["source"]), result, provenance)
+    title = Path(str(result["source"])).name
+    return reward_page("reward_audit.html", "audit of a reward", title, result, provenance)
