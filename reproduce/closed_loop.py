@@ -6,7 +6,8 @@ The bare command trains nothing: it reads the records in reproduce/guard_bank/ru
 `--run` trains what is missing, seed by seed with all arms (some ten minutes of a core a seed), and keeps one record an arm in `--raw`.
 It can be stopped and started again at any time, also from what was packed. At its end it packs all records of `--raw` into `--store`; `--pack`
 does that alone.
-Seeds 100 to 139 are for tuning; seeds 300 and up are refused until the page of the test (`PAGE` in guard_bank/figures.py) is committed.
+Seeds 100 to 139 are for tuning; seeds 300 to 345 (first test) and 346 to 361 (second, figures with `_second` behind, `--causes stale_fault
+rate_fault`) are refused until the page of the test (`PAGES` in guard_bank/figures.py) is committed.
 `--quick`: one seed and one cause for a few steps in a temporary folder; it checks that everything runs and claims nothing.
 """
 
@@ -31,16 +32,16 @@ if __name__ == "__main__":
 
 from reproduce.archives import unpacked
 from reproduce.children import TOLD, Job, run_jobs
-from reproduce.guard_bank.causes import CAUSES, TEST_SEEDS, TUNING_SEEDS
+from reproduce.guard_bank.causes import CAUSES, TEST_SEEDS, TUNING_SEEDS, causes_of, half_of
 from reproduce.guard_bank.figures import (
-    PAGE,
+    PAGES,
     Bank,
     figures_of,
     halves,
     registered_before_data,
     table_of,
 )
-from reproduce.guard_bank.records import fill_raw, load_arms, pack_arms
+from reproduce.guard_bank.records import Record, fill_raw, load_arms, pack_arms
 from reproduce.options import positive
 from trimtab.errors import RunError, TrimtabError
 
@@ -110,11 +111,13 @@ def _show(options: argparse.Namespace, status: int) -> int:
     by_half = halves(load_arms(options.store))
     for name, records in by_half.items():
         if records:
-            print(f"{name} seeds: {table_of(Bank(records, options.causes))}\n")
+            print(f"{name} seeds: {table_of(bank_of(by_half, name, options.causes))}\n")
     measured = json.loads(BENCHMARK.read_text()) if BENCHMARK.exists() else {}
     figures = {
         "registered_before_data": registered_before_data(ROOT, options.store),
-        **figures_of(Bank(by_half["test"], options.causes)),
+        **figures_of(bank_of(by_half, "test", options.causes)),
+        "registered_before_data_second": registered_before_data(ROOT, options.store, "second"),
+        **{f"{n}_second": v for n, v in figures_of(bank_of(by_half, "second", options.causes)).items()},
         "rollback_extra_s": measured.get("rollback_extra_s"),
         "ring_overhead_frac": measured.get("ring_overhead_frac"),
     }
@@ -123,6 +126,11 @@ def _show(options: argparse.Namespace, status: int) -> int:
     if options.json:
         print(json.dumps({"figures": figures}))
     return status
+
+
+def bank_of(by_half: dict[str, list[Record]], half: str, causes: Sequence[str]) -> Bank:
+    """Return the complete seeds of a half, of the causes that it has."""
+    return Bank(by_half[half], [cause for cause in causes if cause in causes_of(half)])
 
 
 def _check_seeds(seeds: Sequence[int]) -> None:
@@ -134,8 +142,9 @@ def _check_seeds(seeds: Sequence[int]) -> None:
         raise RunError(
             f"seed {unknown[0]} is neither a tuning seed (100 to 139) nor a test seed (300 to {TEST_SEEDS[-1]})"
         )
-    if set(seeds) & set(TEST_SEEDS) and first_commit(ROOT, PAGE) is None:
-        raise RunError(f"test seeds wait until {PAGE} is committed")
+    for half in sorted({half_of(seed) for seed in seeds} - {"tuning"}):
+        if first_commit(ROOT, PAGES[half]) is None:
+            raise RunError(f"test seeds wait until {PAGES[half]} is committed")
 
 
 def _parser() -> argparse.ArgumentParser:

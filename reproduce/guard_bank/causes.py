@@ -12,10 +12,12 @@ from trimtab.errors import TrimtabError
 from trimtab.lab.ramp import Ramp
 from trimtab.types import Lever
 
-__all__ = ["ALL_ARMS", "CAUSES", "FEW_ARMS", "HEALTHY_ARMS", "HORIZON", "LAST", "TEST_SEEDS", "TUNING_SEEDS", "Fault", "arms_of", "regime_of"]  # fmt: skip
+__all__ = ["ALL_ARMS", "CAUSES", "FEW_ARMS", "HALVES", "HEALTHY_ARMS", "HORIZON", "LAST", "TEST_SEEDS", "TUNING_SEEDS", "Fault", "arms_of", "causes_of", "half_of", "regime_of"]  # fmt: skip
 
-TEST_SEEDS = range(300, 346)
-"""Seeds of the test, used for nothing before; they are taken in order."""
+HALVES = {"test": range(300, 346), "second": range(346, 362)}
+"""Seeds of each registered test, used for nothing before; they are taken in order."""
+TEST_SEEDS = range(300, 362)
+"""Seeds of all tests."""
 HORIZON = 70
 """Steps trained from the fault on."""
 LAST = 30
@@ -23,6 +25,8 @@ LAST = 30
 
 FEW_ARMS = ("none", "guard", "placebo")
 ALL_ARMS = (*FEW_ARMS, "delayed", "oracle", *REMEDIES, "best_checkpoint")
+SECOND_ARMS = (*FEW_ARMS, "delayed", "oracle", "low_rate")
+"""Arms of the causes of the second test."""
 HEALTHY_ARMS = ("none", "guard", "rerun")
 """Arms of the run that meets no fault; `rerun`: other draws from the step on at which the others meet it."""
 
@@ -65,6 +69,19 @@ def regime_of(cause: str) -> Regime:
     return replace(HEALTHY, **CAUSES[cause].change)
 
 
-def arms_of(cause: str) -> tuple[str, ...]:
-    """Return the arms of a cause, or of the run without a fault."""
-    return HEALTHY_ARMS if cause == "healthy" else CAUSES[cause].arms
+def half_of(seed: int) -> str:
+    """Return the name in `HALVES` of the test that a seed is for, else `tuning`."""
+    return next((name for name, seeds in HALVES.items() if seed in seeds), "tuning")
+
+
+def arms_of(cause: str, seed: int = TUNING_SEEDS[0]) -> tuple[str, ...]:
+    """Return the arms of a cause, or of the run without a fault; the second test has fewer."""
+    if cause == "healthy":
+        return HEALTHY_ARMS
+    arms = CAUSES[cause].arms
+    return tuple(arm for arm in arms if arm in SECOND_ARMS) if half_of(seed) == "second" else arms
+
+
+def causes_of(half: str) -> tuple[str, ...]:
+    """Return the causes of a half: all, but for the second test, which has those with all arms."""
+    return tuple(name for name, fault in CAUSES.items() if half != "second" or fault.arms == ALL_ARMS)

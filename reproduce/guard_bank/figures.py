@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from reproduce.collapse_bank.figures import first_commit, lower_bound
-from reproduce.guard_bank.causes import ALL_ARMS, CAUSES, LAST, TEST_SEEDS, arms_of
+from reproduce.guard_bank.causes import ALL_ARMS, CAUSES, HALVES, LAST, arms_of, half_of
 from reproduce.guard_bank.guarded import CHANGES
 from reproduce.guard_bank.records import Record
 from reproduce.guard_bank.remedies import REMEDIES
@@ -17,7 +17,7 @@ from reproduce.guard_bank.remedies import REMEDIES
 __all__ = [
     "ALTERNATIVES",
     "MAIN",
-    "PAGE",
+    "PAGES",
     "Bank",
     "figures_of",
     "registered_before_data",
@@ -25,7 +25,8 @@ __all__ = [
     "table_of",
 ]
 
-PAGE = Path("docs") / "guard-test.md"
+PAGES = {"test": Path("docs") / "guard-test.md", "second": Path("docs") / "guard-second-test.md"}
+"""Test -> the page that registers it."""
 MAIN = tuple(cause for cause, fault in CAUSES.items() if fault.arms == ALL_ARMS)
 """Causes that are run with every arm; the figures are of these."""
 ALTERNATIVES = (*REMEDIES, "best_checkpoint")
@@ -79,17 +80,18 @@ def _is_complete(runs: dict[tuple[str, int, str], Record], seed: int, causes: Se
             return False
         if cause != "healthy" and not none["notes"]["collapses"]:
             continue
-        if any((cause, seed, arm) not in runs for arm in arms_of(cause)):
+        if any((cause, seed, arm) not in runs for arm in arms_of(cause, seed)):
             return False
     return True
 
 
 def figures_of(bank: Bank) -> Figures:
     """Return the figures of the causes with all arms; None where nothing was run."""
-    pooled = {arm: [hit for cause in MAIN for hit in bank.outcomes(cause, arm)] for arm in ALL_ARMS}
-    guard = pooled["guard"]
+    arms = [arm for arm in ALL_ARMS if any(bank.of(cause, arm) for cause in MAIN)]
+    pooled = {arm: [hit for cause in MAIN for hit in bank.outcomes(cause, arm)] for arm in arms}
+    guard = pooled.get("guard", [])
     touched = [any(row["action"] in CHANGES for row in run["actions"]) for run in bank.of("healthy", "guard")]
-    others = [share(pooled[arm]) for arm in ALTERNATIVES]
+    others = [share(pooled[arm]) for arm in ALTERNATIVES if arm in pooled]
     backs = [
         row["to_step"] < run["fault_step"]
         for cause in bank.causes
@@ -103,10 +105,10 @@ def figures_of(bank: Bank) -> Figures:
         "saved_frac": share(guard),
         "saved_frac_lower": lower_bound(sum(guard), len(guard)),
         "saved_frac_rerun": share([bank.saved(run) for run in bank.of("healthy", "rerun")]),
-        "saved_frac_none": share(pooled["none"]),
-        "saved_frac_placebo": share(pooled["placebo"]),
-        "saved_frac_delayed": share(pooled["delayed"]),
-        "saved_frac_oracle": share(pooled["oracle"]),
+        "saved_frac_none": share(pooled.get("none", [])),
+        "saved_frac_placebo": share(pooled.get("placebo", [])),
+        "saved_frac_delayed": share(pooled.get("delayed", [])),
+        "saved_frac_oracle": share(pooled.get("oracle", [])),
         "saved_frac_best_alternative": max((o for o in others if o is not None), default=None),
         "healthy_touched_frac": share(touched),
         "restored_before_onset_frac": share(backs),
@@ -166,16 +168,17 @@ def mean(runs: Sequence[Record], value: Callable[[Record], float]) -> float:
     return float(np.mean([value(run) for run in runs])) if runs else float("nan")
 
 
-def registered_before_data(root: Path, store: Path) -> int | None:
-    """Return 1 when the page was committed before any archive of test seeds, 0 when not, None where one is missing."""
-    page = first_commit(root, PAGE)
+def registered_before_data(root: Path, store: Path, half: str = "test") -> int | None:
+    """Return 1 when a test's page was committed before any archive of its seeds, 0 when not, None where one is missing."""
+    page = first_commit(root, PAGES[half])
     inside = store.is_relative_to(root)
-    data = [first_commit(root, path.relative_to(root)) for path in sorted(store.glob("*-test.zip")) if inside]
+    data = [
+        first_commit(root, path.relative_to(root)) for path in sorted(store.glob(f"*-{half}.zip")) if inside
+    ]
     times = [time for time in data if time is not None]
     return None if page is None or not times else int(page < min(times))
 
 
 def halves(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Return the records of test seeds and of tuning seeds."""
-    test = [record for record in records if record["seed"] in TEST_SEEDS]
-    return {"test": test, "tuning": [record for record in records if record["seed"] not in TEST_SEEDS]}
+    """Return the records of each test and of tuning seeds."""
+    return {half: [r for r in records if half_of(r["seed"]) == half] for half in (*HALVES, "tuning")}

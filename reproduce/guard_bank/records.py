@@ -1,6 +1,6 @@
 """Records of arms: one small JSON file a run, packed into one archive a cause; those of test seeds apart.
 
-Unpacked: <cause>-s<seed>/<arm>.json for tuning seeds, <cause>-test-s<seed>/<arm>.json for test seeds.
+Unpacked: <cause>-s<seed>/<arm>.json for tuning seeds, <cause>-test-s<seed>/<arm>.json and <cause>-second-s<seed>/<arm>.json for those of tests.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reproduce.archives import pack, unpacked
-from reproduce.guard_bank.causes import CAUSES, TEST_SEEDS, arms_of
+from reproduce.guard_bank.causes import CAUSES, HALVES, arms_of, half_of
 from trimtab.errors import RunError
 
 __all__ = ["Record", "arm_file", "fill_raw", "load_arms", "pack_arms", "read_arm", "write_arm"]
@@ -26,8 +26,11 @@ RESTORE = "restore it (git restore), or run the arm again"
 
 def arm_file(folder: Path, cause: str, seed: int, arm: str) -> Path:
     """Return where the record of an arm is."""
-    half = "-test" * (seed in TEST_SEEDS)
-    return folder / f"{cause}{half}-s{seed}" / f"{arm}.json"
+    return folder / f"{cause}{_behind(half_of(seed))}-s{seed}" / f"{arm}.json"
+
+
+def _behind(half: str) -> str:
+    return "" if half == "tuning" else f"-{half}"
 
 
 def write_arm(path: Path, record: Record) -> None:
@@ -73,14 +76,14 @@ def pack_arms(raw: Path, store: Path, seeds: Iterable[int]) -> list[Path]:
     """Pack the records of these seeds into one archive a cause and half; archives hold these seeds alone afterwards."""
     chosen, written = sorted(set(seeds)), []
     for cause in ("healthy", *CAUSES):
-        for half in ("", "-test"):
+        for half in ("tuning", *HALVES):
             files = [
                 file
                 for seed in chosen
-                if (seed in TEST_SEEDS) == bool(half)
+                if half_of(seed) == half
                 for file in sorted(arm_file(raw, cause, seed, "none").parent.glob("*.json"))
             ]
             if files:
-                written.append(store / f"{cause}{half}.zip")
+                written.append(store / f"{cause}{_behind(half)}.zip")
                 pack(raw, files, written[-1])
     return written

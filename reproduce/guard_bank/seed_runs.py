@@ -42,7 +42,7 @@ def is_finished(raw: Path, seed: int, causes: Sequence[str]) -> bool:
 
 
 def _missing(raw: Path, cause: str, seed: int) -> list[str]:
-    missing = [arm for arm in arms_of(cause) if not arm_file(raw, cause, seed, arm).exists()]
+    missing = [arm for arm in arms_of(cause, seed) if not arm_file(raw, cause, seed, arm).exists()]
     if cause == "healthy" or "none" in missing:
         return missing
     return missing if read_arm(arm_file(raw, cause, seed, "none"))["notes"]["collapses"] else []
@@ -114,7 +114,7 @@ class Bench:
         if not collapses and not self.short:
             return
         yield self._run(at, "guard", lambda: self._guarded(at, self.prefix))
-        for arm in arms_of(cause)[2:]:
+        for arm in arms_of(cause, self.seed)[2:]:
             yield self._run(at, arm, lambda arm=arm: self._arm(at, arm))  # type: ignore[misc]
 
     def _arm(self, at: Branches, arm: str) -> ArmRun:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -362,7 +363,7 @@ def test_records_survive_the_archive_and_damage_is_one_line(tmp_path):
 
 def test_test_seeds_wait_for_the_registration(monkeypatch, capsys, tmp_path):
     assert not set(TUNING_SEEDS) & set(TEST_SEEDS)
-    monkeypatch.setattr(command, "PAGE", command.PAGE.with_name("not-there.md"))
+    monkeypatch.setattr(command, "PAGES", dict.fromkeys(command.PAGES, Path("docs") / "not-there.md"))
     for seed, words in (("300", "wait until docs/not-there.md"), ("200", "neither a tuning seed")):
         monkeypatch.setattr("sys.argv", ["closed_loop.py", "--run", "--seeds", seed, "--raw", str(tmp_path)])
         assert command.main() == 2
