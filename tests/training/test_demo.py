@@ -10,7 +10,7 @@ pytest.importorskip("rich")
 import trimtab
 from trimtab.report.run_view import load_view
 from trimtab.training.collapse_event import event_of
-from trimtab.training.demo_summary import RunFacts, facts_of, fault_words, healthy_words
+from trimtab.training.demo_summary import RunFacts, facts_of, fault_words, guard_words, healthy_words
 from trimtab.types import Alarm
 
 FAULT = "Rollouts grow old"
@@ -68,6 +68,28 @@ def test_the_run_without_a_fault():
     assert healthy_words(facts([0.8] * 90, 20)) == one
     assert "2 false alarms, the first at step 20" in healthy_words(facts([0.8] * 90, 20, 30))
     assert "the reward was lost all the same, at step 63" in healthy_words(facts(LOST))
+
+
+def action(step, name="set_lever", **parameters):
+    incident = {"since": 50, "cause": "stale rollouts", "rules": ["sequence_ess_fall"], "evidence": []}
+    lever = {"lever": "max_lag", "slice": "all", "before": float("inf"), "after": 1.0}
+    row = {"step": step, "action": name, "policy": "bound_staleness", "note": "", "failure": ""}
+    return {**row, "dry_run": False, "incident": incident, **lever, **parameters}
+
+
+def test_what_the_guard_did_is_told_with_its_outcome():
+    kept = guard_words(facts([0.8] * 90, 55), [action(56), action(86, "undo", before=1.0, after=float("inf"))])
+    assert kept[0] == "  Its guard took 2 actions, and the reward was kept:"
+    assert kept[1].split() == (
+        "step 56 max_lag none -> 1: bound_staleness, stale rollouts since step 50".split()
+    )
+    assert "undo: max_lag 1 -> none" in kept[2]
+    assert guard_words(facts(LOST, 55), [action(56)])[0] == (
+        "  Its guard took 1 action, and the reward was NOT saved:"
+    )
+    assert guard_words(facts(LOST, 55), []) == ["  Its guard did nothing."]
+    stopped = guard_words(facts([0.8] * 70, 55), [action(56), action(70, "stop")])
+    assert stopped[0] == "  Its guard took 2 actions, and it stopped the run at step 70:"
 
 
 def test_facts_are_read_from_the_folder(tmp_path):

@@ -1,9 +1,10 @@
-"""`make demo`: a run that meets a fault, beside the same run without it, under TRL and watched live.
+"""`make demo`: one run without a fault, one that meets a fault, and the same with a guard; TRL, watched live.
 
-Up to the fault the two runs are equal, number for number. From then on the rollouts of one come from weights
-that grow old, as from an inference fleet that has slowed down. Printed are both verdicts, and at which steps
-the fault, the first alarm and the loss of the reward came; one report shows both runs. When the warning does
-not come first, the demo says so. Exit code 0 when it ran, whatever it shows.
+Up to the fault the three runs are equal, number for number. From then on the rollouts of two of them come
+from weights that grow old, as from an inference fleet that has slowed down. One of the two has a guard.
+Printed are the verdicts, at which steps the fault, the first alarm and the loss of the reward came, and what
+the guard did; one report shows the three runs. When the warning does not come first, or the guard does not
+save the reward, the demo says so. Exit code 0 when it ran, whatever it shows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -26,12 +27,25 @@ from trimtab.report.run_diagnosis import diagnosis, diagnosis_screen
 from trimtab.report.run_view import RunView, load_view
 from trimtab.report.terminal.snapshot import live_state
 from trimtab.report.terminal.view import follow, render
-from trimtab.training.demo_summary import facts_of, fault_words, healthy_words
+from trimtab.training.demo_summary import facts_of, fault_words, guard_words, healthy_words
 
-__all__ = ["FAULT_STEP", "RUNS", "SEED", "STEPS", "child_environment", "run_demo"]
+__all__ = ["FAULT_STEP", "RUNS", "SEED", "STEPS", "DemoRun", "child_environment", "run_demo"]
 
-RUNS: Mapping[str, str] = {"healthy": "none", "stale": "stale"}
-"""Run -> its fault in `trimtab.training.lab_faults`; `stale` grows up to eight updates old."""
+
+class DemoRun(NamedTuple):
+    """One run of the demo."""
+
+    fault: str
+    """A fault of `trimtab.training.lab_faults`; `stale` grows up to eight updates old."""
+    guard: str | None = None
+    """The argument of `watch`."""
+
+
+RUNS: Mapping[str, DemoRun] = {
+    "healthy": DemoRun("none"),
+    "stale": DemoRun("stale"),
+    "guarded": DemoRun("stale", guard="recommended"),
+}
 STEPS, FAULT_STEP, SEED = 120, 60, 0
 FAULT = "Rollouts grow up to 8 updates old"
 PRINT_EVERY = 20  # seconds between two prints of the runs, where the output is a file
@@ -42,9 +56,9 @@ def run_one(name: str, folder: Path, options: argparse.Namespace) -> None:
     from trimtab.adapters.trl import watch
     from trimtab.training.lab_faults import FaultPlan, fault_trainer
 
-    plan = FaultPlan(RUNS[name], options.fault_step, options.steps, options.seed)
+    plan = FaultPlan(RUNS[name].fault, options.fault_step, options.steps, options.seed)
     trainer = fault_trainer(folder.with_name(f"{folder.name}.trainer"), plan)
-    watch(trainer, folder)
+    watch(trainer, folder, guard=RUNS[name].guard)
     trainer.train()
 
 
@@ -74,7 +88,7 @@ def run_demo(options: argparse.Namespace, console: Console) -> Path:
         screen = "\n".join(diagnosis_screen(diagnosis(view)))
         console.print(screen + "\n", markup=False, highlight=False, soft_wrap=True)
     report = folder / "report.html"
-    title = f"{FAULT} from step {options.fault_step} on, and the same run without that"
+    title = f"{FAULT} from step {options.fault_step} on: without that, with it, and with it and a guard"
     write_html(build_payload(views, title), report)
     lines = summary_lines(views, options.fault_step)
     ending = f"Finished in {time.time() - start:.0f} s. Report: {report}"
@@ -83,12 +97,16 @@ def run_demo(options: argparse.Namespace, console: Console) -> Path:
 
 
 def summary_lines(views: Sequence[RunView], fault_step: int) -> list[str]:
-    """Return one line a run: what came when."""
-    facts = {view.name: facts_of(view) for view in views}
-    return [
-        f"{name}: {healthy_words(one) if RUNS[name] == 'none' else fault_words(one, FAULT, fault_step)}"
-        for name, one in facts.items()
-    ]
+    """Return what came when: a line a run, and one for each action of a guard."""
+    return [line for view in views for line in _words_of(view, fault_step)]
+
+
+def _words_of(view: RunView, fault_step: int) -> list[str]:
+    run, facts = RUNS[view.name], facts_of(view)
+    if run.fault == "none":
+        return [f"{view.name}: {healthy_words(facts)}"]
+    lines = [f"{view.name}: {fault_words(facts, FAULT, fault_step)}"]
+    return lines if run.guard is None else [*lines, *guard_words(facts, view.actions)]
 
 
 def child_environment() -> dict[str, str]:

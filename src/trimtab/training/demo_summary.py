@@ -1,18 +1,21 @@
 """What the demo's runs show, in words: when the fault came, when the first alarm, when the reward was lost.
 
-Every number comes from the recorded runs. Where the warning did not come first, the words say so.
+Every number comes from the recorded runs. Where the warning did not come first, or a guard did not save the
+reward, the words say so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from trimtab.report.run_tables import action_lines
 from trimtab.report.run_view import RunView
 from trimtab.training.collapse_event import WINDOW, Event, event_of
 from trimtab.types import Alarm
 
-__all__ = ["LOUD", "RunFacts", "facts_of", "fault_words", "healthy_words"]
+__all__ = ["LOUD", "RunFacts", "facts_of", "fault_words", "guard_words", "healthy_words"]
 
 LOUD = ("warning", "critical")
 """Severities that count as a warning."""
@@ -87,6 +90,22 @@ def healthy_words(facts: RunFacts) -> str:
     if event is not None:
         outcome = f"the reward was lost all the same, at step {event.step}; {facts.end:.2f} at the end"
     return f"No fault: {outcome}; {_alarm_words(facts.alarms)}."
+
+
+def guard_words(facts: RunFacts, actions: Sequence[dict[str, Any]]) -> list[str]:
+    """Return what a guard did, a line an action, and whether the reward was kept.
+
+    Args:
+        facts: of the guarded run.
+        actions: rows of its actions, as `RunView.actions` has them.
+    """
+    if not actions:
+        return ["  Its guard did nothing."]
+    count = "1 action" if len(actions) == 1 else f"{len(actions)} actions"
+    outcome = "the reward was kept" if facts.event is None else "the reward was NOT saved"
+    if any(row["action"] == "stop" for row in actions):
+        outcome = f"it stopped the run at step {facts.steps[-1]}"
+    return [f"  Its guard took {count}, and {outcome}:", *action_lines(actions)]
 
 
 def steps_text(count: int) -> str:
