@@ -10,6 +10,7 @@ import pytest
 import trimtab
 from trimtab.catalog import bound
 from trimtab.detect.incidents import incidents, onsets
+from trimtab.detect.movement import Levels, movements
 from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines, diagnosis_screen
 from trimtab.report.run_view import load_view
 from trimtab.types import Alarm, Reading, Window
@@ -103,3 +104,17 @@ def test_a_cause_needs_evidence_and_a_quantity_that_was_not_seen_is_none() -> No
     assert incidents([alarm("kl_high", 30)])[0].causes == ()
     causes = incidents([alarm("tool_failures", 30), alarm("proxy_rise", 32)])[0].causes
     assert {cause.name for cause in causes} == {"tools or environment", "a proxy of the reward is learnt"}
+
+
+@pytest.mark.parametrize(("fault", "cause"), [(60, "stale rollouts"), (2, "the engines disagree")])
+def test_rollouts_that_grew_old_long_before_their_damage_shows_are_its_cause(fault, cause) -> None:
+    """Ages grow from 1 to 8 within 8 steps; the first alarm dates from step 91. An age of always is none."""
+    steps = np.arange(1, 100)
+    ages = Levels(steps, np.clip(steps - fault + 1, 1, 8).astype(float))
+    apart = Levels(steps, np.where(steps < 91, 0.01, 0.2))
+    alarms = [alarm("total_high", 93, since=91, where="post_tool")]
+    moved = movements(lambda key, _: apart if key.startswith("mismatch/p9") else None, ages, 91, 93)
+    (incident,) = incidents(alarms, {91: moved})
+    assert incident.causes[0].name == cause
+    if fault == 60:
+        assert "rose from 1 to 8" in incident.causes[0].evidence_for[0]

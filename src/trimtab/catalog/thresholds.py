@@ -30,6 +30,7 @@ BOUNDS: dict[str, Bound] = {
     "incident_gap": Bound(20.0, "steps", "after an alarm the next one within them belongs to the same trouble; as many before an incident are what it is compared with", UNCALIBRATED),
     "incident_rise": Bound(2.0, "ratio", "a quantity rose when it is so many times what it was", UNCALIBRATED),
     "incident_nats": Bound(0.008, "nats", "smallest rise of a log-ratio's p95 that is evidence of a cause", UNCALIBRATED),
+    "incident_lag_before": Bound(100.0, "steps", "the age of rollouts during an incident is compared with its median over so many steps before: an incident may begin 31 steps after rollouts grew old", "reproduce/trl_bank, stale runs of seeds 0 to 5"),
     "incident_lag": Bound(1.0, "versions", "smallest rise of the age of rollouts that is evidence of a cause", UNCALIBRATED),
     "guard_confirm": Bound(2.0, "steps", "an incident of one step asks for nothing; the by-hand actions that saved runs came 7 steps after the alarm", "shared/experiments, two seeds; default, not calibrated"),
     "guard_cool_down": Bound(10.0, "steps", "until the last action can show in means of four to eight steps", UNCALIBRATED),

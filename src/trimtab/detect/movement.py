@@ -42,6 +42,7 @@ class Quantity(NamedTuple):
     ratio: bool = True
     slices: Literal["main", "all", "tools", "ranks"] = "all"
     during: Literal["high", "mean"] = "high"  # 90th percentile of the incident's steps, or their mean
+    before: str = "incident_gap"  # name of a bound: the steps before the incident it is compared with
 
 
 QUANTITIES = {
@@ -80,7 +81,10 @@ QUANTITIES = {
         slices="main",
         during="mean",
     ),
-    "lag": Quantity("the age of rollouts, in policy versions", "lag/mean", "incident_lag"),
+    # its damage shows late: by then rollouts may have been old for the last 20 steps
+    "lag": Quantity(
+        "the age of rollouts, in policy versions", "lag/mean", "incident_lag", before="incident_lag_before"
+    ),
     "update": Quantity(
         "the size of an update (p95)", "update/p95", "incident_update", slices="main", during="mean"
     ),
@@ -151,7 +155,9 @@ def movements(
     moved: dict[str, Movement] = {}
     for name, quantity in QUANTITIES.items():
         rows = {
-            where: movement(levels, first, last, quantity.during)._replace(slice=where)
+            where: movement(levels, first, last, quantity.during, before=quantity.before)._replace(
+                slice=where
+            )
             for where in (_slices_of(quantity, slices) if quantity.series else ())
             if (levels := series(quantity.series, where)) is not None
         }
@@ -162,25 +168,27 @@ def movements(
     if "far_tokens" in moved and not has_risen(moved.get("mismatch_most"), "mismatch_most"):
         moved["sparse"] = moved["far_tokens"]
     if "lag" not in moved and lag is not None and lag.steps.size:
-        moved["lag"] = movement(lag, first, last)
+        moved["lag"] = movement(lag, first, last, before=QUANTITIES["lag"].before)
     return moved
 
 
-def movement(levels: Levels, first: int, last: int, during: str = "high") -> Movement:
+def movement(
+    levels: Levels, first: int, last: int, during: str = "high", *, before: str = "incident_gap"
+) -> Movement:
     """Return the median of the steps before an incident, and the 90th percentile of the last ones in it.
 
-    With `during` "mean" both are means.
+    With `during` "mean" both are means. `before` names the bound on the steps before it that count.
 
     >>> movement(Levels(np.arange(10), np.array([1.0] * 5 + [8.0] * 5)), 5, 9)
     Movement(before=1.0, during=8.0, slice='all')
     """
     steps, values = levels
-    before = values[(steps < first) & (steps >= first - bound("incident_gap"))]
+    earlier = values[(steps < first) & (steps >= first - bound(before))]
     inside = values[(steps >= first) & (steps <= last)][-int(bound("incident_latest")) :]
     if during == "mean":
-        return Movement(_mean(before), _mean(inside))
+        return Movement(_mean(earlier), _mean(inside))
     return Movement(
-        float(np.median(before)) if before.size else math.nan,
+        float(np.median(earlier)) if earlier.size else math.nan,
         float(np.quantile(inside, 0.9, method="higher")) if inside.size else math.nan,
     )
 
