@@ -1,4 +1,4 @@
-"""Faults in mid-run under TRL: stale rollouts, a quantised sampler, log-probabilities one token late.
+"""Faults in mid-run under TRL: stale rollouts, a quantised sampler, a shifted trainer, a high rate.
 
 The regime is that of the collapse bank (reproduce/collapse_bank/regimes.py): 48 rollouts a step, learning
 rate 7e-4, rollouts one update old as in an asynchronous trainer, and no correction for it. Until the fault a
@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from trimtab.errors import TrimtabError
@@ -47,6 +48,8 @@ class Conditions:
     """Bits of the sampler's matrices; 0: the trainer's own float32."""
     shifted: bool = False
     """The trainer reads each token's log-probability one position too late."""
+    rate: float = 1.0
+    """Factor on the scheduled learning rate."""
 
 
 FAULTS: Mapping[str, Conditions] = {
@@ -54,6 +57,7 @@ FAULTS: Mapping[str, Conditions] = {
     "stale": Conditions(lag=8),
     "quantised": Conditions(bits=4),
     "shifted": Conditions(shifted=True),
+    "rate": Conditions(rate=6.0),
 }
 """Fault -> the conditions from its step on. Rollouts of `stale` grow older by one update a step, up to 8."""
 
@@ -97,7 +101,23 @@ def fault_trainer(
         **settings,
     )
     trainer.lab_sampler = LabSampler(trainer, plan)
+    trainer.add_callback(RateFault(plan))
     return trainer
+
+
+class RateFault(TrainerCallback):
+    """Multiplies the scheduled learning rate, as a wrong schedule would."""
+
+    def __init__(self, plan: FaultPlan) -> None:
+        self.plan = plan
+
+    def on_step_begin(
+        self, _args: Any, state: Any, _control: Any, *, optimizer: Any, lr_scheduler: Any, **_: Any
+    ) -> None:
+        """Set the rate of the step that begins."""
+        factor = self.plan.at(int(state.global_step) + 1).rate
+        for group, rate in zip(optimizer.param_groups, lr_scheduler.get_last_lr(), strict=True):
+            group["lr"] = factor * rate
 
 
 class LabSampler:
