@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,23 +67,32 @@ class MemoryRing:
     shown: Mapping[int, LeverLoop]
     """Steps done -> the loop then, of steps that were trained before."""
     states: list[tuple[int, str, LeverLoop]] = field(default_factory=list)
+    doubted: tuple[float, float] = (math.inf, math.inf)  # first and last step of the last trouble
 
     def keep(self, step: int, verdict: str, controls: Controls) -> None:
         """Copy the state after `step`."""
         loop = self.controls.loop
         self.states.append((step, verdict, self.shown[step] if loop is None else loop.branch(loop.regime)))
         while len(self.states) > self.size:
-            stable = [state for state in self.states if state[1] == "stable"]
+            stable = [state for state in self.states if self._stable(state)]
             spare = [state for state in self.states if not stable or state is not stable[-1]]
             self.states.remove(spare[0])
 
     def last_stable(self, before_step: int) -> int | None:
         """Return the newest stable step kept before `before_step`; None where there is none."""
-        steps = [step for step, verdict, _ in self.states if verdict == "stable" and step < before_step]
+        steps = [state[0] for state in self.states if self._stable(state) and state[0] < before_step]
         return max(steps, default=None)
+
+    def suspect(self, since: int, until: int | None = None) -> None:
+        """Do not offer states of these steps."""
+        self.doubted = (since, math.inf if until is None else until)
+
+    def _stable(self, state: tuple[int, str, LeverLoop]) -> bool:
+        return state[1] == "stable" and not self.doubted[0] <= state[0] <= self.doubted[1]
 
     def restore(self, step: int, controls: Controls) -> None:
         """Return to a kept state, and forget the later ones."""
         saved = next(loop for kept, _, loop in self.states if kept == step)
         self.states = [state for state in self.states if state[0] <= step]
+        self.doubted = (math.inf, math.inf)
         self.controls.live_loop().restore(saved)

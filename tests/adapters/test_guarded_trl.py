@@ -26,6 +26,7 @@ confirm_steps: 1
 cool_down: 1
 soften_times: 1
 states: {every: 4, count: 3}
+policies: {rollback: {margin: 0}}
 """
 
 

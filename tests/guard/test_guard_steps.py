@@ -78,7 +78,7 @@ def test_observing_leaves_out_no_update() -> None:
 
 def test_escalation_softens_rolls_back_twice_further_each_time_and_stops() -> None:
     controls, kept = Levers(), Kept()
-    kept.steps = {20: "stable", 40: "stable", 60: "stable"}
+    kept.steps = {20: "stable", 40: "stable", 60: "stable", 65: "stable"}
     guard = Guard(options(cool_down=2, soften_times=1), controls, kept)
     alarms, done = [], []
     for step in range(70, 82):
@@ -88,7 +88,7 @@ def test_escalation_softens_rolls_back_twice_further_each_time_and_stops() -> No
         if controls.stopped:
             break
     assert [type(action) for _, action in done] == [SetLever, Rollback, SetLever, Rollback, SetLever, Stop]
-    assert kept.restored == [60, 40]
+    assert kept.restored == [40, 20], "states of the ten steps before the onset are not trusted"
     rates = [action.after for _, action in done if isinstance(action, SetLever)]
     assert rates == [pytest.approx(0.3), pytest.approx(0.3), pytest.approx(0.25)]
     assert controls.stopped
@@ -155,3 +155,69 @@ def test_a_coefficient_follows_the_kl_and_a_resumed_guard_goes_on_as_it_was() ->
     count = [text.replace("evidence_for=('evidence',), ", "") for text in expected]
     assert len(begun) + len(rest) == len(count)
     assert resumed.controls.values == whole.controls.values
+
+
+def test_a_slow_alarm_does_not_send_a_rollback_further_back_than_the_incident() -> None:
+    """It dates from step 12, and the incident, as incidents are dated, from 70."""
+    controls, kept = Levers(), Kept()
+    kept.steps = dict.fromkeys((5, 40, 55, 65), "stable")
+    guard = Guard(options(cool_down=1, soften_times=1, confirm_steps=1), controls, kept)
+    slow = Alarm("drift_growth", 71, 12, "warning", "post_tool", (), 1.0, "", "", "")
+    guard.after_step(71, [trouble(alarm(70), slow)], False)
+    worse = trouble(alarm(70), slow, alarm(73, "critical", rule="reward_break"))
+    assert [type(a) for a in guard.after_step(73, [worse], False)] == [Rollback, SetLever]
+    assert kept.restored == [55]
+
+
+def test_a_state_from_within_the_margin_is_better_than_none() -> None:
+    controls, kept = Levers(), Kept()
+    kept.steps = {65: "stable"}
+    guard = Guard(options(cool_down=1, soften_times=1, confirm_steps=1), controls, kept)
+    guard.after_step(71, [trouble(alarm(70))], False)
+    guard.after_step(73, [trouble(alarm(70), alarm(73, "critical", rule="reward_break"))], False)
+    assert kept.restored == [65]
+
+
+def test_states_from_shortly_before_an_incident_until_its_end_are_doubted() -> None:
+    """They were kept as stable, but for the ring only those from before the trouble count."""
+    kept = Kept()
+    guard = Guard(options(), Levers(), kept)
+    open_one, closed = trouble(alarm(70)), trouble(alarm(70, cleared=80))
+    guard.after_step(70, [open_one], False)
+    assert kept.suspected == [], "not confirmed yet"
+    for step in range(71, 80):
+        guard.after_step(step, [open_one], False)
+    assert kept.suspected == [(60, None)]
+    state = json.loads(json.dumps(guard.state_dict()))
+    resumed = Guard(options(), Levers(), kept)
+    resumed.load_state_dict(state)
+    resumed.after_step(80, [closed], True)
+    assert kept.suspected == [(60, None), (60, 80)]
+    resumed.after_step(81, [closed], True)
+    assert len(kept.suspected) == 2
+
+
+def test_a_lever_is_not_turned_back_while_the_evidence_lasts() -> None:
+    """The alarm clears at step 72, for it compares with a record that moves; the fault goes on until 120."""
+    controls = Levers()
+    guard = Guard(options(confirm_steps=1), controls)
+    asked: list[Incident] = []
+
+    def lasts(step: int):
+        return lambda incident: asked.append(incident) or step < 120
+
+    guard.after_step(70, [trouble(alarm(70))], False, None, lasts(70))
+    assert controls.get("lr_scale") == pytest.approx(0.3)
+    closed = trouble(alarm(70, cleared=72))
+    changed = [s for s in range(72, 160) if guard.after_step(s, [closed], True, None, lasts(s))]
+    assert changed == [120, 150]
+    assert {incident.since for incident in asked} == {70}
+
+
+def test_the_age_of_rollouts_is_given_back_by_doubling() -> None:
+    controls = Levers()
+    guard = Guard(options(confirm_steps=1), controls)
+    guard.after_step(70, [trouble(alarm(70), cause="stale rollouts")], False)
+    closed = trouble(alarm(70, cleared=72), cause="stale rollouts")
+    values = [a.after for s in range(72, 200) for a in guard.after_step(s, [closed], True)]
+    assert values == [2.0, 4.0, math.inf]

@@ -105,6 +105,19 @@ def test_a_lever_is_given_back_once_the_trouble_has_passed(tmp_path) -> None:
     assert scales == sorted(scales), "once it is lowered, it only rises"
 
 
+def test_the_rate_stays_low_while_rollouts_stay_old_and_comes_back_with_fresh_ones(tmp_path) -> None:
+    """No limit on their age is offered. The alarms clear of themselves, for this distance is the record now."""
+    ends = {}
+    for until in (45, 10_000):
+        controls, folder = Levers(lr_scale=("all",)), tmp_path / str(until)
+        guarded(folder, "stale", steps=110, until=until, guard="recommended", controls=controls)
+        rows = actions_of(folder)
+        assert (rows[0]["lever"], rows[0]["after"]) == ("lr_scale", 0.3)
+        ends[until] = [row["after"] for row in rows if row["after"] > row["before"]]
+    assert ends[45]
+    assert ends[10_000] == []
+
+
 def test_an_incident_that_gets_worse_is_rolled_back_to_before_its_onset(tmp_path) -> None:
     """Nothing helps here: the reward falls too, which is critical."""
     controls, kept = Levers(), Kept()

@@ -71,12 +71,16 @@ class Kept:
     def __init__(self) -> None:
         self.steps: dict[int, str] = {}
         self.restored: list[int] = []
+        self.suspected: list[tuple[int, int | None]] = []
 
     def keep(self, step: int, verdict: str, controls: Levers) -> None:
         self.steps[step] = verdict
 
     def last_stable(self, before_step: int) -> int | None:
         return max((s for s, v in self.steps.items() if s < before_step and v == "stable"), default=None)
+
+    def suspect(self, since: int, until: int | None = None) -> None:
+        self.suspected.append((since, until))
 
     def restore(self, step: int, controls: Levers) -> None:
         self.restored.append(step)

@@ -78,10 +78,25 @@ def action(step, name="set_lever", **parameters):
 
 
 def test_what_the_guard_did_is_told_with_its_outcome():
-    kept = guard_words(facts([0.8] * 90, 55), [action(56), action(86, "undo", before=1.0, after=float("inf"))])
+    kept = guard_words(
+        facts([0.8] * 90, 55), [action(56), action(86, "undo", before=1.0, after=float("inf"))]
+    )
     assert kept[0] == "  Its guard took 2 actions, and the reward was kept:"
     assert kept[1].split() == (
-        "step 56 max_lag none -> 1: bound_staleness, stale rollouts since step 50".split()
+        [
+            "step",
+            "56",
+            "max_lag",
+            "none",
+            "->",
+            "1:",
+            "bound_staleness,",
+            "stale",
+            "rollouts",
+            "since",
+            "step",
+            "50",
+        ]
     )
     assert "undo: max_lag 1 -> none" in kept[2]
     assert guard_words(facts(LOST, 55), [action(56)])[0] == (

@@ -146,6 +146,15 @@ CAUSES = tuple(one.name for one in _HYPOTHESES)
 """Names of the hypotheses; the first of an incident is the likeliest of them."""
 
 
+def evidence_of(cause: str) -> tuple[str, ...]:
+    """Return the quantities of `movement.QUANTITIES` that rise with a cause; none for one that is unknown.
+
+    >>> evidence_of("stale rollouts")
+    ('lag', 'staleness')
+    """
+    return next((one.rose for one in _HYPOTHESES if one.name == cause), ())
+
+
 def incidents(
     alarms: Iterable[Alarm], movement: Mapping[int, Mapping[str, Movement]] | None = None
 ) -> list[Incident]:

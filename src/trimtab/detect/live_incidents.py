@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from trimtab.catalog import bound
-from trimtab.detect.incidents import incidents, onsets
-from trimtab.detect.movement import Levels, movements
+from trimtab.detect.incidents import evidence_of, incidents, onsets
+from trimtab.detect.movement import Levels, has_risen, movements
 from trimtab.measure.steps.series_history import SeriesHistory
 from trimtab.measure.steps.step_series import StepSeries
 from trimtab.types import Alarm, Incident, Reading
@@ -56,14 +56,32 @@ class LiveIncidents:
         """
         if list(alarms) != self._alarms or self._is_fresh():
             self._alarms = list(alarms)
-            steps = np.array([step for step, _ in self._lag], np.int64)
-            lag = Levels(steps, np.array([value for _, value in self._lag], np.float64))
+            lag = self._ages()
             moved = {
                 first: movements(self._levels, lag, first, last, slices=sorted(self._slices))
                 for first, last in onsets(self._alarms)
             }
             self._incidents = incidents(self._alarms, moved)
         return self._incidents
+
+    def lasts(self, incident: Incident) -> bool:
+        """Return whether the evidence of an incident's likeliest cause still stands, at the last steps.
+
+        A quantity that rose with it is compared with what it was before the incident, now as then.
+        """
+        latest, cause = self._series.latest, next((one for one in incident.causes if one.score > 0), None)
+        if latest is None or cause is None:
+            return False
+        names = evidence_of(cause.name)
+        lag = self._ages()
+        moved = movements(
+            self._levels, lag, incident.since, latest.step, slices=sorted(self._slices), only=names
+        )
+        return any(has_risen(moved.get(name), name) for name in names)
+
+    def _ages(self) -> Levels:
+        steps = np.array([step for step, _ in self._lag], np.int64)
+        return Levels(steps, np.array([value for _, value in self._lag], np.float64))
 
     def _is_fresh(self) -> bool:
         """Whether the last steps still add evidence to the last incident."""

@@ -141,6 +141,7 @@ def movements(
     last: int,
     *,
     slices: Collection[str] = (),
+    only: Collection[str] = tuple(QUANTITIES),
 ) -> Mapping[str, Movement]:
     """Return how each quantity moved, in the slice where it moved most.
 
@@ -150,10 +151,12 @@ def movements(
         first: first step of the incident.
         last: its last step so far, included; some steps after it count as well.
         slices: names of the slices there are, of tools, sources and ranks too.
+        only: the quantities wanted; "sparse" needs "far_tokens" and "mismatch_most" beside it.
     """
     last += int(bound("incident_after"))
     moved: dict[str, Movement] = {}
-    for name, quantity in QUANTITIES.items():
+    for name in only:
+        quantity = QUANTITIES[name]
         rows = {
             where: movement(levels, first, last, quantity.during, before=quantity.before)._replace(
                 slice=where
@@ -167,7 +170,7 @@ def movements(
             moved[name] = max(rows.values(), key=_rise)
     if "far_tokens" in moved and not has_risen(moved.get("mismatch_most"), "mismatch_most"):
         moved["sparse"] = moved["far_tokens"]
-    if "lag" not in moved and lag is not None and lag.steps.size:
+    if "lag" in only and "lag" not in moved and lag is not None and lag.steps.size:
         moved["lag"] = movement(lag, first, last, before=QUANTITIES["lag"].before)
     return moved
 

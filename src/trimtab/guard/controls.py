@@ -83,6 +83,10 @@ class StableStates(Protocol):
         """Return the newest stable step kept before `before_step`; None where there is none."""
         ...
 
+    def suspect(self, since: int, until: int | None = None) -> None:
+        """Do not offer states of steps `since` to `until` (None: from then on), whatever their verdict."""
+        ...
+
     def restore(self, step: int, controls: Controls) -> None:
         """Return to a kept state, and forget the later ones."""
         ...

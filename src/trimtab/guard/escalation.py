@@ -63,7 +63,8 @@ class Escalation:
             self.seen |= {name: None for name in fresh if not name.startswith("critical/")}
             return []
         self.seen |= fresh
-        onset = min((alarm.since for alarm in alarms), default=incident.since)
+        # an alarm on slow growth may date from long before; those that are left of it began later
+        onset = max(incident.since, min((alarm.since for alarm in alarms), default=incident.since))
         situation = _Moment(now, step, incident, levels, cause, case, onset, critical)
         row = policies_for(cause, self.options.table)
         if not row:
@@ -137,7 +138,9 @@ class Escalation:
         if times >= policy.max_times:
             return self._exhausted(at, f"{times} rollbacks for {at.cause} did not help", used_up=True)
         before = at.onset if not times else min(at.onset, case.restored[-1])
-        to_step = self.last_stable(before)
+        to_step = self.last_stable(min(before, at.onset - policy.margin))
+        if to_step is None:  # then one from within the margin is better than none
+            to_step = self.last_stable(before)
         if to_step is None:
             return self._exhausted(at, f"nothing to roll back to: no stable state from before step {before}")
         case.rollbacks.append(at.now)

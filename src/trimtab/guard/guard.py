@@ -16,10 +16,10 @@ from trimtab.guard.controls import Controls, StableStates
 from trimtab.guard.escalation import Escalation
 from trimtab.guard.lever_requests import Key, LeverRequests
 from trimtab.guard.presets import GuardOptions
-from trimtab.guard.recovery import Recovery
+from trimtab.guard.recovery import Lasting, Recovery, no_evidence
 from trimtab.guard.simulated import SimulatedControls, SimulatedStates
 from trimtab.guard.update_filter import UpdateFilter
-from trimtab.types import Action, Incident, Rollback, SetLever, SkipUpdate, Stop, Undo
+from trimtab.types import Action, Incident, Rollback, SetLever, SkipUpdate, Stop, Undo, Warn
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class StepPlan:
     actions: tuple[Action, ...] = ()
     verdict: str = "unsettled"
     keep: bool = False
+    suspect: tuple[int, int | None] | None = None  # steps whose states are not stable after all
 
 
 class Guard:
@@ -62,6 +63,7 @@ class Guard:
         self._now = 0  # calls of `decide`
         self._quiet_since = 0  # moment of the last new alarm
         self._num_alarms = 0
+        self._suspect_since: int | None = None  # first step of the trouble that is acted on
         self._gate: dict[str, float] = {}  # mismatch KL at the last kept state, and the limit after a restore
 
     @property
@@ -96,6 +98,7 @@ class Guard:
         incidents: Sequence[Incident],
         settled: bool,
         levels: Mapping[str, float] | None = None,
+        lasts: Lasting = no_evidence,
     ) -> list[Action]:
         """Decide and apply. Returns what was done at this step, what was done before its update included.
 
@@ -105,10 +108,13 @@ class Guard:
             settled: the detectors have judged, and no alarm above info is open. A state kept now is stable.
             levels: readings that policies follow: `kl` and `kl/<slice>` (nats a token, to the reference),
                 `mismatch_kl` (nats). Those that are not known are left out.
+            lasts: takes an incident, and returns whether the evidence of its cause still stands. Levers that
+                were turned for it are not turned back while it does.
         """
-        plan = self.decide(step, incidents, settled, levels)
+        plan = self.decide(step, incidents, settled, levels, lasts)
         for action in plan.actions:
             self.apply(action)
+        self.doubt(plan)
         if plan.keep:
             self.keep(step, plan)
         return list(plan.actions)
@@ -119,6 +125,7 @@ class Guard:
         incidents: Sequence[Incident],
         settled: bool,
         levels: Mapping[str, float] | None = None,
+        lasts: Lasting = no_evidence,
     ) -> StepPlan:
         """Return what all ranks are to do after this step; nothing is done yet."""
         self._now += 1
@@ -133,7 +140,7 @@ class Guard:
             actions = self._escalation.act(self._now, step, trouble, levels)
             self._recovery.note_acted(self._now, actions)
         silent = self._now - self._quiet_since >= self.options.open_limit
-        relaxed, finished = self._recovery.step(self._now, trouble is None or silent)
+        relaxed, finished = self._recovery.step(self._now, trouble is None or silent, lasts)
         for policy in finished:
             self._escalation.forget_policy(policy)
         following = self._recovery.adjust(step, levels) if not actions and not relaxed else []
@@ -141,7 +148,8 @@ class Guard:
         restored = any(isinstance(action, (Rollback, Stop)) for action in actions)
         keep = self.states is not None and not restored and self._now % self.options.states.every == 0
         self._set_gate(restored, keep and verdict == "stable", levels)
-        return StepPlan((*done, *actions, *relaxed, *following), verdict, keep)
+        suspect = self._suspected(step, trouble, actions)
+        return StepPlan((*done, *actions, *relaxed, *following), verdict, keep, suspect)
 
     def apply(self, action: Action) -> None:
         """Do what an action says on this rank; a dry run only forgets states that a rollback passes."""
@@ -158,6 +166,11 @@ class Guard:
         elif isinstance(action, Stop):
             self.controls.stop()
 
+    def doubt(self, plan: StepPlan) -> None:
+        """Have the ring no longer offer states that looked stable when they were kept."""
+        if self.states is not None and plan.suspect is not None:
+            self.states.suspect(*plan.suspect)
+
     def keep(self, step: int, plan: StepPlan) -> None:
         """Have the state after `step` written; a dry run only remembers its verdict."""
         if self.states is not None:
@@ -167,7 +180,8 @@ class Guard:
         """Return all that a resumed process needs, as JSON types (infinities included)."""
         return {
             "now": self._now, "quiet_since": self._quiet_since, "num_alarms": self._num_alarms,
-            "gate": self._gate, "in_force": [[*key, value] for key, value in self._in_force.items()],
+            "gate": self._gate, "suspect_since": self._suspect_since,
+            "in_force": [[*key, value] for key, value in self._in_force.items()],
             "requests": self.requests.state_dict(), "escalation": self._escalation.state_dict(),
             "recovery": self._recovery.state_dict(), "updates": self._updates.state_dict(),
         }  # fmt: skip
@@ -176,6 +190,7 @@ class Guard:
         """Take over a state, and put the levers of then in force again."""
         self._now, self._quiet_since = state["now"], state["quiet_since"]
         self._num_alarms, self._gate = state["num_alarms"], dict(state["gate"])
+        self._suspect_since = state.get("suspect_since")
         self._in_force = {(lever, where): float(value) for lever, where, value in state["in_force"]}
         self.requests.load_state_dict(state["requests"])
         self._escalation.load_state_dict(state["escalation"])
@@ -192,6 +207,24 @@ class Guard:
         count = sum(alarm.severity != "info" for incident in incidents for alarm in incident.alarms)
         if count != self._num_alarms:
             self._num_alarms, self._quiet_since = count, self._now
+
+    def _suspected(
+        self, step: int, trouble: Incident | None, actions: Sequence[Action]
+    ) -> tuple[int, int | None] | None:
+        """Return the steps to doubt: from before the onset on once an incident is acted on, until it passes.
+
+        States of then may have been kept as stable. They are of the trouble, and the one before them is what
+        the ring must not drop.
+        """
+        if any(isinstance(action, Rollback) for action in actions):
+            self._suspect_since = None  # the ring forgets what lies after the restored state
+        elif self._suspect_since is None and trouble is not None and _tightens(actions):
+            self._suspect_since = trouble.since - self.options.policies.rollback.margin
+            return self._suspect_since, None
+        elif self._suspect_since is not None and trouble is None:
+            since, self._suspect_since = self._suspect_since, None
+            return since, step
+        return None
 
     def _resume_gate(self, step: int, levels: Mapping[str, float]) -> list[Action]:
         """On the first step after a restore: do the engines agree as well as when the state was kept?"""
@@ -213,6 +246,10 @@ class Guard:
         if restored and "mismatch_kl" in self._gate:
             known = max(self._gate["mismatch_kl"], bound("guard_gate_floor"))
             self._gate["limit"] = self.options.policies.rollback.gate * known
+
+
+def _tightens(actions: Sequence[Action]) -> bool:
+    return any(not isinstance(action, Warn) for action in actions)
 
 
 def _open_incident(incidents: Sequence[Incident], options: GuardOptions) -> Incident | None:

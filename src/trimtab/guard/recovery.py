@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from trimtab.guard.controls import LEVERS
@@ -15,10 +15,20 @@ from trimtab.types import Action, Incident, SetLever, Undo
 _MAX_DOUBLINGS = 5
 
 
+Lasting = Callable[[Incident], bool]
+
+
+def no_evidence(_incident: Incident) -> bool:
+    """Stand for a loop that cannot tell whether the evidence of an incident lasts."""
+    return False
+
+
 class Recovery:
     """Relaxes one policy at a time, each after a calm spell; the last one that acted is the first to relax.
 
-    Where the trouble returns soon after a step back, that policy's spells double.
+    Where the trouble returns soon after a step back, that policy's spells double. Alarms may clear while a
+    fault goes on, for they compare with a record that moves: so a policy also waits until the evidence of the
+    cause it acted on is gone.
     """
 
     def __init__(self, options: GuardOptions, requests: LeverRequests) -> None:
@@ -45,14 +55,15 @@ class Recovery:
         """Return the calm steps that a policy's next step back needs."""
         return int(self.options.recover_after * 2 ** min(self.returns.get(policy, 0), _MAX_DOUBLINGS))
 
-    def step(self, now: int, calm: bool) -> tuple[list[Action], list[str]]:
+    def step(self, now: int, calm: bool, lasts: Lasting = no_evidence) -> tuple[list[Action], list[str]]:
         """Return what is taken back at moment `now`, and the policies that ask for nothing any more."""
         if not calm:
             self.calm_since = None
             return [], []
         self.calm_since = now if self.calm_since is None else self.calm_since
         for policy in reversed(self.because):
-            if now - max(self.calm_since, self._last) >= self.spell(policy):
+            waited = now - max(self.calm_since, self._last) >= self.spell(policy)
+            if waited and not lasts(self.because[policy]):
                 self._last = self.relaxed[policy] = now
                 actions = [self._relax(policy, own) for own in self.requests.of_policy(policy)]
                 done = not self.requests.of_policy(policy)

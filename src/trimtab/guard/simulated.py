@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +58,7 @@ class SimulatedStates:
 
     count: int
     verdicts: dict[int, str] = field(default_factory=dict)  # step -> verdict, oldest first
+    doubted: tuple[float, float] = (math.inf, math.inf)  # first and last step of the last trouble
 
     def keep(self, step: int, verdict: str, controls: Controls) -> None:  # noqa: ARG002
         """Remember a step; of more than `count` the oldest goes, but never the last stable one."""
@@ -68,10 +70,17 @@ class SimulatedStates:
     def last_stable(self, before_step: int) -> int | None:
         """Return the newest stable step before `before_step`."""
         steps = [
-            step for step, verdict in self.verdicts.items() if verdict == "stable" and step < before_step
+            step
+            for step, verdict in self.verdicts.items()
+            if verdict == "stable" and step < before_step and not self.doubted[0] <= step <= self.doubted[1]
         ]
         return max(steps, default=None)
 
+    def suspect(self, since: int, until: int | None = None) -> None:
+        """Remember which steps are doubted."""
+        self.doubted = (since, math.inf if until is None else until)
+
     def restore(self, step: int, controls: Controls) -> None:  # noqa: ARG002
         """Forget the later steps."""
+        self.doubted = (math.inf, math.inf)
         self.verdicts = {one: verdict for one, verdict in self.verdicts.items() if one <= step}

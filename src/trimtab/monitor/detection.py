@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from trimtab.detect.live_incidents import LiveIncidents
@@ -30,6 +31,7 @@ class Situation(NamedTuple):
     incidents: list[Incident]
     settled: bool  # the detectors have judged, and no alarm that a guard answers is open
     levels: dict[str, float]
+    lasts: Callable[[Incident], bool]  # whether the evidence of an incident's cause still stands
 
 
 class Detection:
@@ -67,7 +69,7 @@ class Detection:
         levels = self._levels | {key: point.value for key, point in of_series.items() if point is not None}
         incidents = self.live.of(self.pipeline.alarms)
         settled = bool(self.pipeline.judged()) and not any(map(open_alarms, incidents))
-        return Situation(incidents, settled, levels)
+        return Situation(incidents, settled, levels, self.live.lasts)
 
     def restore(self, step: int, tools: ToolHealth) -> None:
         """Feed the detectors and `tools` what this rank wrote of the steps before `step`.

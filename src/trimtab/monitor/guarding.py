@@ -79,6 +79,9 @@ class RunGuard:
         plan, rows = self._shared(text)
         for action, row in zip(plan.actions, rows, strict=True):
             self._do(step, action, row)
+        if plan.suspect is not None:
+            with self._isolation.block("doubt stable states", _COST):
+                self.guard.doubt(plan)
         if plan.keep:
             with self._isolation.block("keep a stable state", _COST):
                 self.guard.keep(step, plan)
@@ -109,10 +112,11 @@ class RunGuard:
 
 def _packed(plan: StepPlan) -> str:
     rows = [action_row(action) for action in plan.actions]
-    return json.dumps({"actions": rows, "verdict": plan.verdict, "keep": plan.keep})
+    return json.dumps({"actions": rows, "verdict": plan.verdict, "keep": plan.keep, "suspect": plan.suspect})
 
 
 def _unpacked(text: str) -> tuple[StepPlan, list[Row]]:
     data = json.loads(text)
-    rows = data["actions"]
-    return StepPlan(tuple(map(action_from_row, rows)), data["verdict"], data["keep"]), rows
+    rows, suspect = data["actions"], data["suspect"]
+    actions = tuple(map(action_from_row, rows))
+    return StepPlan(actions, data["verdict"], data["keep"], suspect and (suspect[0], suspect[1])), rows

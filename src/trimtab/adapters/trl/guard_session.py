@@ -119,6 +119,11 @@ class RunStates:
         """Return the step to go back to; rank 0 asks."""
         return None if self.ring is None else self.ring.last_stable(before_step)
 
+    def suspect(self, since: int, until: int | None = None) -> None:
+        """Do not offer states of these steps; rank 0 has the ring."""
+        if self.ring is not None:
+            self.ring.suspect(since, until)
+
     def restore(self, step: int, controls: Controls) -> None:
         """Return every rank to the state of `step`; RunError on every rank where rank 0 cannot read it."""
         if not self.many:

@@ -16,6 +16,8 @@ class BoundStaleness(Policy, frozen=True):
     The first time to `max_lag`; each further time to half of that, down to 0, which trains on fresh rollouts
     alone. A limit that is in force already and as small is not asked for again.
 
+    On the way back it doubles, each time after a calm spell: a fleet that is still old shows at a small age.
+
     It removes the cause of staleness. When not: where most of the fleet is old for good, little is left to
     train on, and steps get slow or small. Then lower the learning rate instead.
 
@@ -33,6 +35,12 @@ class BoundStaleness(Policy, frozen=True):
     name: ClassVar[str] = "bound_staleness"
     needs: ClassVar[tuple[Lever, ...]] = ("max_lag",)
     max_lag: Amount = bound("guard_max_lag")  # policy versions
+    free: Amount = bound("guard_lag_free")  # policy versions; on the way back, no limit from here on
+
+    def relax(self, own: Request, neutral: float) -> float:
+        """Return twice the limit; `neutral` once that is `free`. The fleet may be as old as it was."""
+        limit = max(1.0, 2 * own.value)
+        return neutral if limit >= self.free else limit
 
     def propose(self, situation: Situation) -> list[Request]:
         """Ask for an age that rollouts may have at most."""

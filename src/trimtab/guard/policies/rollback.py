@@ -12,9 +12,10 @@ from trimtab.types import Lever
 class RollbackOptions(Policy, frozen=True):
     """Policy `rollback`: when softer actions did not help, restore the last state from before the incident.
 
-    "Before" is decided by the onset of the incident, not by age. The second time for one cause it goes to
-    an earlier state, with the learning rate lower by `lr_factor` once more. After `max_times` the run is
-    stopped. The rate stays lower until the trouble has been away for a calm spell.
+    "Before" is decided by the onset of the incident, not by age, and by `margin`: evidence takes some steps
+    to gather, and a state kept between the fault and the first sign of it looks stable. The second time for
+    one cause it goes to an earlier state, with the learning rate lower by `lr_factor` once more. After
+    `max_times` the run is stopped. The rate stays lower until the trouble has been away for a calm spell.
 
     After a restore the mismatch of the engines is checked once: more than `gate` times what it was when the
     state was kept means that the sampler was not resynchronised. Then the guard says so and stops.
@@ -31,6 +32,7 @@ class RollbackOptions(Policy, frozen=True):
     needs: ClassVar[tuple[Lever, ...]] = ()
     enabled: bool = True
     max_times: Count = int(bound("guard_rollbacks"))  # for one cause; the next one stops the run
+    margin: Count = int(bound("guard_onset_margin"))  # steps before the onset of which no state is trusted
     lr_factor: Factor = bound("guard_rollback_lr")  # factor on the learning rate, each time
     gate: Amount = bound("guard_resume_gate")  # ratio of mismatch after a restore to that at the save
 
