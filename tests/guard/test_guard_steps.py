@@ -221,3 +221,20 @@ def test_the_age_of_rollouts_is_given_back_by_doubling() -> None:
     closed = trouble(alarm(70, cleared=72), cause="stale rollouts")
     values = [a.after for s in range(72, 200) for a in guard.after_step(s, [closed], True)]
     assert values == [2.0, 4.0, math.inf]
+
+
+@pytest.mark.parametrize(("then", "kinds"), [(0.5, [Rollback, SetLever]), (0.6, [])])
+def test_a_reward_that_falls_in_spite_of_a_softer_action_is_rolled_back(then, kinds) -> None:
+    """Under 70 % of 0.8 in the mean of 8 steps; no further alarm comes, for the policy is broken for good."""
+    controls, kept = Levers(), Kept()
+    kept.steps = {40: "stable"}
+    guard = Guard(options(), controls, kept)
+    for step in range(40, 70):
+        guard.after_step(step, [], True, {"reward": 0.8})
+    done = [
+        (step, type(action))
+        for step in range(70, 89)
+        for action in guard.after_step(step, [trouble(alarm(70))], False, {"reward": then})
+    ]
+    assert done == [(71, SetLever), *((81, kind) for kind in kinds)]
+    assert kept.restored == [59] * bool(kinds)

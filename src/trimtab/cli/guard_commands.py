@@ -22,7 +22,11 @@ guard_app = typer.Typer(
 
 _LEVELS = ("kl", "mismatch_kl")
 """Averages of a run that are levels of `Guard.after_step`."""
-_SERIES_LEVELS = {"mismatch_kl": "mismatch/kl_k3", "ess_frac": "total/sequence_ess_frac"}
+_SERIES_LEVELS = {
+    "mismatch_kl": "mismatch/kl_k3",
+    "ess_frac": "total/sequence_ess_frac",
+    "reward": "reward/mean",
+}
 
 
 @guard_app.callback()

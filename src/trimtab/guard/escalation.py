@@ -10,6 +10,7 @@ from trimtab.guard.cause_table import likely_cause, open_alarms, policies_for
 from trimtab.guard.lever_requests import Change, LeverRequests
 from trimtab.guard.policies.base import Request, Situation
 from trimtab.guard.presets import GuardOptions
+from trimtab.guard.reward_record import RewardRecord
 from trimtab.types import Action, Alarm, Incident, Rollback, SetLever, Warn
 
 NEVER = -(10**9)
@@ -34,14 +35,20 @@ class Escalation:
 
     An incident that opens is softened, by the policies of its cause in their order. One that stays open for
     `patience` gets the next policy, `soften_times` in all. One that raises further alarms in spite of
-    `soften_times` actions, or a critical one after the first, is answered by a rollback. The third rollback
-    for a cause is a stop.
+    `soften_times` actions, or a critical one after the first, is answered by a rollback; so is a reward that
+    has fallen since before the incident, for softer actions do not bring it back. The third rollback for a
+    cause is a stop.
     """
 
     def __init__(
-        self, options: GuardOptions, requests: LeverRequests, last_stable: Callable[[int], int | None] | None
+        self,
+        options: GuardOptions,
+        requests: LeverRequests,
+        last_stable: Callable[[int], int | None] | None,
+        rewards: RewardRecord,
     ) -> None:
         self.options, self.requests, self.last_stable = options, requests, last_stable
+        self.rewards = rewards
         self.cases: dict[str, Case] = {}
         self.seen: dict[str, None] = {}  # alarms that were taken into account
         self.episode = 0  # spells of trouble so far, with calm ones of `cool_down` steps between them
@@ -76,8 +83,9 @@ class Escalation:
 
     def _go_on(self, at: _Moment, row: tuple[str, ...], fresh: Mapping[str, None]) -> list[Action]:
         """Act again on an incident that was acted on."""
-        worse = bool(fresh)
-        critical = any(name.startswith("critical/") for name in fresh)
+        fallen = self.rewards.has_fallen(at.onset)
+        worse = bool(fresh) or fallen
+        critical = fallen or any(name.startswith("critical/") for name in fresh)
         if worse and (critical or at.case.softened >= self.options.soften_times):
             return self._roll_back(at) or self._soften(at, row) or self._exhausted(at, "")
         impatient = at.now - at.case.acted >= self.options.patience
@@ -145,7 +153,8 @@ class Escalation:
             return self._exhausted(at, f"nothing to roll back to: no stable state from before step {before}")
         case.rollbacks.append(at.now)
         case.restored.append(to_step)
-        note = f"rollback {times + 1} for {at.cause}: it began at step {at.onset}"
+        fallen = ", and the reward has fallen since" if self.rewards.has_fallen(at.onset) else ""
+        note = f"rollback {times + 1} for {at.cause}: it began at step {at.onset}{fallen}"
         levers = self.requests.levers()
         situation = Situation(at.step, at.incident, times, levers, self.requests.value, at.levels)
         lowered = self._put(at, policy.name, policy.propose(situation), note)

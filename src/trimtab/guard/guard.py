@@ -17,6 +17,7 @@ from trimtab.guard.escalation import Escalation
 from trimtab.guard.lever_requests import Key, LeverRequests
 from trimtab.guard.presets import GuardOptions
 from trimtab.guard.recovery import Lasting, Recovery, no_evidence
+from trimtab.guard.reward_record import RewardRecord
 from trimtab.guard.simulated import SimulatedControls, SimulatedStates
 from trimtab.guard.update_filter import UpdateFilter
 from trimtab.types import Action, Incident, Rollback, SetLever, SkipUpdate, Stop, Undo, Warn
@@ -55,7 +56,8 @@ class Guard:
         self.states = states if self.acts else SimulatedStates(options.states.count)
         self.requests = LeverRequests(controls)
         last_stable = None if self.states is None else self.states.last_stable
-        self._escalation = Escalation(options, self.requests, last_stable)
+        self._rewards = RewardRecord()
+        self._escalation = Escalation(options, self.requests, last_stable, self._rewards)
         self._recovery = Recovery(options, self.requests)
         self._updates = UpdateFilter(options, self.requests)
         self._in_force: dict[Key, float] = {}  # what was set on this rank's controls
@@ -107,7 +109,7 @@ class Guard:
             incidents: those of the run so far, in the order they began.
             settled: the detectors have judged, and no alarm above info is open. A state kept now is stable.
             levels: readings that policies follow: `kl` and `kl/<slice>` (nats a token, to the reference),
-                `mismatch_kl` (nats). Those that are not known are left out.
+                `mismatch_kl` (nats), `reward` (the step's mean). Those that are not known are left out.
             lasts: takes an incident, and returns whether the evidence of its cause still stands. Levers that
                 were turned for it are not turned back while it does.
         """
@@ -130,6 +132,7 @@ class Guard:
         """Return what all ranks are to do after this step; nothing is done yet."""
         self._now += 1
         levels = levels or {}
+        self._rewards.add(step, levels.get("reward"))
         done, self._before_step = self._before_step, []
         trouble = _open_incident(incidents, self.options)
         self._note_alarms(incidents)
@@ -184,6 +187,7 @@ class Guard:
             "in_force": [[*key, value] for key, value in self._in_force.items()],
             "requests": self.requests.state_dict(), "escalation": self._escalation.state_dict(),
             "recovery": self._recovery.state_dict(), "updates": self._updates.state_dict(),
+            "rewards": self._rewards.state(),
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -196,6 +200,7 @@ class Guard:
         self._escalation.load_state_dict(state["escalation"])
         self._recovery.load_state_dict(state["recovery"])
         self._updates.load_state_dict(state["updates"])
+        self._rewards.load(state.get("rewards", []))
         self._set_levers()
 
     def _set_levers(self) -> None:

@@ -22,7 +22,11 @@ log = logging.getLogger("trimtab")
 
 _LEVELS = {"aggregate/kl": "kl", "kl/theta_ref/k3": "kl", "aggregate/mismatch_kl": "mismatch_kl"}
 """Readings -> the levels they are, as `Guard.after_step` names them."""
-_SERIES_LEVELS = {"mismatch_kl": "mismatch/kl_k3", "ess_frac": "total/sequence_ess_frac"}
+_SERIES_LEVELS = {
+    "mismatch_kl": "mismatch/kl_k3",
+    "ess_frac": "total/sequence_ess_frac",
+    "reward": "reward/mean",
+}
 
 
 class Situation(NamedTuple):
