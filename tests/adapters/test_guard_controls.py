@@ -240,9 +240,11 @@ def test_the_learning_rate_is_scaled_and_the_schedule_is_not(tmp_path):
 def test_an_update_that_is_left_out_moves_nothing_and_counts(tmp_path):
     trainer, controls = lab(tmp_path, steps=4)
     norms, before, after = [], {}, {}
+    shares: list[float] = []
 
-    def judge(step: int, norm: float) -> bool:
+    def judge(step: int, norm: float, ess_frac: float | None) -> bool:
         norms.append((step, norm))
+        shares.append(ess_frac)
         if step == 3:
             before.update(weights=weights(trainer), moments=moments(trainer))
             next(p for p in trainer.model.parameters() if p.grad is not None).grad.fill_(math.nan)
@@ -260,6 +262,7 @@ def test_an_update_that_is_left_out_moves_nothing_and_counts(tmp_path):
     logged = [row["grad_norm"] for row in trainer.state.log_history if "grad_norm" in row]
     assert [norm for _, norm in norms] == pytest.approx(logged)
     assert [step for step, _ in norms] == [1, 2, 3, 4]
+    assert shares == pytest.approx([1.0] * 4, abs=1e-3), "these rollouts are of the weights that are trained"
 
 
 def batch_of(trainer: Any) -> dict[str, Any]:
@@ -295,6 +298,11 @@ def test_caps_weigh_tokens_and_drop_sequences(tmp_path):
 
     trainer.model.train()
     assert loss() == pytest.approx(expected(torch.ones(mask.shape)), abs=1e-6)
+    raw = gaps.sum(1).double().exp()
+    ess_frac = float(raw.sum() ** 2 / (len(raw) * raw.square().sum()))
+    assert controls._caps.take_ess_frac() == pytest.approx(ess_frac, abs=1e-4)
+    assert 0.1 < ess_frac < 0.95
+    assert controls._caps.take_ess_frac() is None
     controls.set("token_is_cap", "all", 1.2)
     assert loss() == pytest.approx(expected(gaps.exp().clamp(max=1.2)), abs=1e-6)
     controls.set("token_is_cap", "all", math.inf)

@@ -55,19 +55,20 @@ class TrlControls(TrainerCallback):
         self.trainer = trainer
         peft = hasattr(trainer.accelerator.unwrap_model(trainer.model), "peft_config")
         self.mode: Mode = mode or ("lora" if peft else "full")
-        self.before_update: Callable[[int, float], bool] | None = None
-        """Called with the step and its gradient norm before each update; False leaves the update out."""
+        self.before_update: Callable[[int, float, float | None], bool] | None = None
+        """Called before each update with its step, its gradient norm and the ESS fraction of its raw sequence
+        weights (None without the sampler's log-probabilities); False leaves the update out."""
         self.num_skipped = 0
         self.restores: list[dict[str, Any]] = []
         """What each restore did: step, seed, position in the data."""
         self._lr_scale = 1.0
         self._norm = math.nan
         self._stopping = False
-        caps, self._buffer = WeightCaps(trainer), BufferLag(trainer)
+        self._caps, self._buffer = WeightCaps(trainer), BufferLag(trainer)
         own_ports = getattr(trainer, "guard_ports", None)  # MiniRLTrainer has levers of its own
         self._ports: dict[Lever, LeverPort] = {
             "lr_scale": LeverPort(("all",), lambda _: self._lr_scale, self._set_lr_scale),
-            **grpo_ports(trainer, caps, self._buffer),
+            **grpo_ports(trainer, self._caps, self._buffer),
             **(own_ports() if own_ports is not None else {}),
         }
         self.data = DataOrder(trainer)
@@ -134,9 +135,8 @@ class TrlControls(TrainerCallback):
     def _update(self, *args: Any, **kwargs: Any) -> Any:
         """The optimizer's step, with the scaled rate; without gradients where the update is left out."""
         trainer, optimizer = self.trainer, self.trainer.optimizer
-        if self.before_update is not None and not self.before_update(
-            trainer.state.global_step + 1, self._norm
-        ):
+        ess_frac, step = self._caps.take_ess_frac(), trainer.state.global_step + 1
+        if self.before_update is not None and not self.before_update(step, self._norm, ess_frac):
             self.num_skipped += 1
             self._drop_gradients()
         rates = [group["lr"] for group in optimizer.param_groups]
