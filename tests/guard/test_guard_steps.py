@@ -238,3 +238,23 @@ def test_a_reward_that_falls_in_spite_of_a_softer_action_is_rolled_back(then, ki
     ]
     assert done == [(71, SetLever), *((81, kind) for kind in kinds)]
     assert kept.restored == [59] * bool(kinds)
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_reward_that_went_with_an_incident_is_rolled_back_once_though_its_alarms_cleared(resumed) -> None:
+    controls, kept = Levers(), Kept()
+    guard = Guard(options(), controls, kept)
+    for step in range(40, 70):
+        guard.after_step(step, [], True, {"reward": 0.8})
+    done = []
+    for step in range(70, 130):
+        one = trouble(alarm(70, cleared=75 if step >= 75 else None), cause="stale rollouts")
+        reward = 0.5 if step < 100 else 0.8
+        done += [(step, type(a)) for a in guard.after_step(step, [one], False, {"reward": reward})]
+        if resumed and step == 78:
+            state = json.loads(json.dumps(guard.state_dict()))
+            guard = Guard(options(), controls, kept)
+            guard.load_state_dict(state)
+    assert done[:3] == [(71, SetLever), (81, Rollback), (81, SetLever)]
+    assert kept.restored == [59]
+    assert {kind for _, kind in done[3:]} <= {SetLever, Undo}, "and only back from here on"

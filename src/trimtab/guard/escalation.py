@@ -11,6 +11,7 @@ from trimtab.guard.lever_requests import Change, LeverRequests
 from trimtab.guard.policies.base import Request, Situation
 from trimtab.guard.presets import GuardOptions
 from trimtab.guard.reward_record import RewardRecord
+from trimtab.runs.action_rows import incident_from_row, incident_row
 from trimtab.types import Action, Alarm, Incident, Rollback, SetLever, Warn
 
 NEVER = -(10**9)
@@ -55,6 +56,7 @@ class Escalation:
         self.opened, self.closed = NEVER, NEVER  # moments at which the episode began, and was last calm
         self.is_open = False
         self.acted: list[int] = []  # moments of actions that tighten
+        self.softened: tuple[Incident, int] | None = None  # what was last softened, and its onset
 
     def act(self, now: int, step: int, incident: Incident, levels: Mapping[str, float]) -> list[Action]:
         """Return what is to be done about an open incident at moment `now`."""
@@ -93,10 +95,25 @@ class Escalation:
             return self._soften(at, row) or (self._roll_back(at) if worse else []) or self._exhausted(at, "")
         return []
 
-    def note_calm(self, now: int) -> None:
-        """No incident is open at moment `now`."""
+    def calm(self, now: int, step: int, levels: Mapping[str, float]) -> list[Action]:
+        """No incident is open at moment `now`. Returns a rollback where the last one took the reward with it.
+
+        Once an incident, from `cool_down` to `patience` steps after a softer action: its cause is gone then,
+        and the policy is still what it made of it.
+        """
         if self.is_open:
             self.is_open, self.closed = False, now
+        if self.softened is None:
+            return []
+        incident, onset = self.softened
+        cause = likely_cause(incident)
+        case = self.cases[cause]
+        if now - case.acted > self.options.patience:
+            self.softened = None
+        elif now - case.acted >= self.options.cool_down and self.rewards.has_fallen(onset):
+            critical = incident.severity == "critical"
+            return self._roll_back(_Moment(now, step, incident, levels, cause, case, onset, critical))
+        return []
 
     def _note_open(self, now: int) -> None:
         if self.is_open:
@@ -127,6 +144,7 @@ class Escalation:
                 continue
             at.case.used[name], at.case.used_here[name] = times + 1, at.case.used_here.get(name, 0) + 1
             at.case.softened += 1
+            self.softened = at.incident, at.onset
             return self._put(at, name, proposed, "; ".join(missing))
         return []
 
@@ -138,6 +156,7 @@ class Escalation:
 
     def _roll_back(self, at: _Moment) -> list[Action]:
         policy, case = self.options.policies.rollback, at.case
+        self.softened = None
         if not policy.enabled:
             return []
         if self.last_stable is None:
@@ -185,6 +204,7 @@ class Escalation:
             "cases": {cause: asdict(case) for cause, case in self.cases.items()},
             "seen": list(self.seen)[-1_000:], "acted": self.acted, "is_open": self.is_open,
             "episode": self.episode, "opened": self.opened, "closed": self.closed,
+            "softened": self.softened and [incident_row(self.softened[0]), self.softened[1]],
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -193,6 +213,8 @@ class Escalation:
         self.seen = dict.fromkeys(state["seen"])
         self.acted, self.is_open = list(state["acted"]), state["is_open"]
         self.episode, self.opened, self.closed = state["episode"], state["opened"], state["closed"]
+        softened = state.get("softened")
+        self.softened = softened and (incident_from_row(softened[0]), int(softened[1]))
 
 
 @dataclass(frozen=True)

@@ -138,10 +138,10 @@ class Guard:
         self._note_alarms(incidents)
         actions: list[Action] = self._resume_gate(step, levels)
         if trouble is None:
-            self._escalation.note_calm(self._now)
+            actions += self._escalation.calm(self._now, step, levels)
         elif not actions:
             actions = self._escalation.act(self._now, step, trouble, levels)
-            self._recovery.note_acted(self._now, actions)
+        self._recovery.note_acted(self._now, actions)
         silent = self._now - self._quiet_since >= self.options.open_limit
         relaxed, finished = self._recovery.step(self._now, trouble is None or silent, lasts)
         for policy in finished:
