@@ -23,6 +23,8 @@ ORDER = (
     "traces/export", "parity", "rewards", "rewards/audit", "tools", "tools/targets", "lab", "measure/state", "measure/sequences", "measure/tokens", "measure/policy", "measure/steps",
     "measure", "measure/traces", "detect/detectors", "detect/detectors/mean_shift", "detect/rules",
     "detect", "detect/traces", "detect/user_rules", "guard/policies", "guard", "report", "report/html", "report/terminal",
+    "tools/stress",
+    "report/tools",
     "report/traces", "report/rewards", "monitor", "adapters", "adapters/trl/control", "adapters/trl", "adapters/verl", "cli", "training/minirl",
     "training", "training/llamacpp",
 )  # fmt: skip

@@ -102,7 +102,7 @@ def http_server(answer: Callable[[Any], Answer | None]) -> Iterator[str]:
         thread.join(5)
 
 
-def wait_until(condition: Callable[[], bool], limit: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], limit: float = 120.0) -> None:
     end = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < end, "waited too long"

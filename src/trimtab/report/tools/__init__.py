@@ -1,0 +1,1 @@
+"""Verdict and page of a stress test of tools."""
