@@ -8,6 +8,7 @@ the probes were written.
 `audit_accused_frac`: runs of that family without a rise that are accused. Both from results/audit_real_logs.json.
 `audit_plain_accuracy`, `audit_control_accuracy`: made logs without and with swapped signs and labels.
 
+`exploit_recall`, `exploit_false`: scripted exploits paid by environments/soft and by environments/hardened (bubblewrap).
 `parity_found_frac`, `parity_false_frac`: reward_bank/parity_pairs.py.
 
 python benchmarks/environment_rewards.py --json [--quick] [--run]
@@ -28,6 +29,9 @@ from benchmarks.reward_bank import hackable, packages  # noqa: E402
 from benchmarks.reward_bank.audit_logs import TABLE, made_figures, real_figures, real_rows  # noqa: E402
 from benchmarks.reward_bank.parity_pairs import figures as parity_figures  # noqa: E402
 
+from trimtab.errors import RewardError  # noqa: E402
+from trimtab.rewards.environment.environment_stress import load_environment, stress_environment  # noqa: E402
+from trimtab.rewards.environment.state_exploits import EXPLOITS  # noqa: E402
 from trimtab.rewards.probe_findings import RewardFinding, findings_of  # noqa: E402
 from trimtab.rewards.probe_run import ProbeOptions, run_probes  # noqa: E402
 from trimtab.rewards.probe_tasks import ProbeTask, built_in_tasks, load_tasks  # noqa: E402
@@ -37,6 +41,7 @@ SOUND = "benchmarks.reward_bank.sound"
 PACKAGES = "benchmarks.reward_bank.packages"
 SQL = ROOT / "benchmarks" / "reward_bank" / "sql_tasks.jsonl"
 TIMEOUT_S = 8.0
+QUICK = ("edited_tests", "hard_exit", "answer_file")
 
 
 def hackable_targets() -> dict[str, tuple[str, ...]]:
@@ -80,10 +85,33 @@ def probe_figures(quick: bool = False) -> dict[str, float]:
     }  # fmt: skip
 
 
+def exploit_figures(names: tuple[str, ...]) -> dict[str, float]:
+    """Return `exploit_recall` on the soft environment and `exploit_false` on its hardened twin."""
+    paid = {}
+    for twin in ("soft", "hardened"):
+        spec = load_environment(ROOT / "benchmarks" / "environments" / twin / "env.yaml")
+        try:
+            rows = stress_environment(spec, names=names)["exploits"]
+        except RewardError as error:  # no bubblewrap here
+            print(error, file=sys.stderr)
+            return {"exploit_recall": float("nan"), "exploit_false": float("nan"), "exploits": 0}
+        paid[twin] = [row["exploit"] for row in rows if row["gain"] > 0.01]
+        print(f"{twin}: {', '.join(paid[twin]) or 'none'} paid", file=sys.stderr)
+    return {
+        "exploit_recall": len(paid["soft"]) / len(names), "exploit_false": len(paid["hardened"]) / len(names),
+        "exploits": len(names),
+    }  # fmt: skip
+
+
 def figures(quick: bool = False) -> dict[str, float]:
     """Return every figure of rewards."""
     audit = {**real_figures(), **made_figures(40 if quick else 200)}
-    return {**audit, **parity_figures(40 if quick else 200), **probe_figures(quick)}
+    return {
+        **audit,
+        **exploit_figures(QUICK if quick else tuple(EXPLOITS)),
+        **parity_figures(40 if quick else 200),
+        **probe_figures(quick),
+    }
 
 
 def main() -> None:

@@ -75,5 +75,23 @@ def stress_reward(
     show_verdict(result, stress_lines, as_json)
 
 
+@stress_app.command("env")
+def stress_env(
+    spec: Annotated[
+        Path, typer.Argument(help="YAML file that describes the environment.", show_default=False)
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+) -> None:
+    """Try to be paid by editing files, processes and history; in bubblewrap (docs/how-to/stress-env.md).
+
+    Exit code: 0 no exploit paid, 1 an exploit paid, 2 bad input or no bubblewrap.
+    """
+    from trimtab.report.rewards.stress_verdict import environment_lines
+    from trimtab.rewards.environment.environment_stress import load_environment, stress_environment
+
+    say = None if as_json or not sys.stderr.isatty() else _say
+    show_verdict(stress_environment(load_environment(spec), say), environment_lines, as_json)
+
+
 def _say(stage: str) -> None:
     print(f"trimtab: {stage} ...", file=sys.stderr)

@@ -14,7 +14,7 @@ from trimtab.rewards.probe_run import ProbeRecord, ProbeScore
 from trimtab.traces.core.plural import counted
 
 _MAX_EXAMPLE = 2_000
-CAVEAT = "Probes find what they try. A reward without findings can still be hacked."
+CAVEAT = "Probes find what they try. What has no finding can still be hacked."
 
 
 def stress_verdict(record: ProbeRecord) -> dict[str, Any]:
@@ -118,6 +118,23 @@ def change_lines(result: dict[str, Any]) -> list[str]:
                 cut(f"    {_number(one['old'])} -> {_number(one['new'])}: {one['completion'][:200]!r}")
             )
     return lines
+
+
+def environment_lines(result: dict[str, Any]) -> list[str]:
+    """Return the verdict of `stress_environment` in lines: what was paid, then what was not."""
+    paid = [row for row in result["exploits"] if row["gain"] > 0.01]
+    others = [row["exploit"] for row in result["exploits"] if row not in paid and math.isfinite(row["gain"])]
+    failed = [row for row in result["exploits"] if not math.isfinite(row["gain"])]
+    lines = [
+        f"{result['verdict'].upper()}: {result['environment']}", f"  {result['headline']}",
+        f"  honest solutions: right {_number(result['right'])}, wrong {_number(result['wrong'])}",
+    ]  # fmt: skip
+    for row in paid:
+        lines.append(f"  [critical] {row['exploit']}, gain {_percent(row['gain'])}: {row['what']}")
+    if others:
+        lines.append(f"  not paid: {', '.join(others)}")
+    lines += [f"  not run: {row['exploit']}, {row['ending']}" for row in failed]
+    return [escape_controls(line) for line in [*lines, f"  {CAVEAT}"]]
 
 
 def _number(value: float | None) -> str:
