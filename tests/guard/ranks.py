@@ -41,7 +41,7 @@ def main(folder: str, rank: int) -> None:
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2, timeout=timedelta(seconds=120)
     )
     controls, kept, made = Refusing(), Kept(), []
-    windows = {"rank": rank, "min_tokens": 200, "min_trajectories": 10}
+    windows = {"rank": rank, "min_tokens": 2_400, "min_trajectories": 10}
     with trimtab.open_run(
         f"{folder}/run", guard="recommended", controls=controls, states=kept, share=share, **windows
     ) as run:

@@ -14,7 +14,7 @@ from trimtab.report.run_incidents import incidents_of
 from trimtab.report.run_view import load_view
 from trimtab.runs import RunReader
 
-WINDOWS = {"rank": 0, "min_tokens": 200, "min_trajectories": 10}
+WINDOWS = {"rank": 0, "min_tokens": 2_400, "min_trajectories": 10}  # five steps: the rules on steps need none
 
 
 def guarded(folder: Path, trouble: str, steps: int = 45, until: int = 10_000, **options) -> trimtab.Run:

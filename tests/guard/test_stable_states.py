@@ -242,6 +242,6 @@ def test_kill_9_at_random_moments_leaves_whole_states(tmp_path):
     done = finished(command, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-2000:]
     counts = json.loads(done.stdout)
-    assert counts["kills"] == 36
+    assert counts["kills"] >= 36
     assert counts["leftovers"] == 0
     assert min(counts[phase] for phase in ("resume", "save", "restore")) >= 3
