@@ -13,6 +13,9 @@ from tests.guard.test_guarded_run import actions_of, guarded
 from tests.guard.troubled_run import Levers
 from tests.report.page import Page
 from tests.support import cli
+from trimtab.report.html.run_page import render_html
+from trimtab.report.html.run_payload import build_payload
+from trimtab.report.run_view import load_view
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
@@ -46,6 +49,13 @@ def test_the_page_lists_actions_with_their_evidence(page) -> None:
     assert "What the guard did" in text
     assert "max_lag none -> 1" in text
     assert "the age of rollouts, in policy versions rose from 1 to 8" in text
+
+
+def test_on_a_page_of_two_runs_an_action_has_one_label_in_the_table_and_on_charts(run) -> None:
+    """page.js puts the letter of the run before the label, and so does the table."""
+    text = render_html(build_payload([load_view(run), load_view(run)]))
+    assert '<span class="g-flag">AG1</span>' in text
+    assert '<span class="g-flag">BG1</span>' in text
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
