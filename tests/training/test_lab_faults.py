@@ -86,6 +86,7 @@ AGES = {
     "quantised": [0, 1, 1, 1, 1],
     "shifted": [0, 1, 1, 1, 1],
     "stale": [0, 1, 2, 3, 4],
+    "rate": [0, 1, 1, 1, 1],
 }
 
 
@@ -114,6 +115,17 @@ def test_until_the_fault_runs_are_equal(runs):
     for fault in ("stale", "quantised", "shifted"):
         assert logs[fault][: AT - 1] == logs["none"][: AT - 1]
         assert logs[fault][AT - 1] != logs["none"][AT - 1]
+    assert logs["rate"][:AT] == logs["none"][:AT], "a rate shows in the weights after its first update"
+
+
+def test_a_higher_rate_multiplies_the_update_from_the_fault_on(runs):
+    """AdamW without weight decay: the same gradients give a step as many times as long as the rate."""
+    fast, plain = (runs[1][fault][0].of for fault in ("rate", "none"))
+    for name, before in plain[AT - 1].items():
+        assert torch.equal(fast[AT - 1][name], before)
+        moved = plain[AT][name] - before
+        torch.testing.assert_close(fast[AT][name] - before, FAULTS["rate"].rate * moved, atol=1e-5, rtol=1e-3)
+    assert any(not torch.equal(plain[AT][name], before) for name, before in plain[AT - 1].items())
 
 
 @pytest.mark.parametrize("kind", [None, MiniRLTrainer])
