@@ -11,10 +11,12 @@ import pytest
 from benchmarks.reward_bank.audit_logs import LOGS, label_of, real_figures
 from typer.testing import CliRunner
 
+import trimtab
 from trimtab.cli import app
 from trimtab.errors import RewardError
 from trimtab.metric_logs.read_log import read_metric_log
-from trimtab.report.rewards.audit_report import audit_lines, render_audit_page
+from trimtab.report.rewards.audit_chart import audit_chart
+from trimtab.report.rewards.audit_report import audit_lines, render_audit_page, series_of_run
 from trimtab.rewards.audit.enrichment import enriched_patterns
 from trimtab.rewards.audit.hacking_verdict import judge_rise
 from trimtab.rewards.audit.rise import rise_of
@@ -153,6 +155,33 @@ def test_parts_that_stand_still_are_named(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert result.stdout.startswith("SUSPECTED HACKING")
     assert "Suspected hacking" in page.read_text()
+
+
+def test_a_run_folder_is_audited_by_what_its_trainer_logged(tmp_path: Path) -> None:
+    g, f = line(0.1, 0.7), line(0.2, 0.2, seed=2)
+    with trimtab.open_run(tmp_path / "run", rank=0) as run:
+        for step in range(40):
+            run.flush(
+                step, {"reward": g[step] + f[step], "rewards/f/mean": f[step], "rewards/g/mean": g[step]}
+            )
+    result = CliRunner().invoke(
+        app, ["audit", "rewards", str(tmp_path / "run"), "--held-out", "rewards/f/mean"]
+    )
+    assert (result.exit_code, result.stdout.split(":")[0]) == (1, "SUSPECTED HACKING")
+    assert "of the change is g's" in result.stdout
+    with pytest.raises(RewardError, match="has no 'nope'; its columns of rewards: reward, rewards/f/mean"):
+        series_of_run(tmp_path / "run", held_out="nope")
+
+
+def test_the_chart_leaves_out_what_is_not_finite_and_keeps_labels_apart() -> None:
+    chart = audit_chart([
+        {"name": "a", "steps": [0, 1, 2], "values": [0.0, math.nan, 1.0]},
+        {"name": "b", "steps": [0, 1, 2], "values": [0.0, 0.5, 0.99]},
+        {"name": "one", "steps": [0], "values": [1.0]},
+    ])  # fmt: skip
+    assert [len(one["points"].split()) for one in chart["lines"]] == [2, 3]
+    assert abs(chart["lines"][0]["y"] - chart["lines"][1]["y"]) >= 15
+    assert audit_chart([])["lines"] == []
 
 
 def test_the_page_escapes_patterns() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from trimtab.errors import RewardError
 from trimtab.measure.sequences.aggregates import trainer_aggregates
 from trimtab.report.control_characters import escape_controls
+from trimtab.report.rewards.audit_chart import audit_chart
 from trimtab.report.rewards.reward_page import reward_page
 from trimtab.report.run_view import load_view
 from trimtab.report.screen import cut, figure
@@ -111,4 +112,5 @@ def render_audit_page(result: Mapping[str, Any]) -> str:
     if "num_episodes" in result:
         provenance.append(("Episodes", f"{result['num_episodes']:,}"))
     title = Path(str(result["source"])).name
-    return reward_page("reward_audit.html", "audit of a reward", title, result, provenance)
+    drawn = {**result, "chart": audit_chart(result["series"])}
+    return reward_page("reward_audit.html", "audit of a reward", title, drawn, provenance)

@@ -88,9 +88,19 @@ def audit_series(series: AuditSeries) -> dict[str, Any]:
         "source": series.source, "verdict": verdict.word, "why": verdict.why, "evidence": evidence,
         "reward": _row(series.reward_name, reward),
         "held_out": _row(series.held_out_name, held_out) if held_out is not None else None,
-        "parts": parts, "others": others, "num_steps": int(series.reward[1].size),
+        "parts": parts, "others": others, "series": _series_rows(series),
+        "num_steps": int(series.reward[1].size),
         "exit_code": EXIT_CODES[verdict.word],
     }  # fmt: skip
+
+
+def _series_rows(series: AuditSeries) -> list[dict[str, Any]]:
+    """The reward, the held-out measure and the parts, value by value."""
+    rows = [(series.reward_name, series.reward)]
+    if series.held_out is not None:
+        rows.append((series.held_out_name, series.held_out))
+    rows += series.parts.items()
+    return [{"name": n, "steps": steps.tolist(), "values": values.tolist()} for n, (steps, values) in rows]
 
 
 def _row(name: str, rise: Rise | None) -> dict[str, Any]:
