@@ -35,6 +35,7 @@ class Episode:
     called: list[str] = field(default_factory=list)
     forced: deque[int] = field(default_factory=deque)
     stop_reason: str = ""
+    valid: bool = True  # False once the infrastructure broke a call: no reward, no gradient, no vote
     _tool: int = 0
     _call_from: int | None = None
     _final_from: int = 0
@@ -83,9 +84,10 @@ class Episode:
             text = decode(self.ids[self._call_from : -1]) if self._call_from is not None else ""
             self._call_from = None
             self.called.append(text)
-            reply = self.toolbox.call(text, step=self.step, row=self.row, turn=len(self.called))
+            answer = self.toolbox.answer(text, step=self.step, row=self.row, turn=len(self.called))
+            self.valid &= answer.valid
             self._tool = self.toolbox.index(text)
-            self.forced.extend([RESULT_START, *encode(reply), RESULT_END])
+            self.forced.extend([RESULT_START, *encode(answer.text), RESULT_END])
 
 
 @dataclass(frozen=True)

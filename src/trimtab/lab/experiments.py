@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from trimtab.errors import TrimtabError
 from trimtab.lab.database import World
+from trimtab.lab.executed_world import ExecutedWorld
 from trimtab.lab.ramp import Ramp
 from trimtab.lab.rollout import Limits, RolloutFunc, make_rollout_func
 from trimtab.lab.tasks import TaskMix
@@ -68,6 +69,7 @@ def open_arm(
     prompts_per_step: int = 8,
     seed: int = 0,
     on_tool_call: OnToolCall | None = None,
+    service: ExecutedWorld | None = None,
 ) -> OpenArm:
     """Build world, tasks, tools, prompts and `rollout_func` of an arm; raises TrimtabError for an unknown
     name.
@@ -79,6 +81,6 @@ def open_arm(
     arm = ARMS[name] if isinstance(name, str) else name
     world = World(seed)
     tasks = TaskMix(world, seed, arm.alpha, arm.both)
-    toolbox = Toolbox(world, arm.style, seed, on_tool_call)
+    toolbox = Toolbox(world, arm.style, seed, on_tool_call, service)
     func = make_rollout_func(toolbox, seed=seed, limits=arm.limits)
     return OpenArm(arm, world, tasks, toolbox, func, tasks.prompts(steps, prompts_per_step))

@@ -114,6 +114,7 @@ def to_trl(episodes: Sequence[Episode]) -> dict[str, Any]:
         "want_calls": [len(e.task.calls) for e in episodes],
         "num_turns": [len(e.called) + 1 for e in episodes],
         "stop_reason": [e.stop_reason for e in episodes],
+        "episode_valid": [e.valid for e in episodes],
     }
 
 

@@ -20,7 +20,7 @@ class AdaptiveOptions:
     initial: int = 8
     minimum: int = 1
     maximum: int = 1024
-    tolerance: float = 1.5  # of the latency without a queue
+    tolerance: float = 1.4  # of the latency without a queue
     latency_cut: float = 0.85
     error_cut: float = 0.7
     refused_cut: float = 0.5  # where the server names a time to wait

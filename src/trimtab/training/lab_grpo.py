@@ -11,8 +11,9 @@ import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
-from trimtab.adapters.trl import watch
+from trimtab.adapters.trl import exclude_broken, watch
 from trimtab.lab.database import TOOL_NAMES
+from trimtab.lab.executed_world import ExecutedWorld
 from trimtab.lab.experiments import Arm, open_arm
 from trimtab.lab.model import agent_path, load_agent
 from trimtab.lab.probe_bank import probe_bank
@@ -21,6 +22,9 @@ from trimtab.monitor import Run
 from trimtab.traces.core.tool_call import ToolCall
 from trimtab.training.minirl.config import MiniRLConfig
 from trimtab.training.minirl.trainer import MiniRLTrainer
+
+_FATE = ("blame", "kind", "attempts", "queued_s")
+"""What only an executor knows of a call."""
 
 
 def lab_trainer(
@@ -33,12 +37,14 @@ def lab_trainer(
     generations: int = 8,
     calls: list[dict[str, Any]] | None = None,
     kind: type[GRPOTrainer] = GRPOTrainer,
+    service: ExecutedWorld | None = None,
     **config: Any,
 ) -> GRPOTrainer:
     """A GRPOTrainer of the shipped agent on an arm of the lab; `config` overrides GRPOConfig fields.
 
     `calls` collects the executed tool calls, for `watch_lab`. `kind` may be MiniRLTrainer: `config` then
-    overrides MiniRLConfig fields. One thread; no network.
+    overrides MiniRLConfig fields. With a `service`, of the world of the same seed, tool calls are executed by
+    it, and episodes that it breaks are excluded. One thread; no network.
     """
     torch.set_num_threads(1)
     opened = open_arm(
@@ -47,6 +53,7 @@ def lab_trainer(
         prompts_per_step=prompts_per_step,
         seed=seed,
         on_tool_call=None if calls is None else _keep(calls),
+        service=service,
     )
 
     def rollout(prompts: list[str], trainer: Any) -> dict[str, Any]:
@@ -78,7 +85,7 @@ def lab_trainer(
     }
     _, tokenizer = load_agent()
     config_of = MiniRLConfig if issubclass(kind, MiniRLTrainer) else GRPOConfig
-    return kind(
+    trainer = kind(
         agent_path(),
         [correct_reward, format_reward],
         args=config_of(**{**settings, **config}),
@@ -86,6 +93,9 @@ def lab_trainer(
         processing_class=tokenizer,
         rollout_func=rollout,
     )
+    if service is not None:
+        trainer.trimtab_broken_rows = exclude_broken(trainer, service.exclusion)
+    return trainer
 
 
 def watch_lab(
@@ -99,7 +109,8 @@ def watch_lab(
         def drain(*args: Any, **kwargs: Any) -> Any:
             for call in calls:
                 done = (call["result_size"], call["error"] or "", call["latency_s"])
-                run.tool_call(ToolCall(call["name"], call["arguments"], *done))
+                fate = {key: call[key] for key in _FATE if key in call}
+                run.tool_call(ToolCall(call["name"], call["arguments"], *done, **fate))
             calls.clear()
             return inner(*args, **kwargs)
 
