@@ -22,10 +22,10 @@ POLICIES_OF_CAUSE: Mapping[str, tuple[str, ...]] = {
     "a rank with old weights": ("tighten_corrections", "learning_rate_backoff"),
     "another loss mask": ("learning_rate_backoff",),
     "support lost after a tool": (
+        "learning_rate_backoff",
         "constrain_tool",
         "kl_cap",
         "tighten_corrections",
-        "learning_rate_backoff",
     ),
     "updates too large": ("learning_rate_backoff", "tighten_corrections"),
     "tools or environment": ("learning_rate_backoff",),
