@@ -15,7 +15,7 @@ if [ ! -f "$venv/.others" ] || [ .ci/lowest_trl.sh -nt "$venv/.others" ]; then
 fi
 if [ "${1:-}" = install ]; then exit 0; fi
 if [ ! -f "$venv/.ready" ] || [ "$venv/.others" -nt "$venv/.ready" ]; then
-  "$venv/bin/python" -m pip install --quiet --editable .
+  "$venv/bin/python" -m pip install --quiet --editable '.[tools]'
   touch "$venv/.ready"
 fi
 "$venv/bin/python" -m pytest -n 2 -q tests/adapters tests/training/test_parity.py
