@@ -78,7 +78,7 @@ def test_demo(tmp_path):
     payload = (
         report.read_text().split('<script type="application/json"')[1].split(">", 1)[1].split("</script>")[0]
     )
-    assert [r["name"] for r in json.loads(payload)["runs"]] == ["healthy", "stale"]
+    assert [r["name"] for r in json.loads(payload)["runs"]] == ["healthy", "stale", "guarded"]
     assert "NOT JUDGED YET" in out
     assert "stale: Rollouts grow up to 8 updates old from step 3 on." in out
     views = {name: load_view(report.parent / name) for name in ("healthy", "stale")}

@@ -124,7 +124,7 @@ class Loop:
 
     def _sample(self, batch: int) -> Sampled:
         """Play one batch with the sampler's weights of now; its prompts and draws depend on its number alone."""
-        toolbox = FailingToolbox(self._world, STYLE, self.draws, None, self.regime.tool_failures)
+        toolbox = FailingToolbox(self._world, STYLE, self.draws, fail_fraction=self.regime.tool_failures)
         tasks = TaskMix(self._world, self.draws, self.regime.alpha)
         prompts = [
             p for p in (tasks.prompt(batch, row) for row in range(PROMPTS)) for _ in range(GENERATIONS)

@@ -17,7 +17,7 @@ from trimtab.lab.agent_episode import Episode
 from trimtab.lab.database import NOTHING
 from trimtab.lab.tasks import parse_task
 from trimtab.lab.tokenizer import PAD
-from trimtab.lab.toolbox import Toolbox
+from trimtab.lab.toolbox import ToolAnswer, Toolbox
 
 __all__ = ["FailingToolbox", "play"]
 
@@ -36,11 +36,11 @@ class FailingToolbox(Toolbox):
         draw = np.random.default_rng([self.seed, 707, step, row, turn]).random()
         return bool(draw < self.fail_fraction)
 
-    def call(self, text: str, *, step: int, row: int, turn: int) -> str:
+    def answer(self, text: str, *, step: int, row: int, turn: int) -> ToolAnswer:
         """Execute one call, or return what a failing tool returns."""
         if self.fails(step, row, turn):
-            return NOTHING
-        return super().call(text, step=step, row=row, turn=turn)
+            return ToolAnswer(NOTHING, True)
+        return super().answer(text, step=step, row=row, turn=turn)
 
 
 def play(

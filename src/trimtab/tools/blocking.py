@@ -42,8 +42,10 @@ class ExecutorThread:
     """An executor in an event loop of its own thread, for code that has none.
 
     >>> from trimtab.tools import tool
-    >>> with ExecutorThread(Executor([tool(len, schema=None, run=_length)])) as thread:
-    ...     thread.call("len", {"text": "tofa"}).value
+    >>> def length(text: str) -> int:
+    ...     return len(text)
+    >>> with ExecutorThread(Executor([tool(length)])) as thread:
+    ...     thread.call("length", {"text": "tofa"}).value
     4
     """
 
@@ -117,7 +119,3 @@ def _annotation(schema: dict[str, Any]) -> Any:
     kinds = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
     kind = schema.get("type")
     return kinds.get(kind, str) if isinstance(kind, str) else str
-
-
-async def _length(arguments: Any) -> int:
-    return len(arguments["text"])

@@ -40,7 +40,7 @@ class Chaos:
 
     >>> chaos = Chaos({"error": 0.5}, seed=1)
     >>> [chaos.fault("search") for _ in range(4)], chaos.injected["search", "error"]
-    (['error', '', '', 'error'], 2)
+    (['error', '', '', ''], 1)
     """
 
     def __init__(self, rates: Mapping[str, float], seed: int = 0, *, latency_s: float = 1.0) -> None:
