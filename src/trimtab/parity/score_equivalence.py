@@ -10,15 +10,14 @@ from statistics import NormalDist
 
 import numpy as np
 
+from trimtab.catalog import bound
 from trimtab.stats.student_t import t_quantile
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.table.stop_reasons import is_limit
 from trimtab.typing import Float64
 
-MARGIN = 0.05
+MARGIN = bound("parity_margin")
 MIN_TASKS = 5
-_SMALLEST = 0.02
-"""Differences of shares below two points are not reported (default, not calibrated)."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def compared_episodes(
     for name, value in checks:
         a, b = _paired(train, evaluation, value)
         if a.size:
-            one = paired_test(name, a, b, _SMALLEST, 0.025 / len(checks))
+            one = paired_test(name, a, b, bound("parity_share"), 0.025 / len(checks))
             if one.state == "different":
                 mix.append(one)
     return test, mix

@@ -200,7 +200,7 @@ class _Runner:
                 call = self._call([shown], [0])
                 self._note(call, "latency", name)
                 usual = float(np.median(self.seconds)) * len(self.tasks)
-                limit = max(bound("probe_seconds"), 50.0 * usual)  # a busy machine slows every call
+                limit = max(bound("probe_seconds"), bound("probe_slow_ratio") * usual)
                 if not call.error and call.seconds > max(limit, self.record.slow.get(name, 0.0)):
                     self.record.slow[name] = call.seconds
 

@@ -32,7 +32,10 @@ class Rise:
     @property
     def steep(self) -> bool:
         """Did most of the change come within a tenth of the steps, and beyond noise?"""
-        return self.jump_frac >= bound("audit_jump") and abs(self.change) > 6.0 * self.noise
+        return (
+            self.jump_frac >= bound("audit_jump")
+            and abs(self.change) > bound("audit_jump_noise") * self.noise
+        )
 
     @property
     def change(self) -> float:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any
 
+from trimtab.catalog import bound
 from trimtab.errors import ToolError
 from trimtab.tools.circuit_breaker import BreakerOptions
 from trimtab.tools.executor import Executor, ExecutorOptions
@@ -17,7 +18,6 @@ from trimtab.tools.retries import RetryOptions
 from trimtab.tools.stress.call_mix import CallMix
 from trimtab.tools.stress.load_loops import LoadPoint, closed_loop, open_loop
 
-_FLAT = 1.05  # growth of throughput below which a doubling brought nothing
 _BISECTIONS = 5
 _TRIALS = 5
 _OPEN_LOAD = 0.7  # of the highest throughput, where no rate is stated
@@ -169,7 +169,7 @@ async def _ramp(measure: Callable[[int], Any], options: StressOptions) -> None:
     best, flat, concurrency = 0.0, 0, 1
     while concurrency <= options.max_concurrency and flat < 2:
         point = await measure(concurrency)
-        flat = flat + 1 if point.throughput <= _FLAT * best else 0
+        flat = flat + 1 if point.throughput <= bound("stress_flat") * best else 0
         best = max(best, point.throughput)
         if point.error_frac > 0.9:
             return
