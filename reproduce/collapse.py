@@ -186,7 +186,10 @@ def _show(options: argparse.Namespace, status: int) -> int:
         },
         **figures_of(outcomes),
     }
-    print(table_of(outcomes))
+    for half in HALVES:
+        runs = [run for run in outcomes if run.half == half]
+        if runs:
+            print(f"{half} seeds\n{table_of(runs)}\n")
     for name, value in figures.items():
         print(f"{name:44s} {'not yet run' if value is None else value}")
     if options.json:

@@ -14,17 +14,19 @@ from reproduce.archives import unpacked
 from reproduce.collapse_bank.batches import KINDS, load_batches
 from reproduce.collapse_bank.events import event_of
 from reproduce.collapse_bank.figures import PAGE, lower_bound
-from reproduce.collapse_bank.loop import Loop
+from reproduce.collapse_bank.loop import STYLE, Loop
 from reproduce.collapse_bank.marks import folder_of
 from reproduce.collapse_bank.outcomes import Alarmed, Outcome, load_outcomes
 from reproduce.collapse_bank.recording import arrays_of, averages_of, record
 from reproduce.collapse_bank.regimes import FAULTS, HEALTHY, TEST_SEEDS, TUNING_SEEDS, fault_step
+from reproduce.collapse_bank.sampling import FailingToolbox
 from reproduce.collapse_bank.training import raw_file, train_seed
 from reproduce.collapse_bank.transformer import load_weights, logits_of, quantise, token_logprobs
 from scipy.stats import beta
 
 import trimtab
 from trimtab.errors import RunError
+from trimtab.lab.database import NOTHING, World
 from trimtab.lab.model import load_agent
 from trimtab.report.run_view import load_view
 from trimtab.runs import RunReader
@@ -130,6 +132,14 @@ def test_failing_tools_score_nothing(raw):
     assert not (before.sequences["true_reward"] < 0.9 * before.sequences["correct"] - 1e-6).any()
     assert (after.sequences["true_reward"][~called] >= 0.9 * after.sequences["correct"][~called] - 1e-6).all()
     assert FAULTS["tool_fault"] == {"tool_failures": 0.3}
+
+
+def test_a_failing_call_tells_the_policy_nothing():
+    world = World(100)
+    box = FailingToolbox(world, STYLE, 100, fail_fraction=1.0)
+    call, asked = {"step": 1, "row": 0, "turn": 1}, f"price {world.items[0]}"
+    assert box.answer(asked, **call) == (NOTHING, True)
+    assert FailingToolbox(world, STYLE, 100).answer(asked, **call).text != NOTHING
 
 
 def test_a_quantised_sampler_has_few_levels(weights):
