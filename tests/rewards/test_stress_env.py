@@ -44,6 +44,18 @@ def test_the_soft_environment_pays_and_its_twin_does_not(twin: str, paid: set[st
 
 
 @needs_bubblewrap
+def test_a_checker_of_a_package_pays_what_walks_its_frames(tmp_path: Path) -> None:
+    """skyrl-gym's checker for LiveCodeBench, as installed, compares in the solution's process."""
+    copy = tmp_path / "env"
+    shutil.copytree(ENVIRONMENTS / "packages" / "skyrl_lcb", copy)
+    (copy / "checker" / "packages.txt").write_text("")
+    names = ("caller_frame", "appended_true", "sys_exit")
+    result = stress_environment(load_environment(copy / "env.yaml"), names=names)
+    paid = {row["exploit"] for row in result["exploits"] if row["gain"] == 1.0}
+    assert paid == {"caller_frame", "appended_true"}
+
+
+@needs_bubblewrap
 def test_the_agent_sees_its_workspace_only(tmp_path: Path) -> None:
     for name in ("work", "hidden", "shown", "open"):
         (tmp_path / name).mkdir()
