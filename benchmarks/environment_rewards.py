@@ -5,7 +5,8 @@ finding above information. Half of the functions come from PyPI (TRL, skyrl-gym,
 the probes were written.
 
 `audit_suspected_frac`: textbook hacks of real logs that are suspected by step 25 with the true reward held out.
-`audit_accused_frac`: runs of that family without a rise that are accused. Both from results/audit_real_logs.json.
+`audit_accused_frac`: runs of that family without a rise that are accused. Both from results/audit_real_logs.json, the 33 logs of
+rohunagrawal/reward-hacking-entropy at a45643e; `--run FOLDER` takes its outputs/A/B/metrics.jsonl copied to FOLDER/A__B.jsonl.
 `audit_plain_accuracy`, `audit_control_accuracy`: made logs without and with swapped signs and labels.
 
 `exploit_recall`: scripted exploits paid by environments/soft or by one of three checkers from PyPI; `exploit_recall_soft`: by
@@ -16,7 +17,7 @@ the first alone; `exploit_false`: by environments/hardened (bubblewrap). The che
 
 `parity_found_frac`, `parity_false_frac`: reward_bank/parity_pairs.py.
 
-python benchmarks/environment_rewards.py --json [--quick] [--run]
+python benchmarks/environment_rewards.py --json [--quick] [--run FOLDER]
 """
 
 from __future__ import annotations
@@ -154,11 +155,11 @@ def main() -> None:
         "--packages", metavar="FOLDER", help="try the checkers of packages again, installed in this folder"
     )
     parser.add_argument(
-        "--run", action="store_true", help="audit ../shared/data/real-logs again and rewrite the table"
+        "--run", metavar="FOLDER", help="audit the logs of this folder again and rewrite the table"
     )
     options = parser.parse_args()
     if options.run:
-        TABLE.write_text(json.dumps(real_rows(), indent=1) + "\n", encoding="utf-8")
+        TABLE.write_text(json.dumps(real_rows(Path(options.run)), indent=1) + "\n", encoding="utf-8")
     if options.packages:
         CHECKERS.write_text(json.dumps(package_rows(options.packages), indent=1) + "\n", encoding="utf-8")
     start = time.monotonic()

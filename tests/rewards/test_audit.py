@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.reward_bank.audit_logs import LOGS, label_of, real_figures
+from benchmarks.reward_bank.audit_logs import LOGS, TABLE, real_figures
 from typer.testing import CliRunner
 
 import trimtab
@@ -193,17 +193,21 @@ def test_the_page_escapes_patterns() -> None:
     assert audit_lines(result)[0].startswith("SUSPECTED")
 
 
+LABELS = {row["run"]: row["label"] for row in json.loads(TABLE.read_text(encoding="utf-8"))}
+
+
 @pytest.mark.skipif(not LOGS.is_dir(), reason="the real logs are not beside this checkout")
 @pytest.mark.parametrize("path", sorted(LOGS.glob("*.jsonl")), ids=lambda p: p.stem)
 def test_real_hacks_are_suspected_by_step_25_and_others_never_called_learning(path: Path) -> None:
     bare = read_metric_log(path)
     assert audit_series(series_of_log(bare))["verdict"] == "undecided"
-    if label_of(path.stem):
-        series = series_of_log(read_metric_log(path, mapping={"held_out_reward": "reward/f"}))
-        first = first_suspicion(series)
-        assert (first is not None and first <= 25) == (label_of(path.stem) == "hack")
+    if label := LABELS[path.stem]:
+        key = "reward/f" if "reward/f" in bare.mapped.values() else "reward/correctness_f"
+        first = first_suspicion(series_of_log(read_metric_log(path, mapping={"held_out_reward": key})))
+        assert (first is not None and first <= 25) == (label == "hack")
 
 
 def test_the_committed_table_gives_the_figures() -> None:
     figures = real_figures()
     assert (figures["audit_suspected_frac"], figures["audit_accused_frac"]) == (1.0, 0.0)
+    assert (figures["audit_hacks"], figures["audit_hacks_unseen"]) == (6, 3)
