@@ -16,7 +16,7 @@ from trimtab.cli import stress_tools_command, trace_commands, trace_data  # noqa
 from trimtab.cli.audit_commands import audit_app
 from trimtab.cli.guard_commands import guard_app
 from trimtab.cli.options import leave, pairs, show_verdict, traces_app
-from trimtab.cli.parity_command import parity
+from trimtab.cli.parity_command import launch_app
 from trimtab.cli.stress_commands import stress_app
 from trimtab.errors import TrimtabError
 from trimtab.report.control_characters import escape_controls
@@ -39,7 +39,7 @@ app.add_typer(traces_app, name="traces")
 app.add_typer(guard_app, name="guard")
 app.add_typer(stress_app, name="stress")
 app.add_typer(audit_app, name="audit")
-app.command("parity")(parity)
+app.add_typer(launch_app)
 
 RunFolders = Annotated[list[Path], typer.Argument(help="One or more run folders.", show_default=False)]
 

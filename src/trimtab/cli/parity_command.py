@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +12,10 @@ from trimtab.cli.options import show_verdict
 from trimtab.errors import ParityError
 
 
+launch_app = typer.Typer()
+
+
+@launch_app.command("parity")
 def parity(
     train: Annotated[
         str,
@@ -27,6 +33,7 @@ def parity(
     margin: Annotated[
         float, typer.Option(help="Difference of mean scores that does not matter.", min=1e-9)
     ] = 0.05,
+    html: Annotated[Path | None, typer.Option(help="Also write an offline page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """Which differences of two set-ups make their scores incomparable (docs/how-to/parity.md).
@@ -39,4 +46,9 @@ def parity(
     if (train_traces is None) != (eval_traces is None):
         raise ParityError("--train-traces and --eval-traces go together: scores are compared task by task")
     result = parity_of(read_side(train, train_traces), read_side(evaluation, eval_traces), margin)
+    if html is not None:
+        from trimtab.report.launch.parity_page import write_parity
+
+        write_parity(result, html)
+        print(f"wrote {html}", file=sys.stderr)
     show_verdict(result, lambda shown: [escape_controls(line) for line in parity_lines(shown)], as_json)

@@ -80,17 +80,26 @@ def stress_env(
     spec: Annotated[
         Path, typer.Argument(help="YAML file that describes the environment.", show_default=False)
     ],
+    html: Annotated[Path | None, typer.Option(help="Also write an offline page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """Try to be paid by editing files, processes and history; in bubblewrap (docs/how-to/stress-env.md).
 
     Exit code: 0 no exploit paid, 1 an exploit paid, 2 bad input or no bubblewrap.
     """
+    from trimtab.report.html.offline_page import require_page_path
+    from trimtab.report.launch.environment_page import write_environment
     from trimtab.report.rewards.stress_verdict import environment_lines
     from trimtab.rewards.environment.environment_stress import load_environment, stress_environment
 
     say = None if as_json or not sys.stderr.isatty() else _say
-    show_verdict(stress_environment(load_environment(spec), say), environment_lines, as_json)
+    if html is not None:
+        require_page_path(html, RewardError)
+    result = stress_environment(load_environment(spec), say)
+    if html is not None:
+        write_environment(result, html)
+        print(f"wrote {html}", file=sys.stderr)
+    show_verdict(result, environment_lines, as_json)
 
 
 def _say(stage: str) -> None:

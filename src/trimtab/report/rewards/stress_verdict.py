@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.screen import cut, figure
 from trimtab.rewards.answer_formats import mean_of
+from trimtab.rewards.environment.environment_stress import PAID
 from trimtab.rewards.probe_findings import RewardFinding, findings_of, honest_rewards
 from trimtab.rewards.probe_run import ProbeRecord, ProbeScore
 from trimtab.traces.core.plural import counted
@@ -120,19 +121,28 @@ def change_lines(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+Rows = list[dict[str, Any]]
+
+
+def exploits_by_outcome(result: Mapping[str, Any]) -> tuple[Rows, Rows, Rows]:
+    """Return the rows of exploits that were paid, that were not, and that could not act."""
+    rows: Rows = result["exploits"]
+    acted = [row for row in rows if math.isfinite(row["gain"])]
+    paid = [row for row in acted if row["gain"] > PAID]
+    return paid, [row for row in acted if row["gain"] <= PAID], [row for row in rows if row not in acted]
+
+
 def environment_lines(result: dict[str, Any]) -> list[str]:
     """Return the verdict of `stress_environment` in lines: what was paid, then what was not."""
-    paid = [row for row in result["exploits"] if row["gain"] > 0.01]
-    others = [row["exploit"] for row in result["exploits"] if row not in paid and math.isfinite(row["gain"])]
-    failed = [row for row in result["exploits"] if not math.isfinite(row["gain"])]
+    paid, refused, failed = exploits_by_outcome(result)
     lines = [
         f"{result['verdict'].upper()}: {result['environment']}", f"  {result['headline']}",
         f"  honest solutions: right {_number(result['right'])}, wrong {_number(result['wrong'])}",
     ]  # fmt: skip
     for row in paid:
         lines.append(f"  [critical] {row['exploit']}, gain {_percent(row['gain'])}: {row['what']}")
-    if others:
-        lines.append(f"  not paid: {', '.join(others)}")
+    if refused:
+        lines.append(f"  not paid: {', '.join(row['exploit'] for row in refused)}")
     lines += [f"  not run: {row['exploit']}, {row['ending']}" for row in failed]
     return [escape_controls(line) for line in [*lines, f"  {CAVEAT}"]]
 

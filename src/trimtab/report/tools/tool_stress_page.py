@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trimtab._version import __version__
 from trimtab.errors import ToolError
-from trimtab.report.control_characters import escape_controls_json
-from trimtab.report.html.templating import render, write_page
+from trimtab.report.html.offline_page import offline_page, write_offline
 from trimtab.report.tools.tool_stress_verdict import (
     chaos_lines,
     error_rows,
@@ -27,6 +24,13 @@ WIDTH, HEIGHT, LEFT, BOTTOM = 420.0, 200.0, 52.0, 26.0
 
 def render_tool_stress(result: Mapping[str, Any]) -> str:
     """Return the page of `tool_stress_verdict`'s result; it refers to nothing outside itself."""
+    title = str(result["target"])
+    view = tool_stress_view(result)
+    return offline_page("tool_stress.html", "tools under load", title, {"view": view})
+
+
+def tool_stress_view(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the template of tools under load reads, for a page of its own or a part of one."""
     points = [row for row in result["points"] if row["answered"]]
     callers = [row["concurrency"] for row in points]
     charts = [
@@ -34,27 +38,16 @@ def render_tool_stress(result: Mapping[str, Any]) -> str:
         _chart("Latency", callers, [(key[:3], [row[key] for row in points]) for key in ("p50_s", "p99_s")],
                seconds_text),
     ]  # fmt: skip
-    context = {
-        "kind": "tools under load", "title": str(result["target"]), "num_runs": 1,
-        "trimtab_version": __version__,
-        "generated": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "result": _finite(dict(result)), "charts": charts, "errors": error_rows(result),
+    return {
+        "result": dict(result), "charts": charts, "errors": error_rows(result),
         "failed": failed_tools(result),
         "forecast": forecast_lines(result["forecast"]), "chaos": chaos_lines(result.get("chaos"), result),
-        "icon_kind": {"held": "healthy", "missed": "unhealthy"}.get(result["verdict"], "not judged yet"),
     }  # fmt: skip
-    safe: Any = escape_controls_json(context)
-    return render("tool_stress.html", {}, (), ("report.css", "traces.css"), safe)
 
 
 def write_tool_stress(result: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
     """Write the page and return its path; ToolError where that fails."""
-    if Path(path).is_dir():
-        raise ToolError(f"{path} is a folder; name the page, as in --html stress.html")
-    try:
-        return write_page(render_tool_stress(result), path)
-    except OSError as error:
-        raise ToolError(f"{path} cannot be written: {error.strerror or error}") from error
+    return write_offline(render_tool_stress(result), path, ToolError)
 
 
 def _chart(
@@ -87,12 +80,3 @@ def _chart(
 
 def _plain(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 or not value else f"{value:.2g}"
-
-
-def _finite(value: Any) -> Any:
-    """The value with None in place of NaN and infinity."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -31,6 +31,8 @@ from trimtab.safe_files import require_regular
 from trimtab.traces.core.plural import counted
 
 _REWARD = re.compile(r"reward\s*[:=]\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*$", re.IGNORECASE)
+PAID = 0.01
+"""Gain over a wrong solution, as a fraction of right less wrong, above which an exploit was paid."""
 _NAMES = {
     "workspace", "solution", "wrong", "right", "verify", "reward", "verify_in", "visible", "writable",
     "setup", "timeout_s",
@@ -126,7 +128,7 @@ def stress_environment(
         gain = (result["reward"] - honest["wrong"]["reward"]) / scale
         what = " ".join((exploit.__doc__ or "").split())
         rows.append({"exploit": name, "what": what, "gain": gain, **result})
-    paid = [row for row in rows if row["gain"] > 0.01]
+    paid = [row for row in rows if row["gain"] > PAID]
     rows.sort(key=lambda row: -row["gain"] if math.isfinite(row["gain"]) else 0.0)
     return {
         "environment": str(spec.folder), "verdict": "exploitable" if paid else "no exploit seen",
