@@ -11,6 +11,7 @@
     ClusterTail  bootstrap intervals of quantiles, by trajectory
     two_sample   KS, Wasserstein-1 and the design effect, of two histograms
     bundle       many of them as one run of bytes
+    merge_bundles  many bundles merged at once
     hill, tail_replicates  tail index, and intervals of tail statistics, by trajectory
 
 All obey the merge laws (`summary.py`). Only numpy below.
@@ -18,6 +19,7 @@ All obey the merge laws (`summary.py`). Only numpy below.
 
 from trimtab.stats.generalized_pareto import ParetoFit, khat_bound, pareto_khat, pareto_tail_size
 from trimtab.stats.summaries.base import Summary
+from trimtab.stats.summaries.bulk_merge import merge_bundles
 from trimtab.stats.summaries.bulk_serialization import bundle, unbundle
 from trimtab.stats.summaries.cluster_tail import ClusterTail, ratio_interval
 from trimtab.stats.summaries.counts import CategoryCounts, Counts, ExtremeCounts
@@ -48,6 +50,7 @@ __all__ = [
     "ks_critical",
     "ks_distance",
     "mean_exp_factor",
+    "merge_bundles",
     "pareto_khat",
     "pareto_tail_size",
     "ratio_interval",

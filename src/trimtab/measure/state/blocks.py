@@ -49,33 +49,47 @@ def pack_states(states: Mapping[str, SliceState]) -> str:
 
     Slices of the same tokens may share a state object, which is then put into bytes once.
     """
+    return base64.b64encode(compress_states(states)).decode("ascii")
+
+
+def compress_states(states: Mapping[str, SliceState]) -> bytes:
+    """Return `pack_states` without base64, for a channel that takes any bytes."""
     body, known = bytearray(), dict[int, bytes]()
     for name, state in sorted(states.items()):
         if id(state) not in known:
             known[id(state)] = state.to_bytes()
         label, data = name.encode(), known[id(state)]
         body += struct.pack("<HI", len(label), len(data)) + label + data
-    return base64.b64encode(zlib.compress(bytes(body), _LEVEL)).decode("ascii")
+    return zlib.compress(bytes(body), _LEVEL)
 
 
 def unpack_states(
-    text: str, slices: Collection[str] | None = None, wanted: Collection[str] | None = None
+    text: str | bytes, slices: Collection[str] | None = None, wanted: Collection[str] | None = None
 ) -> dict[str, SliceState]:
     """Inverse of `pack_states`, or only those slices and summaries of it; SummaryError when the text is
     damaged."""
+    return {
+        name: SliceState.from_bytes(data, wanted)
+        for name, data in packed_slices(text).items()
+        if slices is None or name in slices
+    }
+
+
+def packed_slices(text: str | bytes) -> dict[str, bytes]:
+    """Return the bytes of each slice's state in what `pack_states` or `compress_states` wrote; SummaryError
+    when it is damaged."""
     try:
-        body = inflate(base64.b64decode(text, validate=True), "a packed state", SummaryError)
+        data = base64.b64decode(text, validate=True) if isinstance(text, str) else text
+        body = inflate(data, "a packed state", SummaryError)
     except (zlib.error, binascii.Error, ValueError) as error:
         raise SummaryError(f"not packed states: {error}") from error
-    states: dict[str, SliceState] = {}
+    states: dict[str, bytes] = {}
     offset, head = 0, struct.calcsize("<HI")
     while offset < len(body):
         if offset + head > len(body):
             raise SummaryError("not packed states: cut short")
         label, size = struct.unpack_from("<HI", body, offset)
         start = offset + head
-        name = body[start : start + label].decode()
-        if slices is None or name in slices:
-            states[name] = SliceState.from_bytes(body[start + label : start + label + size], wanted)
+        states[body[start : start + label].decode()] = body[start + label : start + label + size]
         offset = start + label + size
     return states

@@ -134,7 +134,9 @@ class GroupSums:
         self.rows[key] = row if known is None else known.plus(row)
 
     def _bound(self) -> None:
-        for key in sorted(self.rows)[: max(0, len(self.rows) - MAX_GROUPS)]:
+        if len(self.rows) <= MAX_GROUPS:
+            return
+        for key in sorted(self.rows)[: len(self.rows) - MAX_GROUPS]:
             self.closed = _plus(self.closed, _judge(self.rows.pop(key))._replace(closed_early=1))
 
 

@@ -82,6 +82,10 @@ class SliceState:
         summaries = {key: summary.copy() for key, summary in self.summaries.items()}
         return replace(self, summaries=summaries, excluded=dict(self.excluded), notes=dict(self.notes))
 
+    def with_summaries(self, summaries: dict[str, Any]) -> SliceState:
+        """The same counts and texts over other summaries, which are shared and not copied."""
+        return replace(self, summaries=summaries)
+
     def absorb(self, other: SliceState) -> None:
         """`merge` in place, for a state that nobody else holds; the other is not changed."""
         for key, part in other.summaries.items():

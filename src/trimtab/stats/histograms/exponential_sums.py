@@ -69,3 +69,12 @@ def log_sum(sums: Float64, low: float, high: float, power: int) -> float:
     extreme = (high, high, -low)[at]
     shift = 0.0 if abs(extreme) <= UNSHIFTED else extreme  # as `shifts`, of one row that is not empty
     return float(np.log(sums[at]) + _WEIGHTS[at] * shift)
+
+
+def absorb_many(state: State, many: State) -> None:
+    """Add up M states, sums (M, R, 3) and extremes (M, R), into an empty one, in place."""
+    if is_calm((state[0], many[1].min(axis=0), many[2].max(axis=0))):
+        absorb_calm(state, (many[0].sum(axis=0), many[1].min(axis=0), many[2].max(axis=0)), _ALL)
+        return
+    for one in zip(*many, strict=True):
+        absorb(state, one)

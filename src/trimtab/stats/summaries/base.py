@@ -27,6 +27,7 @@ class Summary(ABC):
     """
 
     kind: ClassVar[bytes]  # two letters that start its bytes
+    adds_up: ClassVar[bool] = False  # True: integers merge by addition, floats by `absorb_floats`
 
     @abstractmethod
     def _parameters(self) -> tuple[int, ...]:
@@ -86,6 +87,28 @@ class Summary(ABC):
             payload.fill(array)
         payload.close()
         return out
+
+    def fill_integers(self, values: npt.NDArray[np.int64]) -> None:
+        """Set all integers of the state, in the order of its arrays."""
+        self._fill(values, [a for a in self._arrays() if a.dtype.kind != "f"])
+
+    def fill_floats(self, values: npt.NDArray[np.float64]) -> None:
+        """Set all floats of the state, in the order of its arrays."""
+        self._fill(values, [a for a in self._arrays() if a.dtype.kind == "f"])
+
+    def absorb_floats(self, values: npt.NDArray[np.float64]) -> None:
+        """Merge the floats (R, F) of R summaries into this one, which has none yet.
+
+        Only where `adds_up`; a state without floats needs nothing.
+        """
+        del values
+
+    @staticmethod
+    def _fill(values: npt.NDArray[Any], arrays: list[npt.NDArray[Any]]) -> None:
+        first = 0
+        for array in arrays:
+            array.reshape(-1)[:] = values[first : first + array.size]
+            first += array.size
 
     @property
     def nbytes(self) -> int:

@@ -10,7 +10,7 @@ compressed nor checksummed: the store compresses whole rows, which also finds wh
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,12 +26,41 @@ _LENGTH = struct.Struct("<I")
 
 
 @dataclass(frozen=True)
-class _Entry:
+class Entry:
+    """One line of a bundle's head: a summary's name, class, parameters and size."""
+
     name: str
     kind: bytes
     parameters: tuple[int, ...]
     num_ints: int
     num_floats: int
+
+    @classmethod
+    def of_head(cls, head: bytes) -> list[Entry]:
+        """Return the entries of a head. SummaryError where it is damaged."""
+        entries = []
+        try:
+            for line in head.decode().split(_LINE) if head else []:
+                name, kind, parameters, num_ints, num_floats = line.split(_UNIT)
+                numbers = tuple(map(int, parameters.split(","))) if parameters else ()
+                entries.append(cls(name, kind.encode(), numbers, int(num_ints), int(num_floats)))
+        except (ValueError, UnicodeDecodeError) as error:
+            raise SummaryError(f"bundle of summaries has a damaged head: {error}") from error
+        return entries
+
+    def new(self, kind: type[Summary] | None) -> Summary:
+        """Return an empty summary of the entry. SummaryError where `kind` is another class, or its shape is
+        another one."""
+        if kind is None or kind.kind != self.kind:
+            raise SummaryError(
+                f"no class reads a summary of kind {self.kind.decode()!r} named {self.name!r}; update trimtab"
+            )
+        summary = kind(*self.parameters)
+        arrays = summary._arrays()
+        whole = sum(a.size for a in arrays if a.dtype.kind != "f")
+        if whole != self.num_ints or sum(a.size for a in arrays) - whole != self.num_floats:
+            raise SummaryError(f"summary {self.name!r} has another shape than its parameters say")
+        return summary
 
 
 def bundle(summaries: Mapping[str, Summary]) -> bytes:
@@ -90,11 +119,9 @@ def unbundle(
     Example:
         summaries = unbundle(data, lambda name: LogSketch, wanted=["drift/sketch"])
     """
-    if len(data) < _LENGTH.size or len(data) < _LENGTH.size + _LENGTH.unpack_from(data)[0]:
-        raise SummaryError("bundle of summaries is cut short")
-    end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
-    entries = list(_entries(data[_LENGTH.size : end]))
-    payload = Payload(data[end:])
+    head, body = split_head(data)
+    entries = Entry.of_head(head)
+    payload = Payload(body)
     at, values = payload.sparse(sum(entry.num_ints for entry in entries))
     floats = np.zeros(sum(entry.num_floats for entry in entries))
     payload.fill(floats)
@@ -112,33 +139,24 @@ def unbundle(
     return summaries_read
 
 
-def _entries(head: bytes) -> Iterator[_Entry]:
-    try:
-        for line in head.decode().split(_LINE) if head else []:
-            name, kind, parameters, num_ints, num_floats = line.split(_UNIT)
-            numbers = tuple(map(int, parameters.split(","))) if parameters else ()
-            yield _Entry(name, kind.encode(), numbers, int(num_ints), int(num_floats))
-    except (ValueError, UnicodeDecodeError) as error:
-        raise SummaryError(f"bundle of summaries has a damaged head: {error}") from error
+def split_head(data: bytes) -> tuple[bytes, bytes]:
+    """Return the head and the body of a bundle. SummaryError where it is cut short."""
+    end = _LENGTH.size + int.from_bytes(data[: _LENGTH.size], "little")
+    if len(data) < max(end, _LENGTH.size):
+        raise SummaryError("bundle of summaries is cut short")
+    return data[_LENGTH.size : end], data[end:]
 
 
 def _one(
-    entry: _Entry,
+    entry: Entry,
     kind: type[Summary] | None,
     at: npt.NDArray[np.int64],
     values: npt.NDArray[np.int64],
     floats: npt.NDArray[np.float64],
 ) -> Summary:
     """A summary from its non-zero integers, at places of its own counted from 0, and its floats."""
-    if kind is None or kind.kind != entry.kind:
-        raise SummaryError(
-            f"no class reads a summary of kind {entry.kind.decode()!r} named {entry.name!r}; update trimtab"
-        )
-    summary = kind(*entry.parameters)
+    summary = entry.new(kind)
     arrays = summary._arrays()
-    whole = sum(a.size for a in arrays if a.dtype.kind != "f")
-    if whole != entry.num_ints or sum(a.size for a in arrays) - whole != entry.num_floats:
-        raise SummaryError(f"summary {entry.name!r} has another shape than its parameters say")
     first_int = first_float = 0
     for array in arrays:
         flat = array.reshape(-1)

@@ -37,6 +37,7 @@ class ClusterTail(Summary):
     """
 
     kind: ClassVar[bytes] = b"CT"
+    adds_up: ClassVar[bool] = True
 
     def __init__(self, rows: int = 1, clusters: int = 64) -> None:
         self.rows = inputs.at_least_one("rows", rows)

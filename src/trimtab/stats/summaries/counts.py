@@ -23,6 +23,7 @@ class Counts(Summary):
     """
 
     kind: ClassVar[bytes] = b"CO"
+    adds_up: ClassVar[bool] = True
 
     def __init__(self, rows: int = 1, columns: int = 1) -> None:
         self.rows = inputs.at_least_one("rows", rows)

@@ -39,6 +39,7 @@ class LogSketch(LogQueries):
     """
 
     kind: ClassVar[bytes] = b"LS"
+    adds_up: ClassVar[bool] = True
 
     def __init__(
         self, rows: int = 1, mantissa_bits: int = 5, lowest_exponent: int = -24, highest_exponent: int = 6
@@ -130,6 +131,13 @@ class LogSketch(LogQueries):
         self._non_finite += other._non_finite
         self._sums += other._sums
         exp_sums.absorb(self._exp_state(), other._exp_state())
+
+    def absorb_floats(self, values: npt.NDArray[np.float64]) -> None:
+        """Merge sums and extremes (M, 7 R) of M sketches into this one, which has none yet."""
+        self._known = {}
+        plain, exps, low, high = np.split(values, np.array([2, 5, 6]) * self.rows, axis=1)
+        self._sums += plain.sum(axis=0).reshape(-1, 2)
+        exp_sums.absorb_many(self._exp_state(), (exps.reshape(-1, self.rows, 3), low, high))
 
     def _exp_state(self) -> exp_sums.State:
         return self._exp_sums, self._low, self._high

@@ -26,6 +26,7 @@ class Moments(RowSummary):
     """
 
     kind: ClassVar[bytes] = b"MO"
+    adds_up: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._count = np.zeros(1, dtype=np.int64)
@@ -91,6 +92,11 @@ class Moments(RowSummary):
     def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
         return (self._count, self._non_finite, self._sums, self._extremes)
 
+    def absorb_floats(self, values: npt.NDArray[np.float64]) -> None:
+        """Merge sums and extremes (M, 4) of M summaries into this one, which has none yet."""
+        self._sums += values[:, :2].sum(axis=0)
+        np.maximum(self._extremes, values[:, 2:].max(axis=0), out=self._extremes)
+
     def _absorb(self, other: Moments) -> None:
         self._count += other._count
         self._non_finite += other._non_finite
@@ -114,6 +120,7 @@ class LogMoments(RowSummary):
     """
 
     kind: ClassVar[bytes] = b"LM"
+    adds_up: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._count = np.zeros(1, dtype=np.int64)
@@ -174,6 +181,10 @@ class LogMoments(RowSummary):
 
     def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
         return (self._count, self._non_finite, self._sums, self._low, self._high)
+
+    def absorb_floats(self, values: npt.NDArray[np.float64]) -> None:
+        """Merge sums and extremes (M, 5) of M summaries into this one, which has none yet."""
+        exp_sums.absorb_many(self._state(), (values[:, None, :3], values[:, 3:4], values[:, 4:]))
 
     def _absorb(self, other: LogMoments) -> None:
         self._count += other._count
