@@ -6,16 +6,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from trimtab.capture import slice_counts, token_batch
 from trimtab.capture.clean_values import Door, clean_name
 from trimtab.capture.segments import MAX_NAMES
 from trimtab.measure.accumulate import nonfinite_columns
+from trimtab.measure.sequences.reward_statistics import GROUPS_A_STEP
 from trimtab.measure.sequences.step_aggregates import observed_columns
 from trimtab.monitor.seen_episodes import SeenEpisodes
 from trimtab.types import TokenBatch
 from trimtab.typing import Bool
+
+MAX_STEPS = 2**22
+"""Steps until the numbers of groups come again; batches that are measured together are of few steps."""
 
 
 @dataclass
@@ -33,8 +35,7 @@ class Intake:
     explained: set[str] = field(default_factory=set)  # columns whose absence the trainer explained, ever
     _tools: tuple[str, ...] = ()
     _episodes: SeenEpisodes = field(default_factory=SeenEpisodes)
-    _groups: dict[int, int] = field(default_factory=dict)
-    _num_groups: int = 0
+    _num_steps: int = 0  # closed so far
 
     def add(self, batch: TokenBatch | None, arrays: dict[str, Any]) -> tuple[TokenBatch, Bool]:
         """Take a batch in, or the arguments of `token_batch`. The batch with groups as measures read them,
@@ -55,8 +56,9 @@ class Intake:
 
     def next_step(self) -> None:
         """Forget the step's counts; names and trajectories are remembered."""
-        self.counts, self.nonfinite, self.columns, self._groups = [], {}, set(), {}
+        self.counts, self.nonfinite, self.columns = [], {}, set()
         self.door = Door()
+        self._num_steps += 1
 
     def slices(self) -> dict[str, dict[str, int]]:
         """Slice -> `n_tokens`, and `n_trajectories` counted for the first time, of the step."""
@@ -110,13 +112,10 @@ class Intake:
     def _grouped(self, batch: TokenBatch) -> TokenBatch:
         """Groups as every measure reads them: one number is one prompt, wherever it comes again in the run.
 
-        A trainer's numbers that may start over at each step are numbered anew; those that span steps are
-        kept.
+        A trainer's numbers that may start over at each step get the number of the step in front; those that
+        span steps are kept. So ranks that number their groups together still agree.
         """
         if batch.group is None or self.groups_span_steps:
             return batch
-        values, inverse = np.unique(batch.group, return_inverse=True)
-        for value in values.tolist():
-            if value not in self._groups:
-                self._groups[value], self._num_groups = self._num_groups, self._num_groups + 1
-        return replace(batch, group=np.array([self._groups[v] for v in values.tolist()], np.int64)[inverse])
+        number = self._num_steps % MAX_STEPS * GROUPS_A_STEP
+        return replace(batch, group=(batch.group & (GROUPS_A_STEP - 1)) + number)

@@ -22,6 +22,8 @@ from trimtab.types import TokenBatch
 from trimtab.typing import Bool, Float64, Int64
 
 _PART = "reward_part:"
+GROUPS_A_STEP = 2**40
+"""Numbers of groups of one step; above them stands the number of the step, where groups do not span steps."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class RewardRows:
             batch.reward[fresh],
             own_counts(batch)[fresh],
             means[fresh],
-            None if batch.group is None else batch.group[fresh],
+            None if batch.group is None else batch.group[fresh] & (GROUPS_A_STEP - 1),
             {name: values[fresh] for name, values in batch.reward_parts.items()},
         )
 
