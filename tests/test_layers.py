@@ -21,7 +21,7 @@ ORDER = (
     "traces/files", "traces/messages", "traces/native", "traces/readers/otel", "traces/readers/ptt_steps",
     "traces/readers", "traces/readers/trl", "traces/readers/verifiers", "traces/table", "traces",
     "traces/export", "parity", "rewards", "rewards/audit", "rewards/environment", "tools", "tools/targets", "lab", "measure/state", "measure/sequences", "measure/tokens", "measure/policy", "measure/steps",
-    "measure", "measure/traces", "detect/detectors", "detect/detectors/mean_shift", "detect/rules",
+    "measure", "measure/traces", "distributed", "detect/detectors", "detect/detectors/mean_shift", "detect/rules",
     "detect", "detect/traces", "detect/user_rules", "guard/policies", "guard", "report", "report/html", "report/terminal",
     "tools/stress",
     "report/tools",

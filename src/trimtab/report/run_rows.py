@@ -14,31 +14,6 @@ from trimtab.types import Alarm
 Row = dict[str, Any]
 
 
-def merge_steps(rows: list[Row]) -> list[Row]:
-    """Return one row a step: the lowest rank's numbers, counts added over ranks, a failure of any rank."""
-    merged: dict[int, Row] = {}
-    copied: set[int] = set()
-    for row in rows:
-        step = row["step"]
-        if step not in merged:
-            merged[step] = row
-            continue
-        if step not in copied:
-            first = merged[step]
-            merged[step] = {**first, "slices": dict(first["slices"]), "nonfinite": dict(first["nonfinite"])}
-            copied.add(step)
-        known = merged[step]
-        for name, counts in row["slices"].items():
-            mine = known["slices"].get(name, {})
-            known["slices"][name] = {k: mine.get(k, 0) + counts[k] for k in ("n_tokens", "n_trajectories")}
-        for column, count in row["nonfinite"].items():
-            known["nonfinite"][column] = known["nonfinite"].get(column, 0) + count
-        known["columns"] = sorted(set(known["columns"]) & set(row["columns"]))
-        known["failed"] = known["failed"] or row["failed"]
-        known["time"] = max(known["time"], row["time"])
-    return [merged[step] for step in sorted(merged)]
-
-
 def nonfinite_steps(steps: Iterable[Row]) -> dict[str, list[int]]:
     """Return column -> the steps, of rows in their order, at which it held NaN or infinity.
 

@@ -22,6 +22,7 @@ from trimtab.detect.rules.rule import Rule, split
 from trimtab.detect.step_readings import of_series, step_columns
 from trimtab.detect.user_rules.load import header_config, python_weights, rules_of_header
 from trimtab.detect.verdict import Evidence, Verdict, judge
+from trimtab.distributed.merged_step import merge_steps
 from trimtab.errors import RuleError, RunError
 from trimtab.measure.all_measures import pair_readings, readings_of
 from trimtab.measure.sequences.step_aggregates import StepAggregates
@@ -35,7 +36,6 @@ from trimtab.measure.tokens.window_shift import WindowShift
 from trimtab.report.readings import ReadingRows, judged_readings
 from trimtab.report.run_rows import (
     actions_of_ranks,
-    merge_steps,
     recorded_alarms,
     union_of_alarms,
     with_superseded,

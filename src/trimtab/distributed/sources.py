@@ -1,0 +1,83 @@
+"""What a source of shards is, and the options of merging."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from trimtab.distributed.shard import Shard
+from trimtab.errors import RunError
+
+WAYS = ("folder", "store", "group")
+"""How shards reach the rank that merges."""
+
+
+class Source(Protocol):
+    """Brings the shards of the other ranks to the rank that merges. No method waits for a rank."""
+
+    def put(self, shard: Shard) -> None:
+        """Hand over this rank's shard, on ranks that do not merge. A source that reads what the run store
+        has written anyway does nothing."""
+
+    def poll(self) -> Iterable[Shard]:
+        """Return the shards that arrived since the last call, those of a rank in their order."""
+
+    def failure(self) -> str:
+        """Return why nothing arrives any more; empty while all is well."""
+
+    def close(self) -> None:
+        """Release what the source holds; shards under way may be lost."""
+
+
+@dataclass(frozen=True)
+class MergeOptions:
+    """How the readings of a job's ranks are merged while it runs.
+
+    Example:
+        >>> MergeOptions(ranks=4, lag=3).way
+        'folder'
+    """
+
+    # how shards travel: "folder" (the shared run folder), "store" (a TCPStore), "group" (a gloo group)
+    way: str = "folder"
+    # processes of the trainer's group; None: as the environment says
+    ranks: int | None = None
+    # rank that merges and decides
+    leader: int = 0
+    # steps that a step waits for a rank; then it is merged without it, which is recorded
+    lag: int = 4
+    # steps from the one that a decision rests on being made to the one it is applied at, on all ranks
+    delay: int = 2
+    # seconds of one step that merging may take; what is left is merged at the next one
+    budget_s: float = 0.2
+    # seconds that `close` waits for the last shards of the others
+    end_wait_s: float = 2.0
+    # of way "store": a torch.distributed.Store that all ranks reach
+    store: Any = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        if self.way not in WAYS:
+            raise RunError(f"merge: {self.way!r} is not a way of merging; give {', '.join(WAYS)}")
+        if self.way == "store" and self.store is None:
+            raise RunError("merge: a store is missing; give MergeOptions(way='store', store=TCPStore(...))")
+        for name, smallest in (("lag", 1), ("delay", 1), ("leader", 0), ("ranks", 1)):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < smallest):
+                raise RunError(f"merge: {name} is {value!r}; give a whole number from {smallest}")
+        if not 0.0 < self.budget_s <= 1.0:
+            raise RunError(f"merge: budget_s is {self.budget_s!r}; give seconds above 0, at most 1")
+
+
+def merge_options(value: str | MergeOptions | None) -> MergeOptions | None:
+    """Return the options of `open_run(merge=...)`: a way by its name, options, or None.
+
+    >>> merge_options("folder") == MergeOptions(), merge_options(None)
+    (True, None)
+    """
+    if value is None or isinstance(value, MergeOptions):
+        return value
+    if isinstance(value, str):
+        return MergeOptions(value)
+    raise RunError(f"merge is {value!r}; give 'folder', MergeOptions(...), or None")
