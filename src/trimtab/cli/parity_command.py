@@ -11,7 +11,6 @@ import typer
 from trimtab.cli.options import show_verdict
 from trimtab.errors import ParityError
 
-
 launch_app = typer.Typer()
 
 

@@ -36,7 +36,8 @@ def test_means_of_tokens_and_of_trajectories() -> None:
     ]
     merged = merge_ranks(parts)
     kl, reward = merged.get("drift/kl_k3"), merged.get("reward/mean")
-    assert kl is not None and reward is not None
+    assert kl is not None
+    assert reward is not None
     assert kl.value == pytest.approx(2.0)
     assert kl.error == pytest.approx(
         0.1 * math.hypot(0.75, 0.25)
@@ -63,7 +64,8 @@ def test_ess_equals_that_of_all_weights() -> None:
     merged = merge_ranks(parts)
     pooled = np.exp(np.concatenate(logs))
     fraction, mean = merged.get("total/sequence_ess_frac"), merged.get("total/sequence_log_mean_weight")
-    assert fraction is not None and mean is not None
+    assert fraction is not None
+    assert mean is not None
     assert fraction.value == pytest.approx(ess(pooled))
     assert mean.value == pytest.approx(math.log(pooled.mean()))
     assert 0.01 / 3 < fraction.error < 0.02
