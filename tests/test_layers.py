@@ -25,7 +25,7 @@ ORDER = (
     "detect", "detect/traces", "detect/user_rules", "guard/policies", "guard", "report", "report/html", "report/terminal",
     "tools/stress",
     "report/tools",
-    "report/traces", "report/rewards", "report/launch", "monitor", "adapters", "adapters/trl/control", "adapters/trl", "adapters/verl", "cli", "training/minirl",
+    "report/traces", "report/rewards", "report/launch", "sinks", "monitor", "adapters", "adapters/trl/control", "adapters/trl", "adapters/verl", "cli", "training/minirl",
     "training", "training/llamacpp",
 )  # fmt: skip
 FLOORS = (
@@ -36,6 +36,7 @@ FLOORS = (
     ("detect",),
     ("guard",),
     ("report",),
+    ("sinks", "alerts"),
     ("monitor",),
     ("adapters", "training", "cli"),
     ("__init__", "__main__"),
@@ -43,7 +44,7 @@ FLOORS = (
 """The boxes of the design. Boxes of one floor do not import each other, but for `SAME_FLOOR`."""
 SAME_FLOOR = frozenset({
     ("types", "errors"), ("types", "typing"), ("stats", "errors"), ("stats", "typing"), ("catalog", "errors"), ("catalog", "typing"), ("safe_files", "catalog"), ("safe_files", "errors"),
-    ("tools", "traces"), ("rewards", "traces"), ("parity", "traces"), ("rewards", "metric_logs"), ("capture", "types"), ("training", "adapters"),
+    ("tools", "traces"), ("rewards", "traces"), ("parity", "traces"), ("rewards", "metric_logs"), ("capture", "types"), ("training", "adapters"), ("alerts", "sinks"),
 })  # fmt: skip
 TORCH_BOXES = frozenset({"objectives", "distributed", "training", "lab", "adapters"})
 TORCH = frozenset({"torch", "transformers", "accelerate", "peft", "safetensors", "tokenizers"})

@@ -10,6 +10,7 @@
     ├── ParityError           settings or agent logs of training or evaluation that cannot be read
     ├── RewardError           a reward function or its tasks that cannot be loaded, called or read
     ├── RuleError             a user's rule that cannot be right: names the file, the line and the field
+    ├── SinkError             a tracker or an alert that cannot be right: an unknown name, a missing extra, a bad address
     ├── SummaryError          two summaries with different parameters, or bytes that are not a summary
     ├── ToolError             tools to execute or to stress that cannot be right: a dead target, a bad schema, a missing extra
     ├── TraceError            agent logs that cannot be found, recognised, read, or exported as asked
@@ -64,6 +65,10 @@ class RewardError(TrimtabError):
 class RuleError(TrimtabError):
     """A user's rule is malformed: an unknown metric, detector or field, a value out of range, a name already
     taken."""
+
+
+class SinkError(TrimtabError):
+    """A tracker or an alert cannot be used as asked: an unknown name, a missing library, a bad address."""
 
 
 class SummaryError(TrimtabError, ValueError):

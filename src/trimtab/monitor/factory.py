@@ -24,6 +24,7 @@ from trimtab.monitor.run_identity import with_identity
 from trimtab.monitor.run_options import RunOptions, rank_of_environment
 from trimtab.runs import RunWriter
 from trimtab.runs.schema import whole_number
+from trimtab.sinks import Sink, open_sinks
 
 log = logging.getLogger("trimtab")
 
@@ -50,6 +51,7 @@ def open_run(
     controls: Controls | None = None,
     states: StableStates | None = None,
     share: Share | None = None,
+    sinks: Sequence[str | Sink] = (),
 ) -> Run:
     """Open a run folder, new or to be resumed, for one rank's writing.
 
@@ -77,6 +79,10 @@ def open_run(
         states: the ring of stable states, for rollbacks.
         share: returns on every rank the text that rank 0 passed in. With it rank 0 decides, and all ranks do
             the same; every rank must call `flush`, and `before_update` if any does. None: each rank decides.
+        sinks: where numbers and incidents go as well, as "tensorboard:FOLDER", "wandb:PROJECT",
+            "mlflow:URI", "trackio:PROJECT", or objects of `trimtab.sinks` and `trimtab.alerts`
+            (docs/how-to/sinks.md). Each has a thread of its own, on rank 0; one that fails or hangs stops
+            nothing.
 
     Returns:
         The run; close it, or use it as a context manager.
@@ -87,6 +93,7 @@ def open_run(
         RuleError: a rule is malformed.
         GuardError: an option of the guard is malformed, it is to act and has no controls, or its ring may
             grow larger than the disk of `folder`.
+        SinkError: a sink is unknown, or its library is not installed.
 
     Example:
         with trimtab.open_run("runs/exp1") as run:
@@ -101,6 +108,7 @@ def open_run(
     min_trajectories = whole_number("min_trajectories", min_trajectories, 1)
     if not isinstance(config, (Mapping, NoneType)) or not (token_text is None or callable(token_text)):
         raise RunError("config is a dictionary, and token_text a function from a token's id to its text")
+    opened = open_sinks(sinks)
     windows = {"min_tokens": min_tokens, "min_trajectories": min_trajectories}
     added = resolve(rules)
     own = header_config(added)
@@ -125,7 +133,7 @@ def open_run(
     return Run(
         writer,
         WindowSet(min_tokens, min_trajectories),
-        RunOptions(strict, state_every, token_text, requirements, added, watched),
+        RunOptions(strict, state_every, token_text, requirements, added, watched, opened),
     )
 
 

@@ -35,6 +35,7 @@ from trimtab.monitor.series_recorder import SeriesRecorder
 from trimtab.monitor.step_buffer import Intake
 from trimtab.monitor.step_rows import StepRows
 from trimtab.runs import RunWriter
+from trimtab.sinks import SinkFeed
 from trimtab.traces.core.tool_call import call_row
 from trimtab.types import Alarm, Reading, TokenBatch
 
@@ -52,6 +53,7 @@ class Run(RunInputs):
         text = options.token_text
         self.token_text = None if text is None else lru_cache(_MAX_TEXTS)(text)
         self._isolation = Isolation(options.strict, self._write_error, self._is_logged)
+        self._sinks = SinkFeed(options.sinks)
         self._ending = EndRecorder(self)
         self._omissions = OmissionLog()
         self._dead_before = False
@@ -65,6 +67,7 @@ class Run(RunInputs):
         """Begin a session of the run with nothing seen yet."""
         self._ending.begin(writer)
         self.writer, self.windows = writer, windows
+        self._sinks.attach(writer)
         self.pipeline = Pipeline((*RULES, *self.rules))
         self._rows = StepRows(writer)
         self._live = LiveIncidents()
@@ -119,6 +122,7 @@ class Run(RunInputs):
         finally:  # whatever failed: the other ranks wait for what is decided here
             if self._guard is not None:
                 self._guard.after_step(number, lambda: self._detection.situation(self.series.latest))
+        self._feed_sinks(number)
         return fired
 
     def _close_step(self, step: int, metrics: Any, absent: Any, duration_s: Any) -> tuple[int, list[Alarm]]:
@@ -187,8 +191,7 @@ class Run(RunInputs):
     def end(self, reason: str = "finished", detail: Mapping[str, Any] | None = None) -> None:
         """Write what is in memory, and how the run ended; it stays open, and later steps make that void."""
         self.settle()
-        with self.isolated("end"):
-            self.writer.end(reason, detail)
+        self._write_end(reason, detail)
 
     def end_unraised(self, reason: str, detail: Mapping[str, Any]) -> None:
         """Call `end`, and raise nothing even where `strict` would: the process exits."""
@@ -201,6 +204,7 @@ class Run(RunInputs):
         with self.isolated("close"):
             self._ending.close()
             self.writer.close()
+            self._sinks.close()
 
     def __enter__(self) -> Run:
         return self
@@ -274,6 +278,7 @@ class Run(RunInputs):
             "nonfinite": self._intake.nonfinite,
             "costs_s": self._isolation.take_costs(),
             **self._intake.door.step_fields(duration_s),
+            **self._sinks.step_fields(),
         }
         self._rows.commit(row, self._isolation)
 

@@ -21,6 +21,8 @@ from trimtab.monitor.guarding import RunGuard
 from trimtab.monitor.isolation import Isolation
 from trimtab.monitor.series_recorder import SeriesRecorder
 from trimtab.monitor.step_buffer import Intake
+from trimtab.runs import RunWriter
+from trimtab.sinks import SinkCounts, SinkFeed
 from trimtab.traces.core.tool_call import ToolCall
 from trimtab.types import Alarm, Incident, Reading, TokenBatch
 
@@ -39,6 +41,8 @@ class RunInputs:
     _series: SeriesRecorder
     _live: LiveIncidents
     _guard: RunGuard | None
+    _sinks: SinkFeed
+    writer: RunWriter
     _step_readings: list[Reading]
 
     def isolated(self, where: str, cost: str = "watch") -> AbstractContextManager[None]:
@@ -71,6 +75,32 @@ class RunInputs:
     def incidents(self) -> list[Incident]:
         """Incidents of this session so far, in the order they began, each with its likely causes."""
         return self._live.of(self.pipeline.alarms)
+
+    def _feed_sinks(self, step: int) -> None:
+        """Hand the rows of a step to the sinks, which never waits for them."""
+        if self._sinks.is_active and step >= 0:
+            with self.isolated("feed the sinks", "sinks"):
+                self._sinks.step(step, self.incidents)
+
+    def _write_end(self, reason: str, detail: Mapping[str, Any] | None) -> None:
+        """Write how the run ended and what its sinks lost, and hand that on to them."""
+        counts = self._drain_sinks()
+        with self.isolated("end"):
+            self.writer.end(reason, {**(detail or {}), **counts})
+        self._drain_sinks()
+
+    def _drain_sinks(self) -> dict[str, Any]:
+        """Wait for the sinks, at most until their deadline; return what the end says of them."""
+        counts: dict[str, Any] = {}
+        if self._sinks.is_active:
+            with self.isolated("wait for the sinks", "sinks"):
+                counts = self._sinks.drain(self.incidents)
+        return counts
+
+    @property
+    def sink_counts(self) -> dict[str, SinkCounts]:
+        """What became of the steps so far, by sink."""
+        return self._sinks.counts()
 
     @property
     def guard(self) -> Guard | None:

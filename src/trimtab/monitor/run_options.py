@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from trimtab.detect.rules.rule import Rule
 from trimtab.measure.state.requirements import Requirements
 from trimtab.monitor.guarding import GuardArguments
+from trimtab.sinks import Sink
 
 LATEST = frozenset(
     (name, key)
@@ -43,6 +44,8 @@ class RunOptions:
     rules: tuple[Rule, ...] = ()
     # what is done about incidents; None: nothing, and nothing is recorded as if
     guard: GuardArguments | None = None
+    # where the numbers go beside the run folder
+    sinks: tuple[Sink, ...] = ()
 
 
 _RANK_VARIABLES = (

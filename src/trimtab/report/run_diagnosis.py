@@ -32,6 +32,7 @@ from trimtab.report.run_tables import (
 from trimtab.report.run_view import RunView
 from trimtab.report.screen import Screen, alarm_items, headline_text, note_line, sections, source_line
 from trimtab.report.unobserved import COLUMNS, REPEATED, TOKENS
+from trimtab.runs.sink_losses import sink_line, sink_losses
 from trimtab.traces.core.plural import counted
 
 _LATEST = (
@@ -64,9 +65,13 @@ def diagnosis(view: RunView) -> dict[str, Any]:
     types."""
     steps = view.steps
     numbers = [row["step"] for row in steps]
+    verdict = verdict_payload(view.verdict, view.alarms, numbers, view.user_rules, nonfinite_steps(steps))
+    losses = sink_losses(view.reader)
     return {
         "run": str(view.folder),
-        **verdict_payload(view.verdict, view.alarms, numbers, view.user_rules, nonfinite_steps(steps)),
+        **verdict,
+        "headline": f"{verdict['headline']} {sink_line(losses)}".rstrip(),
+        "sinks": losses,
         "alarms": [alarm_payload(alarm, view.user_rules) for alarm in by_severity(view.alarms)],
         "incidents": incidents_of(view),
         "actions": actions_table(view.actions),
@@ -118,13 +123,15 @@ def diagnosis_screen(summary: dict[str, Any]) -> list[str]:
     alarmed = summary["exit_code"] == 1
     path = summary["run"]
     command = ("report", path, "-o", "report.html") if alarmed else ("diagnose", path, "--verbose")
-    damage = _damage(summary, headline_text(summary["headline"]))
+    shown = headline_text(summary["headline"])
+    damage = _damage(summary, shown)
     failures = f"MONITOR FAILED {counted(summary['num_failures'], 'time')}{_last_failure(summary)}"
     return Screen(
         headline=summary["headline"],
         facts=[
             *([f"run {summary['ending']['text']}"] if summary["ending"]["text"] else []),
             *([failures] if summary["num_failures"] else []),
+            *([line] if (line := sink_line(summary["sinks"])) not in shown else []),
             *([line] if (line := cause_line(summary["incidents"])) else []),
             *([summary["guard_line"]] if summary["guard_line"] else []),
             source_line(_where(summary), path),

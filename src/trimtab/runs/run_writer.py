@@ -16,7 +16,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -47,6 +47,8 @@ class RunWriter:
     ) -> None:
         self.folder, rank = folder_path(folder, RunError), whole_number("rank", rank, 0)
         self.failure = ""  # why the last write failed; empty while writes work
+        # called with the rows of each write, also of one that the disk does not take
+        self.listener: Callable[[str, list[dict[str, Any]]], None] | None = None
         self.rank_notice = ""  # why `rank` is not the one asked for; empty when it is
         self._files: dict[str, int] = {}
         try:
@@ -73,10 +75,13 @@ class RunWriter:
         Raises OSError where the disk takes no more; with `retried` the caller writes these rows again then.
         """
         self.require_open()
+        rows = list(rows)
         first, num_steps = self._next[kind], self._next["steps"]
         data = b"".join(encode_row(row, first + i, num_steps) for i, row in enumerate(rows))
         if not data:
             return
+        if self.listener is not None and not retried:
+            self.listener(kind, rows)
         self._next[kind] += data.count(b"\n")  # also where the write fails: readers see that rows are missing
         try:
             if os.fstat(self._files[kind]).st_nlink == 0:
@@ -92,6 +97,8 @@ class RunWriter:
             self.mark_failed(error.strerror or str(error))
             raise
         self._torn.discard(kind)
+        if self.listener is not None and retried:
+            self.listener(kind, rows)
 
     def require_open(self) -> None:
         """RunError after `close`."""

@@ -24,6 +24,7 @@ from trimtab.report.run_tables import (
     tools_table,
 )
 from trimtab.report.run_view import RunView
+from trimtab.runs.sink_losses import sink_line, sink_losses
 from trimtab.traces.core.plural import counted
 from trimtab.types import Reading, Window
 
@@ -68,13 +69,7 @@ def _run(view: RunView, alarmed: Sequence[tuple[str, str]]) -> Json:
         "name": view.name,
         "path": str(view.folder),
         "verdict": view.verdict.word,
-        "headline": run_headline(
-            view.verdict,
-            view.alarms,
-            [row["step"] for row in steps],
-            view.user_rules,
-            nonfinite_steps(steps),
-        ),
+        "headline": _headline(view),
         "verdict_reason": view.verdict.reason,
         "ending": ending_of(view.reader, steps)["text"],
         "cause": cause_line(incidents_of(view)),
@@ -106,6 +101,13 @@ def _run(view: RunView, alarmed: Sequence[tuple[str, str]]) -> Json:
         "exemplars": exemplar_table(view.exemplars),
         "judged": [_judged(view, name) for name in view.slices],
     }
+
+
+def _headline(view: RunView) -> str:
+    """The sentence of the run, and what its sinks lost."""
+    steps = [row["step"] for row in view.steps]
+    headline = run_headline(view.verdict, view.alarms, steps, view.user_rules, nonfinite_steps(view.steps))
+    return f"{headline} {sink_line(sink_losses(view.reader))}".rstrip()
 
 
 def _line(name: str, quantity: str, readings: Sequence[Reading]) -> Json:

@@ -135,6 +135,10 @@ class LogQueries(RowSummary):
         boundaries[-1] = max(float(boundaries[-2]), self.abs_max) if self.count else boundaries[-2]
         return self._one()._counts[0].sum(axis=0), boundaries
 
+    def signed_counts(self) -> Int64:
+        """Counts (2, K) by bucket of |x|: of x with no sign first, then of x with one."""
+        return np.array(self._one()._counts[0])
+
     def abs_mass_top_share(self, fraction: float) -> float:
         """Which share of the sum of |x| do the largest `fraction` of the values hold? nan if all are zero."""
         return ax.top_mass_share(self._side("size"), fraction)
