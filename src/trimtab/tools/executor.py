@@ -134,7 +134,10 @@ class Executor:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._stack.__aexit__(kind, error, trace)
+        if isinstance(error, Exception):  # a task group of a source would wrap it in a group
+            await self._stack.aclose()
+        else:
+            await self._stack.__aexit__(kind, error, trace)
 
     async def call(
         self, name: str, arguments: Any = None, *, episode_id: int = -1, step: int = -1

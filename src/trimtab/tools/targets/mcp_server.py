@@ -14,13 +14,20 @@ from typing import Any
 from trimtab.errors import ToolError
 from trimtab.tools.extras import library
 from trimtab.tools.failures import ToolFailure, http_failure
+from trimtab.tools.targets.mcp_failures import (
+    CLOSED,
+    INTERNAL,
+    INVALID_REQUEST,
+    StrayOutput,
+    code_failure,
+    result_failure,
+)
 from trimtab.tools.tool_definition import Arguments, Tool, with_options
 
+_LOG = logging.getLogger(__name__)
 _CONNECT_S = 30.0
-_CLOSED, _TIMED_OUT, _INVALID_REQUEST, _NO_METHOD, _BAD_PARAMS, _INTERNAL = (
-    -32000, -32001, -32600, -32601, -32602, -32603,
-)  # fmt: skip
-"""Codes of JSON-RPC and of the SDK."""
+_NPM = ("npm error 4", "npm ERR! 4", "npm error could not")
+"""Beginnings of the lines in which npm says why it failed; its last line only names a log."""
 
 
 @dataclass
@@ -43,6 +50,8 @@ class McpServer:
         self._stop: Any = None
         self._status, self._retry_after = 0, ""
         self._log: Any = None
+        self._stray = StrayOutput()
+        self._num_broken, self._broken_text = 0, ""
 
     @property
     def label(self) -> str:
@@ -58,17 +67,21 @@ class McpServer:
         self._log = stack.enter_context(tempfile.TemporaryFile("w+", errors="replace"))  # noqa: SIM115
         self._group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(self._close)
+        self._stray = StrayOutput()
+        logging.getLogger("mcp.client.stdio").addFilter(self._stray)
+        stack.callback(logging.getLogger("mcp.client.stdio").removeFilter, self._stray)
         try:
             client = await self._connected()
             with anyio.fail_after(self.connect_s):
                 listed = [one async for one in _all_tools(client)]
         except ToolFailure as failure:
-            raise ToolError(f"MCP server {self.label}: {failure}{self._last_words()}") from failure
+            raise ToolError(f"MCP server {self.label}: {failure}{self._hint()}") from failure
         except (TimeoutError, library("mcp").MCPError) as error:
             text = str(error) or f"no answer in {self.connect_s:g} s"
-            raise ToolError(f"MCP server {self.label} cannot list its tools: {text}") from error
+            raise ToolError(f"MCP server {self.label} cannot list its tools: {text}{self._hint()}") from error
         if not listed:
             raise ToolError(f"MCP server {self.label} has no tools")
+        stack.callback(self._report_stray)
         return [self._tool(one) for one in listed]
 
     def _tool(self, one: Any) -> Tool:
@@ -91,35 +104,39 @@ class McpServer:
             raise ToolFailure("tool", "bad_result", str(error)) from error
         text = "\n".join(_content_text(one) for one in result.content)
         if result.is_error:
-            refused = f"MCP error {_BAD_PARAMS}" in text[:40]
-            raise ToolFailure(*(("policy", "refused") if refused else ("tool", "error")), text[:2000])
+            raise result_failure(text)
         return text
 
     def _failure(self, error: Any, client: Any) -> ToolFailure:
         status, self._status = self._status, 0
-        if error.code == _INTERNAL and status >= 400:
+        if error.code == INTERNAL and status >= 400:
             return http_failure(status, f"HTTP {status} from {self.label}", self._retry_after)
-        if error.code in (_CLOSED, _INVALID_REQUEST) or "Session terminated" in error.message:
+        if error.code in (CLOSED, INVALID_REQUEST) or "Session terminated" in error.message:
             self._drop(client)
             return ToolFailure("infrastructure", "connection", f"{error.message} by {self.label}")
-        if error.code == _TIMED_OUT:
-            return ToolFailure("tool", "timeout", error.message)
-        if error.code in (_BAD_PARAMS, _NO_METHOD):
-            return ToolFailure("policy", "refused", error.message)
-        return ToolFailure("tool", "error", error.message)
+        return code_failure(error.code, error.message)
 
     async def _connected(self) -> Any:
         """The client, connected again if the connection broke. Raises ToolFailure where that fails."""
-        anyio = library("anyio")
+        before = self._num_broken
         async with self._lock:
+            if self._client is None and self._num_broken > before:  # tried while this call was in line
+                raise ToolFailure("infrastructure", "connection", self._broken_text)
             if self._client is None:
                 try:
-                    with anyio.fail_after(self.connect_s):
+                    with library("anyio").fail_after(self.connect_s):
                         self._client = await self._group.start(self._serve)
                 except TimeoutError as error:
-                    text = f"no answer in {self.connect_s:g} s"
-                    raise ToolFailure("infrastructure", "connection", text) from error
+                    raise self._broken(f"no answer in {self.connect_s:g} s") from error
+                except ToolFailure as failure:
+                    raise self._broken(str(failure)) from failure
             return self._client
+
+    def _broken(self, text: str) -> ToolFailure:
+        """A failed connection, counted: the calls in line share it, and start no server each."""
+        self._num_broken += 1
+        self._broken_text = text
+        return ToolFailure("infrastructure", "connection", text)
 
     async def _serve(self, *, task_status: Any) -> None:
         """Hold one connection open, in a task of its own, until it is dropped or breaks."""
@@ -172,10 +189,21 @@ class McpServer:
         self._client = None
         self._group.cancel_scope.cancel()
 
-    def _last_words(self) -> str:
+    def _hint(self) -> str:
+        """What else is known of a server that did not start: its status, what it wrote, and where."""
         self._log.seek(0)
-        lines = [line.strip() for line in self._log.read()[-2000:].splitlines() if line.strip()]
-        return f" (it wrote: {lines[-1][:200]})" if lines else ""
+        lines = [line.strip() for line in self._log.read()[-4000:].splitlines() if line.strip()]
+        causes = [line for line in lines if line.startswith(_NPM)] or lines[-1:]
+        words = [f"it wrote: {causes[0][:200]}"] if causes else []
+        if self._stray.num:
+            words.append(self._stray.sentence())
+        if self._status:
+            words.append(f"HTTP {self._status}; is this the URL of an MCP server?")
+        return f" ({'; '.join(words)})" if words else ""
+
+    def _report_stray(self) -> None:
+        if self._stray.num:
+            _LOG.warning("MCP server %s: %s", self.label, self._stray.sentence())
 
 
 async def _all_tools(client: Any) -> Any:
