@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,11 +18,12 @@ from tests.support import cli
 from tests.tools.servers import mcp_script
 from trimtab.errors import ToolError
 from trimtab.report.tools.tool_stress_page import render_tool_stress
-from trimtab.report.tools.tool_stress_verdict import tool_stress_verdict
+from trimtab.report.tools.tool_stress_verdict import delay_lines, tool_stress_verdict
 from trimtab.tools import Executor, tool
 from trimtab.tools.chaos import MODES, SILENT, Chaos, parse_rates, with_chaos
 from trimtab.tools.stress import (
     CallMix,
+    LoadPoint,
     Objective,
     StressOptions,
     closed_loop,
@@ -31,7 +33,7 @@ from trimtab.tools.stress import (
     trace_mix,
 )
 from trimtab.tools.stress.latency import LatencyHistogram
-from trimtab.tools.stress.load_ramp import RAW
+from trimtab.tools.stress.load_ramp import RAW, capacity
 from trimtab.tools.stress.schema_values import draw_arguments
 
 MIX = CallMix([("work", {})], "test")
@@ -85,6 +87,49 @@ def test_an_open_loop_shows_a_stall_in_full_and_a_closed_one_hides_it() -> None:
 
     closed, opened = anyio.run(main)
     assert closed < 0.1 < 0.3 < opened
+
+
+def test_a_client_that_sends_late_says_so() -> None:
+    """A tool that blocks the event loop keeps the client from sending: the delay is ours and is reported as such."""
+
+    def late(block: float) -> tuple[float, list[str]]:
+        async def work() -> str:
+            time.sleep(block)
+            await anyio.sleep(0.02)
+            return "done"
+
+        async def main() -> Any:
+            return await open_loop(Executor([tool(work)], options=RAW), MIX, rate=20.0, seconds=1.5)
+
+        row = anyio.run(main).row()
+        return row["sent_late_p99_s"], delay_lines(row)
+
+    delay, lines = late(0.06)
+    assert delay > 0.05
+    assert "too busy to send calls in time" in lines[0]
+    assert delay_lines({"sent_late_p99_s": 0.01, "p99_s": 0.11}) == []
+    assert delay_lines({"sent_late_p99_s": float("nan"), "p99_s": float("nan")}) == []
+
+
+def point(callers: int, throughput: float, latency: float, count: int = 100) -> LoadPoint:
+    one = LoadPoint("closed", callers, math.nan, throughput=throughput, calls=count, answered=count)
+    for _ in range(count):
+        one.latency.record(latency)
+    return one
+
+
+def test_capacity_is_a_mean_over_levels() -> None:
+    """Levels without a queue give the latency, levels above the knee the throughput: a lucky one weighs no more than another."""
+    rows = [(1, 9.0, 0.11, 30), (2, 20.0, 0.1, 60), (4, 40.0, 0.1, 120), (8, 80.0, 0.1, 240), (16, 105.0, 0.16, 300),
+            (32, 95.0, 0.32, 300), (64, 60.0, 0.64, 300)]  # fmt: skip
+    points = {callers: point(callers, *rest) for callers, *rest in rows}
+    knee, peak = capacity(points)
+    assert peak == pytest.approx(100.0)  # of 105 and 95; 60 is no plateau
+    assert knee == pytest.approx(100 * (30 * 0.11 + 180 * 0.1) / 210, rel=2e-3)
+    assert capacity({1: points[1]}) == (pytest.approx(9 * 0.11, rel=2e-3), 9.0)
+    none = capacity({1: LoadPoint("closed", 1, math.nan, throughput=0.0)})
+    assert none[1] == 0.0
+    assert math.isnan(none[0])
 
 
 def test_the_knee_and_the_objective_of_a_server_of_known_capacity() -> None:

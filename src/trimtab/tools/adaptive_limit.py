@@ -10,23 +10,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trimtab.catalog import bound
 from trimtab.tools.limits import Limiter
 
 
 @dataclass(frozen=True)
 class AdaptiveOptions:
-    """Bounds and steps of `AdaptiveLimit`. Defaults are not calibrated; inspect_ai cuts to 0.8 too."""
+    """Bounds and steps of `AdaptiveLimit`. Derivations are in the catalog, under `adaptive_...`."""
 
     initial: int = 8
     minimum: int = 1
     maximum: int = 1024
-    tolerance: float = 1.4  # of the latency without a queue
-    latency_cut: float = 0.85
-    error_cut: float = 0.7
-    refused_cut: float = 0.5  # where the server names a time to wait
-    error_frac: float = 0.1
-    round_calls: int = 24  # calls of a round, or the limit where that is more
-    probe_every: int = 32  # rounds between two looks at the latency of half the load
+    tolerance: float = bound("adaptive_tolerance")  # of the latency without a queue
+    latency_cut: float = bound("adaptive_latency_cut")
+    error_cut: float = bound("adaptive_error_cut")
+    refused_cut: float = bound("adaptive_refused_cut")  # where the server names a time to wait
+    error_frac: float = bound("adaptive_error_frac")
+    growth_fast: float = bound("adaptive_growth_fast")
+    growth_slow: float = bound("adaptive_growth_slow")
+    round_calls: int = int(bound("adaptive_round"))  # calls of a round, or the limit where that is more
+    probe_every: int = int(bound("adaptive_probe"))  # rounds between two probes with half the limit
 
 
 class AdaptiveLimit:
@@ -83,7 +86,8 @@ class AdaptiveLimit:
             self._probe_from = self._limit
             self._set(max(self._limit / 2, options.minimum), now)
         elif self.limiter.saturated:
-            grown = self._limit * 1.5 if self._growing else self._limit + max(1.0, 0.05 * self._limit)
+            step = max(1.0, options.growth_slow * self._limit)
+            grown = self._limit * options.growth_fast if self._growing else self._limit + step
             self._set(min(grown, options.maximum), now)
         else:
             self._clear()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from trimtab.catalog import bound
 from trimtab.traces.core.plural import counted
 
 
@@ -69,6 +70,7 @@ def tool_stress_lines(result: Mapping[str, Any]) -> list[str]:
     lines += [
         _point(opened, "open"),
         f"open: arrivals at {_number(opened['rate'])}/s, latency from when a call was due",
+        *delay_lines(opened),
         "",
     ]
     errors = error_rows(result)
@@ -77,6 +79,21 @@ def tool_stress_lines(result: Mapping[str, Any]) -> list[str]:
         lines += ["Failed tools: " + "; ".join(f"{name} {count}" for name, count in failed_tools(result)[:8])]
     lines += [*chaos_lines(result.get("chaos"), result), *forecast_lines(result["forecast"])]
     return lines
+
+
+def delay_lines(opened: Mapping[str, Any]) -> list[str]:
+    """Was the client itself late in sending the open loop's calls? Then it is part of what was measured.
+
+    >>> delay_lines({"sent_late_p99_s": 0.004, "p99_s": 0.3})
+    []
+    """
+    late, slow = opened.get("sent_late_p99_s", math.nan), opened.get("p99_s", math.nan)
+    if not (_known(late) and _known(slow)) or late <= bound("stress_late") * slow:
+        return []
+    return [
+        f"This machine was too busy to send calls in time: 1 % went out {seconds_text(late)} late or more. "
+        "The open loop's tail is partly ours; test again with the machine free, or at a lower --rate."
+    ]
 
 
 def forecast_lines(forecast: Mapping[str, Any]) -> list[str]:

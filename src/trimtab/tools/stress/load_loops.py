@@ -8,15 +8,16 @@ from random import Random
 from time import perf_counter
 from typing import Any, Literal
 
+from trimtab.catalog import bound
 from trimtab.tools.executor import Executor
 from trimtab.tools.extras import library
 from trimtab.tools.stress.call_mix import CallMix
 from trimtab.tools.stress.latency import LatencyHistogram
 from trimtab.traces.core.tool_call import ToolCall
 
-WARM_UP = 0.2
+WARM_UP = bound("stress_warm_up")
 """Fraction of a closed loop whose calls count for no throughput."""
-MAX_OPEN = 20_000
+MAX_OPEN = int(bound("stress_max_open"))
 """Unanswered calls of an open loop, beyond which arrivals are counted as not sent."""
 
 
@@ -36,6 +37,7 @@ class LoadPoint:
     errors: Counter[str] = field(default_factory=Counter)  # "blame/kind"
     tools: Counter[str] = field(default_factory=Counter)  # tool -> failed calls
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
+    delay: LatencyHistogram = field(default_factory=LatencyHistogram)  # of an open loop's arrivals, by us
 
     @property
     def error_frac(self) -> float:
@@ -61,6 +63,7 @@ class LoadPoint:
             "throughput": self.throughput, "error_frac": self.error_frac,
             "errors": dict(self.errors.most_common()),
             "failed_tools": dict(self.tools.most_common()), **self.latency.summary(),
+            "sent_late_p99_s": self.delay.quantile(99),
         }  # fmt: skip
 
 
@@ -144,6 +147,7 @@ async def open_loop(
                 await anyio.sleep(due - now)
             else:
                 await anyio.lowlevel.checkpoint()  # late: the latency counts from when it was due
+            point.delay.record(max(perf_counter() - due, 0.0))
             if out[0] >= MAX_OPEN:
                 point.not_sent += 1
                 continue

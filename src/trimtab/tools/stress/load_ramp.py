@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any
@@ -17,10 +17,10 @@ from trimtab.tools.executor import Executor, ExecutorOptions
 from trimtab.tools.retries import RetryOptions
 from trimtab.tools.stress.call_mix import CallMix
 from trimtab.tools.stress.load_loops import LoadPoint, closed_loop, open_loop
+from trimtab.traces.core.plural import counted
 
 _BISECTIONS = 5
 _TRIALS = 5
-_OPEN_LOAD = 0.7  # of the highest throughput, where no rate is stated
 
 RAW = ExecutorOptions(
     limit=10**6, retry=RetryOptions(attempts=1, give_up_s=0.0), breaker=BreakerOptions(failures=10**9)
@@ -70,7 +70,7 @@ class StressResult:
     opened: LoadPoint
     objective: Objective
     knee: float  # callers at which throughput stops to grow: highest throughput times unloaded latency
-    peak: float  # answered calls a second, the highest
+    peak: float  # answered calls a second, the highest: mean of the levels that reach it
     holds: int | None  # most callers that hold the objective; None where none was asked
     forecast: dict[str, float]
 
@@ -105,7 +105,7 @@ async def run_stress(
         The result.
 
     Raises:
-        ToolError: The target does not answer at all.
+        ToolError: The target does not answer at all, not within a level's time, or died meanwhile.
 
     Example:
         result = await run_stress(executor, mix, StressOptions(objective=Objective(p99_s=0.25)))
@@ -124,11 +124,15 @@ async def run_stress(
         return points[concurrency]
 
     await _ramp(measure, options)
-    peak = max(point.throughput for point in points.values())
     holds = await _holding(measure, points, options) if options.objective.stated else None
-    knee = _knee(points, peak)
-    rate = options.rate if not math.isnan(options.rate) else max(_OPEN_LOAD * peak, 0.1)
+    knee, peak = capacity(points)
+    if not peak:
+        await _require_survived(executor, mix, points)
+        raise ToolError(_too_slow(points, options))
+    rate = options.rate if not math.isnan(options.rate) else max(bound("stress_open_load") * peak, 0.1)
     opened = await open_loop(executor, mix, rate=rate, seconds=2 * options.seconds, seed=options.seed)
+    if opened.calls and not opened.answered:
+        await _require_survived(executor, mix, points)
     if holds is not None and not math.isnan(options.rate) and not options.objective.met(opened):
         holds = 0
     closed = [points[key] for key in sorted(points)]
@@ -137,7 +141,7 @@ async def run_stress(
     )
 
 
-async def require_alive(executor: Executor, mix: CallMix, seed: int = 0) -> None:
+async def require_alive(executor: Executor, mix: CallMix, seed: int = 0, trials: int = _TRIALS) -> None:
     """ToolError where not one of a few calls of each tool is answered."""
     failed: dict[str, Any] = {}
     by_tool: dict[str, list[Any]] = {}
@@ -145,7 +149,7 @@ async def require_alive(executor: Executor, mix: CallMix, seed: int = 0) -> None
         by_tool.setdefault(name, []).append(arguments)
     random = Random(f"{seed}/alive")
     for name, choices in by_tool.items():
-        for _ in range(_TRIALS):
+        for _ in range(trials):
             call = (await executor.call(name, random.choice(choices))).call
             if not call.error:
                 return
@@ -158,6 +162,30 @@ async def require_alive(executor: Executor, mix: CallMix, seed: int = 0) -> None
         shown = f"{call.name} with {json.dumps(call.arguments)[:80]}: {_one_line(call.error)}"
         raise ToolError(f"no call was answered, as {shown}; give real calls with --trace")
     raise ToolError(f"the target does not answer: {failed['dead'].name}: {_one_line(failed['dead'].error)}")
+
+
+async def _require_survived(executor: Executor, mix: CallMix, points: Mapping[int, LoadPoint]) -> None:
+    """ToolError where a target that answered before does not answer any more."""
+    try:
+        await require_alive(executor, mix, trials=1)
+    except ToolError as error:
+        last = max(point.concurrency for point in points.values() if point.answered)
+        answered = sum(point.answered for point in points.values())
+        raise ToolError(
+            f"the target died under the test, after {counted(answered, 'answered call')} and with up to "
+            f"{counted(last, 'caller')}: {error}"
+        ) from error
+
+
+def _too_slow(points: Mapping[int, LoadPoint], options: StressOptions) -> str:
+    """No call was answered within the measured part of its level: why, and what to do."""
+    slowest = max(point.latency.maximum for point in points.values())
+    failed = sum((Counter(point.errors) for point in points.values()), Counter[str]())
+    errors = "".join(f", {kind} {count}" for kind, count in failed.most_common(2))
+    return (
+        f"no call was answered within its level of {options.seconds:g} s (slowest call {slowest:.3g} s"
+        f"{errors}); give longer levels with --seconds, or other tools with --tool"
+    )
 
 
 def _one_line(text: str) -> str:
@@ -201,9 +229,37 @@ async def _holding(
     return good
 
 
-def _knee(points: dict[int, LoadPoint], peak: float) -> float:
-    """Where the asymptotes of throughput cross: peak times the latency of a lone caller (Little's law)."""
-    return peak * points[min(points)].latency.mean()
+def capacity(points: Mapping[int, LoadPoint]) -> tuple[float, float]:
+    """Return the knee and the highest throughput of a ramp.
+
+    The knee is where the asymptotes of throughput cross: highest throughput times the latency of a call that
+    need not wait (Little's law). Both are means over several levels of load, as one level of a tool whose
+    times scatter is off by several per cent, and the highest of several is too high.
+
+    Args:
+        points: Callers -> what that load showed.
+
+    Returns:
+        Callers at the knee, and answered calls a second.
+
+    Example:
+        capacity({1: one, 8: eight, 16: sixteen})
+    """
+    best = max(point.throughput for point in points.values())
+    knee = best * points[min(points)].latency.mean()
+    free = [one for one in points.values() if one.concurrency <= bound("stress_unloaded") * knee]
+    latencies = [one.latency for one in free or [points[min(points)]]]
+    answered = sum(one.count for one in latencies)
+    unloaded = (
+        sum(one.count * one.mean() for one in latencies if one.count) / answered if answered else math.nan
+    )
+    full = [
+        one.throughput
+        for one in points.values()
+        if one.concurrency >= knee and one.throughput >= bound("stress_plateau") * best
+    ]
+    peak = sum(full) / len(full) if full else best
+    return peak * unloaded, peak
 
 
 def _forecast(
