@@ -158,8 +158,8 @@ def shell(command: list[str]) -> str:
 
 
 def test_a_server_that_dies_for_good_under_the_test_is_one_line(tmp_path: Path) -> None:
-    done = cli("stress", "tools", shell(script(tmp_path, limit=30)), *QUICK)
-    one_line(done, "the target died under the test, after 29 answered calls", "connection")
+    done = cli("stress", "tools", shell(script(tmp_path, limit=3)), *QUICK)
+    one_line(done, "the target died under the test, after ", "connection")
 
 
 def test_calls_in_line_share_one_failed_start(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_an_error_inside_an_executor_is_not_wrapped_in_a_group(tmp_path: Path) -
 
 def test_a_server_over_http_that_dies_under_the_test_is_one_line(tmp_path: Path) -> None:
     port = free_port()
-    with running([*script(tmp_path, limit=30), str(port)], limit=60) as child:
+    with running([*script(tmp_path, limit=3), str(port)], limit=60) as child:
         wait_until(lambda: child.poll() is not None or _listens(port), limit=60)
         one_line(
             cli("stress", "tools", f"http://127.0.0.1:{port}/mcp", *QUICK), "the target died under the test"

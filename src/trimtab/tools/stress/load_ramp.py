@@ -131,7 +131,7 @@ async def run_stress(
         raise ToolError(_too_slow(points, options))
     rate = options.rate if not math.isnan(options.rate) else max(bound("stress_open_load") * peak, 0.1)
     opened = await open_loop(executor, mix, rate=rate, seconds=2 * options.seconds, seed=options.seed)
-    if opened.calls and not opened.answered:
+    if not opened.answered:
         await _require_survived(executor, mix, points)
     if holds is not None and not math.isnan(options.rate) and not options.objective.met(opened):
         holds = 0
