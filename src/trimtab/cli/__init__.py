@@ -39,7 +39,7 @@ app.add_typer(traces_app, name="traces")
 app.add_typer(guard_app, name="guard")
 app.add_typer(stress_app, name="stress")
 app.add_typer(audit_app, name="audit")
-app.add_typer(launch_app)
+app.registered_commands.extend(launch_app.registered_commands)  # of the top level
 
 RunFolders = Annotated[list[Path], typer.Argument(help="One or more run folders.", show_default=False)]
 
