@@ -8,6 +8,7 @@
     ├── ObjectiveError        inputs of a loss or of its machinery that cannot be right: shapes, masks, bounds, groups
     │   └── RoutesError       recorded routes that are missing, short, out of range, or do not fit the model
     ├── ParityError           settings or agent logs of training or evaluation that cannot be read
+    ├── PreflightError        a launch check's file that cannot be right: names the file, the line and the field
     ├── RewardError           a reward function or its tasks that cannot be loaded, called or read
     ├── RuleError             a user's rule that cannot be right: names the file, the line and the field
     ├── SinkError             a tracker or an alert that cannot be right: an unknown name, a missing extra, a bad address
@@ -56,6 +57,10 @@ class RoutesError(ObjectiveError):
 
 class ParityError(TrimtabError):
     """Settings or agent logs of a side that is to be compared cannot be read."""
+
+
+class PreflightError(TrimtabError):
+    """The file of a launch check is malformed, or states nothing to check."""
 
 
 class RewardError(TrimtabError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trimtab._version import __version__
-from trimtab.cli import stress_tools_command, trace_commands, trace_data  # noqa: F401  (they add their commands)
+from trimtab.cli import preflight_command, stress_tools_command, trace_commands, trace_data  # noqa: F401  (they add their commands)
 from trimtab.cli.audit_commands import audit_app
 from trimtab.cli.guard_commands import guard_app
 from trimtab.cli.options import leave, pairs, show_verdict, traces_app

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -48,27 +48,17 @@ def stress_reward(
 
     Exit code: 0 nothing above information, 1 an exploit or a defect, 2 bad input.
     """
+    from trimtab.report.html.offline_page import require_page_path
+    from trimtab.report.rewards.revision_verdict import RewardRequest, reward_verdict
     from trimtab.report.rewards.reward_page import render_stress_page, write_reward_page
-    from trimtab.report.rewards.stress_verdict import stress_lines, stress_verdict
-    from trimtab.rewards.probe_findings import findings_of
-    from trimtab.rewards.probe_run import ProbeOptions, run_probes
-    from trimtab.rewards.probe_tasks import built_in_tasks, load_tasks
-    from trimtab.rewards.revision_changes import changed_findings, rescored
+    from trimtab.report.rewards.stress_verdict import stress_lines
+    from trimtab.rewards.probe_run import ProbeOptions
 
-    if completions is not None and against is None:
-        raise RewardError("--completions compares two revisions; give the other one with --against")
-    tasks = load_tasks(dataset) if dataset is not None else built_in_tasks()
-    options = ProbeOptions(timeout_s=timeout, template=template)
+    if html is not None:
+        require_page_path(html, RewardError)
     say = None if as_json or not sys.stderr.isatty() else _say
-    record = run_probes(target, tasks, options, say)
-    result: dict[str, Any] = stress_verdict(record)
-    if against is not None:
-        other = run_probes(against, tasks, options, say)
-        result["against"] = against
-        result["changes"] = changed_findings(findings_of(other), findings_of(record))
-    if completions is not None:
-        assert against is not None
-        result["completions"] = rescored(against, target, load_tasks(completions, limit=0), 10 * timeout)
+    options = ProbeOptions(timeout_s=timeout, template=template)
+    result = reward_verdict(RewardRequest(target, dataset, against, completions, options), say)
     if html is not None:
         write_reward_page(render_stress_page(result), html)
         print(f"wrote {html}", file=sys.stderr)

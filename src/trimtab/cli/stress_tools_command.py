@@ -5,19 +5,13 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from trimtab.cli.options import show_verdict
 from trimtab.cli.stress_commands import stress_app
 from trimtab.errors import ToolError
-
-if TYPE_CHECKING:
-    from trimtab.tools.chaos import Chaos
-    from trimtab.tools.executor import Executor, Source
-    from trimtab.tools.stress import CallMix, StressOptions, StressResult
-    from trimtab.tools.tool_definition import Tool
 
 
 def _stated(value: float | None) -> float:
@@ -67,79 +61,30 @@ def stress_tools(
 
     Exit code: 0 no objective or held, 1 missed, 2 bad target.
     """
+    from trimtab.report.html.offline_page import require_page_path
     from trimtab.report.tools.tool_stress_page import write_tool_stress
     from trimtab.report.tools.tool_stress_verdict import tool_stress_lines, tool_stress_verdict
-    from trimtab.tools.chaos import Chaos, parse_rates
-    from trimtab.tools.stress import Objective, StressOptions
-    from trimtab.tools.targets import resolve_target
+    from trimtab.tools.stress.load_ramp import Objective, StressOptions
+    from trimtab.tools.stress.target_stress import StressTarget, stress_target
 
     if rate is not None and not 0 < rate < math.inf:
         raise ToolError(f"--rate {rate:g} is not a number of calls a second above zero")
-    faults = Chaos(parse_rates(chaos), seed) if chaos is not None else None
+    if html is not None:
+        require_page_path(html, ToolError)
     objective = Objective(_stated(p99), _stated(error_rate), concurrency)
     options = StressOptions(
         seconds, max(max_concurrency, concurrency), _stated(rate), objective, _stated(calls_per_rollout),
         rollouts, cost_per_call, seed,
     )  # fmt: skip
-    opened = resolve_target(target)
     say = None if as_json or not sys.stderr.isatty() else _say
-    request = _Request(tuple(tools or ()), trace, timeout, say)
-    mix, measured = _measured(opened, request, options, faults)
+    named = StressTarget(target, tuple(tools or ()), trace, timeout, chaos)
+    mix, measured, faults = stress_target(named, options, say)
     about = {"source": mix.source, "tools": mix.names}
-    verdict = tool_stress_verdict(target, about, measured.row(), _chaos_row(faults, measured))
+    verdict = tool_stress_verdict(target, about, measured.row(), faults)
     if html is not None:
         write_tool_stress(verdict, html)
         print(f"wrote {html}", file=sys.stderr)
     show_verdict(verdict, tool_stress_lines, as_json)
-
-
-class _Request:
-    """What the calls are to be."""
-
-    def __init__(self, names: tuple[str, ...], trace: Path | None, timeout: float, say: Any) -> None:
-        self.names, self.trace, self.timeout, self.say = names, trace, timeout, say
-
-
-def _measured(
-    opened: tuple[list[Tool], list[Source]], request: _Request, options: StressOptions, faults: Chaos | None
-) -> tuple[CallMix, StressResult]:
-    from trimtab.tools.chaos import with_chaos
-    from trimtab.tools.executor import Executor
-    from trimtab.tools.extras import library
-    from trimtab.tools.stress import generated_mix, run_stress, trace_mix
-    from trimtab.tools.stress.load_ramp import RAW
-    from trimtab.tools.tool_definition import with_options
-
-    def bare(one: Tool) -> Tool:
-        """The tool without limits of ours, with its faults."""
-        plain = with_options(one, timeout_s=request.timeout, adaptive=False, limit=None, cache=False)
-        return plain if faults is None else with_chaos(plain, faults)
-
-    async def main() -> tuple[CallMix, StressResult]:
-        async with Executor(opened[0], sources=opened[1]) as first:
-            tools = first.tools
-            if request.trace is not None:
-                mix = trace_mix(request.trace, tools, names=request.names)
-            else:
-                mix = generated_mix(tools, names=request.names, seed=options.seed)
-            executor: Executor = Executor([bare(one) for one in tools], options=RAW)
-            return mix, await run_stress(executor, mix, options, request.say)
-
-    result: tuple[CallMix, StressResult] = library("anyio").run(main)
-    return result
-
-
-def _chaos_row(faults: Chaos | None, result: StressResult) -> dict[str, Any] | None:
-    from trimtab.tools.chaos import SILENT
-
-    if faults is None:
-        return None
-    injected = {f"{tool} {mode}": count for (tool, mode), count in faults.injected.items()}
-    failed = sum(sum(point.errors.values()) for point in (*result.closed, result.opened))
-    loud = sum(count for (_, mode), count in faults.injected.items() if mode not in (*SILENT, "latency"))
-    spoiled = sum(count for (_, mode), count in faults.injected.items() if mode in SILENT)
-    silent = max(spoiled - max(failed - loud, 0), 0)
-    return {"rates": faults.rates, "seed": faults.seed, "injected": injected, "silent": silent}
 
 
 def _say(line: str) -> None:

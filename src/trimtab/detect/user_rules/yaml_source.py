@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
-from trimtab.errors import RuleError
+from trimtab.errors import RuleError, TrimtabError
 from trimtab.safe_files import require_regular
 
 Where = tuple[str | int, ...]
@@ -32,14 +32,17 @@ class Source:
 
     name: str
     lines: Mapping[Where, int] = field(default_factory=dict)  # path of a value -> its line, where known
+    error_type: type[TrimtabError] = RuleError
+    content: str = "rules"  # what the file holds
 
-    def error(self, where: Where, text: str, label: str = "") -> RuleError:
+    def error(self, where: Where, text: str, label: str = "") -> TrimtabError:
         """Return an error in one line: file, line, field (or `label`), what is wrong and what to do."""
         known = (where[:size] for size in range(len(where), -1, -1))
         line = next((self.lines[path] for path in known if path in self.lines), 0)
         names = [name for name in where if isinstance(name, str)]
-        label = label or ".".join(names[1:] or names) or "rules"
-        return RuleError(" ".join(f"{self.name}{f':{line}' if line else ''}: {label}: {text}".split()))
+        inside = names[1:] if self.content == "rules" else ()
+        label = label or ".".join(inside or names) or self.content
+        return self.error_type(" ".join(f"{self.name}{f':{line}' if line else ''}: {label}: {text}".split()))
 
 
 def close(name: Any, known: Iterable[str]) -> str:
@@ -52,7 +55,8 @@ def convert(data: Any, kind: type[T], source: Source, where: Where = (), of: str
     """Return `data`, the value at path `where`, as a `kind`; `of` names what has the fields of `kind`.
 
     Raises:
-        RuleError: something does not fit; in one line with file, line and field.
+        TrimtabError: something does not fit (RuleError, or the source's own); in one line with file, line and
+            field.
     """
     data = _whole(data)
     try:
@@ -67,7 +71,7 @@ def convert(data: Any, kind: type[T], source: Source, where: Where = (), of: str
         raise _explain(text, data, expected, source, (*where, *inside), of) from None
 
 
-def _explain(text: str, value: Any, kind: Any, source: Source, where: Where, of: str) -> RuleError:
+def _explain(text: str, value: Any, kind: Any, source: Source, where: Where, of: str) -> TrimtabError:
     """Return the error for a message of msgspec on `value`."""
     name = (re.findall(r"`(.*?)`", text) or [""])[0]
     if text.startswith("Object missing"):
@@ -100,44 +104,52 @@ def _whole(data: Any) -> Any:
     return int(data) if isinstance(data, float) and data.is_integer() and abs(data) < 2**53 else data
 
 
-def read_yaml(path: str | os.PathLike[str]) -> tuple[Any, Source]:
+def read_yaml(
+    path: str | os.PathLike[str], error_type: type[TrimtabError] = RuleError, content: str = "rules"
+) -> tuple[Any, Source]:
     """Return a file's one document, and the lines of its values.
 
+    Args:
+        path: the file.
+        error_type: what is raised.
+        content: what the file holds, for messages.
+
     Raises:
-        RuleError: the file cannot be read or is not such YAML.
+        TrimtabError: the file cannot be read or is not such YAML; of `error_type`.
     """
     import yaml  # here, so that `import trimtab` stays light
 
-    reader = _Reader(os.fspath(path))
+    reader = _Reader(os.fspath(path), error_type, content)
     error_of = reader.source.error
-    require_regular(path, RuleError)
+    require_regular(path, error_type)
+    wanted = "a list of rules under `rules:`" if content == "rules" else content
     try:
         node = yaml.compose(Path(path).read_text(encoding="utf-8-sig"), Loader=yaml.SafeLoader)
         if node is not None:
             return reader.plain(node, ()), reader.source
         reader.lines[()] = 1
-        raise error_of((), "the file is empty; give a list of rules under `rules:`")
+        raise error_of((), f"the file is empty; give {wanted}")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not a file of UTF-8 text"
-        raise error_of((), f"cannot be read ({why}); give a YAML file of rules", "file") from error
+        raise error_of((), f"cannot be read ({why}); give a YAML file of {content}", "file") from error
     except yaml.YAMLError as error:
         mark, what = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         what = what or getattr(error, "reason", None) or "it cannot be parsed"
         reader.lines[()] = mark.line + 1 if mark else 0
         raise error_of((), f"{what}; check indentation, colons and quotes there", "yaml") from error
     except RecursionError as error:
-        raise error_of((), "nested too deeply; a rule is a flat mapping", "yaml") from error
+        raise error_of((), "nested too deeply; write it flat", "yaml") from error
 
 
 class _Reader:
     """Nodes of PyYAML's composer as plain data."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, error_type: type[TrimtabError], content: str) -> None:
         import yaml
 
         self.yaml, self.loader = yaml, yaml.SafeLoader("")
         self.lines: dict[Where, int] = {}
-        self.source = Source(name, self.lines)
+        self.source = Source(name, self.lines, error_type, content)
         self.seen: set[int] = set()
 
     def plain(self, node: Any, where: Where) -> Any:
