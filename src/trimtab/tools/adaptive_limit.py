@@ -2,8 +2,8 @@
 
 Calls are counted in rounds. A round that was saturated and not congested raises the limit, by half until the
 first congestion and by a twentieth (one at least) after it. A congested round cuts it. Congested is: mean
-latency above `tolerance` times the latency without a queue, or a tenth of the calls refused for load. What a
-server asks with Retry-After is obeyed at once.
+latency above `tolerance` times the latency without a queue, or a tenth of the calls refused for load. The
+more are refused, the deeper the cut. What a server asks with Retry-After is obeyed at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class AdaptiveOptions:
     maximum: int = 1024
     tolerance: float = bound("adaptive_tolerance")  # of the latency without a queue
     latency_cut: float = bound("adaptive_latency_cut")
-    error_cut: float = bound("adaptive_error_cut")
+    error_cut: float = bound("adaptive_error_cut")  # the deepest
     refused_cut: float = bound("adaptive_refused_cut")  # where the server names a time to wait
     error_frac: float = bound("adaptive_error_frac")
     growth_fast: float = bound("adaptive_growth_fast")
@@ -79,7 +79,7 @@ class AdaptiveLimit:
         if self._probe_from:
             self._end_probe(mean, now)
         elif errors >= options.error_frac:
-            self._cut(options.error_cut, now)
+            self._cut(max(options.error_cut, min(1.0 - errors, options.latency_cut)), now)
         elif good and self._slow(mean):
             self._cut(options.latency_cut, now)
         elif self._rounds >= options.probe_every and self._limit >= 2 * options.minimum:
