@@ -17,7 +17,7 @@ from tests.house.tree import SOURCE, modules, parse, relative
 ORDER = (
     "_moved", "_version", "catalog", "errors", "safe_files", "typing", "stats/histograms",
     "stats/summaries", "stats", "types", "capture", "metric_logs/formats", "metric_logs/frameworks",
-    "metric_logs", "objectives/routing_replay", "objectives", "runs", "traces/core", "traces/errors",
+    "metric_logs", "objectives/routing_replay", "objectives/weights", "objectives", "runs", "traces/core", "traces/errors",
     "traces/files", "traces/messages", "traces/native", "traces/readers/otel", "traces/readers/ptt_steps",
     "traces/readers", "traces/readers/trl", "traces/readers/verifiers", "traces/table", "traces",
     "traces/export", "parity", "rewards", "rewards/audit", "rewards/environment", "tools", "tools/targets", "lab", "measure/state", "measure/sequences", "measure/tokens", "measure/policy", "measure/steps",

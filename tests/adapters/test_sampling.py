@@ -47,12 +47,12 @@ def test_probes_are_rows_with_a_result_gathered_over_micro_batches_of_one(tmp_pa
     with trimtab.open_run(tmp_path / "run") as run:
         probes = ProbeScorer(run, "auto", 4)
         probes.keep_first(row([1], [2, 3], [0, 0]))
-        assert not probes.due(4)
+        assert not probes.rows(4)
         for _ in range(2):  # the second epoch brings the same row
             probes.keep_first(row([1, 2], [3, 4, 5], [0, 1, 0]))
         probes.keep_first(row([1], [6, 7], [1, 0]))
-        assert not probes.due(3)
-        assert probes.due(4)
+        assert not probes.rows(3)
+        assert probes.rows(4)
         kept = probes.arrays
         assert kept["prompt_ids"].tolist() == [[1, 2], [0, 1]]
         assert kept["prompt_mask"].tolist() == [[1, 1], [0, 1]]

@@ -12,7 +12,7 @@ from trimtab.errors import ObjectiveError, UnsupportedError
 from trimtab.objectives.batch_size_invariance import batch_size_rules
 from trimtab.objectives.decoupled import decoupled_kl, decoupled_ppo
 from trimtab.objectives.ppo import ppo_clip
-from trimtab.objectives.weight_average import WeightAverage, trainable
+from trimtab.objectives.weights.weight_average import WeightAverage, trainable
 
 NAN = float("nan")
 

@@ -92,14 +92,26 @@ def test_the_engine_must_show_its_distribution(model, tmp_path):
         refuse_trainer(trainer, needs_mu=True)
 
 
-@pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED"])
-def test_sharded_weights_are_refused_by_name(model, tmp_path, kind):
+@pytest.mark.parametrize(
+    ("kind", "words"), [("FSDP", "FSDP1 shards them, use FSDP2"), ("DEEPSPEED", "DEEPSPEED shards")]
+)
+def test_sharded_weights_are_refused_by_name(model, tmp_path, kind, words):
     trainer = ours(model, tmp_path, ewma_centre_of_mass=8.0)
     fake = SimpleNamespace(
         args=trainer.args, accelerator=SimpleNamespace(distributed_type=f"DistributedType.{kind}"), rollout_func=print,
         use_vllm=False, _is_vlm=False,
     )  # fmt: skip
-    with pytest.raises(UnsupportedError, match=f"ewma_centre_of_mass needs whole parameters; {kind}"):
+    with pytest.raises(UnsupportedError, match=f"ewma_centre_of_mass needs whole parameters; {words}"):
+        refuse_trainer(fake, needs_mu=True)
+
+
+def test_fsdp2_is_refused_only_what_needs_a_gradient_of_each_row(model, tmp_path):
+    trainer = ours(model, tmp_path, ewma_centre_of_mass=8.0)
+    accelerator = SimpleNamespace(distributed_type="DistributedType.FSDP", is_fsdp2=True)
+    fake = SimpleNamespace(args=trainer.args, accelerator=accelerator, rollout_func=print, use_vllm=False, _is_vlm=False)  # fmt: skip
+    refuse_trainer(fake, needs_mu=True)
+    trainer.args.off_policy_baseline = True
+    with pytest.raises(UnsupportedError, match="off_policy_baseline needs a gradient of each row"):
         refuse_trainer(fake, needs_mu=True)
 
 

@@ -23,7 +23,7 @@ from trimtab.objectives.routing_replay import RoutingReplay
 from trimtab.objectives.token_filters import k3_rejection, off_policy_rejection, reject_nonfinite, veto
 from trimtab.objectives.token_slices import Cells, count_marks, merge_counts, per_token
 from trimtab.objectives.vcpo import WeightSums, learning_rate_scale, off_policy_baseline, sequence_log_weights
-from trimtab.objectives.weight_average import WeightAverage, trainable
+from trimtab.objectives.weights.weight_average import WeightAverage, trainable
 
 __all__ = [
     "BatchRules", "Cells", "Correction", "EntropyTarget", "Loss", "RoutingReplay", "WeightAverage",

@@ -26,6 +26,14 @@ _RENAMED = {"reward_std": "rewards/batch_std"}
 class Capture(Protocol):
     """What a trainer-specific capture offers the step closer."""
 
+    def begin(self) -> None:
+        """Training is about to begin: the weights are where they stay."""
+        ...
+
+    def agree(self, step: int, /) -> None:
+        """Settle with the other ranks what is scored; called outside isolation, as it may be a collective."""
+        ...
+
     def close_step(self, step: int, /) -> dict[str, float]:
         """Observe what is pending, and return metrics of its own (the loss)."""
         ...
@@ -64,6 +72,9 @@ class StepCloser(TrainerCallback):
         """Open the run: after a resume or a second `train()` in a new session when steps start over."""
         with self.run.isolated("train begin"):
             self.run.begin(int(state.global_step) + 1)
+        with self.run.isolated("copy the weights"):
+            if self.capture is not None:
+                self.capture.begin()
         self.started, self.loss_before = time.perf_counter(), 0.0
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
@@ -74,6 +85,8 @@ class StepCloser(TrainerCallback):
         step = int(self.trainer.state.global_step)
         if step == self.run.last_step:  # transformers calls this once more at the end of an epoch
             return self._finish(*args, **kwargs)
+        if self.capture is not None:
+            self.capture.agree(step)
         with self.run.isolated("close step"):
             metrics = {**self._metrics(), **self.constants, **self.evaluated}
             self.evaluated = {}

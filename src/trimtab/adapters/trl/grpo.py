@@ -17,6 +17,7 @@ import torch
 from trimtab.adapters.trl.batch_arrays import batch_arrays, clip_range_of, row_arrays, version_arrays
 from trimtab.adapters.trl.probe_scorer import ProbeScorer
 from trimtab.adapters.trl.reference import RowSampler, make_reference
+from trimtab.adapters.trl.sharded_scoring import ScoringAgreement, Settled
 from trimtab.adapters.trl.tool_recorder import ToolRecorder
 from trimtab.adapters.trl.update_scorer import UpdateScorer
 from trimtab.capture.segments import MAX_NAMES
@@ -79,6 +80,7 @@ class GrpoCapture:
         self._policy: Any = None
         self._in_loss = False
         self.tools = ToolRecorder(trainer, run)
+        self.agreement, self.settled = ScoringAgreement(trainer), Settled(False, 0, 0)
         for name, wrapper in (
             ("_calculate_rewards", self._calculate_rewards),
             ("_generate_and_score_completions", self._generate),
@@ -157,6 +159,22 @@ class GrpoCapture:
         self.next_row += count
         self._rewards = None
 
+    def begin(self) -> None:
+        """Copy the starting weights, where they could not be copied before."""
+        self.reference.begin(self.trainer)
+
+    def agree(self, step: int) -> None:
+        """Settle with the other ranks what is scored of this step."""
+        batches, probes, again = [0, 0, 0, 0], 0, 0
+        with self.run.isolated("plan the scoring"):
+            rows = [int(batch["completion_ids"].size(0)) for batch in self.pending]
+            for batch in self.pending:
+                self.probes.keep_first(batch)
+            again = self.probes.rows_again(step)
+            probes = self.probes.rows(step)
+            batches = [len(rows), sum(rows), int(not self.reference.reason), int(not self.updates.reason)]
+        self.settled = self.agreement.settle(batches, probes, again)
+
     def close_step(self, step: int) -> dict[str, float]:
         """Observe the step: score the reference on its sample, copy the columns to the host, score probes."""
         pending, losses = self.pending, self.losses
@@ -170,16 +188,16 @@ class GrpoCapture:
                 if generation is not None and generation.versions is not None:
                     columns |= version_arrays(generation.versions[rows], columns, step)
                 self.run.observe(**columns, **known)
-                self.probes.keep_first(batch)
-                with self.run.isolated("score the update", cost="update"):
-                    self.updates.score(batch, {**columns, **known})
+                if self.settled.batches:
+                    with self.run.isolated("score the update", cost="update"):
+                        self.updates.score(batch, {**columns, **known})
             with self.run.isolated("encode again", cost="retokenise"):
                 self.retokenization.compare(step, batch)
         with self.run.isolated("score probes", cost="probes"):
-            if self.probes.due_again(step):
-                self.probes.score_update(self.trainer)
-            if self.probes.due(step):
-                self.run.probe(step, self.probes.score(self.trainer, step))
+            if self.settled.update_rows:
+                self.probes.score_update(self.trainer, self.settled.update_rows)
+            if self.settled.probe_rows:
+                self.run.probe(step, self.probes.score(self.trainer, step, self.settled.probe_rows))
         return {"loss": float(torch.stack(losses).sum())} if losses else {}
 
     def _rows_of(self, batch: Mapping[str, Any]) -> tuple[Generation | None, np.ndarray]:
@@ -211,7 +229,7 @@ class GrpoCapture:
             return None
         count, width = batch["completion_ids"].shape
         values, scored = np.zeros((count, width), np.float32), np.zeros(count, bool)
-        if step % self.every:
+        if step % self.every or not self.settled.batches:
             return values, scored
         if any(batch.get(key) is not None for key in _IMAGE_KEYS):
             reference.reason = "batches with images are not scored by trimtab's reference: set beta > 0"

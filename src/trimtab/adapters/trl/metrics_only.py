@@ -50,6 +50,12 @@ class MetricsCapture:
     def __init__(self, trainer: Any) -> None:
         self.reasons = reasons_of(trainer)
 
+    def begin(self) -> None:
+        """Do nothing: no weights are scored."""
+
+    def agree(self, _step: int) -> None:
+        """Do nothing: no weights are scored."""
+
     def close_step(self, _step: int) -> dict[str, float]:
         """Return nothing: the trainer's own metrics are all there is."""
         return {}

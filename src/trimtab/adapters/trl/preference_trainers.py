@@ -86,6 +86,12 @@ class DpoCapture:
             **columns,
         )
 
+    def begin(self) -> None:
+        """Do nothing: no weights are scored."""
+
+    def agree(self, _step: int) -> None:
+        """Do nothing: no weights are scored."""
+
     def close_step(self, _step: int) -> dict[str, float]:
         """Return nothing: batches are observed as they come."""
         return {}
@@ -112,6 +118,12 @@ class KtoCapture:
                 self.desirable += sum(labels)
                 self.examples += len(labels)
         return self._inner(model, inputs, *args, **kwargs)
+
+    def begin(self) -> None:
+        """Do nothing: no weights are scored."""
+
+    def agree(self, _step: int) -> None:
+        """Do nothing: no weights are scored."""
 
     def close_step(self, _step: int) -> dict[str, float]:
         """Return `desirable_frac`, the fraction of the step's examples that are desirable."""

@@ -58,30 +58,31 @@ class ProbeScorer:
         np.savez_compressed(temporary, **self.arrays)  # type: ignore[arg-type]
         temporary.replace(self.path)
 
-    def due(self, step: int) -> bool:
-        """Return whether it is time to score, and there is something to score."""
+    def rows(self, step: int) -> int:
+        """Return the number of probes to score now; 0 where it is not time, or there are none."""
         if self.off or step % self.every:
-            return False
+            return 0
         if self.arrays is None and self._first:
             self._keep()
-        return self.arrays is not None
+        return 0 if self.arrays is None else len(self.arrays["prompt_ids"])
 
-    def score(self, trainer: Any, step: int) -> TokenBatch:
-        """Score the probes with the live policy, which has made `step` updates."""
-        assert self.arrays is not None
-        logps = self._logps(trainer, len(self.arrays["prompt_ids"]))
+    def score(self, trainer: Any, step: int, num_rows: int) -> TokenBatch:
+        """Score the first probes with the live policy, which has made `step` updates."""
+        logps = self._logps(trainer, num_rows)
         self._last = step, logps
         columns = self._columns(len(logps))
         return token_batch(columns.pop("loss_mask"), logprobs=logps, **columns)
 
-    def due_again(self, step: int) -> bool:
-        """Return whether the probes were scored one step before."""
-        return self._last is not None and self._last[0] == step - 1
+    def rows_again(self, step: int) -> int:
+        """Return the number of probes to score again: some, one step after all of them were scored."""
+        if self._last is None or self._last[0] != step - 1:
+            return 0
+        return min(_UPDATE_ROWS, len(self._last[1]))
 
-    def score_update(self, trainer: Any) -> None:
+    def score_update(self, trainer: Any, num_rows: int) -> None:
         """Score the first probes again, one step after all of them, and give both scorings to the run."""
         assert self._last is not None
-        before = self._last[1][:_UPDATE_ROWS]
+        before = self._last[1][:num_rows]
         after = self._logps(trainer, len(before))
         self.run.observe_update(before, after, of="probes", **self._columns(len(before)))
 

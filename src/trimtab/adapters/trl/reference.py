@@ -10,6 +10,10 @@ import numpy as np
 import torch
 from torch.func import functional_call
 
+from trimtab.objectives.weights.weight_shards import drop_gathered, exchanged, own_part
+
+FSDP2 = "FSDP2"
+"""Shards whose forward gathers them: every rank must score as many batches as the others."""
 _MEMORY_FRACTION = 0.25  # of free device memory that the copy of the weights may take
 
 
@@ -21,15 +25,39 @@ class Reference:
     """
 
     def __init__(
-        self, name: str, *, in_batch: bool = False, reason: str = "", weights: dict[str, Any] | None = None
+        self,
+        name: str,
+        *,
+        in_batch: bool = False,
+        reason: str = "",
+        weights: dict[str, Any] | None = None,
+        sharded: bool = False,
     ) -> None:
         self.name, self.in_batch, self.reason, self.weights = name, in_batch, reason, weights
+        self.sharded = sharded  # the copy is of this rank's parts, taken when training begins
+
+    def begin(self, trainer: Any) -> None:
+        """Copy this rank's parts of weights that FSDP2 shards; training is about to begin."""
+        if not self.sharded or self.weights is not None or self.reason:
+            return
+        if trainer.state.global_step:
+            self.reason = (
+                "beta is 0 and the run was resumed with weights sharded by FSDP2: the weights of its start "
+                "are not here; set beta > 0"
+            )
+            return
+        parameters = dict(trainer.model.named_parameters())
+        self.weights = {name: own_part(one).clone() for name, one in parameters.items()}
 
     def score(self, trainer: Any, batch: Mapping[str, Any], rows: torch.Tensor) -> torch.Tensor:
         """Return log-probabilities (rows, T) of the completion tokens under the reference."""
         model = trainer.accelerator.unwrap_model(trainer.model)
         if self.weights is None:
             with quiet(model), _base_of(model):
+                return forward_logps(trainer, model, batch, rows)
+        if self.sharded:
+            parameters = dict(model.named_parameters())
+            with quiet(model), exchanged(parameters, self.weights, model):
                 return forward_logps(trainer, model, batch, rows)
         device = next(model.parameters()).device
         if next(iter(self.weights.values())).device != device:
@@ -76,6 +104,8 @@ def make_reference(trainer: Any, wanted: str) -> Reference:
     if hasattr(model, "peft_config") and hasattr(model, "disable_adapter"):
         return Reference("the base model, PEFT adapter switched off")
     kind = sharded_by(trainer)
+    if kind == FSDP2:
+        return Reference("trimtab's own copy of the weights at the start", sharded=True)
     if kind:
         return Reference(
             "none",
@@ -97,6 +127,8 @@ def make_reference(trainer: Any, wanted: str) -> Reference:
 def sharded_by(trainer: Any) -> str:
     """Return the name of what splits the weights over ranks; empty where each rank has all of them."""
     kind = str(trainer.accelerator.distributed_type).rsplit(".", 1)[-1]
+    if kind == "FSDP" and getattr(trainer.accelerator, "is_fsdp2", False):
+        return FSDP2
     return kind if kind in ("DEEPSPEED", "FSDP", "MEGATRON_LM") else ""
 
 
@@ -129,7 +161,8 @@ class RowSampler:
 
 @contextmanager
 def quiet(module: Any) -> Iterator[None]:
-    """Switch off dropout, checkpointing and gradients; restore the training flags of all submodules."""
+    """Switch off dropout, checkpointing and gradients; restore the training flags of all submodules, and free
+    what FSDP2 left gathered."""
     flags = [(child, child.training) for child in module.modules()]
     module.eval()
     try:
@@ -138,3 +171,4 @@ def quiet(module: Any) -> Iterator[None]:
     finally:
         for child, flag in flags:
             child.training = flag
+        drop_gathered(module)

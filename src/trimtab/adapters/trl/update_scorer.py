@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from trimtab.adapters.trl.reference import RowSampler, forward_logps, quiet, sharded_by
+from trimtab.adapters.trl.reference import FSDP2, RowSampler, forward_logps, quiet, sharded_by
 from trimtab.monitor import Run
 
 _COLUMNS = ("loss_mask", "exists", "tool_tokens", "episode_id")
@@ -24,7 +24,7 @@ class UpdateScorer:
         self.sampler = RowSampler(fraction, trainer.args.seed + 1)  # other rows than the reference scores
         self.reason = "" if fraction > 0 else "switched off with update_rows=0"
         sharding = sharded_by(trainer)
-        if sharding:
+        if sharding and sharding != FSDP2:
             self.reason = f"weights are sharded by {sharding}: rows are not scored again"
         elif any(isinstance(part, torch.nn.Dropout) and part.p > 0 for part in trainer.model.modules()):
             self.reason = "the policy is trained with dropout, so its scores differ without an update"

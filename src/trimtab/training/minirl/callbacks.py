@@ -23,6 +23,10 @@ class StepHooks(TrainerCallback):
         self._rates: list[float] = []
         self._warned = False
 
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        """The model is prepared: its parameters are those that will be trained."""
+        self.trainer.renew_average()
+
     def on_step_begin(self, *_: Any, **__: Any) -> None:
         """The first micro-batch of an optimizer step comes next."""
         self.trainer.open_step()

@@ -115,8 +115,12 @@ def _trainer_refusals(trainer: Any, needs_mu: bool) -> Iterator[str]:
         )
         if on
     ]
-    if heavy and kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
-        yield f"{heavy[0]} needs whole parameters; {kind} shards them"
+    if kind == "FSDP" and getattr(trainer.accelerator, "is_fsdp2", False):
+        if args.off_policy_baseline:
+            yield "off_policy_baseline needs a gradient of each row, which FSDP2 does not give; use DDP"
+    elif heavy and kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+        kind = "FSDP1" if kind == "FSDP" else kind
+        yield f"{heavy[0]} needs whole parameters; {kind} shards them, use FSDP2 (fsdp_version: 2) or DDP"
     if heavy and args.torch_compile:
         yield f"{heavy[0]} with torch_compile is not tested: switch one off"
     if trainer.rollout_func is None and not trainer.use_vllm:

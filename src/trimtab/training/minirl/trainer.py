@@ -128,7 +128,7 @@ class MiniRLTrainer(RolloutScoring):
             replayed = stack.enter_context(self.experts.replaying(inputs[ROUTES], inputs[REQUIRED]))
         prox = None
         if self.average is not None:
-            with self.average.swapped():
+            with self.average.swapped(self.model):
                 prox = RolloutScoring._get_per_token_logps_and_entropies(
                     self, self.model, **forward, **picture
                 )[0]
@@ -179,17 +179,18 @@ class MiniRLTrainer(RolloutScoring):
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
-        if self.args.should_save and (self.average is not None or self.bonus is not None):
-            torch.save(
-                {
-                    "average": None if self.average is None else self.average.state_dict(),
-                    "bonus": None if self.bonus is None else self.bonus.state_dict(),
-                },
-                Path(output_dir) / STATE_FILE,
-            )
+        if self.average is None and self.bonus is None:
+            return
+        state = {
+            "average": None if self.average is None else self.average.state_dict(),  # gathers what is sharded
+            "bonus": None if self.bonus is None else self.bonus.state_dict(),
+        }
+        if self.args.should_save:
+            torch.save(state, Path(output_dir) / STATE_FILE)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
+        self.renew_average()
         if checkpoint is None or (self.average is None and self.bonus is None):
             return
         path = Path(checkpoint) / STATE_FILE
@@ -203,6 +204,12 @@ class MiniRLTrainer(RolloutScoring):
                 logger.warning(f"{checkpoint} holds no entropy controller: the bonus starts anew at 0")
             else:
                 self.bonus.load_state_dict(state["bonus"])
+
+    def renew_average(self) -> None:
+        """Average what is trained: FSDP2 puts other parameters, of the same values, in place of the first."""
+        average, now = self.average, trainable(self.model)
+        if average is not None and any(one is not average.parameters.get(name) for name, one in now):
+            self.average = WeightAverage(now, centre_of_mass=average.centre_of_mass)
 
     def _resume_average(self, average: WeightAverage, saved: dict[str, Any] | None, checkpoint: str) -> None:
         """Restore the saved average with this centre of mass; without one, the checkpoint's weights."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from trimtab.errors import ObjectiveError, UnsupportedError
+from trimtab.objectives.weights.weight_shards import exchanged, gathered, own_part, part_of
 
 
 def trainable(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
@@ -39,7 +40,8 @@ class WeightAverage:
 
     Call `update()` once after **every** optimizer step of the policy; read through `swapped()`.
     Half-precision parameters are averaged in float32, or small steps round away. Data parallel ranks hold
-    equal weights, so each keeps its own equal average, without communication.
+    equal weights, so each keeps its own equal average, without communication; of weights that FSDP2 shards
+    each rank averages its part.
 
     Args:
         parameters: (name, parameter) pairs, see `trainable`.
@@ -47,7 +49,7 @@ class WeightAverage:
 
     Raises:
         ObjectiveError: The list is empty, two parameters have one name, or `centre_of_mass` is negative.
-        UnsupportedError: Parameters are sharded by FSDP or on the meta device.
+        UnsupportedError: Parameters are sharded by FSDP1 or ZeRO-3, or on the meta device.
 
     Example:
         >>> p = torch.nn.Parameter(torch.tensor([0.0]))
@@ -95,7 +97,7 @@ class WeightAverage:
         """Set the average to the weights of now, as at a new policy phase."""
         self._in_place("reset")
         self.average = {
-            name: parameter.detach().to(_wide(parameter), copy=True)
+            name: own_part(parameter).to(_wide(parameter), copy=True)
             for name, parameter in self.parameters.items()
         }
         self.weight, self.updates = 1.0, 0
@@ -107,33 +109,38 @@ class WeightAverage:
         self.weight = self.decay * self.weight + 1.0
         for name, parameter in self.parameters.items():
             average = self.average[name]
-            average.lerp_(parameter.detach().to(average), 1.0 / self.weight)
+            average.lerp_(own_part(parameter).to(average), 1.0 / self.weight)
         self.updates += 1
 
     @contextmanager
-    def swapped(self) -> Iterator[None]:
-        """Put the averaged weights into the model, without gradients; the same tensors are back on leaving.
+    def swapped(self, model: torch.nn.Module | None = None) -> Iterator[None]:
+        """Put the averaged weights into the model, without gradients; the policy's are back on leaving.
 
-        For `with average.swapped(): prox_logprobs = score(model)`. Nothing is copied but what is cast to half
-        precision, and an exception inside restores too. Do not run a backward, step, save or update inside.
+        For `with average.swapped(model): prox_logprobs = score(model)`. Whole weights are not copied but cast
+        to half precision; an exception inside restores too. Do not run a backward, step, save or update
+        inside.
+
+        Args:
+            model: Module that owns the parameters; needed where FSDP2 shards them. Scoring is then a
+                collective: every rank does as many forwards.
         """
         self._in_place("swapped")
-        own = {name: parameter.data for name, parameter in self.parameters.items()}
         self._swapped = True
         try:
-            with torch.no_grad():
-                for name, parameter in self.parameters.items():
-                    parameter.data = self.average[name].to(parameter.dtype)
+            with torch.no_grad(), exchanged(self.parameters, self.average, model):
                 yield
         finally:
-            for name, parameter in self.parameters.items():
-                parameter.data = own[name]
             self._swapped = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return tensors and numbers to save; `load_state_dict` gives the same average, bit for bit."""
+        """Return whole tensors and numbers to save; `load_state_dict` gives the same average, bit for bit.
+
+        Of sharded weights it is a collective, and what is loaded may have been saved by any number of ranks.
+        """
         return {
-            "average": {name: value.clone() for name, value in self.average.items()},
+            "average": {
+                name: gathered(value.clone(), self.parameters[name]) for name, value in self.average.items()
+            },
             "weight": self.weight,
             "updates": self.updates,
             "centre_of_mass": self.centre_of_mass,
@@ -147,12 +154,12 @@ class WeightAverage:
             where = "the saved average" if name in self.average else "this model"
             raise ObjectiveError(f"parameter {name} is not in {where}: the average belongs to other weights")
         for name, value in saved.items():
-            if value.shape != self.average[name].shape:
+            if value.shape != self.parameters[name].shape:
                 raise ObjectiveError(
                     f"parameter {name} was saved as {tuple(value.shape)}, the model has another shape"
                 )
         for name, value in saved.items():
-            self.average[name].copy_(value)
+            self.average[name].copy_(part_of(value, self.parameters[name]))
         self.weight, self.updates = float(state["weight"]), int(state["updates"])
         self.centre_of_mass = float(state["centre_of_mass"])
 
@@ -169,10 +176,8 @@ def _wide(parameter: torch.nn.Parameter) -> torch.dtype:
 
 def _refuse(name: str, parameter: torch.nn.Parameter) -> None:
     kind = type(parameter).__name__
-    if hasattr(parameter, "placements") or kind in ("FlatParameter", "DTensor"):
-        raise UnsupportedError(
-            f"parameter {name} is sharded ({kind}, FSDP): the weight average needs whole parameters"
-        )
+    if kind == "FlatParameter":
+        raise UnsupportedError(f"parameter {name} is sharded by FSDP1 ({kind}): use FSDP2 (fsdp_version: 2)")
     if parameter.is_meta or not parameter.is_floating_point():
         raise UnsupportedError(
             f"parameter {name} is {parameter.dtype} on {parameter.device}: only real weights average"
