@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import textwrap
@@ -275,6 +276,35 @@ def test_text_of_a_run_is_escaped_on_the_page_and_the_screen(tmp_path: Path) -> 
     assert "\x1b" not in done.stdout + page
     assert "<script>alert" not in page
     assert page.count("&lt;script&gt;alert(1)") >= 2
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+def test_an_environment_that_pays_exploits_is_no_go(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "benchmarks" / "environments" / "soft", tmp_path / "soft")
+    text = "environment: {spec: soft/env.yaml}"
+    path = config(tmp_path, text)
+    done = cli("preflight", path, "--html", tmp_path / "page.html")
+    assert done.returncode == 1
+    assert re.search(
+        r"exploits got more than a wrong solution. Paid: \w+, \w+, \w+, \w+, \.\.\.", done.stdout
+    )
+    assert "edited_tests" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    shutil.rmtree(tmp_path / "soft")
+    check = run_preflight(load_preflight(path))["checks"][0]
+    assert check["state"] == "undecided"
+    assert check["evidence"].startswith("soft/env.yaml cannot be read")
+
+
+def test_faults_that_look_like_answers_stand_in_the_evidence(tmp_path: Path) -> None:
+    tool = "async def search(query: str) -> str:\n    'Search.'\n    return 'a result ' * 20\n"
+    (tmp_path / "my_search.py").write_text(tool, encoding="utf-8")
+    text = (
+        "tools: {target: 'my_search:search', error_rate: 0.5, p99_s: 5, seconds: 0.05, max_concurrency: 2, "
+        "chaos: 'truncated=0.2'}"
+    )
+    check = run_preflight(load_preflight(config(tmp_path, text)))["checks"][0]
+    assert check["state"] == "go"
+    assert "looked like an answer: give the tool a check_result" in check["evidence"]
 
 
 def test_parity_without_enough_tasks_is_undecided(tmp_path: Path) -> None:

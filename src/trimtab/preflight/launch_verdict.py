@@ -166,11 +166,9 @@ def _verdict(rows: Sequence[dict[str, Any]], finished: bool) -> tuple[str, str]:
         return "no-go", text + (f" Unfinished, not run: {names['not run']}." if not finished else "")
     if not finished:
         return "unfinished", f"Interrupted: {counts['go']} of {total} go, not run: {names['not run']}."
+    words = {state: f"{counts[state]} of {total}" for state in counts}
     if counts["undecided"]:
-        return (
-            "undecided",
-            f"{counts['undecided']} of {total} undecided: {names['undecided']}.",
-        )
-    return "go", f"All of {total} go: {names['go']}." if len(
-        rows
-    ) > 1 else f"The one check is go: {names['go']}."
+        return "undecided", f"{words['undecided']} undecided: {names['undecided']}."
+    if len(rows) == 1:
+        return "go", f"The one check is go: {names['go']}."
+    return "go", f"All of {total} go: {names['go']}."

@@ -40,7 +40,7 @@ def unknown(evidence: str, advice: str = "") -> CheckResult:
 
 def tools_check(section: ToolsSection) -> CheckResult:
     """Stress the target and compare with its objective."""
-    from trimtab.report.tools.tool_stress_verdict import error_rows, failed_tools, tool_stress_verdict
+    from trimtab.report.tools.tool_stress_verdict import tool_stress_verdict
     from trimtab.tools.stress.load_ramp import Objective, StressOptions
     from trimtab.tools.stress.target_stress import StressTarget, stress_target
 
@@ -50,13 +50,19 @@ def tools_check(section: ToolsSection) -> CheckResult:
         _number(section.calls_per_rollout), section.rollouts, section.cost_per_call, section.seed,
     )  # fmt: skip
     trace = Path(section.trace) if section.trace else None
-    named = StressTarget(
-        section.target, tuple(section.tools), trace, section.timeout_s, section.chaos or None
-    )
+    names = tuple(section.tools)
+    named = StressTarget(section.target, names, trace, section.timeout_s, section.chaos or None)
     mix, measured, faults = stress_target(named, options)
     about = {"source": mix.source, "tools": mix.names}
-    result = tool_stress_verdict(section.target, about, measured.row(), faults)
-    evidence = result["headline"]
+    return _judged_tools(tool_stress_verdict(section.target, about, measured.row(), faults))
+
+
+def _judged_tools(result: dict[str, Any]) -> CheckResult:
+    """The check of a stress test: of a missed objective also which tools failed, and how."""
+    from trimtab.report.tools.tool_stress_verdict import chaos_lines, delay_lines, error_rows, failed_tools
+
+    silent = chaos_lines(result["chaos"], result)[1:]  # faults that looked like answers
+    evidence = " ".join([result["headline"], *silent, *delay_lines(result["open_loop"])])
     if result["exit_code"] == 0:
         return CheckResult("go", evidence, "", result)
     failed = failed_tools(result)
