@@ -55,6 +55,7 @@ BROAD_HANDLERS = {
         2,
         "a user's reward function and its module may raise anything; it becomes a finding",
     ),
+    "sinks/run_export.py": (1, "a tracker's library may raise anything; one line and exit code 2"),
     "sinks/sink_worker.py": (1, "a tracker's library or a user's sink may raise anything; it is counted"),
     "report/traces/token_colors.py": (1, "tokenizers raises Exception itself for a bad file"),
     "adapters/trl/broken_rows.py": (

@@ -83,9 +83,7 @@ class SelectedNames:
 
     def write(self, record: StepRecord) -> int:
         """Hand on the points and histograms whose names fit a pattern, and all events."""
-        points = tuple(point for point in record.points if self._fits(point.name))
-        histograms = tuple(one for one in record.histograms if self._fits(one.name))
-        return self.sink.write(replace(record, points=points, histograms=histograms))
+        return self.sink.write(selected(record, self.patterns))
 
     def flush(self) -> None:
         """Flush the other sink."""
@@ -95,5 +93,27 @@ class SelectedNames:
         """Close the other sink."""
         self.sink.close()
 
-    def _fits(self, name: str) -> bool:
-        return any(fnmatchcase(name, pattern) for pattern in self.patterns)
+
+def selected(record: StepRecord, patterns: Sequence[str]) -> StepRecord:
+    """Return a record with the points and histograms whose names fit a pattern, and all its events.
+
+    Args:
+        record: of one step.
+        patterns: as `trimtab/post_tool/*`; `*` fits slashes too.
+
+    Returns:
+        The record.
+
+    Example:
+        >>> from trimtab.sinks.sink import Point
+        >>> record = StepRecord(3, 0.0, (Point("all", "drift/p99", 0.5), Point("metrics", "loss", 1.0)))
+        >>> [point.key for point in selected(record, ["*/metrics/*"]).points]
+        ['loss']
+    """
+
+    def fits(name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+    points = tuple(point for point in record.points if fits(point.name))
+    histograms = tuple(one for one in record.histograms if fits(one.name))
+    return replace(record, points=points, histograms=histograms)

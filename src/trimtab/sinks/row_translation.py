@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from trimtab.errors import SummaryError
@@ -25,13 +26,22 @@ METRICS, NONFINITE, SERIES = "metrics", "nonfinite", "step"
 """Slice of the trainer's numbers and of counts of NaN and infinity; first part of a series' key."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StoredStep:
     """Rows that were written since the last step, that step's row among them, and the incidents so far."""
 
     step: int
     rows: Sequence[tuple[str, Row]]  # kind and row
     incidents: Sequence[Incident] = ()
+
+    @cached_property
+    def record(self) -> StepRecord:
+        """The record without incidents, translated once for all sinks, in the thread of the first."""
+        rows = [(kind, row if kind == "states" else compact(row)) for kind, row in self.rows]
+        time_s = next((float(row["time"]) for kind, row in rows if kind in ("steps", "end")), 0.0)
+        histograms = [one for kind, row in rows if kind == "states" for one in row_histograms(row)]
+        points, events = points_of(rows), events_of(rows)
+        return StepRecord(self.step, time_s, tuple(points), tuple(histograms), tuple(events))
 
 
 @dataclass
@@ -51,18 +61,9 @@ class Translation:
         Example:
             record = Translation(run_id).record(StoredStep(3, [("steps", row)]))
         """
-        rows = [(kind, row if kind == "states" else compact(row)) for kind, row in stored.rows]
-        time_s = next((float(row["time"]) for kind, row in rows if kind in ("steps", "end")), 0.0)
         changes = tuple(self._log.changes(stored.step, stored.incidents))
-        histograms = [one for kind, row in rows if kind == "states" for one in row_histograms(row)]
-        return StepRecord(
-            stored.step,
-            time_s,
-            tuple(points_of(rows)),
-            tuple(histograms),
-            (*events_of(rows), *(incident_event(change) for change in changes)),
-            changes,
-        )
+        events = (*stored.record.events, *(incident_event(change) for change in changes))
+        return replace(stored.record, events=events, changes=changes)
 
 
 def points_of(rows: Iterable[tuple[str, Row]]) -> list[Point]:

@@ -68,7 +68,7 @@ class TrackioSink:
     def close(self) -> None:
         """Finish the run of trackio, which waits for its thread."""
         if self._run is not None:
-            self._run.finish()
+            self._trackio.finish()  # of this thread: it forgets the run too
         self._run = None
 
     @staticmethod

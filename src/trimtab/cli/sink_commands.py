@@ -1,0 +1,145 @@
+"""`trimtab export`, a recorded run into a tracker, and `trimtab alert`, which watches a run folder."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trimtab.cli.options import print_all
+from trimtab.errors import SinkError
+from trimtab.report.control_characters import escape_controls
+
+if TYPE_CHECKING:
+    from trimtab.alerts import AlertSink
+    from trimtab.sinks.sink import Sink
+
+
+sinks_app = typer.Typer(help="Trackers and alerts.")
+
+
+@sinks_app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="Run folder.", show_default=False)],
+    to: Annotated[
+        str, typer.Option("--to", help="wandb, tensorboard, mlflow or trackio.", show_default=False)
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", help="Folder to write to; for mlflow a file of SQLite.", show_default=False
+        ),
+    ],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Names to export, as 'trimtab/post_tool/*'; repeatable, all otherwise."),
+    ] = None,
+) -> None:
+    """Write a recorded run to a tracker's own files; run again, it goes on behind what it wrote
+    (docs/how-to/sinks.md)."""
+    import sys
+
+    from trimtab.report.run_view import load_view
+    from trimtab.sinks.run_export import export_run
+
+    view = load_view(run)
+    sink = _file_sink(to, output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with redirect_stdout(sys.stderr):  # trackers greet
+        done = export_run(view, sink, output, only or ("*",))
+    refused = (
+        f"; {done.num_refused} infinite numbers left out: {to} cannot hold them" if done.num_refused else ""
+    )
+    span = f"steps {done.first_step} to {done.last_step}" if done.num_steps else "nothing new"
+    print_all(escape_controls(f"wrote {output}: {span}, {done.num_points} numbers{refused}"))
+
+
+def _file_sink(name: str, output: Path) -> Sink:
+    """The sink that writes to files of this machine."""
+    from trimtab.sinks.mlflow_sink import MlflowSink
+    from trimtab.sinks.tensorboard_sink import TensorBoardSink
+    from trimtab.sinks.tracker_libraries import TRACKERS, require_tracker
+    from trimtab.sinks.trackio_sink import TrackioSink
+    from trimtab.sinks.wandb_sink import WandbSink
+
+    if name not in TRACKERS:
+        raise SinkError(f"--to {name} is unknown; one of {', '.join(TRACKERS)}")
+    require_tracker(name)
+    if name == "mlflow":
+        if output.is_dir():
+            raise SinkError(f"{output} is a folder; give a file of SQLite, as -o mlflow.db")
+        return MlflowSink(f"sqlite:///{output.absolute()}")
+    if output.exists() and not output.is_dir():
+        raise SinkError(f"{output} is a file; give a folder")
+    if name == "wandb":
+        return WandbSink(folder=output, mode="offline")
+    return TensorBoardSink(output) if name == "tensorboard" else TrackioSink(folder=output)
+
+
+@sinks_app.command()
+def alert(
+    run: Annotated[Path, typer.Argument(help="Run folder.", show_default=False)],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Behind --: command to start, with the alert as JSON on its input.", show_default=False
+        ),
+    ] = None,
+    slack_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Environment variable with the URL of a Slack webhook.")
+    ] = None,
+    webhook_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Environment variable with a URL that takes JSON.")
+    ] = None,
+    min_severity: Annotated[str, typer.Option(help="warning or critical.")] = "warning",
+    silence: Annotated[
+        float | None, typer.Option(help="Seconds without a step that are silence.", min=1.0)
+    ] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between two readings.", min=0.1)] = 5.0,
+    once: Annotated[bool, typer.Option("--once", help="Read once and leave, as for cron.")] = False,
+) -> None:
+    """Alert about a run's incidents, its silence and a bad end, from a process of its own
+    (docs/how-to/alerts.md).
+
+    Exit code: 0 nothing was sent, 1 alerts were sent, 2 bad input or an alert that could not be delivered.
+    """
+    from trimtab.alerts import RunSentry
+
+    sinks = _alerts(command, slack_env, webhook_env, min_severity)
+    sentry = RunSentry(run, sinks, silence)
+    with suppress(KeyboardInterrupt):
+        while True:
+            sentry.check()
+            for failure in sentry.failures:
+                typer.echo(f"trimtab: {escape_controls(failure)}", err=True)
+            if once or sentry.is_over:
+                break
+            time.sleep(interval)
+    sentry.close()
+    state = "ended" if sentry.is_over else "goes on"
+    print_all(f"{sentry.num_sent} alerts sent; the run {state}")
+    raise typer.Exit(2 if sentry.failures else 1 if sentry.num_sent else 0)
+
+
+def _alerts(
+    command: list[str] | None, slack_env: str | None, webhook_env: str | None, min_severity: str
+) -> list[AlertSink]:
+    from trimtab.alerts import AlertSink, CommandTarget, DeliveryOptions, Webhook
+    from trimtab.alerts.targets import AlertTarget
+
+    options = DeliveryOptions(min_severity=min_severity)  # type: ignore[arg-type]  # it checks the word
+    targets: list[AlertTarget] = []
+    for name, form in ((slack_env, "slack"), (webhook_env, "json")):
+        if name is not None:
+            if not os.environ.get(name):
+                raise SinkError(f"the environment variable {name} is not set; it holds the webhook's URL")
+            targets.append(Webhook(os.environ[name], format=form))  # type: ignore[arg-type]
+    if command:
+        targets.append(CommandTarget(command))
+    if not targets:
+        raise SinkError("nobody to alert: give --slack-env, --webhook-env, or a command behind --")
+    return [AlertSink(target, options) for target in targets]
