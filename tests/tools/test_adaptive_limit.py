@@ -49,3 +49,38 @@ def test_a_target_that_refuses_above_its_capacity_is_used_to_nine_tenths(capacit
         now += 0.2
     assert max(served) == capacity
     assert sum(served[200:]) / len(served[200:]) >= 0.9 * capacity
+
+
+def test_growth_after_an_outage_is_fast_up_to_the_first_cut_and_slow_beyond() -> None:
+    """A breaker opens in an overload as well: fast growth past the level that failed would only fail again."""
+    one = adaptive(20)
+    one._growing = False
+    now = 0.0
+
+    def clean_round() -> int:
+        nonlocal now
+        now += 1.0
+        one.limiter.saturated = True
+        for _ in range(max(24, one.limiter.limit)):
+            one.done(now, now + 0.1)
+        return one.limiter.limit
+
+    for _ in range(3):  # a series of cuts, the first one from 20 to 14
+        now += 1.0
+        for _ in range(24):
+            one.done(now, now + 0.1, congested=True)
+    assert one.limiter.limit == 6
+    one.restart(now)
+    assert [clean_round() for _ in range(5)] == [10, 14, 15, 16, 17]
+
+
+def test_the_first_growth_is_fast_until_something_fails() -> None:
+    one = adaptive(8)
+    limits, now = [], 0.0
+    for _ in range(4):
+        now += 1.0
+        one.limiter.saturated = True
+        for _ in range(max(24, one.limiter.limit)):
+            one.done(now, now + 0.1)
+        limits.append(one.limiter.limit)
+    assert limits == [12, 18, 27, 40]

@@ -36,8 +36,8 @@ class AdaptiveLimit:
     """Moves the limit of a `Limiter` after what calls report to `done`. Times are of one monotonic clock."""
 
     __slots__ = (
-        "_changed", "_errors", "_growing", "_limit", "_num", "_probe_from", "_rounds", "_seconds", "_skip",
-        "baseline_s", "limiter", "options",
+        "_changed", "_errors", "_growing", "_limit", "_num", "_probe_from", "_rounds", "_seconds", "_series",
+        "_target", "baseline_s", "limiter", "options",
     )  # fmt: skip
 
     def __init__(self, limiter: Limiter, options: AdaptiveOptions | None = None) -> None:
@@ -48,7 +48,8 @@ class AdaptiveLimit:
         self.baseline_s = 0.0  # mean latency without a queue of our making; 0: not known yet
         self._num = self._errors = self._rounds = 0
         self._seconds = self._probe_from = 0.0
-        self._skip = 0
+        self._target = float("inf")  # fast growth ends here: what the last series of cuts began with
+        self._series = False  # was the last change a cut?
         limiter.limit = self.options.initial
 
     def done(self, start: float, end: float, *, congested: bool = False, refused: bool = False) -> None:
@@ -67,7 +68,7 @@ class AdaptiveLimit:
             self._close_round(end)
 
     def restart(self, now: float) -> None:
-        """Grow fast again, as after an outage."""
+        """Grow fast again, as after an outage, up to the first cut of it: overload opens breakers as well."""
         self._growing = True
         self._set(self._limit, now)
 
@@ -87,7 +88,12 @@ class AdaptiveLimit:
             self._set(max(self._limit / 2, options.minimum), now)
         elif self.limiter.saturated:
             step = max(1.0, options.growth_slow * self._limit)
-            grown = self._limit * options.growth_fast if self._growing else self._limit + step
+            grown = self._limit + step
+            if self._growing:
+                fast = self._limit * options.growth_fast
+                self._growing = fast < self._target
+                grown = fast if self._growing else max(min(fast, self._target), grown)
+            self._series = False
             self._set(min(grown, options.maximum), now)
         else:
             self._clear()
@@ -114,6 +120,8 @@ class AdaptiveLimit:
     def _cut(self, factor: float, now: float) -> None:
         self._growing = False
         self._probe_from = 0.0
+        if not self._series:
+            self._series, self._target = True, self._limit * factor
         self._set(max(self._limit * factor, self.options.minimum), now)
 
     def _set(self, limit: float, now: float) -> None:
