@@ -3,8 +3,9 @@
     python benchmarks/environment.py --part tools --run
 
 `--run` needs the two real MCP servers, by TRIMTAB_MCP_EVERYTHING (npm @modelcontextprotocol/server-everything) and TRIMTAB_MCP_TIME (PyPI
-mcp-server-time), each a command line; without them their rows stay as committed. Servers of known capacity run on a virtual clock: a busy
-machine would be measured in their place.
+mcp-server-time), each a command line; without them their rows stay as committed, and so do the rows against wrk where it is not installed.
+Servers of known capacity run twice: on a virtual clock, where nothing else takes time, and as processes behind real sockets
+(`environment_bank/socket_rows.py`), measured by the command that a user types. Figures are the worst of the real rows.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 import anyio
 import numpy as np
+from benchmarks.environment_bank import socket_rows
 from benchmarks.environment_bank.virtual_clock import run_virtual, virtual_server
 
 from trimtab.tools import Executor, ExecutorOptions, RetryOptions, tool
@@ -46,12 +48,17 @@ def figures(quick: bool = False) -> dict[str, float]:
         "executor_cpu_ratio": max(rows["executor"]["ratio"], rows["executor"]["ratio_64"]),
         "executor_growth_bytes": rows["memory"]["growth_bytes"],
         "mcp_cpu_ratio": max(row["ratio"] for row in rows["mcp"]),
-        "knee_error_frac": max(abs(row["knee"] / row["capacity"] - 1) for row in rows["knee"]),
-        "p99_error_frac": max(abs(row["p99_s"] / row["planted_p99_s"] - 1) for row in rows["p99"]),
-        "adaptive_of_best_frac": min(
-            row["adaptive"] / max(row["fixed"].values()) for row in rows["adaptive"]
+        "knee_error_frac": _error(rows["knee_socket"], "knee", "capacity"),
+        "p99_error_frac": _error(rows["p99_socket"], "p99_s", "planted_p99_s"),
+        "wrk_rate_error_frac": _error(rows["wrk"], "rate", "wrk_rate"),
+        "wrk_median_error_frac": _error(rows["wrk"], "p50_s", "wrk_p50_s"),
+        "virtual_knee_error_frac": _error(rows["knee"], "knee", "capacity"),
+        "virtual_p99_error_frac": _error(rows["p99"], "p99_s", "planted_p99_s"),
+        "adaptive_of_best_frac": _of_best(rows["adaptive"] + rows["adaptive_socket"]),
+        "virtual_adaptive_of_best_frac": _of_best(rows["adaptive"]),
+        "adaptive_recovered_frac": min(
+            row["after"] / row["before"] for row in (rows["outage"], rows["outage_socket"])
         ),
-        "adaptive_recovered_frac": rows["outage"]["after"] / rows["outage"]["before"],
         "chaos_finished_frac": _frac(rows["chaos"], "finished"),
         "chaos_named_frac": _frac(rows["chaos"], "named"),
         "chaos_faults_rewarded": sum(
@@ -74,6 +81,15 @@ def measure() -> None:
         "p99": lambda: [p99_row(seed) for seed in (0, 1)],
         "adaptive": lambda: [adaptive_row(name, fields) for name, fields in KINDS.items()],
         "outage": outage_row,
+        "knee_socket": lambda: [socket_rows.knee_row(name) for name in socket_rows.KNEES],
+        "p99_socket": lambda: [socket_rows.p99_row(service) for service in socket_rows.P99],
+        "wrk": lambda: (
+            [socket_rows.wrk_row(name) for name in socket_rows.WRK]
+            if socket_rows.has_wrk()
+            else rows.get("wrk", [])
+        ),
+        "adaptive_socket": lambda: [socket_rows.adaptive_row(name) for name in socket_rows.ADAPTIVE],
+        "outage_socket": socket_rows.outage_row,
         "memory": lambda: memory_row(1_000_000),
         "chaos": chaos_rows,
     }
@@ -94,6 +110,15 @@ def chaos_rows() -> list[dict[str, Any]]:
 
 def _frac(rows: list[dict[str, Any]], key: str) -> float:
     return sum(bool(row[key]) for row in rows) / len(rows)
+
+
+def _error(rows: list[dict[str, Any]], measured: str, planted: str) -> float:
+    """The largest relative error."""
+    return max(abs(row[measured] / row[planted] - 1) for row in rows)
+
+
+def _of_best(rows: list[dict[str, Any]]) -> float:
+    return min(row["adaptive"] / max(row["fixed"].values()) for row in rows)
 
 
 async def null() -> None:
