@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -36,7 +37,17 @@ def test_the_lab_is_a_go(folder: Path) -> None:
         "stock",
         "owner",
     }
-    assert "launch v-healthy" in (folder / "page.html").read_text(encoding="utf-8")
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    assert "launch v-healthy" in page
+    anchors = re.findall(r'id="([\w-]+)"', page)
+    assert len(set(anchors)) == len(anchors)
+    own = {"payload", "checks", "h-checks", "facts", "h-facts"}
+    assert {re.match(r"(?:h-)?(c\d)-", one)[1] for one in anchors if one not in own} == {
+        "c1",
+        "c2",
+        "c3",
+        "c4",
+    }  # type: ignore[index]
 
 
 def test_each_planted_fault_is_named(folder: Path) -> None:

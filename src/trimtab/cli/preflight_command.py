@@ -52,7 +52,7 @@ def preflight(
     plan = load_preflight(config)
     if html is not None:
         require_page_path(html, PreflightError)
-    with _terminated_as_interrupted():
+    with _terminated_as_interrupted(), _interrupted_in_one_line():
         result = run_preflight(plan, names, None if as_json or not sys.stderr.isatty() else _say)
     if html is not None:
         write_preflight(result, html)
@@ -72,6 +72,15 @@ def _terminated_as_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _interrupted_in_one_line() -> Iterator[None]:
+    """Exit with 2 after an interrupt between two sections: 1 would say no-go."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise PreflightError("interrupted between two sections; run the check again") from error
 
 
 def _say(line: str) -> None:

@@ -95,13 +95,15 @@ def run_bounded(
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
     """End what is left of the process group: ask, wait a little for its leader, kill."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_GRACE_S)
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    try:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
+    finally:  # also after a second Ctrl-C
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _collect(stream: IO[bytes] | None, tail: deque[bytes]) -> None:
