@@ -116,10 +116,12 @@ def _rules(view: RunView) -> Item:
 def family_of(key: str) -> str:
     """Return what must be observed for a reading, as the list of what was not observed calls it.
 
-    >>> [family_of(key) for key in ("step/mismatch/p95", "aggregate/entropy", "reward_part/mean")]
-    ['mismatch', 'entropy', 'reward']
+    >>> [family_of(key) for key in ("step/mismatch/p95", "aggregate/entropy", "tail_ratio/p95")]
+    ['mismatch', 'entropy', 'drift']
     """
     bare = key.removeprefix("step/").removeprefix("aggregate/").split("/")[0]
+    if bare in ("tail_ratio", "ref_logprob", "support"):
+        return "drift"  # what these need is the reference's log-probabilities
     known = ("lagged_drift", "mismatch", "staleness", "entropy", "reward")
     return next((name for name in known if bare.startswith(name)), bare)
 
