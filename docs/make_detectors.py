@@ -29,6 +29,7 @@ from trimtab.detect.rules.all_rules import RULES, STREAM_RULES
 from trimtab.detect.rules.composite_rules import COMPOSITE_RULES
 from trimtab.detect.rules.environment_rules import ENVIRONMENT_RULES
 from trimtab.detect.rules.fault_rules import FAULT_RULES
+from trimtab.detect.rules.machine_rules import MACHINE_RULES
 from trimtab.detect.rules.mismatch_rules import MISMATCH_RULES
 from trimtab.detect.rules.policy_rules import POLICY_RULES
 from trimtab.detect.rules.preference_rules import PREFERENCE_RULES
@@ -49,6 +50,7 @@ SETS: dict[str, tuple[str, tuple[Rule, ...]]] = {
     "policy": ("The policy as a whole", POLICY_RULES),
     "reward": ("Rewards and groups", REWARD_RULES),
     "environment": ("Text shape, tools, machine", ENVIRONMENT_RULES),
+    "machine": ("Ranks, memory, slow episodes", MACHINE_RULES),
     "preference": ("Preference and supervised training", PREFERENCE_RULES),
     "together": ("Joint readings", COMPOSITE_RULES),
 }
@@ -56,7 +58,7 @@ assert sum((rules for _, rules in SETS.values()), ()) == RULES
 
 
 _NO_RANKS = (
-    "trimtab does not compare ranks yet, so no watched run has this reading; a trainer that passes `{}` to `flush`, or a metric log that "
+    "trimtab compares ranks itself (`straggler`, `memory_imbalance`), so no watched run has this reading; a trainer that passes `{}` to `flush`, or a metric log that "
     "is mapped to it (`--map`), is judged"
 )
 WITHOUT = {
@@ -65,8 +67,9 @@ WITHOUT = {
         for rule in (*STEP_RULES, *FAULT_RULES)
     },
     "proxy_rise": "no recorded run has it; it was tuned on real logs",
-    "straggler": _NO_RANKS.format("slowest_rank_ratio"),
-    "memory_imbalance": _NO_RANKS.format("memory_ratio"),
+    **{rule.name: "the recorded runs have no times of phases, and no memory" for rule in MACHINE_RULES},
+    "slowest_rank_high": _NO_RANKS.format("slowest_rank_ratio"),
+    "memory_ratio_high": _NO_RANKS.format("memory_ratio"),
 }
 """Rule -> why there is no trace of it."""
 

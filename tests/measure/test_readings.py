@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.distributed.stragglers.emitted import machine_keys
 from tests.measure.episodes import episode_keys
 from tests.measure.policy import emitted_keys
 from tests.measure.steps.emitted import step_keys
@@ -76,6 +77,7 @@ def test_every_key_is_in_the_catalog_and_every_rule_reads_an_emitted_key(rng):
     emitted |= {r.key for r in aggregates.apply([], W)}
     emitted |= emitted_keys() | episode_keys(rng)
     emitted |= step_keys(rng)
+    emitted |= machine_keys(rng)
     assert emitted <= set(READINGS), emitted - set(READINGS)
     made_by_detectors = {"nonfinite/count", "silence/steps", *JOINT, PROXY}  # detect/pipeline.py
     assert {rule.key for rule in RULES} <= emitted | made_by_detectors

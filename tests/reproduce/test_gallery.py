@@ -86,7 +86,7 @@ def test_what_was_put_in_is_told_soon_after_and_not_before(views, run, name, whe
 
 
 @pytest.mark.parametrize(
-    ("name", "key"), [("straggler", "slowest_rank_ratio"), ("memory_imbalance", "memory_ratio")]
+    ("name", "key"), [("slowest_rank_high", "slowest_rank_ratio"), ("memory_ratio_high", "memory_ratio")]
 )
 def test_rules_on_ranks_have_no_reading_but_a_trainers_own(views, tmp_path, name, key):
     page = runpy.run_path(str(ROOT / "docs" / "make_detectors.py"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from trimtab.catalog.definitions import Bound, Definition
 from trimtab.catalog.episode_readings import EPISODES, JOINT
+from trimtab.catalog.machine_readings import MACHINE
 from trimtab.catalog.policy_readings import BOUNDARY_TOKENS, POLICY, PROB_BANDS
 from trimtab.catalog.thresholds import BOUNDS
 from trimtab.catalog.token_readings import LAG_BUCKETS, LOG_RATIOS, STATISTICS, TAUS, TOKENS
@@ -31,7 +32,7 @@ MAIN_SLICES = ("all", "text", "post_tool")
 """Slices with tail indices, shifts between windows, intervals of k-hat and chi-square, quantiles of entropy
 and mismatch by the sampler's probability (default, not calibrated, for the cost)."""
 
-READINGS: dict[str, Definition] = {**TOKENS, **METRICS, **POLICY, **EPISODES, **JOINT}
+READINGS: dict[str, Definition] = {**TOKENS, **METRICS, **POLICY, **EPISODES, **JOINT, **MACHINE}
 
 
 def definition(key: str) -> Definition:

@@ -200,9 +200,9 @@ class Pipeline:
         return bool((rules & seen & _BUILT_IN or rules) & done)
 
     def judged(self) -> tuple[str, ...]:
-        """Rules whose baseline is complete somewhere."""
+        """Rules on the training whose baseline is complete somewhere."""
         ready = self._ready_rules()
-        return tuple(r.name for r in self.rules if r.name in ready)
+        return tuple(r.name for r in self.rules if r.name in ready and r.kind != "machine")
 
     def pending(self) -> dict[str, int]:
         """Return rules with values that still collect their baseline -> how many values they have.
@@ -210,6 +210,7 @@ class Pipeline:
         A composite rule has the values of its members, whose scales are learnt first.
         """
         done, waiting = self._ready_rules(), self._learning()
+        done |= {rule.name for rule in self.rules if rule.kind == "machine"}
         for (name, _), count in self.seen.items():
             if name not in done:
                 waiting[name] = max(waiting[name], count)

@@ -6,9 +6,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from trimtab.catalog.machine_readings import of_machine
 from trimtab.detect.live_incidents import LiveIncidents
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.step_readings import of_series, step_readings
+from trimtab.distributed.stragglers import MachineJudge
 from trimtab.guard.cause_table import open_alarms
 from trimtab.measure.sequences.tool_health import ToolHealth, replay_tools
 from trimtab.measure.steps.step_series import StepSeries
@@ -43,6 +45,7 @@ class Detection:
 
     def __init__(self, writer: RunWriter, pipeline: Pipeline, rows: StepRows, live: LiveIncidents) -> None:
         self.writer, self.pipeline, self.rows, self.live = writer, pipeline, rows, live
+        self.machine = MachineJudge()
         self._levels: dict[str, float] = {}  # of the last step that was judged
         self._unwritten: list[dict[str, Any]] = []  # rows of alarms that the disk did not take yet
 
@@ -65,7 +68,8 @@ class Detection:
         self._unwritten += [*changes, *(alarm_row(alarm, "fired", step) for alarm in fired)]
         if self.rows.add("alarms", self._unwritten, retried=True):
             self._unwritten = []
-        self.rows.add("readings", reading_rows([r for r in readings if not of_series(r.key)]))
+        stored = [r for r in readings if not (of_series(r.key) or of_machine(r.key))]
+        self.rows.add("readings", reading_rows(stored))
 
     def situation(self, series: StepSeries | None) -> Situation:
         """Return what a guard decides by, at the step of `series`; None where it has none."""
@@ -100,6 +104,6 @@ class Detection:
         replay_tools(tools, before, reader.rows("tools", rank))
         for row in before:
             self.pipeline.on_step(row["step"], row["nonfinite"], row["columns"])
-            readings = closed.get(row["step"], [])
+            readings = closed.get(row["step"], []) + self.machine.update(row["step"], {rank: row})
             self.pipeline.on_readings(readings)
             self.live.add_readings(readings)

@@ -90,7 +90,7 @@ class Run(RunInputs):
         self._series.next_step()
         self._step_readings = []
         self.pending_tools = []
-        self._isolation.failures_now, self._order.note = [], {}
+        self._isolation.failures_now, self._order.note, self._costs = [], {}, dict[str, Any]()
 
     def observe(self, batch: TokenBatch | None = None, **arrays: Any) -> None:
         """Add one batch to the open step: a `TokenBatch`, or the arguments of `trimtab.token_batch` by name.
@@ -242,6 +242,8 @@ class Run(RunInputs):
         done = self.tools.close(step, self.pending_tools, num_new)
         readings += [r for r in done if r.key not in aggregates.logged]
         self.latest |= {f"trimtab/{r.slice}/{r.key}": r.value for r in readings if (r.slice, r.key) in LATEST}
+        self._costs = self._intake.step_costs(self.pending_tools, duration_s)
+        readings += self._detection.machine.update(step, {self.writer.rank: self._costs})
         self._judge(step, readings, self._known)
         self._rows.add("tools", [{**call_row(call), "step": step} for call in self.pending_tools])
         self._rows.require_taken()
@@ -277,7 +279,7 @@ class Run(RunInputs):
             "not_observed": unseen | self._measuring.not_observed | absent,
             "nonfinite": self._intake.nonfinite,
             "costs_s": self._isolation.take_costs(),
-            **self._intake.door.step_fields(duration_s),
+            **(self._costs or self._intake.door.step_fields(duration_s)),
             **self._sinks.step_fields(),
         }
         self._rows.commit(row, self._isolation)

@@ -107,6 +107,35 @@ class RunInputs:
         """The guard, for its `state_dict`; None where the run has none."""
         return None if self._guard is None else self._guard.guard
 
+    def phase(
+        self, name: str, *, waits: bool = False, device_sync: bool = False
+    ) -> AbstractContextManager[None]:
+        """Time a block of the open step, to compare it over ranks (docs/how-to/stragglers.md).
+
+        Times of one name add up. A phase inside another one is not counted in the outer one.
+
+        Args:
+            name: of the phase, as `rollout`, `tools`, `reward`, `forward`, `backward`, `optimizer`, `sync`.
+            waits: the block waits for other ranks; `sync` always does.
+            device_sync: wait for the GPU before both readings of the clock; else kernels are counted in the
+                phase that waits for them.
+
+        Returns:
+            A context. It costs some microseconds, and raises what its block raises.
+
+        Example:
+            with run.phase("rollout"):
+                episodes = generate(prompts)
+        """
+        return self._intake.costs.clock.phase(name, waits=waits, device_sync=device_sync)
+
+    def add_phase_time(self, name: str, seconds: float, *, waits: bool = False) -> None:
+        """Add seconds of a phase that were measured elsewhere, as by a worker; `waits` as in `phase`."""
+        with self.isolated("phase time"):
+            self._intake.costs.clock.add(
+                name, self._intake.door.number("phase seconds", seconds, 0.0), waits=waits
+            )
+
     def before_update(self, step: int, grad_norm: float | None = None, ess_frac: float | None = None) -> bool:
         """Return whether the optimizer step of `step` may be made; False: leave it out.
 

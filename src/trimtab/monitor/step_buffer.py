@@ -3,16 +3,23 @@ trajectories."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from trimtab.capture import slice_counts, token_batch
 from trimtab.capture.clean_values import Door, clean_name
 from trimtab.capture.segments import MAX_NAMES
+from trimtab.capture.step_costs import StepCosts
+from trimtab.errors import BatchError
 from trimtab.measure.accumulate import nonfinite_columns
 from trimtab.measure.sequences.reward_statistics import GROUPS_A_STEP
 from trimtab.measure.sequences.step_aggregates import observed_columns
 from trimtab.monitor.seen_episodes import SeenEpisodes
+from trimtab.runs.schema import compact
+from trimtab.traces.core.tool_call import ToolCall
 from trimtab.types import TokenBatch
 from trimtab.typing import Bool
 
@@ -32,6 +39,7 @@ class Intake:
     nonfinite: dict[str, int] = field(default_factory=dict)
     columns: set[str] = field(default_factory=set)
     door: Door = field(default_factory=Door)  # what was changed before it was taken in
+    costs: StepCosts = field(default_factory=StepCosts)  # phases, memory, seconds of episodes
     explained: set[str] = field(default_factory=set)  # columns whose absence the trainer explained, ever
     _tools: tuple[str, ...] = ()
     _episodes: SeenEpisodes = field(default_factory=SeenEpisodes)
@@ -40,19 +48,31 @@ class Intake:
     def add(self, batch: TokenBatch | None, arrays: dict[str, Any]) -> tuple[TokenBatch, Bool]:
         """Take a batch in, or the arguments of `token_batch`. The batch with groups as measures read them,
         and (B,) True for trajectories not counted before, so that a second epoch does not count them twice.
-        BatchError as `token_batch`."""
+        `episode_s`, (B,) seconds of each episode, is taken out of the arguments. BatchError as
+        `token_batch`."""
+        seconds = arrays.pop("episode_s", None)
         built = self.batch(arrays) if batch is None else self._tables(batch)
+        if seconds is not None and np.size(seconds) != built.num_sequences:
+            raise BatchError(f"episode_s has {np.size(seconds)} values for {built.num_sequences} sequences")
         for column, count in nonfinite_columns(built).items():
             self.nonfinite[column] = self.nonfinite.get(column, 0) + count
         self.columns |= observed_columns(built)
         self.explained |= built.absent.keys()
         fresh = self._episodes.add(built.episode_id)
+        if seconds is not None:
+            self.costs.add_episodes(seconds, arrays, fresh, self.door)
         self.counts.append(slice_counts(built, fresh))
         return self._grouped(built), fresh
 
     def batch(self, arrays: dict[str, Any]) -> TokenBatch:
         """Build a batch of the arguments of `token_batch` with the run's names, without counting it."""
         return token_batch(**self._with_tools(self._named(arrays)))
+
+    def step_costs(self, calls: Sequence[ToolCall], duration_s: object) -> dict[str, Any]:
+        """Return what the step cost as fields of its row, rounded as they are stored; once a step."""
+        seconds = [(call.episode_id, call.latency_s + call.queued_s, call.name) for call in calls]
+        fields: dict[str, Any] = compact(self.costs.take(seconds) | self.door.step_fields(duration_s))
+        return fields
 
     def next_step(self) -> None:
         """Forget the step's counts; names and trajectories are remembered."""

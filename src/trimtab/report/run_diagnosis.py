@@ -19,6 +19,7 @@ from trimtab.report.alarms import (
 from trimtab.report.averages import averages_line, averages_of
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.headline import verdict_payload
+from trimtab.report.ranks.machine_view import machine_line, machine_lines
 from trimtab.report.run_ending import ending_of, identity_facts, identity_line, identity_of
 from trimtab.report.run_incidents import cause_line, incident_lines, incidents_of
 from trimtab.report.run_rows import last_failure, nonfinite_steps
@@ -94,6 +95,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "min_tokens": view.min_tokens,
         "min_trajectories": view.min_trajectories,
         "slices": [_slice(view, name) for name in view.slices],
+        "machine": view.machine.summary(),
         "tools": tools_table(view.tools),
         "exemplars": exemplar_table(view.exemplars),
         "num_failures": view.num_failures,
@@ -134,6 +136,7 @@ def diagnosis_screen(summary: dict[str, Any]) -> list[str]:
             *([line] if (line := sink_line(summary["sinks"])) not in shown else []),
             *([line] if (line := cause_line(summary["incidents"])) else []),
             *([summary["guard_line"]] if summary["guard_line"] else []),
+            *([line] if (line := machine_line(summary["machine"])) else []),
             source_line(_where(summary), path),
             *([line] if (line := averages_line(summary["averages"])) else []),
             *([summary["identity_line"]] if summary["identity_line"] else []),
@@ -219,6 +222,7 @@ def diagnosis_lines(summary: dict[str, Any]) -> list[str]:
     lines += sections({
         "what ran": [f"{name}: {text}" for name, text in identity_facts(summary["identity"])],
         "slices": [table, *(_slice_line(row, _needs(summary)) for row in summary["slices"])],
+        "ranks, phases and memory": machine_lines(summary["machine"]),
         "not observed": [f"{what}: {why}" for what, why in summary["not_observed"].items()],
         "rules": rule_lines(summary)
         + [f"{rule} cannot fire: {why}" for rule, why in summary["not_run"].items()],

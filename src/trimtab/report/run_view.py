@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES, bound
+from trimtab.catalog.machine_readings import of_machine
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rules.all_rules import RULES
 from trimtab.detect.rules.rule import Rule, split
@@ -33,6 +34,7 @@ from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.state.values import recorded
 from trimtab.measure.state.windows import WindowSet
 from trimtab.measure.tokens.window_shift import WindowShift
+from trimtab.report.ranks.machine_view import MachineView
 from trimtab.report.readings import ReadingRows, judged_readings
 from trimtab.report.run_rows import (
     actions_of_ranks,
@@ -105,6 +107,8 @@ class RunView:
 
     def series(self, key: str, name: str) -> list[Reading]:
         """Readings of one key and slice in the order of steps."""
+        if of_machine(key):
+            return self.machine.series(key, name)
         if of_series(key):
             columns = [one for one in self._step_columns if (one.key, one.slice) == (key, name)]
             return [column.reading(i) for column in columns for i in range(column.steps.size)]
@@ -114,11 +118,8 @@ class RunView:
     def rules_without_input(self) -> dict[str, str]:
         """User's rules that have not seen a value -> the reading each lacks, in words."""
         lacking = self.pipeline.without_input()
-        return {
-            rule.name: f"no reading {rule.key} in slice {rule.slice} so far"
-            for rule in self.user_rules
-            if rule.name in lacking
-        }
+        mine = (rule for rule in self.user_rules if rule.name in lacking)
+        return {rule.name: f"no reading {rule.key} in slice {rule.slice} so far" for rule in mine}
 
     @property
     def slices(self) -> list[str]:
@@ -218,10 +219,11 @@ class RunView:
         names = {row["slice"] for row in self.readings.rows}
         wanted |= {(r.key, name) for r in rules if r.slice.endswith("*") for name in names if r.covers(name)}
         self.pipeline.on_steps(self.steps)
-        steps = {row["step"] for row in self.steps}
-        self.step_series = arrays_of_run(self.reader)
+        steps, self.step_series = {row["step"] for row in self.steps}, arrays_of_run(self.reader)
         self._step_columns = step_columns(self.step_series, steps)
-        self.pipeline.on_run([*self.readings.columns(wanted, steps), *self._step_columns])
+        self.machine = MachineView(self.reader, steps)
+        own = [*self._step_columns, *self.machine.columns()]
+        self.pipeline.on_run([*self.readings.columns(wanted, steps), *own])
         self.pipeline.alarms.sort(key=lambda alarm: alarm.step)
 
     def _evidence(self) -> Evidence:
@@ -288,13 +290,11 @@ def _count(folder: str | os.PathLike[str], config: Row, name: str, default: int)
 
 
 def load_view(folder: str | os.PathLike[str], extra: Sequence[Rule] = ()) -> RunView:
-    """Read a run folder; RunError with one clear line when it is not one. `extra`: rules to judge it by as
-    well."""
+    """Read a run folder, judged by the rules `extra` as well; RunError, one clear line, where it is none."""
     return RunView(folder, extra)
 
 
 def _grown(total: float, rules: Sequence[Rule], others: float) -> float:
-    """The budget of `rules` alone when rules of the weight `others`, not among them, share `total` with
-    them."""
+    """The budget of `rules` alone when others, of the weight `others`, share `total` with them."""
     mine = math.fsum(rule.weight for rule in rules)
     return total * (mine + others) / mine

@@ -9,6 +9,7 @@ from __future__ import annotations
 from trimtab.detect.rules.composite_rules import COMPOSITE_RULES
 from trimtab.detect.rules.environment_rules import ENVIRONMENT_RULES
 from trimtab.detect.rules.fault_rules import FAULT_RULES
+from trimtab.detect.rules.machine_rules import MACHINE_RULES
 from trimtab.detect.rules.mismatch_rules import MISMATCH_RULES
 from trimtab.detect.rules.policy_rules import POLICY_RULES
 from trimtab.detect.rules.preference_rules import PREFERENCE_RULES
@@ -25,6 +26,7 @@ RULES: tuple[Rule, ...] = (
     *POLICY_RULES,
     *REWARD_RULES,
     *ENVIRONMENT_RULES,
+    *MACHINE_RULES,
     *PREFERENCE_RULES,
     *COMPOSITE_RULES,
 )

@@ -73,7 +73,8 @@ class Rule:
     # Slice it judges. One that ends in "*" means every slice that begins so, each with its own detector.
     slice: str = "all"
     # "tail": averages may hide what its alarms say. "aggregate": a dashboard of averages shows the same.
-    kind: Literal["tail", "aggregate"] = "aggregate"
+    # "machine": it says nothing of the training, and no verdict of calm rests on it.
+    kind: Literal["tail", "aggregate", "machine"] = "aggregate"
     family: str  # Diagnosis it supports.
     transform: Literal["log", "identity"] = "identity"  # Applied to the reading before the detector sees it.
     detector: Make  # Factory of its detector.

@@ -1,0 +1,1 @@
+"""Pages on the machine of a run: ranks, phases, memory."""
