@@ -66,6 +66,11 @@ class Pipeline:
             new += self.alarm_log.stream("column_silent", column, step, decision, step - decision.since + 1)
         return new
 
+    def on_rank(self, step: int, rank: int, since: int, *, silent: bool, num_steps: int) -> list[Alarm]:
+        """Return the alarm of a rank that is silent from step `since` on; one that is back clears it."""
+        decision = Decision(True, silent, silent, not silent, since, bound("rank_silent_steps"))
+        return self.alarm_log.stream("rank_silent", f"rank/{rank}", step, decision, num_steps)
+
     def on_columns(
         self,
         steps: npt.NDArray[np.int64],

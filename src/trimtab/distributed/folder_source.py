@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,7 +107,7 @@ class _Session:
 
 
 class FolderSource:
-    """Tails the files of all ranks but `own` in a run folder. Nothing is read twice.
+    """Tails the files of all ranks but `own` in a run folder, or of those in `only`. Nothing is read twice.
 
     A process that opens a run again (`resumed`) reads what is appended from then on: rows that were there
     before may be of a life that its rank will start over.
@@ -117,8 +117,15 @@ class FolderSource:
         for shard in source.poll(): merger.add(shard)
     """
 
-    def __init__(self, folder: str | os.PathLike[str], own: int, *, resumed: bool = False) -> None:
-        self.folder, self.own = Path(folder), own
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        own: int,
+        *,
+        resumed: bool = False,
+        only: Collection[int] | None = None,
+    ) -> None:
+        self.folder, self.own, self.only = Path(folder), own, only
         self._sessions: dict[tuple[int, int], _Session] = {}
         self._over: set[tuple[int, int]] = set()  # sessions that a later one has followed
         self._listed_at = -1.0
@@ -170,6 +177,8 @@ class FolderSource:
             if key is None or key[0] != "steps" or key[1] == self.own or not name.endswith(".jsonl"):
                 continue
             rank, session = key[1:]
+            if self.only is not None and rank not in self.only:
+                continue
             if (rank, session) not in self._sessions and (rank, session) not in self._over:
                 self._sessions[rank, session] = self._opened(rank, session, at_end)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ class MergedStep:
     ranks: tuple[int, ...]  # whose shards are in it
     missing: tuple[int, ...]  # ranks it was not waited for any longer
     row: Row  # the row of steps, as `merge_steps` makes it
+    of_rank: Mapping[int, Row]  # the rows of steps as the ranks wrote them
     series: StepSeries | None
     tools: tuple[Row, ...]
     blocks: tuple[Block, ...]  # merged states, of blocks that ended with this step

@@ -195,6 +195,7 @@ class Merger:
             ranks=tuple(shard.rank for shard in shards),
             missing=opened.missing,
             row=row,
+            of_rank={shard.rank: shard.row for shard in shards},
             series=merge_ranks(list(series.values()), list(series)) if series else None,
             tools=tuple(row for shard in shards for row in shard.tools),
             blocks=tuple(

@@ -69,6 +69,10 @@ class MergeOptions:
         if not 0.0 < self.budget_s <= 1.0:
             raise RunError(f"merge: budget_s is {self.budget_s!r}; give seconds above 0, at most 1")
 
+    def config(self) -> dict[str, Any]:
+        """Return the options for the run's header."""
+        return {name: value for name, value in vars(self).items() if name != "store"}
+
 
 def merge_options(value: str | MergeOptions | None) -> MergeOptions | None:
     """Return the options of `open_run(merge=...)`: a way by its name, options, or None.

@@ -43,6 +43,9 @@ No policy at all means that no lever helps: the guard warns, and neither rolls b
 LEFT_ALONE = frozenset({"plateau", "throughput", "truncation"})
 """Families of rules whose alarms no lever answers: the run learns nothing, or slowly, but is not unstable."""
 
+LEFT_TO_PEOPLE = frozenset({"rank_silent"})
+"""Rules on the step stream that no lever answers: a paused rank is not brought back by one."""
+
 _FAMILY = {rule.name: rule.family for rule in RULES}
 
 
@@ -57,7 +60,7 @@ def open_alarms(incident: Incident, ignored: Collection[str] = ()) -> list[Alarm
         alarm
         for alarm in incident.alarms
         if alarm.severity != "info" and alarm.cleared is None
-        and alarm.rule not in ignored and _FAMILY.get(alarm.rule) not in LEFT_ALONE
+        and alarm.rule not in LEFT_TO_PEOPLE.union(ignored) and _FAMILY.get(alarm.rule) not in LEFT_ALONE
     ]  # fmt: skip
 
 

@@ -44,12 +44,18 @@ class Measuring:
         self.windows, self.episodes, self.store, self.keep = windows, episodes, store, keep
         self.aggregates = StepAggregates()
         self.not_observed: dict[str, str] = {}
-        self._blocks = StateBlocks(state_every)
+        self.blocks = StateBlocks(state_every)
+        self.judges = True  # False: windows close for `keep` alone, and readings are made elsewhere
         self._shift = WindowShift()
         self._pending: list[tuple[TokenBatch, Bool]] = []
         self._pending_first = -1
         self._num_closed = 0  # of the pending batches, those of closed steps
         self._missing: dict[str, str] | None = None  # of the open step; None before its first batch
+
+    def hand_over(self, *, states: bool) -> None:
+        """Leave the judging to another, who also takes the `states` of finished blocks if so."""
+        self.judges = False
+        self.blocks.finished = [] if states else None
 
     def add(self, batch: TokenBatch, fresh: Bool) -> None:
         """Keep a batch of the open step; `fresh` (B,) marks trajectories seen for the first time."""
@@ -66,7 +72,7 @@ class Measuring:
         """
         self.episodes.close(step)
         self._pending_first = step if self._pending_first < 0 else self._pending_first
-        ends, readings = self._blocks.ends_at(step), []
+        ends, readings = self.blocks.ends_at(step), []
         waiting = sum(batch.num_tokens for batch, _ in self._pending)
         size = self.windows.min_tokens
         enough = num_tokens >= size or waiting >= min(_MAX_WINDOWS * size, MAX_PENDING_TOKENS)
@@ -76,7 +82,7 @@ class Measuring:
             others = {name: why for name, why in self.not_observed.items() if name not in RATIOS}
             self.not_observed, self._missing = others | self._missing, None
         if (
-            "all" not in self.windows.clocks and not self._pending
+            self.judges and "all" not in self.windows.clocks and not self._pending
         ):  # a trainer without tokens has its averages
             readings += self.aggregates.without_tokens()
         self._num_closed = len(self._pending)
@@ -91,14 +97,14 @@ class Measuring:
         """Measure what still waits up to `step`, and end the block."""
         if self._pending and step is not None:
             return self._measure(step, ends=True)
-        self.store(self._blocks.finish())
+        self.store(self.blocks.finish())
         return []
 
     def _measure(self, step: int, ends: bool) -> list[Reading]:
         first, states = self._observe_pending()
-        self._blocks.add(first, step, states)
+        self.blocks.add(first, step, states)
         if ends:
-            self.store(self._blocks.finish())
+            self.store(self.blocks.finish())
         return self._close_windows(first, step, states)
 
     def _observe_pending(self) -> tuple[int, dict[str, SliceState]]:
@@ -118,8 +124,10 @@ class Measuring:
         closed, pair = self.windows.add(first, step, states)
         for name, done in closed:
             self.keep(name, done)
+            if not self.judges:
+                continue
             judged = readings_of(name, done.window, done.states[name], self._shift)
             readings += self.aggregates.apply(judged, done.window) if name == "all" else judged
-        if pair is not None:
+        if pair is not None and self.judges:
             readings += pair_readings(pair.window, pair.states)
         return readings

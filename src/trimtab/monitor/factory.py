@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import NoneType
 from typing import Any
 
@@ -14,6 +15,7 @@ from trimtab.capture.clean_values import Door
 from trimtab.catalog import WINDOW_TOKENS, WINDOW_TRAJECTORIES
 from trimtab.detect.rules.rule import Rule
 from trimtab.detect.user_rules.load import header_config, resolve
+from trimtab.distributed.sources import MergeOptions, merge_options
 from trimtab.errors import RunError
 from trimtab.guard import Controls, GuardOptions, StableStates, guard_options
 from trimtab.measure.state.requirements import Requirements
@@ -28,7 +30,7 @@ from trimtab.sinks import Sink, open_sinks
 
 log = logging.getLogger("trimtab")
 
-_RESERVED = ("min_tokens", "min_trajectories", "rules", "python_rules", "guard")
+_RESERVED = ("min_tokens", "min_trajectories", "rules", "python_rules", "guard", "merge")
 
 
 def open_run(
@@ -52,6 +54,7 @@ def open_run(
     states: StableStates | None = None,
     share: Share | None = None,
     sinks: Sequence[str | Sink] = (),
+    merge: str | MergeOptions | None = None,
 ) -> Run:
     """Open a run folder, new or to be resumed, for one rank's writing.
 
@@ -83,6 +86,9 @@ def open_run(
             "mlflow:URI", "trackio:PROJECT", or objects of `trimtab.sinks` and `trimtab.alerts`
             (docs/how-to/sinks.md). Each has a thread of its own, on rank 0; one that fails or hangs stops
             nothing.
+        merge: "folder", or `trimtab.distributed.MergeOptions`: the leading rank judges the readings of all
+            ranks, some steps late, and without `share` its guard's decisions are applied by all ranks at a
+            later step (docs/how-to/many-ranks.md). No step waits for a rank. None: each rank judges its own.
 
     Returns:
         The run; close it, or use it as a context manager.
@@ -116,11 +122,13 @@ def open_run(
     rank = own_rank if rank is None else rank
     if rank == own_rank and world_size > 1:
         config = {"world_size": world_size, **(config or {})}
+    merging = _merge(merge, {"world_size": world_size, **(config or {})})
     watched = None if guard is None else GuardArguments(guard_options(guard), controls, states, share)
     guarded = {} if watched is None else {"guard": msgspec.to_builtins(watched.options)}
     if watched is not None:
         watched.options.require_disk(folder)
-    mine = {**windows, **requirements.config(), **own, **guarded}
+    merged = {} if merging is None else {"merge": merging.config()}
+    mine = {**windows, **requirements.config(), **own, **guarded, **merged}
     writer = RunWriter(folder, rank, {**with_identity(_config(config or {})), **mine})
     stored = {
         name: value for name, value in writer.header["config"].items() if name in ("rules", "python_rules")
@@ -133,8 +141,17 @@ def open_run(
     return Run(
         writer,
         WindowSet(min_tokens, min_trajectories),
-        RunOptions(strict, state_every, token_text, requirements, added, watched, opened),
+        RunOptions(strict, state_every, token_text, requirements, added, watched, opened, merging),
     )
+
+
+def _merge(merge: str | MergeOptions | None, config: Mapping[str, Any]) -> MergeOptions | None:
+    """The options with the number of ranks, from the caller, the config or the environment."""
+    options = merge_options(merge)
+    if options is None or options.ranks is not None:
+        return options
+    ranks = config.get("ranks", config["world_size"])
+    return replace(options, ranks=whole_number("merge: the number of ranks", ranks, 1))
 
 
 def _config(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from trimtab.capture.clean_values import clean_name, clean_text
@@ -13,6 +13,7 @@ from trimtab.errors import RunError
 from trimtab.measure.all_measures import NOTED
 from trimtab.measure.sequences.aggregates import MAX_METRIC, TRAINER_KEYS, as_numbers
 from trimtab.measure.state.log_ratios import RATIOS, omitted_columns
+from trimtab.monitor.run_options import UNFED
 from trimtab.report.unobserved import REPEATED, TOKENS
 from trimtab.runs.schema import MAX_STEP
 
@@ -149,6 +150,28 @@ class StepOrder:
 
 _OF_BATCHES = (*(name for name in RATIOS if name != "lagged_drift"), *NOTED)
 """What batches alone can show."""
+
+
+def unseen(
+    metrics: MetricReader,
+    note: Mapping[str, str],
+    fed: Collection[str],
+    numbers: Collection[str],
+    columns: Collection[str],
+) -> dict[str, str]:
+    """Return what a step cannot show, whatever the trainer says -> why.
+
+    Args:
+        metrics: reader of the step's metrics.
+        note: what the order of steps says of it.
+        fed: inputs that the loop has given, ever.
+        numbers: names of the step's aggregates.
+        columns: names of the columns that arrived.
+    """
+    absent = metrics.absent() | dict(note) | {k: why for k, why in UNFED.items() if k not in fed}
+    if "reward" not in numbers and "reward" not in columns:
+        absent["reward"] = metrics.why_no_reward()
+    return absent
 
 
 def no_batch(failures: Sequence[str], absent: Collection[str]) -> dict[str, str]:

@@ -1,12 +1,14 @@
 """A run's guard: what it decides is shared with every rank, done in isolation, and written to the run store.
 
 `share` is a collective of the caller's. It is called once a step, and once before each update, on every rank
-and whatever failed before, so that no rank waits for another for ever.
+and whatever failed before, so that no rank waits for another for ever. Without it, where ranks are merged, a
+relay takes decisions to all ranks, which apply them some steps later; nobody waits then.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +18,11 @@ from trimtab.errors import GuardError
 from trimtab.guard import Controls, Guard, GuardOptions, StableStates, StepPlan
 from trimtab.monitor.detection import Situation
 from trimtab.monitor.isolation import Isolation
+from trimtab.monitor.ranks.relay import DecisionRelay
 from trimtab.runs.action_rows import action_from_row, action_row
 from trimtab.types import Action, SkipUpdate
+
+log = logging.getLogger("trimtab")
 
 Share = Callable[[str], str]
 """Returns on every rank what rank 0 passed in; the others pass an empty text."""
@@ -50,13 +55,18 @@ class RunGuard:
         rank: int,
         isolation: Isolation,
         write: Callable[[dict[str, Any]], None],
+        relay: Callable[[], DecisionRelay | None] = lambda: None,
     ) -> None:
         self.guard = Guard(arguments.options, arguments.controls, arguments.states)
         self.leads = rank == 0 or arguments.share is None
         self._share, self._isolation, self._write = arguments.share, isolation, write
+        self._relay, self._warned = relay, False
 
     def before_update(self, step: int, grad_norm: float | None, ess_frac: float | None) -> bool:
         """Return whether the optimizer step may be made; True where the guard itself fails."""
+        if self._relay() is not None:
+            self._warn_of_updates()
+            return True
         text = ""
         if self.leads:
             with self._isolation.block("decide about an update", _COST):
@@ -72,11 +82,34 @@ class RunGuard:
 
         A negative `step` stands for a call of `flush` that closed no step: nothing is decided then.
         """
+        relay = self._relay()
+        if relay is not None:
+            return [] if step < 0 else self._relayed(relay, step, situation)
         text = ""
         if self.leads and step >= 0:
             with self._isolation.block("decide what the guard does", _COST):
                 text = _packed(self.guard.decide(step, *situation()))
         plan, rows = self._shared(text)
+        return self._carry_out(step, plan, rows)
+
+    def _relayed(self, relay: DecisionRelay, step: int, situation: Callable[[], Situation]) -> list[Action]:
+        """Decide, where this rank leads, and do what is due at `step` on all ranks."""
+        if relay.leads:
+            with self._isolation.block("decide what the guard does", _COST):
+                plan = self.guard.decide(step, *situation())
+                if plan.actions or plan.keep or plan.suspect is not None:
+                    relay.publish(step, _packed(plan))
+        done: list[Action] = []
+        with self._isolation.block("read what the guard decided", _COST):
+            for decision in relay.due(step):
+                plan, rows = _unpacked(decision.text)
+                late = {"late": step - decision.apply_at} if step > decision.apply_at else {}
+                of_decision = {"decision": decision.number, "decided": decision.step, **late}
+                done += self._carry_out(step, plan, [row | of_decision for row in rows])
+        return done
+
+    def _carry_out(self, step: int, plan: StepPlan, rows: list[Row]) -> list[Action]:
+        """Apply and record the actions of a plan, and keep the state it asks for."""
         for action, row in zip(plan.actions, rows, strict=True):
             self._do(step, action, row)
         if plan.suspect is not None:
@@ -96,6 +129,14 @@ class RunGuard:
             if text:
                 plan, rows = _unpacked(text)
         return plan, rows
+
+    def _warn_of_updates(self) -> None:
+        if not self._warned and self.guard.acts:
+            log.warning(
+                "trimtab: no update is left out: with merge= the guard's decisions come some steps late, and "
+                "one about an update cannot. Give open_run(share=...) to have updates judged."
+            )
+        self._warned = True
 
     def _do(self, step: int, action: Action, of_action: Row) -> None:
         failures = self._isolation.num_failures

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -25,19 +24,27 @@ from trimtab.measure.sequences.tool_health import ToolHealth
 from trimtab.measure.state.windows import Closed, WindowSet
 from trimtab.monitor.batch_measurement import Measuring
 from trimtab.monitor.detection import Detection
-from trimtab.monitor.flush_arguments import MetricReader, OmissionLog, StepOrder, no_batch, step_number
+from trimtab.monitor.flush_arguments import (
+    MetricReader,
+    OmissionLog,
+    StepOrder,
+    no_batch,
+    step_number,
+    unseen,
+)
 from trimtab.monitor.guarding import RunGuard
 from trimtab.monitor.isolation import Isolation, warn_dead
+from trimtab.monitor.ranks.merging import ShardParts, run_merge
 from trimtab.monitor.run_end import EndRecorder, end_of
 from trimtab.monitor.run_inputs import RunInputs
-from trimtab.monitor.run_options import LATEST, UNFED, RunOptions
+from trimtab.monitor.run_options import RunOptions
 from trimtab.monitor.series_recorder import SeriesRecorder
 from trimtab.monitor.step_buffer import Intake
 from trimtab.monitor.step_rows import StepRows
 from trimtab.runs import RunWriter
 from trimtab.sinks import SinkFeed
 from trimtab.traces.core.tool_call import call_row
-from trimtab.types import Alarm, Reading, TokenBatch
+from trimtab.types import Alarm, Reading
 
 _MAX_TEXTS = 4_096  # decoded tokens remembered
 
@@ -61,7 +68,9 @@ class Run(RunInputs):
         self._start(writer, windows)
         self._guard = None
         if options.guard is not None:
-            self._guard = RunGuard(options.guard, writer.rank, self._isolation, self._write_action)
+            self._guard = RunGuard(
+                options.guard, writer.rank, self._isolation, self._write_action, self._relay
+            )
 
     def _start(self, writer: RunWriter, windows: WindowSet) -> None:
         """Begin a session of the run with nothing seen yet."""
@@ -81,6 +90,11 @@ class Run(RunInputs):
             windows, self.episodes, self.options.state_every, self._rows.add_states, self._store_exemplars
         )
         self._series = SeriesRecorder(self.options.requirements.solved_at)
+        relays = self.options.relays_decisions
+        self._merge = run_merge(self.options.merge, writer, windows, self.tools, relays=relays)
+        if self._merge is not None:
+            self._detection.all_ranks = self._merge.leads
+            self._measuring.hand_over(states=self._merge.takes_states)
         self._fed = set()
         self._metrics, self._order = MetricReader(), StepOrder()
         self._new_step()
@@ -91,16 +105,6 @@ class Run(RunInputs):
         self._step_readings = []
         self.pending_tools = []
         self._isolation.failures_now, self._order.note, self._costs = [], {}, dict[str, Any]()
-
-    def observe(self, batch: TokenBatch | None = None, **arrays: Any) -> None:
-        """Add one batch to the open step: a `TokenBatch`, or the arguments of `trimtab.token_batch` by name.
-
-        Building the batch here keeps even a malformed one from stopping training: it is counted and reported.
-        """
-        with self.isolated("observe"):
-            taken, fresh = self._intake.add(batch, arrays)
-            self._measuring.add(taken, fresh)
-            self._series.add(taken)
 
     def flush(
         self,
@@ -143,7 +147,7 @@ class Run(RunInputs):
         if not written:
             # The step is part of the run all the same, marked as failed.
             with self.isolated("flush"), suppress(OSError):
-                self._commit(number, numbers, reasons, duration_s)
+                self._rows.commit(self._row(number, numbers, reasons, duration_s), self._isolation)
         fired = self.pipeline.alarms[len(self.pipeline.alarms if self._known is None else self._known) :]
         self._new_step()
         if self.dead and not self._dead_before:
@@ -160,11 +164,6 @@ class Run(RunInputs):
             self._new_step()
             raise
 
-    @property
-    def dead(self) -> bool:
-        """True while nothing reaches the disk: it is full or fails, or the folder is gone."""
-        return bool(self.writer.failure)
-
     def begin(self, step: int) -> None:
         """Training starts, or starts again, with `step` as its next; going back opens a new session."""
         with self.isolated("begin"):
@@ -176,6 +175,8 @@ class Run(RunInputs):
                     self.writer.mark_failed(str(error))
                     raise
                 old = self.windows
+                if self._merge is not None:
+                    self._merge.close()
                 self.writer.end("restarted")
                 self.writer.close()
                 self._start(writer, WindowSet(old.min_tokens, old.min_trajectories))
@@ -184,7 +185,9 @@ class Run(RunInputs):
         """Write what is still in memory; the run stays open."""
         with self.isolated("settle"):
             readings = self._measuring.settle(self.last_step)
-            if self.last_step is not None:
+            if self._merge is not None and self.last_step is not None:
+                self._detection.judge_merged(self._merge.finish(self.last_step))
+            elif self.last_step is not None:
                 self._judge(self.last_step, readings)
             self._rows.require_taken()
 
@@ -202,6 +205,8 @@ class Run(RunInputs):
         """End the run as "finished", where `end` was not called, and close the files."""
         self.end()
         with self.isolated("close"):
+            if self._merge is not None:
+                self._merge.close()
             self._ending.close()
             self.writer.close()
             self._sinks.close()
@@ -223,66 +228,66 @@ class Run(RunInputs):
         self.last_step, self._known = step, list(self.pipeline.alarms)
         aggregates = self._measuring.aggregates
         numbers = aggregates.add(step, metrics)
-        absent = self._absent(numbers) | absent
+        absent = unseen(self._metrics, self._order.note, self._fed, numbers, self._intake.columns) | absent
         if "reward" in numbers:  # RewardTrainer has no reward column, and logs the mean of its scores
             absent.pop("reward", None)
         for name, value in (metrics | numbers).items():
             if not np.isfinite(value) and not may_be_missing(name):
                 self._intake.nonfinite[f"metrics/{name}"] = 1
         self._omissions.note(self._intake.columns, {*self._intake.explained, *absent})
-        self.pipeline.on_step(step, self._intake.nonfinite, self._intake.columns)
+        own = list(self._step_readings)
+        series, of_step = None, list[Reading]()
         with self.isolated("measure the step's series"):
             rows, of_step = self._series.close(step, numbers.get("grad_norm"), self.pending_tools)
             self._rows.add("series", rows)
-            if rows and self.series.latest is not None:
-                self._live.add_series(self.series.latest)
-            self._step_readings += of_step
+            series = self._series.history.latest if rows else None
         num_tokens, num_new = self._intake.total()
-        readings = self._measuring.step(step, num_tokens) + self._step_readings
+        readings = self._measuring.step(step, num_tokens) + own + of_step
+        calls = [{**call_row(call), "step": step} for call in self.pending_tools]
+        self._costs = self._intake.step_costs(self.pending_tools, duration_s)
+        if self._merge is not None:
+            self._rows.add("tools", calls)
+            parts = self._merge.parts(series, calls, self._measuring.blocks)
+            self._close_merged(self._row(step, metrics, absent, duration_s), own, parts)
+            return
+        self.pipeline.on_step(step, self._intake.nonfinite, self._intake.columns)
+        if series is not None:
+            self._live.add_series(series)
         done = self.tools.close(step, self.pending_tools, num_new)
         readings += [r for r in done if r.key not in aggregates.logged]
-        self.latest |= {f"trimtab/{r.slice}/{r.key}": r.value for r in readings if (r.slice, r.key) in LATEST}
-        self._costs = self._intake.step_costs(self.pending_tools, duration_s)
         readings += self._detection.machine.update(step, {self.writer.rank: self._costs})
         self._judge(step, readings, self._known)
-        self._rows.add("tools", [{**call_row(call), "step": step} for call in self.pending_tools])
+        self._rows.add("tools", calls)
         self._rows.require_taken()
-        self._commit(step, metrics, absent, duration_s)
+        self._rows.commit(self._row(step, metrics, absent, duration_s), self._isolation)
 
-    def _absent(self, numbers: Mapping[str, float]) -> dict[str, str]:
-        """What this step cannot show, whatever the trainer says, with the reason."""
-        absent = self._metrics.absent() | self._order.note
-        absent |= {k: why for k, why in UNFED.items() if k not in self._fed}
-        if self.probes.last is None:
-            absent["lagged_drift"] = "no probe transcripts were scored"
-        if "reward" not in numbers and "reward" not in self._intake.columns:
-            absent["reward"] = self._metrics.why_no_reward()
-        return absent
+    def _close_merged(self, row: dict[str, Any], own: list[Reading], parts: ShardParts) -> None:
+        """Write the open step of this rank, and judge the steps of all ranks that are complete by now."""
+        assert self._merge is not None
+        try:
+            self._rows.require_taken()
+            self._rows.commit(row, self._isolation)
+        finally:  # a disk that is full is no reason not to judge
+            with self.isolated("merge the ranks", cost="merge"):
+                self._detection.close_merged(self._merge, row, own, parts)
 
-    def _judge(self, step: int, readings: list[Reading], known: list[Alarm] | None = None) -> None:
-        self._detection.judge(step, readings, known)
-        self.latest["trimtab/num_alarms"] = float(len(self.pipeline.alarms))
-
-    def _commit(
+    def _row(
         self, step: int, metrics: dict[str, float], absent: dict[str, str], duration_s: float | None
-    ) -> None:
-        """Write the row of the open step."""
-        unseen = {} if self._intake.counts else no_batch(self._isolation.failures_now, absent)
-        row = {
-            "step": step,
-            "session": self.writer.session,
-            "rank": self.writer.rank,
-            "time": time.time(),
+    ) -> dict[str, Any]:
+        """Return the row of the open step."""
+        unseen_now = {} if self._intake.counts else no_batch(self._isolation.failures_now, absent)
+        merged = {} if self._merge is None else self._merge.status()
+        return {
+            **self._rows.head(step),
             "metrics": metrics,
-            "slices": self._intake.slices(),
-            "columns": sorted(self._intake.columns),
-            "not_observed": unseen | self._measuring.not_observed | absent,
-            "nonfinite": self._intake.nonfinite,
+            "not_observed": unseen_now | self._measuring.not_observed | absent,
             "costs_s": self._isolation.take_costs(),
+            "failed": bool(self._isolation.failures_now),
+            **self._intake.row(),
             **(self._costs or self._intake.door.step_fields(duration_s)),
+            **({"merge": merged} if merged else {}),
             **self._sinks.step_fields(),
         }
-        self._rows.commit(row, self._isolation)
 
     def _store_exemplars(self, name: str, done: Closed) -> None:
         if name in EXEMPLAR_SLICES:
@@ -292,9 +297,6 @@ class Run(RunInputs):
 
     def _write_action(self, row: dict[str, Any]) -> None:
         self.writer.write("actions", [row])
-
-    def _is_logged(self, error: BaseException) -> bool:
-        return self.dead and isinstance(error, OSError)
 
     def _write_error(self, row: dict[str, Any]) -> None:
         self.writer.write("errors", [{**row, "step": -1 if self.last_step is None else self.last_step}])

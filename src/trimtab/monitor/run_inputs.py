@@ -17,8 +17,13 @@ from trimtab.measure.sequences.episode_totals import Episodes
 from trimtab.measure.sequences.reencoding import difference
 from trimtab.measure.state.values import step_readings
 from trimtab.measure.steps.series_history import SeriesHistory
+from trimtab.monitor.batch_measurement import Measuring
+from trimtab.monitor.detection import Detection
 from trimtab.monitor.guarding import RunGuard
 from trimtab.monitor.isolation import Isolation
+from trimtab.monitor.ranks.merging import RunMerge
+from trimtab.monitor.ranks.relay import DecisionRelay
+from trimtab.monitor.run_options import LATEST
 from trimtab.monitor.series_recorder import SeriesRecorder
 from trimtab.monitor.step_buffer import Intake
 from trimtab.runs import RunWriter
@@ -39,11 +44,41 @@ class RunInputs:
     _isolation: Isolation
     _intake: Intake
     _series: SeriesRecorder
+    _measuring: Measuring
+    writer: RunWriter
     _live: LiveIncidents
     _guard: RunGuard | None
     _sinks: SinkFeed
-    writer: RunWriter
+    _detection: Detection
+    latest: dict[str, float]
+    _merge: RunMerge | None
     _step_readings: list[Reading]
+
+    def observe(self, batch: TokenBatch | None = None, **arrays: Any) -> None:
+        """Add one batch to the open step: a `TokenBatch`, or the arguments of `trimtab.token_batch` by name.
+
+        Building the batch here keeps even a malformed one from stopping training: it is counted and reported.
+        """
+        with self.isolated("observe"):
+            taken, fresh = self._intake.add(batch, arrays)
+            self._measuring.add(taken, fresh)
+            self._series.add(taken)
+
+    @property
+    def dead(self) -> bool:
+        """True while nothing reaches the disk: it is full or fails, or the folder is gone."""
+        return bool(self.writer.failure)
+
+    def _is_logged(self, error: BaseException) -> bool:
+        return self.dead and isinstance(error, OSError)
+
+    def _judge(self, step: int, readings: list[Reading], known: list[Alarm] | None = None) -> None:
+        self._detection.judge(step, readings, known)
+        self.latest |= {f"trimtab/{r.slice}/{r.key}": r.value for r in readings if (r.slice, r.key) in LATEST}
+        self.latest["trimtab/num_alarms"] = float(len(self.pipeline.alarms))
+
+    def _relay(self) -> DecisionRelay | None:
+        return None if self._merge is None else self._merge.relay
 
     def isolated(self, where: str, cost: str = "watch") -> AbstractContextManager[None]:
         """Return a context that books time under `cost`, and records its block's failure.
@@ -68,8 +103,10 @@ class RunInputs:
 
     @property
     def series(self) -> SeriesHistory:
-        """Values of the last steps by series and slice, with standard errors; `flush` adds a step's."""
-        return self._series.history
+        """Values of the last steps by series and slice, with standard errors; `flush` adds a step's. With
+        `merge` the leading rank has those of all ranks."""
+        merged = None if self._merge is None else self._merge.judging
+        return self._series.history if merged is None else merged.history
 
     @property
     def incidents(self) -> list[Incident]:
@@ -181,6 +218,8 @@ class RunInputs:
         """Add a scoring of the fixed probe transcripts by the policy at `step`; see `measure.policy`."""
         with self.isolated("probe"):
             self._step_readings += self.probes.update(step, batch)
+            if self.probes.last is not None:
+                self._fed.add("lagged_drift")
 
     def gradients(
         self,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from trimtab.detect.rules.rule import Rule
+from trimtab.distributed.sources import MergeOptions
 from trimtab.measure.state.requirements import Requirements
 from trimtab.monitor.guarding import GuardArguments
 from trimtab.sinks import Sink
@@ -24,6 +25,7 @@ LATEST = frozenset(
 UNFED = {
     "gradient": "none given (Run.gradients)",
     "cross_scores": "none given (Run.cross_scores)",
+    "lagged_drift": "no probe transcripts were scored",
 }
 """What only the loop can give -> why it is not observed where the loop gives none."""
 
@@ -46,6 +48,13 @@ class RunOptions:
     guard: GuardArguments | None = None
     # where the numbers go beside the run folder
     sinks: tuple[Sink, ...] = ()
+    # how the readings of the job's ranks are merged while it runs; None: each rank judges its own
+    merge: MergeOptions | None = None
+
+    @property
+    def relays_decisions(self) -> bool:
+        """Do decisions of the leading rank come to the others late, and not by a collective?"""
+        return self.merge is not None and self.guard is not None and self.guard.share is None
 
 
 _RANK_VARIABLES = (

@@ -80,6 +80,10 @@ class Intake:
         self.door = Door()
         self._num_steps += 1
 
+    def row(self) -> dict[str, Any]:
+        """Return what the row of the step says of what arrived in it."""
+        return {"slices": self.slices(), "columns": sorted(self.columns), "nonfinite": self.nonfinite}
+
     def slices(self) -> dict[str, dict[str, int]]:
         """Slice -> `n_tokens`, and `n_trajectories` counted for the first time, of the step."""
         counted: dict[str, dict[str, int]] = {}

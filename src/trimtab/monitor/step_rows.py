@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -38,6 +39,11 @@ class StepRows:
         error, self._error = self._error, None
         if error is not None:
             raise error
+
+    def head(self, step: int) -> Row:
+        """Return whose the row of a step is."""
+        writer = self.writer
+        return {"step": step, "session": writer.session, "rank": writer.rank, "time": time.time()}
 
     def commit(self, row: Row, isolation: Isolation) -> None:
         """Write the row that makes a step part of the run, with the monitor's failures so far."""

@@ -3,10 +3,11 @@ of a replay."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
+from trimtab.detect.rules.all_rules import LIVE_RULES
 from trimtab.runs import RunReader
 from trimtab.runs.records import alarm_from_row
 from trimtab.types import Alarm
@@ -69,6 +70,13 @@ def recorded_alarms(rows: list[Row]) -> list[Alarm]:
             if (alarm.rule, alarm.slice, alarm.step) == (row["rule"], row["slice"], row["fired"]):
                 alarms[i] = replace(alarm, cleared=None if row["event"] == "reopened" else int(row["step"]))
     return alarms
+
+
+def live_alarms(rows: list[Row], rules: Collection[str]) -> list[Alarm]:
+    """Return the recorded alarms of `rules`, and of those that only a running job can judge; each once,
+    whichever ranks wrote it."""
+    alarms = [one for one in recorded_alarms(rows) if one.rule in LIVE_RULES.union(rules)]
+    return list({(one.rule, one.slice, one.step): one for one in alarms}.values())
 
 
 def with_superseded(alarms: list[Alarm], rows: list[Row]) -> list[Alarm]:

@@ -38,6 +38,7 @@ from trimtab.report.ranks.machine_view import MachineView
 from trimtab.report.readings import ReadingRows, judged_readings
 from trimtab.report.run_rows import (
     actions_of_ranks,
+    live_alarms,
     recorded_alarms,
     union_of_alarms,
     with_superseded,
@@ -90,9 +91,8 @@ class RunView:
         else:
             self.readings = ReadingRows(reading_rows(self._merged_readings()))
             self._replay()
-            alarms = recorded_alarms(self.reader.rows("alarms"))
-            by_key = {(a.rule, a.slice, a.step): a for a in alarms if a.rule in self._in_python}
-            self.alarms = union_of_alarms(list(by_key.values()), self.pipeline.alarms)
+            live = live_alarms(self.reader.rows("alarms"), self._in_python)
+            self.alarms = union_of_alarms(live, self.pipeline.alarms)
         self.alarms = with_superseded(self.alarms, self.reader.superseded("alarms"))
         self.integrity = self._integrity()
         self.evidence = self._evidence()

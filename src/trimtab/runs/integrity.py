@@ -13,7 +13,7 @@ from itertools import islice, pairwise, product
 
 from trimtab.catalog import bound
 from trimtab.runs.reader import Row, RowFile, RunReader
-from trimtab.runs.schema import KINDS, lost_steps, lost_steps_text
+from trimtab.runs.schema import FIRST_WORKER, KINDS, lost_steps, lost_steps_text
 
 _MAX_RANKS = 8  # named of those that are missing
 _MAX_INTERVALS = 1_000  # steps whose duration is looked at
@@ -112,15 +112,21 @@ def absent_ranks(reader: RunReader) -> dict[str, str]:
     """Return the ranks of which nothing is in the record, as one text -> why, by the number of processes."""
     config = reader.header["config"]
     expected = next((n for n in (config.get("ranks"), config.get("world_size")) if type(n) is int), 0)
-    if len(reader.ranks) >= expected:
+    missing = expected - len(_trainers(reader))
+    if missing <= 0:
         return {}
     why = f"of {expected} processes; nothing was written here: the files are missing, or were never made"
-    return {f"{'ranks' if expected - len(reader.ranks) > 1 else 'rank'} {_some_ranks(reader, expected)}": why}
+    return {f"{'ranks' if missing > 1 else 'rank'} {_some_ranks(reader, expected)}": why}
+
+
+def _trainers(reader: RunReader) -> list[int]:
+    """Ranks of the trainer's group that have written; nobody waits for the others."""
+    return [rank for rank in reader.ranks if rank < FIRST_WORKER]
 
 
 def _some_ranks(reader: RunReader, expected: int) -> str:
     """The first of the ranks below `expected` that have no rows."""
-    ranks = reader.ranks
+    ranks = _trainers(reader)
     missing = (str(rank) for rank in range(expected) if rank not in ranks)
     more = expected - len(ranks) - _MAX_RANKS
     return ", ".join(islice(missing, _MAX_RANKS)) + (f" and {more} more" if more > 0 else "")
@@ -129,14 +135,14 @@ def _some_ranks(reader: RunReader, expected: int) -> str:
 def _missing_ranks(reader: RunReader) -> list[str]:
     """Ranks that have written nothing, or stopped while others went on."""
     gaps: list[str] = []
-    ranks, config = reader.ranks, reader.header["config"]
+    ranks, config = _trainers(reader), reader.header["config"]
     last = {rank: reader.last_step(rank) for rank in ranks}
     newest = max((step for step in last.values() if step is not None), default=-1)
     expected = config.get("ranks") or (config.get("world_size") if len(ranks) > 1 else None)
     if isinstance(expected, int) and newest >= 0 and len(ranks) < expected:
         names = _some_ranks(reader, expected)
         gaps.append(f"{expected - len(ranks)} of {expected} ranks have written nothing: {names}")
-    absent = [str(rank) for rank in sorted(reader.opened - set(ranks))]
+    absent = [str(rank) for rank in sorted(reader.opened - set(ranks)) if rank < FIRST_WORKER]
     if newest >= 0 and absent and not gaps:
         gaps.append(f"rank {', '.join(absent)} opened this folder, and none of its rows is here")
     for rank, step in last.items():
@@ -149,7 +155,7 @@ def _missing_ranks(reader: RunReader) -> list[str]:
 def _vanished(reader: RunReader) -> list[str]:
     """Ranks without an end that write no more: killed, hung, or on a machine that is gone."""
     silent: list[tuple[int, float, int]] = []
-    for rank in reader.ranks:
+    for rank in _trainers(reader):
         steps = reader.file("steps", rank, reader.session_of(rank))
         age = abs(reader.age_s(rank))  # a file from the future: one of two clocks was set
         if steps.numbered and steps.rows and reader.end(rank) is None and age > _longest_silence_s(steps):
@@ -157,7 +163,7 @@ def _vanished(reader: RunReader) -> list[str]:
     if not silent:
         return []
     ranks, ages, last = zip(*silent, strict=True)
-    who = "the run" if len(ranks) == len(reader.ranks) else f"rank {', '.join(map(str, ranks))}"
+    who = "the run" if len(ranks) == len(_trainers(reader)) else f"rank {', '.join(map(str, ranks))}"
     return [
         f"{who} stopped after step {max(last)} without an end: killed, hung, or its machine is gone "
         f"(nothing written for {duration_text(min(ages))})"

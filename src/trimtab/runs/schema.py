@@ -40,6 +40,8 @@ KINDS = (
 _NAME = re.compile(
     r"^(states|readings|alarms|actions|tools|errors|exemplars|series|steps|end)\.r(\d+)\.s(\d+)\.jsonl(?:\.gz)?$"
 )
+FIRST_WORKER = 1_000_000
+"""Ranks from here on are rollout workers outside the trainer's group; nobody waits for them."""
 COMPRESSED = ".gz"
 MAX_STEP = 2**53  # JSON readers keep whole numbers up to here
 MAX_WINDOW_STEPS = 2**24  # of one window or block of steps

@@ -70,4 +70,13 @@ STREAM_RULES: dict[str, StreamRule] = {
         "is back, nothing is watched there.",
         "CONTRIBUTING.md, rule 9",
     ),
+    "rank_silent": StreamRule(
+        "rank_silent", "warning", "{column} has written nothing since",
+        "A rank that hangs or is paused holds up the job at the next collective, or drops out of its data.",
+        "Look at that rank's machine and at its stack (py-spy dump); restart it, or the job.",
+        "docs/explanation/ranks.md; default, not calibrated",
+    ),
 }  # fmt: skip
+
+LIVE_RULES = frozenset({"rank_silent"})
+"""Rules on what only a running job shows: a record cannot be judged by them again."""

@@ -26,6 +26,8 @@ class StateBlocks:
     merged: Accumulator = field(default_factory=Accumulator)
     first: int = -1
     last: int = -1
+    finished: list[tuple[int, int, Mapping[str, SliceState]]] | None = None
+    """First and last step, and states, of the blocks handed over; None: they are not collected."""
 
     def add(self, first: int, last: int, states: Mapping[str, SliceState]) -> None:
         """Add the states of steps first..last."""
@@ -40,6 +42,8 @@ class StateBlocks:
     def finish(self) -> list[dict[str, object]]:
         """The row of what is held, if anything, and an empty block."""
         states, first = self.merged.states, self.first
+        if states and self.finished is not None:
+            self.finished.append((first, self.last, states))
         self.merged, self.first = Accumulator(), -1  # first: a block that cannot be packed is lost alone
         return [{"first": first, "last": self.last, "states": pack_states(states)}] if states else []
 

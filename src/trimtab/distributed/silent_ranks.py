@@ -1,0 +1,91 @@
+"""Ranks that have written nothing for too long: which, and since which step."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from trimtab.catalog import bound
+
+_MEMORY = 32  # intervals of a rank that are remembered
+
+
+class SilenceEvent(NamedTuple):
+    """A rank fell silent, or is back."""
+
+    rank: int
+    began: bool  # False: it is back
+    since: int  # first step that it has not written
+    num_steps: int  # closed by this rank since it was heard of last
+
+
+@dataclass
+class _Presence:
+    last_step: int
+    news_at: float  # seconds, when it was heard of last
+    num_quiet: int = 0  # steps of this rank since then
+    silent_since: int | None = None
+    intervals: deque[float] = field(default_factory=lambda: deque(maxlen=_MEMORY))
+
+
+class SilentRanks:
+    """Follows by its own steps whether the other ranks still write.
+
+    A rank is silent when it has written nothing during `rank_silent_steps` steps of this rank, and for longer
+    than `rank_silent_intervals` of its own median intervals. So ranks that step at other paces are not
+    silent, and where a collective keeps all in step none is while the job waits for it.
+
+    Example:
+        >>> ranks = SilentRanks([1])
+        >>> [len(ranks.close({1: min(step, 4)}, now=float(step))) for step in range(8)]
+        [0, 0, 0, 0, 0, 0, 1, 0]
+    """
+
+    def __init__(self, ranks: Collection[int]) -> None:
+        self.ranks = tuple(sorted(ranks))
+        self._presences: dict[int, _Presence] = {}
+
+    def close(self, last_steps: Mapping[int, int], now: float) -> list[SilenceEvent]:
+        """Return which ranks fell silent, and which are back, as this rank closes a step.
+
+        Args:
+            last_steps: rank -> the last step that it has written, as far as is known here; -1 for none.
+            now: seconds of a clock that only goes forward.
+        """
+        events = []
+        for rank in self.ranks:
+            last = last_steps.get(rank, -1)
+            presence = self._presences.setdefault(rank, _Presence(last, now, -1))
+            presence.num_quiet += 1
+            if last != presence.last_step:
+                events += self._news(rank, presence, last, now)
+            elif presence.silent_since is None and self._is_silent(presence, now):
+                presence.silent_since = last + 1
+                events.append(SilenceEvent(rank, True, last + 1, presence.num_quiet))
+        return events
+
+    @property
+    def silent(self) -> dict[int, int]:
+        """Rank -> first step that it has not written, of the ranks that are silent now."""
+        ranks = self._presences.items()
+        return {rank: one.silent_since for rank, one in ranks if one.silent_since is not None}
+
+    def _news(self, rank: int, presence: _Presence, last: int, now: float) -> list[SilenceEvent]:
+        since, quiet = presence.silent_since, presence.num_quiet
+        if since is None and presence.last_step >= 0:
+            presence.intervals.append((now - presence.news_at) / max(1, last - presence.last_step))
+        presence.last_step, presence.news_at, presence.num_quiet = last, now, 0
+        presence.silent_since = None
+        return [] if since is None else [SilenceEvent(rank, False, since, quiet)]
+
+    @staticmethod
+    def _is_silent(presence: _Presence, now: float) -> bool:
+        if presence.num_quiet < bound("rank_silent_steps"):
+            return False
+        if not presence.intervals:
+            return now - presence.news_at > bound("rank_unseen_s")
+        usual = statistics.median(presence.intervals)
+        return now - presence.news_at > bound("rank_silent_intervals") * usual
