@@ -20,7 +20,8 @@ STEPS = 5 * EVERY
 
 def step(run: trimtab.Run, number: int, rank: int, ranks: int) -> list[trimtab.Alarm]:
     run.observe(**arrays(number, rank, ranks))
-    run.tool_call(trimtab.ToolCall("search", {"q": "x"}, 12, "" if number % 5 else "timeout", 0.01))
+    if number % ranks == rank:  # calls are dealt out too
+        run.tool_call(trimtab.ToolCall("search", {"q": "x"}, 12, "" if number % 5 else "timeout", 0.01))
     return run.flush(number, metrics(number))
 
 
@@ -60,7 +61,7 @@ def test_the_same_readings_at_one_rank_and_at_four(folders: dict[int, Path]) -> 
         missing = values.keys() ^ four[key].keys()
         assert not missing, (key, missing)
         for name, value in values.items():
-            if "khat" in name or value is None:  # fitted to exact values, or to a histogram
+            if value is None or "khat" in name or "hill" in name:  # fitted to exact values, or to a histogram
                 continue
             assert four[key][name] == pytest.approx(value, rel=2e-3, abs=1e-4, nan_ok=True), (key, name)
             counted += 1

@@ -57,8 +57,7 @@ class Run(RunInputs):
 
     def __init__(self, writer: RunWriter, windows: WindowSet, options: RunOptions) -> None:
         self.options, self.rules, self.strict = options, options.rules, options.strict
-        text = options.token_text
-        self.token_text = None if text is None else lru_cache(_MAX_TEXTS)(text)
+        self.token_text = options.token_text and lru_cache(_MAX_TEXTS)(options.token_text)
         self._isolation = Isolation(options.strict, self._write_error, self._is_logged)
         self._sinks = SinkFeed(options.sinks)
         self._ending = EndRecorder(self)
@@ -68,9 +67,8 @@ class Run(RunInputs):
         self._start(writer, windows)
         self._guard = None
         if options.guard is not None:
-            self._guard = RunGuard(
-                options.guard, writer.rank, self._isolation, self._write_action, self._relay
-            )
+            of_run = writer.rank, self._isolation, self._write_action, self._relay
+            self._guard = RunGuard(options.guard, *of_run)
 
     def _start(self, writer: RunWriter, windows: WindowSet) -> None:
         """Begin a session of the run with nothing seen yet."""
