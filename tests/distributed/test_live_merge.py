@@ -109,7 +109,7 @@ def test_a_silent_rank_is_named_and_its_return_clears_the_alarm(tmp_path: Path) 
         time.sleep(0.01)
     close(runs)
     assert len(fired) == 1
-    assert fired[0][0] in (7, 8)  # a step more where this machine was slow for a moment
+    assert 7 <= fired[0][0] <= 11  # 7, or later where this machine was slow for a moment
     assert fired[0][1:] == (0, "rank_silent", "rank/2", 6)
     view = load_view(tmp_path / "run")
     (alarm,) = [a for a in view.alarms if a.rule == "rank_silent"]
