@@ -17,4 +17,4 @@ if [ ! -f "$venv/.ready" ] || [ .ci/verl.sh -nt "$venv/.ready" ]; then
   "$venv/bin/python" -m pip install --quiet --editable .
   touch "$venv/.ready"
 fi
-"$venv/bin/python" -m pytest -q -m verl tests/adapters/test_verl_losses.py
+"$venv/bin/python" -m pytest -q -m verl tests/adapters/test_verl_losses.py tests/runs/metric_logs/test_consoles.py

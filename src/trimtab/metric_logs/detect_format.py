@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from trimtab.errors import MetricLogError
-from trimtab.metric_logs.formats.text_formats import CONSOLE_ROW, as_utf8
+from trimtab.metric_logs.formats.console import has_console_row
+from trimtab.metric_logs.formats.text_formats import as_utf8
 
 FORMATS = (
     "jsonl", "json", "csv", "parquet", "rlprobe", "trainer_state", "tensorboard", "wandb", "trackio",
@@ -15,7 +16,8 @@ FORMATS = (
 )  # fmt: skip
 """Formats that can be read; `format=` takes one of these."""
 
-_TEXT = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".jsonl.gz", ".csv.gz", ".json.gz")
+DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".jsonl.gz", ".csv.gz", ".json.gz")
+"""Names of files that hold data, not what a console showed."""
 
 
 def file_format(head: bytes, whole_json: Callable[[], bool]) -> str | None:
@@ -36,7 +38,7 @@ def file_format(head: bytes, whole_json: Callable[[], bool]) -> str | None:
     if b"brain.Event:" in head[:64] or (len(head) > 12 and head[1:8] == b"\0" * 7 and head[12:13] == b"\x09"):
         return "tensorboard"
     text = as_utf8(head).lstrip()
-    if CONSOLE_ROW.search(text) and not text.startswith((b'{"', b'[{"')):
+    if not text.startswith((b'{"', b'[{"')) and has_console_row(text):
         return "console"
     if text[:1] == b"{":
         return "json" if whole_json() else "jsonl"
@@ -81,7 +83,9 @@ def folder_log(folder: Path) -> tuple[str, list[Path], list[Path]]:
     if runs:
         return "mlflow", [_newest(runs)], _others(runs)
     files = [
-        path for path in sorted(folder.iterdir()) if path.name.endswith((*_TEXT, ".db")) and path.is_file()
+        path
+        for path in sorted(folder.iterdir())
+        if path.name.endswith((*DATA_SUFFIXES, ".db")) and path.is_file()
     ]
     named = [path for path in files if path.name in ("metrics.jsonl", "mlflow.db")]
     if len(named or files) == 1:

@@ -12,9 +12,11 @@ from pathlib import Path
 import msgspec
 
 from trimtab.errors import MetricLogError
-from trimtab.metric_logs.detect_format import FORMATS, file_format, folder_log
-from trimtab.metric_logs.formats.text_formats import as_utf8, read_console, read_csv, read_json, read_jsonl
+from trimtab.metric_logs.detect_format import DATA_SUFFIXES, FORMATS, file_format, folder_log
+from trimtab.metric_logs.formats.console import has_console_row, read_console
+from trimtab.metric_logs.formats.text_formats import as_utf8, read_csv, read_json, read_jsonl
 from trimtab.metric_logs.formats.types import RawLog
+from trimtab.metric_logs.formats.wandb_panels import is_panel, one_run
 from trimtab.metric_logs.frameworks.match import framework_named
 from trimtab.metric_logs.log import MetricLog, build_log
 from trimtab.safe_files import read_capped, require_regular
@@ -66,7 +68,7 @@ def read_metric_log(
     if raw.other_runs:
         older = {f"older runs (name one to read it): {', '.join(raw.other_runs)}": len(raw.other_runs)}
         raw.excluded = Counter({**older, **raw.excluded})
-    source = raw.files[0] if len(raw.files) == 1 else where
+    source = raw.files[0] if len(raw.files) == 1 else f"{where}#{run}" if run else where
     return build_log(raw, str(source), framework, mapping)
 
 
@@ -116,15 +118,19 @@ def _read_file(path: Path, run: str | None, format: str | None) -> RawLog:
     if not head.strip():
         raise MetricLogError(f"{path} is empty")
     kind = format or file_format(head, lambda: _is_one_json(path.read_bytes() if data is None else data))
+    if not format and kind in (None, "csv", "json") and not path.name.endswith(DATA_SUFFIXES):
+        whole = path.read_bytes() if data is None else data  # rows may begin far behind a long banner
+        kind = "console" if has_console_row(whole) else kind
     if kind is None:
         raise MetricLogError(
             f"{path} is not a known log; it can be {', '.join(FORMATS)} (force one with --format)"
         )
     if kind in _TEXT:
         try:
-            return _TEXT[kind](path.read_bytes() if data is None else data)
+            raw = _TEXT[kind](path.read_bytes() if data is None else data)
         except ValueError as error:
             raise MetricLogError(f"{path} cannot be read as {kind}: {str(error).splitlines()[0]}") from error
+        return one_run(raw, path, run) if kind == "csv" and is_panel(raw) else raw
     if data is not None:
         raise MetricLogError(f"{path} is a compressed {kind} file; unpack it first (gunzip)")
     return _read_binary(path, run, kind)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import csv
 import io
 import json
-import re
 from collections import Counter
 from typing import Any, cast
 
@@ -18,11 +16,6 @@ from trimtab.metric_logs.formats.types import RawLog, flat
 
 _ROWS = msgspec.json.Decoder(dict[str, float | int | str | bool | None])
 _CHUNK = 1 << 20  # bytes read at once, and on to the end of a line
-CONSOLE_ROW = re.compile(rb"\{'(?=[^{}]*'(?:epoch|learning_rate|train_runtime)': )[\w/.\- ]+': [^{}]*\}")
-"""A row as Hugging Face's Trainer prints it: a Python dict of plain values on one line."""
-
-_PROGRESS = re.compile(rb"(\d+)/\d+ \[")
-_BARE = re.compile(rb": (-?(?:nan|inf))\b")
 _BYTES = "lines with bytes that are not UTF-8"
 
 
@@ -146,24 +139,4 @@ def read_csv(data: bytes) -> RawLog:
                 log.excluded["malformed lines"] += 1
     except csv.Error:
         log.excluded["malformed lines"] += 1
-    return log
-
-
-def read_console(data: bytes) -> RawLog:
-    """Rows that Hugging Face's Trainer prints, `{'loss': 0.1, ...}`, out of whatever else a console shows.
-
-    A row without a step has that of the last progress bar before it, where one shows a step at all.
-    """
-    log, text, last, step = RawLog("console", []), as_utf8(data), 0, b""
-    for match in CONSOLE_ROW.finditer(text):
-        bars = _PROGRESS.findall(text, last, match.start())
-        step, last = (bars[-1] if bars else step), match.end()
-        try:
-            row = ast.literal_eval(_BARE.sub(rb": '\1'", match[0]).decode("utf-8", "replace"))
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            row = None
-        if not isinstance(row, dict) or "train_runtime" in row:
-            log.excluded["malformed lines" if not isinstance(row, dict) else "summaries of the run"] += 1
-            continue
-        log.rows.append({"step": int(step), **row} if step and "step" not in row else row)
     return log

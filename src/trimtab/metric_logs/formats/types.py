@@ -122,6 +122,8 @@ def steps_of(log: RawLog, source: str, keys: Iterable[str] | None = None) -> lis
     Raises MetricLogError when no row has a step under any known name.
     """
     there = set(log.keys() if keys is None else keys)
+    if {"train/step", "rollout/step"} <= there:
+        return _two_counters(log)
     counts = {key: log.there(key) for key in STEP_KEYS if key in there}
     ranked = sorted(counts, key=lambda key: -counts[key])
     best = next((key for key in ranked if counts[key] and _moves(log.values(key))), next(iter(ranked), ""))
@@ -148,6 +150,29 @@ def steps_of(log: RawLog, source: str, keys: Iterable[str] | None = None) -> lis
     if wrong:
         shown = ", ".join(list(dict.fromkeys(wrong))[:3])
         log.excluded[f"rows whose step is not a whole number up to 2**53 ({shown})"] += len(wrong)
+    return steps
+
+
+def _two_counters(log: RawLog) -> list[int | None]:
+    """Steps of a log whose rows count updates (`train/step`) or rollouts (`rollout/step`, `eval/step`), as
+    slime's do. A rollout stands at the first of its updates.
+    """
+    updates = [_whole(value) for value in log.values("train/step")]
+    pairs = zip(log.values("rollout/step"), log.values("eval/step"), strict=True)
+    rollouts = [_whole(one if other is None else other) for other, one in pairs]
+    last_update = max((step for step in updates if step is not None), default=0)
+    last_rollout = max((step for step in rollouts if step is not None), default=0)
+    num = max(1, round((last_update + 1) / (last_rollout + 1)))
+    if num > 1:
+        log.notes.append(
+            f"{num} updates a rollout: what is logged once a rollout stands at the first of them"
+        )
+    steps = [
+        step if step is not None else None if rollout is None else rollout * num
+        for step, rollout in zip(updates, rollouts, strict=True)
+    ]
+    if None in steps:
+        log.excluded["rows without a step"] += steps.count(None)
     return steps
 
 
