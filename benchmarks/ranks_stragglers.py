@@ -22,7 +22,15 @@ Test, as written before its seeds were run (`named`: seeds 710,000 to 710,499; `
   at most 4 % and noise of 0.5 %. `oom_forecast_steps` is the 1 % quantile of the steps between the alarm (forecast under 50 steps) and the limit; an alarm on another rank or
   before the growth counts as 0. Required: 20.
 
-Predicted: named 0.995, healthy 0, 25 steps. `scores` are those of nvidia_resiliency_ext on the same sections (`straggler_scores.py`); `real`
+Predicted: named 0.995, healthy 0, 25 steps. Measured (results/ranks/stragglers_first.json): named 0.986, healthy 0, 30 steps. Of seven jobs that were missed six
+were slow in the rollout, with a constant below the others', and one in the smallest phase, where 1.2 times cost less of the step than was shown. On tuning seeds (740,000 to 742,005)
+`straggler_slow` was set to 1.15 instead of 1.2 and `straggler_note` to 0.002 instead of 0.005: rollouts named 0.992 of 120 instead of 0.983, none wrong, 3,000
+healthy steps silent.
+
+Second test, on new seeds (`named`: 750,000 to 750,499; `healthy`: 760,000 to 760,019; `memory` as it was), registered before they were run, with the same rules of counting.
+Predicted: named 0.996, healthy 0.
+
+ `scores` are those of nvidia_resiliency_ext on the same sections (`straggler_scores.py`); `real`
 are step times of four gloo processes (`straggler_processes.py`). Raw results: benchmarks/results/ranks/stragglers.json.
 """
 
@@ -48,7 +56,7 @@ from trimtab.distributed.stragglers.phase_excess import log_seconds, median_of_o
 
 RESULTS = Path(__file__).parent / "results" / "ranks"
 RAW = RESULTS / "stragglers.json"
-SEEDS = {"power": 700_000, "named": 710_000, "healthy": 720_000, "memory": 730_000}
+SEEDS = {"power": 700_000, "named": 750_000, "healthy": 760_000, "memory": 730_000}
 RUNS = {"power": 60, "named": 500, "healthy": 20, "memory": 500}
 QUICK = {"named": 12, "healthy": 1, "memory": 12}
 SEEN, HEALTHY_STEPS, LIMIT = 300, 500, 80 * 2**30
