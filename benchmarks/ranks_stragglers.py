@@ -30,8 +30,8 @@ healthy steps silent.
 Second test, on new seeds (`named`: 750,000 to 750,499; `healthy`: 760,000 to 760,019; `memory` as it was), registered before they were run, with the same rules of counting.
 Predicted: named 0.996, healthy 0.
 
- `scores` are those of nvidia_resiliency_ext on the same sections (`straggler_scores.py`); `real`
-are step times of four gloo processes (`straggler_processes.py`). Raw results: benchmarks/results/ranks/stragglers.json.
+`straggler_processes.py` has the scores of nvidia_resiliency_ext on the same sections,
+and step times of four gloo processes. Raw results: benchmarks/results/ranks/stragglers.json.
 """
 
 from __future__ import annotations

@@ -49,6 +49,16 @@ def test_trl_environment(tmp_path):
     assert "ref_logprobs" in view.steps[-1]["columns"]
 
 
+def test_slow_rank(tmp_path):
+    run(tmp_path, sys.executable, str(ROOT / "examples" / "slow_rank.py"), "runs/slow", "20")
+    view = load_view(tmp_path / "runs" / "slow")
+    assert view.reader.ranks == [0, 1, 2, 3]
+    summary = view.machine.summary()
+    assert set(summary["phases"]) == {"rollout", "reward", "forward", "backward", "optimizer", "sync"}
+    assert all(row["median_s"]["rollout"] >= 0.02 for row in summary["ranks"])
+    assert not view.errors
+
+
 def test_minirl(tmp_path):
     lines = run(tmp_path, sys.executable, str(ROOT / "examples" / "minirl.py")).splitlines()
     rows = [line.split() for line in lines if "k3_mean=" in line]

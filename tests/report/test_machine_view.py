@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import re
 
 import numpy as np
 import pytest
 from benchmarks.straggler_jitter import step_times
+from rich.console import Console
 
 from tests.support import make_batch
 from trimtab import open_run
 from trimtab.detect.rules.machine_rules import MACHINE_RULES
+from trimtab.report.html.run_page import render_html
+from trimtab.report.html.run_payload import build_payload
 from trimtab.report.ranks.machine_view import machine_line
 from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines, diagnosis_screen
 from trimtab.report.run_view import load_view
+from trimtab.report.terminal.snapshot import live_state
+from trimtab.report.terminal.view import render
 
 MINE = {rule.name for rule in MACHINE_RULES}
 
@@ -72,6 +79,12 @@ def test_a_slow_rank_of_four_is_in_the_headline_the_table_and_the_verdict(tmp_pa
     screen = " ".join(" ".join(diagnosis_screen(diagnosis(view))).split())
     assert "rank 2 is slow in backward" in screen
     assert machine_line(summary).startswith("rank 2 is slow in backward")
+    page = render_html(build_payload([view]))
+    assert re.search(r"<b>[\d.]+ slow</b>", page)
+    assert page.index("rank 2 is slow in backward") < page.index("<th>Rank</th>")
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(render(live_state(view)))
+    assert "run: rank 2 is slow in backward" in console.export_text()
 
 
 def test_alarms_of_one_live_rank_are_those_of_a_replay_also_after_a_resume(tmp_path) -> None:

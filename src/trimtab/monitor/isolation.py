@@ -66,6 +66,11 @@ class Isolation:
             if self._inner_s:
                 self._inner_s[-1] += elapsed
 
+    @property
+    def is_busy(self) -> bool:
+        """Is a block of the monitor running now?"""
+        return bool(self._inner_s)
+
     def charge(self, cost: str, seconds: float) -> None:
         """Add to what `cost` took."""
         self._costs[cost] = self._costs.get(cost, 0.0) + seconds

@@ -92,6 +92,11 @@ class RunInputs:
         self._isolation.charge(name, seconds)
 
     @property
+    def is_busy(self) -> bool:
+        """Whether the monitor itself is at work, inside `isolated`; its time belongs to no phase."""
+        return self._isolation.is_busy
+
+    @property
     def num_failures(self) -> int:
         """Failures of the monitor itself."""
         return self._isolation.num_failures

@@ -13,6 +13,7 @@ from trimtab.adapters.trl.callback import StepCloser
 from trimtab.adapters.trl.grpo import CaptureOptions, GrpoCapture
 from trimtab.adapters.trl.guard_session import GuardSession
 from trimtab.adapters.trl.metrics_only import MetricsCapture
+from trimtab.adapters.trl.phase_timer import PhaseTimer
 from trimtab.adapters.trl.preference_trainers import DpoCapture, KtoCapture
 from trimtab.errors import UnsupportedError
 from trimtab.guard import GuardOptions
@@ -108,6 +109,7 @@ def watch(
     run = open_run(folder, rank=trainer.accelerator.process_index, config=config, strict=strict, **open_with)
     if session is not None:
         session.attach(run)
+    PhaseTimer(trainer, run)
     capture: Any = None
     if isinstance(trainer, trl.GRPOTrainer):
         options = CaptureOptions(

@@ -55,6 +55,9 @@ def _autocorrelation(values: Float64) -> Float64:
 
 
 def _nanmedian(values: Float64) -> Float64:
-    """Median over the first axis; NaN, without a warning, where all are."""
-    empty = ~np.isfinite(values).any(axis=0)
-    return np.where(empty, np.nan, np.nanmedian(np.where(empty, 0.0, values), axis=0))
+    """Median over the first axis; NaN, without a warning, where all are. Faster than NumPy's."""
+    ascending = np.sort(values, axis=0)  # NaN last
+    count = np.isfinite(values).sum(axis=0)[None]
+    low, high = (np.maximum(count - 1, 0) // 2, np.minimum(count // 2, max(values.shape[0] - 1, 0)))
+    middle = (np.take_along_axis(ascending, low, 0) + np.take_along_axis(ascending, high, 0)) / 2
+    return np.asarray(np.where(count > 0, middle, np.nan)[0], np.float64)

@@ -207,17 +207,15 @@ class StragglerJudge:
 
     def _table(self, times: Mapping[int, Mapping[str, float]]) -> Float64:
         """Seconds (R, P), NaN where a rank gives none."""
-        table = np.full((len(self.ranks), len(self.phases)), np.nan)
-        for rank, phases in times.items():
-            for name, value in phases.items():
-                table[self.ranks.index(rank), self.phases.index(name)] = value
-        return table
+        rows = (times.get(rank, {}) for rank in self.ranks)
+        table = [[row.get(name, math.nan) for name in self.phases] for row in rows]
+        return np.array(table, np.float64).reshape(len(self.ranks), len(self.phases))
 
     def _grow(self, times: Mapping[int, Mapping[str, float]]) -> None:
         """Make room for ranks and phases that were not there before; the second rank begins anew."""
-        ranks = [rank for rank in sorted(times) if rank not in self.ranks]
-        names = dict.fromkeys(name for phases in times.values() for name in phases)
-        phases = [name for name in names if name not in self.phases]
+        ranks = sorted(times.keys() - set(self.ranks))
+        known = set(self.phases)
+        phases = list(dict.fromkeys(name for row in times.values() for name in row if name not in known))
         if not ranks and not phases:
             return
         was_alone = self.alone

@@ -13,6 +13,7 @@ from trimtab.measure.state.slice_state import Accumulator, SliceState
 from trimtab.report.alarms import alarm_payload, by_severity
 from trimtab.report.averages import averages_of
 from trimtab.report.headline import run_headline
+from trimtab.report.ranks.machine_view import machine_table
 from trimtab.report.run_ending import ending_of, identity_facts, identity_line
 from trimtab.report.run_incidents import cause_line, incidents_of
 from trimtab.report.run_rows import nonfinite_steps
@@ -97,6 +98,7 @@ def _run(view: RunView, alarmed: Sequence[tuple[str, str]]) -> Json:
         "weights": _sliding(view, main, _WEIGHTS, supporting=True),
         "aggregates": _aggregates(view),
         "support": _sliding(view, main, _SUPPORT),
+        "machine": machine_table(view.machine.summary()),
         "tools": tools_table(view.tools),
         "exemplars": exemplar_table(view.exemplars),
         "judged": [_judged(view, name) for name in view.slices],

@@ -16,6 +16,7 @@ from trimtab.types import Reading
 
 Json = dict[str, Any]
 _GIB = 2**30
+_MAX_RANKS = 64  # rows of a page's table
 _MAX_MEMORY = 4  # lines of memory in the text
 
 
@@ -107,6 +108,46 @@ def machine_lines(summary: Json) -> list[str]:
         cells = (f"{row['median_s'].get(name, math.nan):>10.4g}" for name in names)
         lines.append(f"{row['rank']:>4}  " + "  ".join(cells))
     return lines
+
+
+def machine_table(summary: Json) -> Json:
+    """Return `MachineView.summary` as a page shows it: slow ranks first, at most 64 of them.
+
+    Returns:
+        `phases`; `rows` of rank, `cells` (median seconds, as text; `slow` where that phase is) and memory;
+        `lines` on what is slow, on memory that runs out and on the last episode; `num_left_out` ranks.
+        Empty where nothing was recorded.
+    """
+    slow = {(one["rank"], one["phase"]) for one in summary["slow"]}
+    first = {rank for rank, _ in slow}
+    memory: dict[int, list[str]] = {}
+    for row in summary["memory"]:
+        used, limit = row["used_bytes"] / _GIB, row["limit_bytes"] / _GIB
+        memory.setdefault(row["rank"], []).append(f"{row['kind']} {used:.2f} of {limit:.2f} GiB")
+    times = {row["rank"]: row["median_s"] for row in summary["ranks"]}
+    order = sorted({*times, *memory}, key=lambda rank: (rank not in first, rank))
+    rows = [
+        {
+            "rank": rank,
+            "cells": [
+                {"text": _seconds(times.get(rank, {}).get(name)), "slow": (rank, name) in slow}
+                for name in summary["phases"]
+            ],
+            "memory": ", ".join(memory.get(rank, [])),
+        }
+        for rank in order[:_MAX_RANKS]
+    ]
+    lines = [one["text"] for one in summary["slow"]]
+    lines += [memory_line(row) for row in summary["memory"] if row["steps_left"] < math.inf]
+    lines += [summary["last_episode"]] if summary["last_episode"] else []
+    left_out = len(order) - len(rows)
+    if not rows:
+        return {}
+    return {"phases": summary["phases"], "rows": rows, "lines": lines, "num_left_out": left_out}
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
 
 
 def machine_line(summary: Json) -> str:

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from trimtab.report.averages import averages_of
+from trimtab.report.ranks.machine_view import machine_line
 from trimtab.report.run_ending import ending_of
 from trimtab.report.run_tables import guard_line
 from trimtab.report.run_view import RunView
@@ -41,6 +42,7 @@ def live_state(view: RunView) -> dict[str, Any]:
             {"rule": a.rule, "step": a.step, "severity": a.severity, "slice": a.slice, "hidden": a.hidden}
             for a in view.alarms
         ],
+        "machine": machine_line(view.machine.summary()),
         "guard": guard_line(view.actions, view.reader.header["config"]),
         "not_observed": [f"{what}: {why}" for what, why in sorted(view.not_observed.items())],
         "notes": [

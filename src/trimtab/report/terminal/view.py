@@ -82,8 +82,9 @@ class _View:
         yield from (warning_text(state, text) for state in self.states for text in warnings_of(state))
         yield from alarm_list(self.states)
         for state in self.states:
-            if guard := escape_controls(str(state.get("guard") or "")):
-                yield Text.assemble((f"{name_of(state)}: ", "bold"), guard)
+            for key in ("guard", "machine"):
+                if words := escape_controls(str(state.get(key) or "")):
+                    yield Text.assemble((f"{name_of(state)}: ", "bold"), words)
             if unseen := [unseen_words(item) for item in state.get("not_observed") or []]:
                 head = (f"not observed in {name_of(state)}: ", "bold")
                 yield Text.assemble(head, "; ".join(unseen), style="dim")
