@@ -117,7 +117,8 @@ TINKER = Framework(
         "policy_kl": ("kl_pre_post_v2", "kl_pre_post_v1"),
         "mismatch_kl": ("optim/kl_sample_train_v2", "optim/kl_sample_train_v1"),
         "entropy": ("optim/entropy", "policy/entropy"),
-        "learning_rate": ("optim/lr", "learning_rate"), "loss": ("train_mean_nll", "dpo_loss"),
+        "learning_rate": ("optim/lr", "learning_rate", "skyrl.ai/learning_rate"), "loss": ("train_mean_nll", "dpo_loss"),
+        "grad_norm": ("skyrl.ai/grad_norm",),  # of a SkyRL 0.3 server: backends/jax.py, OptimStepMetrics
         "num_turns": ("env/all/turns_per_episode",), "held_out_reward": ("test/env/all/reward/total",),
         "held_out_loss": ("test/nll",), "margin": ("margin",), "preference_accuracy": ("accuracy",),
         "chosen_reward": ("chosen_reward",), "rejected_reward": ("rejected_reward",), "step_s": ("time/total",),
