@@ -25,7 +25,7 @@ ORDER = (
     "detect", "detect/traces", "detect/user_rules", "guard/policies", "guard", "report/ranks", "report", "report/html", "report/terminal",
     "tools/stress",
     "report/tools",
-    "report/traces", "report/rewards", "report/launch", "preflight", "sinks", "alerts", "monitor/ranks", "monitor", "adapters", "adapters/trl/control", "adapters/trl", "adapters/verl", "cli", "training/minirl",
+    "report/traces", "report/rewards", "report/launch", "preflight", "sinks", "alerts", "monitor/ranks", "monitor", "adapters", "adapters/tinker", "adapters/trl/control", "adapters/trl", "adapters/verl", "cli", "training/minirl",
     "training", "training/llamacpp",
 )  # fmt: skip
 FLOORS = (
@@ -48,7 +48,7 @@ SAME_FLOOR = frozenset({
 })  # fmt: skip
 TORCH_BOXES = frozenset({"objectives", "distributed", "training", "lab", "adapters"})
 TORCH = frozenset({"torch", "transformers", "accelerate", "peft", "safetensors", "tokenizers"})
-FRAMEWORKS = frozenset({"trl", "verl"})
+FRAMEWORKS = frozenset({"skyrl", "tinker", "trl", "verl"})
 
 
 def box(module: str) -> str:
