@@ -101,8 +101,8 @@ def _row(index: int, datum: Any, mask: Any) -> dict[str, Array]:
     for name, key in (("rollout_logprobs", "logprobs"), ("advantages", "advantages")):
         if key in inputs:
             row[name] = _field(index, key, inputs[key], tokens.size)
-    given = next((inputs[key] for key in _MASKS if key in inputs), None) if mask is None else mask
-    loss_mask = _sampled(index, row) if given is None else _field(index, "mask", given, tokens.size) > 0
+    weights = next((inputs[key] for key in _MASKS if key in inputs), None) if mask is None else mask
+    loss_mask = _sampled(index, row) if weights is None else _field(index, "mask", weights, tokens.size) > 0
     _require_shift(index, _input_tokens(_get(datum, "model_input")), row["token_ids"], loss_mask)
     return {"loss_mask": loss_mask, "tool_tokens": _environment(loss_mask, row), **row}
 
@@ -123,7 +123,7 @@ def _sampled(index: int, row: Mapping[str, Array]) -> Bool:
     if not mask.any():
         raise BatchError(
             f"datum {index} has neither mask nor weights nor an advantage other than 0, so that its sampled "
-            "tokens cannot be told from its prompt: give masks=[...], one row a datum"
+            "tokens and its prompt look alike: give masks=[...], one row a datum"
         )
     return mask
 

@@ -69,8 +69,8 @@ def observe(
         scores = {"logprobs": trainer_logprobs(output), "ref_logprobs": _reference(data, ref_logprobs)}
         targets = {name: scored for name, scored in scores.items() if scored is not None}
         columns = datum_columns(data, masks=masks, **targets)
-        given = {*columns, *rows} | ({"old_logprobs"} if "logprobs" in columns else set())
-        absent = {name: why for name, why in _ABSENT.items() if name not in given}
+        known = {*columns, *rows} | ({"old_logprobs"} if "logprobs" in columns else set())
+        absent = {name: why for name, why in _ABSENT.items() if name not in known}
         reference = {"reference": REFERENCE} if "ref_logprobs" in columns else {}
         for part in scored_parts(columns, {"absent": absent, **reference, **rows}):
             run.observe(**part)

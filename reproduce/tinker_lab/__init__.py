@@ -1,0 +1,1 @@
+"""The lab agent, trained through SkyRL's Tinker API on a CPU and watched: `python -m reproduce.tinker_lab`."""
