@@ -76,6 +76,14 @@ def skips(completions: list[str], answer: list[str]) -> list[None]:
     return [None for _ in completions]
 
 
+def not_a_number(completion: str, answer: str) -> float:
+    return float("nan")
+
+
+def upside_down(completion: str, answer: str) -> float:
+    return float(completion.strip() != answer)
+
+
 def text_result(completion: str, answer: str) -> str:
     return "good"
 

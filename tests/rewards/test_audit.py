@@ -193,6 +193,14 @@ def test_the_page_escapes_patterns() -> None:
     assert audit_lines(result)[0].startswith("SUSPECTED")
 
 
+def test_a_reward_cannot_confirm_itself(tmp_path: Path) -> None:
+    log = tmp_path / "metrics.jsonl"
+    log.write_text("".join(f'{{"step": {i}, "reward": {i / 20}}}\n' for i in range(20)))
+    done = CliRunner().invoke(app, ["audit", "rewards", str(log), "--held-out", "reward"])
+    assert isinstance(done.exception, RewardError)  # one line and exit code 2, as __main__ prints it
+    assert "cannot confirm itself" in str(done.exception)
+
+
 LABELS = {row["run"]: row["label"] for row in json.loads(TABLE.read_text(encoding="utf-8"))}
 
 

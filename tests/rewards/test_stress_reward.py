@@ -64,6 +64,13 @@ def test_a_probe_finds(name: str, kind: str, severity: str) -> None:
     assert kinds(probe(name))[kind].severity == severity
 
 
+def test_a_reward_of_the_wrong_sign_is_called_inverted() -> None:
+    found = kinds(probe("upside_down"))
+    assert found["inverted"].severity == "critical"
+    assert "wrong 1, right 0" in found["inverted"].what
+    assert "answer_ignored" not in found
+
+
 def test_a_hanging_reward_is_killed_and_the_rest_is_left_out() -> None:
     record = probe("hangs", timeout_s=1.0)
     assert kinds(record)["latency"].severity in ("critical", "warning")
@@ -81,7 +88,7 @@ def test_signatures_of_trl_and_verl_are_called(name: str, right: float, wrong: f
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("raises", "fails on honest answers: KeyError"), ("skips", "skips every task"),
+        ("raises", "fails on honest answers: KeyError"), ("skips", "skips every task"), ("not_a_number", "every number is NaN or infinite"),
         ("text_result", "returned a str and not a number"), ("too_few", "returned 1 rewards for 4 completions"),
         ("no_completion", r"none of its arguments \(rows\) is a completion"), ("not_a_function", "cannot be called"),
         ("absent", "has no absent"),

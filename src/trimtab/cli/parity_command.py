@@ -18,7 +18,11 @@ launch_app = typer.Typer()
 def parity(
     train: Annotated[
         str,
-        typer.Argument(help="Training: settings (.yaml, .json, PATH#a.b) or agent logs.", show_default=False),
+        typer.Argument(
+            metavar="TRAIN",
+            help="Training: settings (.yaml, .json, PATH#a.b) or agent logs.",
+            show_default=False,
+        ),
     ],
     evaluation: Annotated[
         str, typer.Argument(metavar="EVAL", help="Evaluation: the same.", show_default=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TITLES = {
     "answer_ignored": "a right and a wrong answer are paid the same",
+    "inverted": "a wrong answer is paid more than a right one",
     "empty": "an empty completion is paid",
     "refusal": "a refusal is paid",
     "prompt_copy": "a copy of the prompt is paid",
@@ -30,6 +31,7 @@ TITLES = {
 """Kind of finding to what it says."""
 ADVICE = {
     "answer_ignored": "Use it beside a reward that checks the answer, never alone. If it does check it, show its format: --template 'My answer: {answer}', or --dataset with its own tasks.",
+    "inverted": "Look at the comparison's sign: training on it unlearns the task.",
     "empty": "Return the lowest reward for a completion without an answer.",
     "refusal": "Return the lowest reward where no answer is given.",
     "prompt_copy": "Compare the answer's place only, not the whole completion, and pay nothing for the prompt's words.",

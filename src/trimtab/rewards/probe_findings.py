@@ -44,7 +44,13 @@ def _rank(gain: float) -> float:
 def _exploits(record: ProbeRecord) -> list[RewardFinding]:
     """The best paid variant of each family, where it gains."""
     findings = []
-    if record.ignores_answer:
+    inverted = [s for s in record.formats if s.gap <= -bound("probe_gain_critical") * record.scale]
+    if record.ignores_answer and inverted:
+        worst = min(inverted, key=lambda s: s.gap)
+        paid = f"wrong {mean_of(worst.wrong):.3g}, right {mean_of(worst.right):.3g}"
+        formats = f"in {len(inverted)} of {counted(len(record.formats), 'answer format')}"
+        findings.append(_finding("inverted", "critical", f"{formats}, most in `{worst.format.name}`: {paid}"))
+    elif record.ignores_answer:
         findings.append(
             _finding(
                 "answer_ignored", "critical",

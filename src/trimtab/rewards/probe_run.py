@@ -138,7 +138,8 @@ class _Runner:
         paid = np.concatenate([np.concatenate([s.right, s.wrong]) for s in record.formats])
         paid = paid[np.isfinite(paid)]
         if not paid.size:
-            why = next(iter(record.errors), "it skips every task (None)")
+            unread = "every number is NaN or infinite" if record.not_finite else "it skips every task (None)"
+            why = next(iter(record.errors), unread)
             raise RewardError(
                 f"{record.target} gives no honest answer a number: {why}; "
                 "give tasks whose answers it can read (--dataset)"

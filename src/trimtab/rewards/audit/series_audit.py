@@ -42,6 +42,12 @@ def series_of_log(log: MetricLog) -> AuditSeries:
         name: (log.steps[index], np.asarray(values, np.float64))
         for name, (index, values) in log.columns.items()
     }
+    if "reward" not in columns and HELD_OUT in columns:
+        held_out = log.mapped.get(HELD_OUT, HELD_OUT)
+        raise RewardError(
+            f"{log.source} has no reward beside {held_out}, which is to confirm it: a reward cannot confirm "
+            "itself; hold out another measure, or name the trained one with --reward KEY"
+        )
     if "reward" not in columns:
         raise RewardError(f"{log.source} has no reward; name its column with --reward KEY")
     held_out_key = log.mapped.get(HELD_OUT, "")
