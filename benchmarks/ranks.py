@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 PARTS = {
     "merging": "benchmarks.ranks_merging",
     "stragglers": "benchmarks.ranks_stragglers",
+    "processes": "benchmarks.straggler_processes",
 }
 """Name of a part -> its module."""
 

@@ -9,6 +9,10 @@ a matrix product a phase, each drawn anew by 5 %, then an all-reduce as `sync`. 
 
 Written to benchmarks/results/ranks/: `processes.json.gz` (seconds of each rank, phase and step, and the extension's scores), from which `figures` are
 made again: the rank and phase that our judge names, when, what else it names, and the largest difference between the scores.
+
+Four processes on two busy cores: the noise of the phases that compute is 0.6 to 1.3 (of the logarithm, long-run), that of the sleeps 0.06, of the
+shortest 0.3. So by the power in ranks_stragglers.py the slow `backward` cannot be named in 200 steps here, and the others can. A slow rank's
+later phases fall into times when the others compute, and may be slower too: that is seen, and not counted as another rank.
 """
 
 from __future__ import annotations
@@ -79,8 +83,12 @@ def worker(rank: int, store: str, slow_rank: int, slow_phase: str, out: str) -> 
     dist.destroy_process_group()
 
 
-def measure(python: str) -> None:
-    """Run all cases and write their raw numbers."""
+def measure(python: str = "") -> None:
+    """Run all cases and write their raw numbers; without an interpreter that has the extension they stay as committed."""
+    python = python or os.environ.get("TRIMTAB_NVRX_PYTHON", "")
+    if not python:
+        print("straggler_processes: TRIMTAB_NVRX_PYTHON is not set, so nothing was measured", file=sys.stderr)
+        return
     cases = []
     for slow_rank, phase in CASES:
         with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +105,7 @@ def measure(python: str) -> None:
             assert codes == [0] * RANKS, codes
             rows = [json.loads(Path(f"{out}.{rank}").read_text()) for rank in range(RANKS)]
         names = list(rows[0]["table"][0])
-        seconds = [[[round(step[name], 7) for name in names] for step in row["table"]] for row in rows]
+        seconds = [[[round(step[name], 10) for name in names] for step in row["table"]] for row in rows]
         cases.append(
             {
                 "rank": slow_rank,
@@ -126,7 +134,7 @@ def named(case: dict[str, Any]) -> dict[str, Any]:
             if (one.rank, one.phase) == (case["rank"], case["phase"]) and step >= FIRST:
                 delay = step - FIRST if delay is None else delay
             elif [one.rank, one.phase] not in others:
-                others.append([one.rank, one.phase, step])
+                others.append([one.rank, one.phase])
     return {"rank": case["rank"], "phase": case["phase"], "delay": delay, "others": others}
 
 
@@ -159,7 +167,7 @@ def figures(quick: bool = False) -> dict[str, float]:
     planted = [one for one in judged if one["rank"] >= 0]
     return {
         "straggler_real_named_frac": sum(one["delay"] is not None for one in planted) / len(planted),
-        "straggler_real_wrong": sum(len(one["others"]) for one in judged),
+        "straggler_real_wrong_ranks": sum(rank != one["rank"] for one in judged for rank, _ in one["others"]),
         "nvidia_score_difference": max(max(score_differences(case)) for case in cases),
         "nvidia_scores_compared": sum(len(score_differences(case)) for case in cases),
     }

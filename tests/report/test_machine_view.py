@@ -101,6 +101,46 @@ def test_alarms_of_one_live_rank_are_those_of_a_replay_also_after_a_resume(tmp_p
     _close(second)
 
 
+def test_a_view_that_follows_ends_with_what_a_new_one_says_and_waits_for_late_ranks(tmp_path) -> None:
+    steps = step_times(np.random.default_rng(12), 60, 4, plant=(1, "forward", 10, 1.5))
+    runs = _record(tmp_path / "run", steps[:30], tokens=False)
+    view = load_view(tmp_path / "run")
+    for step, times in enumerate(steps[30:], 30):
+        for rank, run in enumerate(runs):
+            for phase, seconds in times[rank].items():
+                run.add_phase_time(phase, seconds)
+            run.flush(step, {"reward": 0.5})
+            if rank == 1 and step % 5 == 0:
+                view.refresh()  # two ranks have not written this step
+                assert view.machine.judge.stragglers.ranks == [0, 1, 2, 3]
+                assert len(view.machine._taken) == step
+    view.refresh()
+    whole = load_view(tmp_path / "run")
+    assert view.machine.rows == whole.machine.rows
+    assert view.machine.summary() == whole.machine.summary()
+    assert [(one.rank, one.phase) for one in whole.machine.judge.slow] == [(1, "forward")]
+    for step in range(60, 75):  # a rank that died is not waited for
+        for run in runs[:3]:
+            run.add_phase_time("forward", 1.0)
+            run.flush(step)
+    view.refresh()
+    assert len(view.machine._taken) == 75
+    for run in runs:
+        run.close()
+
+
+def test_steps_that_a_resume_supersedes_are_judged_again(tmp_path) -> None:
+    steps = step_times(np.random.default_rng(13), 60, 2, plant=(0, "forward", 20, 1.6))
+    first = _record(tmp_path / "run", steps, tokens=False)
+    view = load_view(tmp_path / "run")
+    assert [one.rank for one in view.machine.judge.slow] == [0]
+    _close(first)
+    _close(_record(tmp_path / "run", step_times(np.random.default_rng(14), 40, 2), start=20, tokens=False))
+    view.refresh()
+    assert view.machine.judge.slow == []
+    assert view.machine.rows == load_view(tmp_path / "run").machine.rows
+
+
 def test_no_verdict_of_calm_rests_on_the_machine(tmp_path) -> None:
     steps = step_times(np.random.default_rng(5), 60, 2)
     _close(_record(tmp_path / "run", steps, tokens=False))

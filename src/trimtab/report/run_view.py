@@ -66,7 +66,7 @@ class RunView:
         self.min_trajectories = _count(folder, config, "min_trajectories", WINDOW_TRAJECTORIES)
         self._rule_gap = ""
         self._in_python = python_weights(config)
-        self.user_rules = self._user_rules(config, extra)
+        self.user_rules, self.machine = self._user_rules(config, extra), MachineView()
         self._blocks: list[tuple[Window, dict[str, SliceState]]] | None = None
         self._load()
 
@@ -221,7 +221,7 @@ class RunView:
         self.pipeline.on_steps(self.steps)
         steps, self.step_series = {row["step"] for row in self.steps}, arrays_of_run(self.reader)
         self._step_columns = step_columns(self.step_series, steps)
-        self.machine = MachineView(self.reader, steps)
+        self.machine.follow(self.reader, steps)
         own = [*self._step_columns, *self.machine.columns()]
         self.pipeline.on_run([*self.readings.columns(wanted, steps), *own])
         self.pipeline.alarms.sort(key=lambda alarm: alarm.step)

@@ -16,23 +16,51 @@ from trimtab.types import Reading
 
 Json = dict[str, Any]
 _GIB = 2**30
+_RECENT = 8  # a rank that wrote one of so many steps is waited for
+_PATIENCE = 3  # steps
 _MAX_RANKS = 64  # rows of a page's table
 _MAX_MEMORY = 4  # lines of memory in the text
 
 
 class MachineView:
-    """Judges the rows of steps of all ranks as a live run judges those of one."""
+    """Judges the rows of steps of all ranks as a live run judges those of one.
 
-    def __init__(self, reader: RunReader, steps: Collection[int]) -> None:
+    `follow` takes what a reader has now. What it took before is not judged again, unless a resume or a rank
+    that came late changed it.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self.judge = MachineJudge()
+        self.rows: list[Json] = []
+        self._taken: dict[int, tuple[tuple[int, int], ...]] = {}  # step -> (rank, session) of its rows
+
+    def follow(self, reader: RunReader, steps: Collection[int]) -> None:
+        """Judge the rows of `steps` that are new.
+
+        A step that a rank of the last eight steps has not written yet waits for it, for three steps.
+        """
         by_step: dict[int, dict[int, Json]] = {}
         for rank in reader.ranks:
             for row in reader.rows("steps", rank):
                 by_step.setdefault(int(row["step"]), {})[rank] = row
+        order = sorted(by_step.keys() & set(steps))
+        signs = {
+            step: tuple((rank, int(row.get("session", 0))) for rank, row in by_step[step].items())
+            for step in order
+        }
+        if [(step, signs[step]) for step in order[: len(self._taken)]] != list(self._taken.items()):
+            self._begin()
         readings: list[Reading] = []
-        for step in sorted(by_step.keys() & set(steps)):
-            readings += self.judge.update(step, by_step[step])
-        self.rows = reading_rows(readings)
+        for i in range(len(self._taken), len(order)):
+            expected = {rank for step in order[max(i - _RECENT, 0) : i] for rank, _ in signs[step]}
+            if len(order) - i <= _PATIENCE and expected - by_step[order[i]].keys():
+                break
+            readings += self.judge.update(order[i], by_step[order[i]])
+            self._taken[order[i]] = signs[order[i]]
+        self.rows += reading_rows(readings)
 
     def columns(self) -> list[ReadingColumn]:
         """Return all readings as columns."""
