@@ -64,6 +64,11 @@ def test_memory_that_warms_up_and_levels_off_is_none() -> None:
     assert not _certain(answers)[-1:] or _certain(answers)[-1][0] < 200
 
 
+def test_memory_that_rose_and_stays_is_none() -> None:
+    used = LIMIT * np.interp(np.arange(120), [20, 60], [0.3, 0.8])
+    assert not [step for step, one in _forecasts(used) if step >= 76 and one.steps_left < 50]
+
+
 def test_noise_about_a_level_runs_out_in_no_hundred_steps() -> None:
     rng = np.random.default_rng(1)
     answers = [_certain(_forecasts(LIMIT * (0.7 + 0.01 * rng.normal(size=400)))) for _ in range(8)]

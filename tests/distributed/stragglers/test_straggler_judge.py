@@ -74,6 +74,20 @@ def test_healthy_ranks_are_not_named_and_waits_never_are() -> None:
     assert not any(named)
 
 
+def test_a_declared_wait_of_one_rank_is_no_slow_phase() -> None:
+    steps = step_times(np.random.default_rng(15), 120, 4)
+    for times in steps:
+        for rank in times:
+            times[rank] = {"forward": times[rank]["forward"], "barrier": 2.0 + (rank == 1)}
+    judge = StragglerJudge()
+    answers = [judge.update(step, times, waits={"barrier"}) for step, times in enumerate(steps)]
+    assert not [one for answer in answers for one in answer or () if one.slow]
+    named = _judge(steps)[-1]
+    assert [(one.rank, one.phase) for one in named] == [
+        (1, "barrier")
+    ]  # what it is where nobody says it waits
+
+
 def test_a_rank_that_recovers_is_taken_back() -> None:
     slow = step_times(np.random.default_rng(1), 150, 4, plant=(1, "forward", 40, 1.4))
     named = _judge([*slow, *step_times(np.random.default_rng(2), 150, 4)])

@@ -81,7 +81,7 @@ class MemoryForecast:
             mine = theil_sen(own[-size:])
             late = theil_sen(total[-max(size // 2, 3) :])[0]
             grown = total[-1] - total[-size]
-            if low <= 0 or mine[1] <= 0 or late <= slope / 4:
+            if low <= 0 or late <= slope / 4:
                 continue
             if grown < bound("oom_growth") * use.limit or mine[0] < slope / 4:
                 continue
