@@ -87,7 +87,7 @@ def folder_log(folder: Path) -> tuple[str, list[Path], list[Path]]:
         for path in sorted(folder.iterdir())
         if path.name.endswith((*DATA_SUFFIXES, ".db")) and path.is_file()
     ]
-    named = [path for path in files if path.name in ("metrics.jsonl", "mlflow.db")]
+    named = [path for path in files if path.name in ("metrics.jsonl", "history.jsonl", "mlflow.db")]
     if len(named or files) == 1:
         return "", [(named or files)[0]], []
     if files:

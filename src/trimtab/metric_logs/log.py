@@ -27,7 +27,6 @@ from trimtab.typing import Int64
 
 REPLACED = ("rows out of order, sorted", "values overwritten by a later row of the same step")
 """Reasons of `excluded` that late rows and several writers leave behind."""
-
 _Lost = list[tuple[str, "int | None"]]
 """Our name, and the step of the row or of the one before it."""
 
@@ -100,6 +99,8 @@ def build_log(
         steps = _without_superseded(raw, steps, mapped, lost)
         plain = columns_of_rows(_merged(raw, steps, mapped, lost))
     at, columns = plain
+    signs = chosen.signs({ours: mapped[ours] for ours in mapped.keys() - wanted.keys()}) if chosen else {}
+    columns = {ours: (i, v if signs.get(ours, 1) > 0 else -v) for ours, (i, v) in columns.items()}
     if not at.size:
         left = ", ".join(f"{count} {reason}" for reason, count in raw.excluded.items() if count)
         raise MetricLogError(f"{source}: no row has a step that can be read ({left})")

@@ -57,6 +57,7 @@ def test_verls_console_behind_rays_prefixes_and_a_long_banner(tmp_path, monkeypa
     assert (log.format, log.framework, log.steps.tolist()) == ("console", "verl", list(range(81)))
     assert log.columns["entropy"][1].tolist() == [2.0 * math.exp(-step / 12) for step in range(81)]
     assert set(log.columns) == {"entropy", "reward", "grad_norm", "held_out_reward", "tokens_per_s"}
+    assert log.columns["tokens_per_s"][1].tolist() == [812.0] * 81  # the last of a line, also before a colour
     assert log.excluded == {}
     code, screen = diagnose(path, monkeypatch, capsys)
     assert (code, screen.startswith("UNHEALTHY")) == (1, True)

@@ -6,6 +6,7 @@ Read after these sources:
 - verl 0.9.1: `verl/utils/logger/aggregate_logger.py`, `concat_dict_to_str`.
 - THUDM/slime@624b824: `slime/observability/rollout_metrics.py`, `train_metric_utils.py`, and
   `slime/backends/megatron_utils/model.py`.
+- SkyRL 0.3.0: `skyrl/train/utils/tracking.py`, `ConsoleLogger`.
 - OpenRLHF 0.11.2: `openrlhf/trainer/ppo_trainer.py`.
 - PrimeIntellect-ai/prime-rl@559b447: `src/prime_rl/trainer/rl/train.py`, `orchestrator/orchestrator.py`.
 """
@@ -36,9 +37,10 @@ _VERL_PAIR = re.compile(
 )
 
 _COUNTED = re.compile(
-    rb"\b((?:Global |critic-)?step|perf|rollout|eval|multi_turn|passrate) (\d+): (\{'[^{}]*\})"
+    rb"\b((?:Global |critic-)?step|Step|perf|rollout|eval|multi_turn|passrate) (\d+):\s+(\{'[^{}]*\})"
 )
-"""slime (`step 3: {...}`, `rollout 3: {...}`) and OpenRLHF (`Global step 3: {...}`)."""
+"""slime (`step 3: {...}`, `rollout 3: {...}`), OpenRLHF (`Global step 3: {...}`) and SkyRL (`Step 3:`, a dict
+printed on the lines after it)."""
 
 _PRIME = re.compile(rb"\bStep (\d+) \| +([\dhdms. ]+?) \| ((?:Loss|Reward) [^\n]*)")
 """prime-rl: `Step 3 |  12.5s | Loss 0.0012 | Entropy 0.41 | ...`, of the trainer or of the orchestrator."""
@@ -70,9 +72,8 @@ def has_console_row(data: bytes) -> bool:
     >>> has_console_row(b"(TaskRunner pid=7) step:1 - actor/entropy:0.5"), has_console_row(b"step: 1")
     (True, False)
     """
-    return any(pattern.search(data) for pattern in (CONSOLE_ROW, _COUNTED, _PRIME)) or bool(
-        _VERL.search(_RAY.sub(b"", _COLOUR.sub(b"", data)))
-    )
+    text = _RAY.sub(b"", _COLOUR.sub(b"", data))
+    return any(pattern.search(text) for pattern in (CONSOLE_ROW, _COUNTED, _PRIME, _VERL))
 
 
 def read_console(data: bytes) -> RawLog:
@@ -152,7 +153,9 @@ def _counted_rows(text: bytes) -> Iterator[_Row]:
         elif kind == b"Global step":
             yield match.start(), {"global_step": int(match[2]), **row}
         elif all("/" in key for key in row):  # else a line of another program
-            counter = "train/step" if kind.endswith(b"step") else "rollout/step"
+            counter = {b"Step": "step", b"step": "train/step", b"critic-step": "train/step"}.get(
+                kind, "rollout/step"
+            )
             yield match.start(), {counter: int(match[2]), **row}
 
 

@@ -30,7 +30,8 @@ class Framework:
     expressions for keys with a task's or an agent's name inside. `prefixes`: what W&B or TensorBoard writers
     put in front. `notes`: their key -> what a reader of our name must know. `parts`: a regular expression
     whose group is the name of one part of the reward; where a log has two or more they come as
-    `reward_part:<name>`. `versions`: where the table was read.
+    `reward_part:<name>`. `negated`: keys whose numbers have the other sign than ours. `versions`: where the
+    table was read.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Framework:
     prefixes: tuple[str, ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
     parts: str = ""
+    negated: frozenset[str] = frozenset()
 
     def plain(self, key: str) -> str:
         """Return the key without the prefix a log writer put in front; keys of evaluations stay distinct.
@@ -91,6 +93,14 @@ class Framework:
         if len(parts) > 1:  # one alone is the reward itself
             mapped |= {f"reward_part:{name}": key for name, key in sorted(parts.items())}
         return mapped, lines
+
+    def signs(self, mapped: Mapping[str, str]) -> dict[str, int]:
+        """Our name -> 1, or -1 where the trainer logs the negative of it.
+
+        >>> Framework("x", "", {"kl": ("a",)}, negated=frozenset({"a"})).signs({"kl": "a", "loss": "b"})
+        {'kl': -1, 'loss': 1}
+        """
+        return {ours: -1 if self.plain(key) in self.negated else 1 for ours, key in mapped.items()}
 
     def notes_for(self, mapped: Mapping[str, str]) -> list[str]:
         """The notes on the keys that were taken."""

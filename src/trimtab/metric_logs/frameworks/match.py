@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from trimtab.catalog import METRIC_NAMES
 from trimtab.errors import MetricLogError
+from trimtab.metric_logs.frameworks.agent_keys import AGENT_LIGHTNING, ART
+from trimtab.metric_logs.frameworks.areal_keys import AREAL
 from trimtab.metric_logs.frameworks.base import Framework
 from trimtab.metric_logs.frameworks.other_keys import (
     NEMO_RL,
@@ -36,8 +38,12 @@ OURS = Framework(
 _SUCH_AS = ("reward", "kl", "entropy", "grad_norm", "loss", "length")
 
 FRAMEWORKS: dict[str, Framework] = {
-    f.name: f for f in (TRL, VERL, PRIME_RL, OPENRLHF, SLIME, SKYRL, NEMO_RL, TINKER, RLDOCTOR, RLPROBE, OURS)
-}
+    f.name: f
+    for f in (
+        TRL, VERL, PRIME_RL, OPENRLHF, SLIME, SKYRL, NEMO_RL, TINKER, AREAL, ART, AGENT_LIGHTNING, RLDOCTOR,
+        RLPROBE, OURS,
+    )
+}  # fmt: skip
 """Every framework whose keys are known; on a tie the earlier one is taken."""
 
 
@@ -99,7 +105,7 @@ def check_mapping(mapping: Mapping[str, str], keys: Iterable[str]) -> None:
 
 
 def aliases() -> dict[str, tuple[str, ...]]:
-    """Return every key that some framework logs a metric under; prefixes and patterns aside.
+    """Return every key that some framework logs a metric under; prefixes, patterns and turned signs aside.
 
     Returns:
         Our name -> keys, ours first.
@@ -111,5 +117,6 @@ def aliases() -> dict[str, tuple[str, ...]]:
     names: dict[str, dict[str, None]] = {}
     for framework in reversed(FRAMEWORKS.values()):
         for ours, theirs in framework.keys.items():
-            names.setdefault(ours, {}).update(dict.fromkeys(theirs))
+            usable = (key for key in theirs if key not in framework.negated)
+            names.setdefault(ours, {}).update(dict.fromkeys(usable))
     return {ours: tuple(theirs) for ours, theirs in names.items()}

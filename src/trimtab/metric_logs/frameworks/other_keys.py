@@ -1,5 +1,19 @@
-"""Key tables of prime-rl, OpenRLHF, slime, SkyRL, NeMo RL, tinker-cookbook, and of the peers rldoctor and
-rlprobe."""
+"""Key tables of prime-rl, OpenRLHF, slime, SkyRL, NeMo RL, tinker-cookbook, and of the peers rldoctor and rlprobe.
+
+Read at:
+
+- PrimeIntellect-ai/prime-rl@559b447: `src/prime_rl/trainer/rl/train.py`, `trainer/rl/loss.py`,
+  `orchestrator/orchestrator.py`, `orchestrator/metrics.py`, `monitors/file.py`.
+- OpenRLHF 0.11.2 (PyPI): `openrlhf/trainer/ppo_trainer.py`, `trainer/ray/ppo_actor.py`, `models/loss.py`,
+  `utils/logging_utils.py`.
+- THUDM/slime@624b824: `slime/backends/megatron_utils/loss.py` and `model.py`,
+  `slime/observability/rollout_metrics.py` and `train_metric_utils.py`, `examples/train_infer_mismatch_helper/mis.py`.
+- SkyRL 0.3.0 (PyPI) and NovaSky-AI/SkyRL@a956457: `skyrl/train/trainer.py`, `train/generators/utils.py`,
+  `train/fully_async_trainer.py`, `train/utils/tracking.py`, `backends/skyrl_train/workers/worker.py`.
+- NVIDIA-NeMo/RL@7ea279a: `nemo_rl/algorithms/grpo.py`, `algorithms/loss/loss_functions.py`, `algorithms/utils.py`,
+  `experience/rollouts.py`, `utils/logger.py`.
+- tinker-cookbook 0.6.1 (PyPI): `tinker_cookbook/rl/metrics.py`, `rl/metric_util.py`, `rl/train.py`, `utils/ml_log.py`.
+"""
 
 from __future__ import annotations
 
@@ -30,25 +44,28 @@ PRIME_RL = Framework(
     },
     notes={
         "mismatch_kl/all/max": "mismatch_max: the largest k3 term of a token, not of |log pi_old - log mu|",
+        "mismatch_kl/all/mean": "mismatch_kl: between the sampler and the weights that are trained, so that staleness is in it",
         "optim/grad_norm": "prime-rl's metrics.jsonl drops values that are not finite: a NaN shows as a gap, not as a number",
     },
 )  # fmt: skip
 
 OPENRLHF = Framework(
-    "openrlhf", "3c3be62 (2026-08-13)", prefixes=("train/",),
+    "openrlhf", "0.11.2", prefixes=("train/",),
     keys={
-        "reward": ("reward",), "reward_std": ("group_reward_std",), "kl": ("kl",), "policy_kl": ("ppo_kl",),
-        "mismatch_kl": ("vllm_kl",), "entropy": ("entropy_loss",), "clip_frac": ("ppo_clip_ratio",),
+        "reward": ("reward", "rollout/reward_mean"), "reward_std": ("group_reward_std",), "kl": ("kl",),
+        "policy_kl": ("ppo_kl",), "truncated_frac": ("rollout/truncated_rate",), "mismatch_kl": ("vllm_kl",), "entropy": ("entropy_loss",), "clip_frac": ("ppo_clip_ratio",),
         "loss": ("policy_loss", "gpt_loss", "loss"), "value_loss": ("critic_loss",),
-        "grad_norm": ("actor_grad_norm", "grad_norm"), "learning_rate": ("actor_lr", "lr"), "length": ("response_length",),
+        "grad_norm": ("actor_grad_norm", "grad_norm"), "learning_rate": ("actor_lr", "lr"), "length": ("response_length", "rollout/response_length_mean"),
         "chosen_reward": ("chosen_reward",), "rejected_reward": ("reject_reward",), "preference_accuracy": ("acc",),
         "held_out_loss": ("eval_eval_loss", "eval_loss"), "step_s": ("timing/step_total",),
         "generation_s": ("timing/generation",),
     },
     patterns={"held_out_reward": (r"eval_.+_pass1",)},
     notes={
-        "ppo_kl": "policy_kl: OpenRLHF's ppo_kl is KL(pi_old || pi_theta), not KL to the reference",
-        "vllm_kl": "mismatch_kl: between the engine that sampled and the trainer, not to the reference",
+        "ppo_kl": "policy_kl: OpenRLHF's ppo_kl is KL(pi_old || pi_theta) by k1, not KL to the reference",
+        "vllm_kl": "mismatch_kl: KL(mu || pi_old) by k1, which may be negative; logged with a correction only",
+        "kl": "kl: by the configured estimator, k1 unless set otherwise",
+        "group_reward_std": "reward_std: logged by algorithms with groups only",
     },
 )  # fmt: skip
 
@@ -69,17 +86,24 @@ SLIME = Framework(
         "tokens_per_s": ("perf/actor_train_tok_per_s",),
     },
     patterns={"held_out_reward": (r"eval/(?!step$)[^/]+(?<!-truncated_ratio)",)},
-    notes={"train/ppo_kl": "policy_kl: slime's ppo_kl is of the policy before the update, not of the reference"},
+    notes={
+        "train/ppo_kl": "policy_kl: slime's ppo_kl is of the policy before the update by k1, not of the reference",
+        "train/tis": "weight_mean: slime logs it before it is clipped",
+        "train/ois": "weight_mean: slime's ois is of pi_theta / pi_old, not of the engines",
+        "rollout/rewards": "reward: slime's rollout/rewards are normalised within groups, their mean says little",
+        "train/mis_kl": "mismatch_kl: the k1 estimate, which may be negative",
+        "rollout/repetition_frac": "repetition_frac: the fraction of samples whose end repeats itself",
+    },
 )  # fmt: skip
 
 SKYRL = Framework(
-    "skyrl", "a956457 (2026-08-21)",
+    "skyrl", "0.3.0 and a956457 (2026-08-21)",
     keys={
         "reward": ("reward/avg_raw_reward", "loss/avg_final_rewards"), "kl": ("policy/policy_kl", "loss/avg_kl"),
         "entropy": ("policy/policy_entropy",), "clip_frac": ("policy/loss_metrics/clip_ratio", "policy/ppo_clip_ratio"),
-        "mismatch_abs": ("policy/rollout_train_logprobs_abs_diff_mean",),
+        "mismatch_abs": ("policy/rollout_train_logprobs_abs_diff_mean", "policy/minibatch_rollout_logprobs_abs_diff_mean"),
         "mismatch_max": ("policy/rollout_train_logprobs_abs_diff_max",), "staleness_lag": ("async/staleness_mean",),
-        "grad_norm": ("policy/raw_grad_norm", "policy/grad_norm"), "loss": ("policy/policy_loss", "policy/final_loss"),
+        "grad_norm": ("policy/grad_norm", "policy/raw_grad_norm"), "loss": ("policy/policy_loss", "policy/final_loss"),
         "learning_rate": ("policy/policy_lr",), "advantage_mean": ("loss/avg_raw_advantages",),
         "value_loss": ("critic/critic_loss",),
         "length": ("generate/avg_assistant_tokens", "generate/avg_num_tokens"),
@@ -87,14 +111,17 @@ SKYRL = Framework(
         "generation_s": ("timing/generate",), "tokens_per_s": ("trainer/tokens_per_second_per_gpu",),
     },
     patterns={"held_out_reward": (r"eval/all/avg_score", r"eval/.+/avg_score")},
-    notes={"generate/avg_num_tokens": "length: SkyRL's avg_num_tokens counts the environment's tokens too"},
+    notes={
+        "generate/avg_num_tokens": "length: SkyRL's avg_num_tokens counts the environment's tokens too",
+        "policy/policy_loss": "loss: SkyRL sums losses of micro-batches",
+    },
 )  # fmt: skip
 
 NEMO_RL = Framework(
     "nemo_rl", "7ea279a (2026-08-22)",
     prefixes=("train/",),
     keys={
-        "reward": ("reward",), "kl": ("kl_penalty",), "policy_kl": ("policy_kl_error",), "mismatch_kl": ("gen_kl_error",),
+        "reward": ("reward",), "kl": ("kl_penalty",), "mismatch_kl": ("gen_kl_error",),
         "weight_mean": ("sampling_importance_ratio",), "entropy": ("approx_entropy",), "grad_norm": ("grad_norm",),
         "loss": ("loss",), "learning_rate": ("lr",), "advantage_mean": ("advantages/mean",),
         "length": ("mean_gen_tokens_per_sample",), "length_max": ("max_gen_tokens_per_sample",),
@@ -103,12 +130,20 @@ NEMO_RL = Framework(
         "held_out_loss": ("validation/val_loss", "validation/loss"), "chosen_reward": ("rewards_chosen_mean",),
         "rejected_reward": ("rewards_rejected_mean",), "preference_accuracy": ("accuracy",),
         "step_s": ("timing/train/total_step_time",), "generation_s": ("timing/train/generation",),
+        "tokens_per_s": ("performance/tokens_per_sec", "timing/train/valid_tokens_per_sec_per_gpu"),
     },
-    notes={"approx_entropy": "entropy: NeMo RL's approx_entropy is an estimate off the sampled tokens"},
+    notes={
+        "approx_entropy": "entropy: NeMo RL's approx_entropy is an estimate off the sampled tokens",
+        "gen_kl_error": "mismatch_kl: KL(mu || pi_old) by the estimator of the reference's KL (k3 unless set otherwise); "
+        "policy_kl_error is the same the other way round, and says nothing of updates",
+        "grad_norm": "grad_norm: NeMo RL adds the norms of all updates of a step",
+        "kl_penalty": "kl: without its coefficient; 0 where the coefficient is 0",
+        "avg_trajectory_age": "staleness_lag: asynchronous training only",
+    },
 )  # fmt: skip
 
 TINKER = Framework(
-    "tinker", "tinker-cookbook 9dfcc3a (2026-08-19)",
+    "tinker", "tinker-cookbook 0.6.1",
     # of a loop's own `reward/<name>`, means and differences of others are no parts
     parts=r"reward/(?!mean$|total$|std$|min$|max$|avg_|\w*_minus_)([A-Za-z]\w*)",
     keys={
@@ -122,9 +157,16 @@ TINKER = Framework(
         "num_turns": ("env/all/turns_per_episode",), "held_out_reward": ("test/env/all/reward/total",),
         "held_out_loss": ("test/nll",), "margin": ("margin",), "preference_accuracy": ("accuracy",),
         "chosen_reward": ("chosen_reward",), "rejected_reward": ("rejected_reward",), "step_s": ("time/total",),
-        "generation_s": ("time/sampling_time_mean",),
+        "generation_s": ("time/sampling_time_mean",), "staleness_lag": ("async/staleness_mean",),
+        "length": ("env/all/ac_tokens_per_turn",),
     },
-    notes={"optim/kl_sample_train_v2": "mismatch_kl: half the mean squared difference (k2), not k3"},
+    notes={
+        "optim/kl_sample_train_v2": "mismatch_kl: half the mean squared difference (k2), not k3",
+        "optim/kl_sample_train_v1": "mismatch_kl: the k1 estimate, which may be negative",
+        "optim/entropy": "entropy: minus the mean log-probability of the sampled tokens, an estimate",
+        "kl_policy_base": "kl: the mean log-ratio to the base model (k1), which may be negative",
+        "env/all/ac_tokens_per_turn": "length: tokens of one turn, not of a whole episode",
+    },
 )  # fmt: skip
 
 RLDOCTOR = Framework(
