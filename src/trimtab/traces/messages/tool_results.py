@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 from trimtab.traces.core.coerce import (
@@ -28,11 +29,14 @@ _QUOTED = re.compile(r"tool call arguments:\n\n(.*)\n\nError details:", re.S)
 
 
 def raw_calls(message: Json, report: ReadReport) -> list[Any]:
-    """The calls a message makes, in OpenAI's form of today or of old; with them those that LangChain could
-    not parse."""
+    """The calls a message makes, in OpenAI's form of today or of old, or its JSON text; with them those that
+    LangChain could not parse."""
     calls, invalid = message.get("tool_calls"), message.get("invalid_tool_calls")
     if isinstance(invalid, list) and invalid:
         return [*as_list(calls), *({**call, "type": _INVALID} for call in objects_in(invalid))]
+    if isinstance(calls, str):  # ART's Parquet files hold them as JSON text
+        with suppress(BadJson):
+            calls = parse_json(calls)
     if isinstance(calls, list):
         return calls
     if calls:
