@@ -21,6 +21,7 @@ PARTS = {
     "merging": "benchmarks.ranks_merging",
     "stragglers": "benchmarks.ranks_stragglers",
     "processes": "benchmarks.straggler_processes",
+    "faults": "benchmarks.ranks_faults",
 }
 """Name of a part -> its module."""
 

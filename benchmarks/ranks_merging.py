@@ -6,17 +6,26 @@ different ranks, repeated) to the merged states.
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import tempfile
 import time
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 import trimtab
+from trimtab.distributed import MergeOptions, Merger
 from trimtab.distributed.shard import Block, Shard
 from trimtab.measure.accumulate import observe
 from trimtab.measure.state.blocks import compress_states
 from trimtab.measure.state.bulk_states import merge_packed
 from trimtab.measure.state.slice_state import SliceState
 from trimtab.measure.steps.measure_step import measure_step
+from trimtab.monitor.batch_measurement import Measuring
+from trimtab.monitor.ranks.merging import RunMerge
 from trimtab.types import TokenBatch
 
 NUM_SLICES, NUM_TOOLS, RANKS, DIFFERENT = 20, 12, 1_024, 64
@@ -84,11 +93,72 @@ def _tokens(states: dict[str, SliceState]) -> int:
     return states["text"].n_tokens + states["post_tool"].n_tokens
 
 
+def overhead(num_steps: int) -> tuple[float, float]:
+    """What merging adds to the CPU time of a watch of one rank, as a fraction: alone, and as the leading rank of four.
+
+    Added is what a watch without merging does not call (handing over, polling, folding, silent ranks), and the windows of the merged
+    states less those that it fills itself. A difference of two whole watches would be lost in the noise of a busy machine.
+    """
+    logging.disable(logging.WARNING)
+    rng = np.random.default_rng(2)
+    batches = [batch(rng, 32) for _ in range(8)]
+    with tempfile.TemporaryDirectory() as folder:
+        watch, own_windows = _watched(
+            trimtab.open_run(f"{folder}/alone", rank=0, strict=True), batches, num_steps
+        )
+        one = trimtab.open_run(f"{folder}/one", rank=0, merge=MergeOptions(ranks=1), strict=True)
+        _, added = _watched(one, batches, num_steps)
+        for rank in (1, 2, 3):
+            _watched(trimtab.open_run(f"{folder}/four", rank=rank), batches, num_steps)
+        four = trimtab.open_run(f"{folder}/four", rank=0, merge=MergeOptions(ranks=4), strict=True)
+        _, added_of_four = _watched(four, batches, num_steps)
+    logging.disable(logging.NOTSET)
+    return (added - own_windows) / watch, (added_of_four - own_windows) / watch
+
+
+_ADDED = (
+    (RunMerge, "parts"), (RunMerge, "take"), (RunMerge, "poll"), (RunMerge, "silences"), (RunMerge, "status"), (Merger, "fold"),
+    (Measuring, "_keep_windows"),
+)  # fmt: skip
+
+
+def _watched(run: trimtab.Run, batches: list[TokenBatch], num_steps: int) -> tuple[float, float]:
+    """CPU seconds of the thread in `observe` and `flush`, and those of them in merging and in filling windows."""
+    added, total = [0.0], 0.0
+
+    def timed(call: Callable[..., Any]) -> Callable[..., Any]:
+        def inner(*arguments: Any, **options: Any) -> Any:
+            start = time.thread_time()
+            try:
+                return call(*arguments, **options)
+            finally:
+                added[0] += time.thread_time() - start
+
+        return inner
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(run)
+        for owner, name in _ADDED:
+            stack.enter_context(patch.object(owner, name, timed(getattr(owner, name))))
+        merged = None if run._merge is None or run._merge.judging is None else run._merge.judging
+        for windows in (run.windows, *([] if merged is None else [merged.windows])):
+            stack.enter_context(patch.object(windows, "add", timed(windows.add)))
+        for step in range(num_steps):
+            start = time.thread_time()
+            run.observe(batches[step % len(batches)])
+            run.flush(step, {"reward": 0.5})
+            total += time.thread_time() - start
+    return total, added[0]
+
+
 def figures(quick: bool = False) -> dict[str, float]:
     """`flush_bytes`, `merge_1024_s`, and what a rank's packed states weigh."""
     packed = packed_ranks(8 if quick else DIFFERENT)
+    alone, of_four = overhead(10 if quick else 50)
     return {
         "flush_bytes": flush_bytes(),
         "states_bytes": round(float(np.mean([len(one) for one in packed]))),
+        "overhead_frac": round(alone, 4),
+        "leader_of_4_overhead_frac": round(of_four, 4),
         "merge_1024_s": round(merge_seconds(packed, RANKS, 1 if quick else 5), 3),
     }

@@ -214,7 +214,7 @@ def test_a_folder_that_cannot_be_listed_costs_nothing_and_is_recorded(
 ) -> None:
     import os
 
-    def refuse(path: object = ".") -> list[str]:
+    def refuse(*_: object, **__: object) -> list[str]:
         raise OSError(5, "Input/output error")
 
     runs = open_ranks(tmp_path / "run", 2, end_wait_s=0.01)

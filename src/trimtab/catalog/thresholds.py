@@ -175,6 +175,8 @@ BOUNDS: dict[str, Bound] = {
     "silent_rank": Bound(20.0, "steps", "how far a rank's record may lie behind the others' before the run counts as blind there", UNCALIBRATED),
     "rank_silent_steps": Bound(2.0, "steps of the judging rank", "a rank that wrote nothing meanwhile is named; one step of jitter is usual where no collective keeps ranks in step", UNCALIBRATED),
     "rank_silent_intervals": Bound(1.5, "median intervals between a rank's steps", "the same, for ranks that are slower than the one that judges", UNCALIBRATED),
+    "rank_beat_s": Bound(0.5, "seconds", "between two heartbeats of a rank's process", UNCALIBRATED),
+    "rank_stopped_s": Bound(4.0, "seconds without a heartbeat", "a process that runs beats twice a second, also while it waits in a collective; a machine under load delays a beat by tenths of a second", UNCALIBRATED),
     "rank_unseen_s": Bound(60.0, "seconds", "how long a rank may take to its first two steps before it is named silent", UNCALIBRATED),
     "damage_steps": Bound(20.0, "steps", "whole steps after a damaged or lost row until the run counts as watched again; the loss is still stated", UNCALIBRATED),
     "vanished_s": Bound(600.0, "seconds without a new row", "a run without an end that is silent for longer has stopped: a checkpoint or an evaluation takes less", UNCALIBRATED),

@@ -1,19 +1,19 @@
 """Merge what the ranks of a job measured, late and without ever blocking a step.
 
-    rank -> Shard -> [source: folder | store | group] -> Merger -> MergedStep -> detectors
+    rank -> Shard -> [source: folder | store] -> Merger -> MergedStep -> detectors
     leading rank -> Decision -> [channel: folder | store] -> every rank, at a stated later step
 
 shard          one closed step of one rank, and its bytes
 sources        what a source of shards is; the options
 folder_source  shards of the shared run folder, tailed
 store_source   shards through torch.distributed's TCPStore
-group_source   shards through a gloo group of our own, with a deadline
 merger         folds each step once: late, with sequence numbers, in constant memory
 merged_step    the rows of a step's ranks as those of one
 silent_ranks   ranks that have written nothing for too long
+heartbeats     processes that are stopped, also while a collective holds all ranks up
 decisions      what the leading rank decided, written once and read by all
 
-No call waits for a rank. Torch is imported by the store and the group alone, when they are used.
+No call waits for a rank. Nothing here imports torch: the store is the caller's.
 """
 
 from trimtab.distributed.decisions import Decision, FolderDecisions

@@ -48,19 +48,25 @@ class SilentRanks:
         self.ranks = tuple(sorted(ranks))
         self._presences: dict[int, _Presence] = {}
 
-    def close(self, last_steps: Mapping[int, int], now: float) -> list[SilenceEvent]:
+    def close(
+        self, last_steps: Mapping[int, int], now: float, stopped: Collection[int] = ()
+    ) -> list[SilenceEvent]:
         """Return which ranks fell silent, and which are back, as this rank closes a step.
 
         Args:
             last_steps: rank -> the last step that it has written, as far as is known here; -1 for none.
             now: seconds of a clock that only goes forward.
+            stopped: ranks whose processes were stopped since the last call, whatever they have written since.
         """
         events = []
         for rank in self.ranks:
             last = last_steps.get(rank, -1)
             presence = self._presences.setdefault(rank, _Presence(last, now, -1))
             presence.num_quiet += 1
-            if last != presence.last_step:
+            if rank in stopped and presence.silent_since is None:
+                presence.silent_since = presence.last_step + 1
+                events.append(SilenceEvent(rank, True, presence.silent_since, presence.num_quiet))
+            elif last != presence.last_step:
                 events += self._news(rank, presence, last, now)
             elif presence.silent_since is None and self._is_silent(presence, now):
                 presence.silent_since = last + 1

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from trimtab.distributed.shard import Shard
 from trimtab.errors import RunError
 
-WAYS = ("folder", "store", "group")
+WAYS = ("folder", "store")
 """How shards reach the rank that merges."""
 
 
@@ -17,8 +17,8 @@ class Source(Protocol):
     """Brings the shards of the other ranks to the rank that merges. No method waits for a rank."""
 
     def put(self, shard: Shard) -> None:
-        """Hand over this rank's shard, on ranks that do not merge. A source that reads what the run store
-        has written anyway does nothing."""
+        """Hand over this rank's shard; the leading rank thereby shows that it lives. A source that reads what
+        the run store has written anyway does nothing."""
 
     def poll(self) -> Iterable[Shard]:
         """Return the shards that arrived since the last call, those of a rank in their order."""
@@ -39,7 +39,7 @@ class MergeOptions:
         'folder'
     """
 
-    # how shards travel: "folder" (the shared run folder), "store" (a TCPStore), "group" (a gloo group)
+    # how shards travel: "folder" (the shared run folder) or "store" (a store of torch.distributed)
     way: str = "folder"
     # processes of the trainer's group; None: as the environment says
     ranks: int | None = None

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from trimtab.capture import join_batches
 from trimtab.measure.accumulate import observe
 from trimtab.measure.all_measures import not_observed, pair_readings, readings_of, unobservable
+from trimtab.measure.policy.exemplar_tokens import EXEMPLAR_SLICES
 from trimtab.measure.sequences.episode_totals import Episodes
 from trimtab.measure.sequences.step_aggregates import StepAggregates
 from trimtab.measure.state.blocks import StateBlocks
 from trimtab.measure.state.log_ratios import RATIOS
 from trimtab.measure.state.slice_state import Accumulator, SliceState
-from trimtab.measure.state.windows import Closed, WindowSet
+from trimtab.measure.state.windows import Closed, WindowClock, WindowSet
 from trimtab.measure.tokens.window_shift import WindowShift
 from trimtab.types import Reading, TokenBatch
 from trimtab.typing import Bool
@@ -121,13 +122,23 @@ class Measuring:
 
     def _close_windows(self, first: int, step: int, states: dict[str, SliceState]) -> list[Reading]:
         readings: list[Reading] = []
+        if not self.judges:
+            self._keep_windows(first, step, states)
+            return readings
         closed, pair = self.windows.add(first, step, states)
         for name, done in closed:
             self.keep(name, done)
-            if not self.judges:
-                continue
             judged = readings_of(name, done.window, done.states[name], self._shift)
             readings += self.aggregates.apply(judged, done.window) if name == "all" else judged
-        if pair is not None and self.judges:
+        if pair is not None:
             readings += pair_readings(pair.window, pair.states)
         return readings
+
+    def _keep_windows(self, first: int, step: int, states: dict[str, SliceState]) -> None:
+        """Close the windows of this rank's worst tokens, which are not merged."""
+        sizes = self.windows.min_tokens, self.windows.min_trajectories
+        for name in EXEMPLAR_SLICES:
+            clock = self.windows.clocks.setdefault(name, WindowClock((name,), *sizes))
+            done = clock.add(first, step, states)
+            if done is not None:
+                self.keep(name, done)

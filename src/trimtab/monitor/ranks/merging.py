@@ -11,13 +11,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from trimtab.detect.step_readings import step_readings
-from trimtab.distributed.decisions import FolderDecisions
+from trimtab.distributed.decisions import DecisionChannel, FolderDecisions
 from trimtab.distributed.folder_source import FolderSource
+from trimtab.distributed.heartbeats import Heartbeats
 from trimtab.distributed.merged_step import MergedStep
 from trimtab.distributed.merger import Merger
 from trimtab.distributed.shard import Block, Row, Shard
 from trimtab.distributed.silent_ranks import SilenceEvent, SilentRanks
 from trimtab.distributed.sources import MergeOptions, Source
+from trimtab.distributed.store_source import StoreDecisions, StoreSource, StoreThread
 from trimtab.measure.all_measures import pair_readings, readings_of
 from trimtab.measure.sequences.step_aggregates import StepAggregates
 from trimtab.measure.sequences.tool_health import ToolHealth, replay_tools
@@ -104,8 +106,12 @@ class RunMerge:
         self.rank, self.session = writer.rank, writer.session
         self.leads = writer.rank == options.leader
         self.judging = judging if self.leads else None
-        self.source = _source(options, writer)
-        self.relay = _relay(options, writer) if relays else None
+        self.source, channel = _source(options, writer)
+        self.relay = None
+        if relays:
+            if channel is None:
+                channel = FolderDecisions(writer.folder, options.leader, writer.session, leads=self.leads)
+            self.relay = DecisionRelay(channel, leads=self.leads, delay=options.delay)
         self.merger = Merger(range(ranks), options.lag)
         self._number = 0
         self._own: dict[int, list[Reading]] = {}  # of this rank alone, until their step is judged
@@ -113,6 +119,7 @@ class RunMerge:
         self._watches = self.leads or writer.rank == _deputy(options.leader, ranks)
         watched = set(range(ranks)) if self.leads else {options.leader}
         self.silent = SilentRanks(watched - {writer.rank} if self._watches else ())
+        self.beats = Heartbeats(writer.folder, writer.rank, self.silent.ranks)
 
     @property
     def takes_states(self) -> bool:
@@ -135,8 +142,7 @@ class RunMerge:
         self._number += 1
         if self.leads:
             self.merger.add(shard)
-        else:
-            self.source.put(shard)
+        self.source.put(shard)
 
     def poll(self) -> None:
         """Take in what the others wrote; on a rank that does not lead, see that the leading one lives."""
@@ -159,7 +165,7 @@ class RunMerge:
     def silences(self) -> list[SilenceEvent]:
         """Return which ranks fell silent by the step that this rank closes, and which are back."""
         trainers = {rank: last for rank, last in self._last_steps.items() if rank < FIRST_WORKER}
-        return self.silent.close(trainers, time.monotonic())
+        return self.silent.close(trainers, time.monotonic(), self.beats.take_stopped())
 
     def finish(self, last_step: int) -> Iterator[JudgedStep]:
         """Wait up to `end_wait_s` for what the others still write up to `last_step`, and yield it all."""
@@ -186,6 +192,7 @@ class RunMerge:
 
     def close(self) -> None:
         """Release the source, and the relay of decisions."""
+        self.beats.close()
         self.source.close()
         if self.relay is not None:
             self.relay.close()
@@ -196,17 +203,15 @@ def _deputy(leader: int, ranks: int) -> int:
     return next((rank for rank in range(ranks) if rank != leader), -1)
 
 
-def _source(options: MergeOptions, writer: RunWriter) -> Source:
+def _source(options: MergeOptions, writer: RunWriter) -> tuple[Source, DecisionChannel | None]:
+    """Return where shards come from, and the channel of decisions that goes with it; None: the folder."""
     leads = writer.rank == options.leader
-    return FolderSource(
-        writer.folder, writer.rank, resumed=writer.session > 0, only=None if leads else {options.leader}
-    )
-
-
-def _relay(options: MergeOptions, writer: RunWriter) -> DecisionRelay:
-    leads = writer.rank == options.leader
-    channel = FolderDecisions(writer.folder, options.leader, writer.session, leads=leads)
-    return DecisionRelay(channel, leads=leads, delay=options.delay)
+    if options.way == "store":
+        thread = StoreThread(options.store)
+        source = StoreSource(thread, writer.rank, options.leader, options.ranks or 1)
+        return source, StoreDecisions(thread, writer.session, leads=leads)
+    only = None if leads else {options.leader}
+    return FolderSource(writer.folder, writer.rank, resumed=writer.session > 0, only=only), None
 
 
 def run_merge(

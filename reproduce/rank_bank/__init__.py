@@ -1,0 +1,1 @@
+"""Faults of ranks: the job, the signals, and what is read from it afterwards."""
