@@ -19,7 +19,7 @@ OPEN = {"min_tokens": 3_000, "min_trajectories": 30, "state_every": EVERY, "solv
 
 
 def arrays(step: int, rank: int = 0, ranks: int = 1) -> dict[str, Any]:
-    """The arguments of `observe` for the sequences of one step that are this rank's: every `ranks`-th."""
+    """The arguments of `observe` for the sequences of one step that are this rank's."""
     rng = np.random.default_rng(1_000 + step)
     shape = (SEQUENCES, TEXT + TOOL + POST)
     mask = np.ones(shape, bool)
@@ -39,9 +39,9 @@ def arrays(step: int, rank: int = 0, ranks: int = 1) -> dict[str, Any]:
         "group": np.arange(SEQUENCES) // GROUP,
     }
     tools = [[TOOLS[int(i)]] for i in rng.integers(0, len(TOOLS), SEQUENCES)]
-    mine = slice(rank, None, ranks)
+    mine = np.random.default_rng(3_000 + step).permutation(SEQUENCES)[rank::ranks]  # some groups are split
     return {name: values[mine] for name, values in columns.items()} | {
-        "tools": tools[mine],
+        "tools": [tools[i] for i in mine],
         "tool_names": TOOLS,
         "reference": "frozen copy",
     }

@@ -98,7 +98,7 @@ class StoreSource:
         self._ranks = [rank for rank in range(ranks) if rank != own]
         self._next: dict[int, int] = {}  # rank -> number of the key that comes next
         self._arrived: deque[Shard] = deque()
-        self._asked = False
+        self._requested = False
         self._number: int | None = None  # of this rank's next key
         if self.leads:
             thread.do(self._begin)
@@ -114,8 +114,8 @@ class StoreSource:
 
     def poll(self) -> Iterator[Shard]:
         """Yield what arrived, and have the thread ask for more."""
-        if not self._asked:
-            self._asked = True
+        if not self._requested:
+            self._requested = True
             self.thread.do(self._fetch if self.leads else self._fetch_beat)
         while self._arrived:
             yield self._arrived.popleft()
@@ -144,7 +144,7 @@ class StoreSource:
         self._number += 1
 
     def _fetch(self, store: Any) -> None:
-        self._asked = False
+        self._requested = False
         num_workers = int(store.add(f"{PREFIX}/workers", 0))
         known = sum(rank >= FIRST_WORKER for rank in self._ranks)
         self._ranks += [int(store.get(f"{PREFIX}/worker/{i}")) for i in range(known, num_workers)]
@@ -158,7 +158,7 @@ class StoreSource:
                 self._next[rank] = at + 1
 
     def _fetch_beat(self, store: Any) -> None:
-        self._asked = False
+        self._requested = False
         if store.check([f"{PREFIX}/beat"]):
             session, number, step = json.loads(bytes(store.get(f"{PREFIX}/beat")))
             self._arrived.append(Shard(self.leader, session, number, step, {}))
@@ -177,7 +177,7 @@ class StoreDecisions:
         self.thread = thread
         self._session, self._next = session if leads else -1, 0
         self._arrived: deque[Decision] = deque()
-        self._asked = False
+        self._requested = False
         if leads:
             thread.do(lambda store: store.set(f"{PREFIX}/leader", str(session)))
 
@@ -193,8 +193,8 @@ class StoreDecisions:
 
     def poll(self) -> list[Decision]:
         """Return what arrived, and have the thread ask for more."""
-        if not self._asked:
-            self._asked = True
+        if not self._requested:
+            self._requested = True
             self.thread.do(self._fetch)
         return [self._arrived.popleft() for _ in range(len(self._arrived))]
 
@@ -202,7 +202,7 @@ class StoreDecisions:
         """The source stops the thread."""
 
     def _fetch(self, store: Any) -> None:
-        self._asked = False
+        self._requested = False
         if not store.check([f"{PREFIX}/leader"]):
             return
         session = int(store.get(f"{PREFIX}/leader"))
