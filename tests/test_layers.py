@@ -25,7 +25,7 @@ ORDER = (
     "detect", "detect/traces", "detect/user_rules", "guard/policies", "guard", "report/ranks", "report", "report/html", "report/terminal",
     "tools/stress",
     "report/tools",
-    "report/traces", "report/rewards", "report/launch", "preflight", "sinks", "alerts", "monitor/ranks", "monitor", "adapters", "adapters/tinker", "adapters/trl/control", "adapters/trl", "adapters/verl", "cli", "training/minirl",
+    "report/traces", "report/rewards", "report/launch", "preflight", "sinks", "alerts", "monitor/ranks", "monitor", "adapters", "adapters/skyrl", "adapters/tinker", "adapters/trl/control", "adapters/trl", "adapters/verl", "cli", "training/minirl",
     "training", "training/llamacpp",
 )  # fmt: skip
 FLOORS = (
