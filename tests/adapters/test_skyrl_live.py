@@ -24,7 +24,7 @@ from trimtab.report.run_view import load_view
 from trimtab.runs import RunReader
 
 pytestmark = pytest.mark.skyrl
-STEPS, STALE_FROM = 18, 12
+STEPS, STALE_FROM = 20, 10
 
 
 @pytest.fixture(scope="module")
@@ -108,11 +108,11 @@ def test_it_learns_and_drifts_from_the_base_model(runs):
     folder, own = runs["healthy"]
     rewards = [row["reward"] for row in own]
     assert np.mean(rewards[-5:]) > np.mean(rewards[:5])
+    metrics = [row["metrics"] for row in RunReader(folder).rows("steps")]
+    assert [float(f"{row['skyrl.ai/grad_norm']:.4g}") for row in metrics] == [row["grad_norm"] for row in own]
     assert (
-        values(folder, "aggregate/grad_norm").size == STEPS
-    )  # SkyRL's own, read from the optimizer's metrics
-    drift = values(folder, "step/drift/p95")
-    assert drift[0] < 1e-4 < 1e-2 < drift[-1]
+        values(folder, "drift/p95")[-1] > 1e-2
+    )  # of the base model, which a sampling client of its own scores
 
 
 def test_a_sampler_that_is_not_refreshed_moves_the_mismatch(runs):
