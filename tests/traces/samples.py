@@ -185,6 +185,15 @@ def prime() -> dict[str, Any]:
     }
 
 
+def nemo() -> dict[str, Any]:
+    """A line of NeMo RL's train_data_step<N>.jsonl, after `log_batched_dict_as_jsonl` of 7ea279a: padded to the batch."""
+    return {
+        "content": [["2 + 2?", "4"]], "rewards": [0.5], "input_lengths": [3], "token_ids": [[1, 2, 3, 0]], "token_loss_mask": [[0, 1, 1, 0]],
+        "sample_loss_mask": [1.0], "advantages": [[0.0, 0.5, 0.5, 0.0]], "generation_logprobs": [[0.0, -0.5, -1.0, 0.0]],
+        "prev_logprobs": [[0.0, -0.75, -1.0, 0.0]], "idx": 0,
+    }  # fmt: skip
+
+
 def verl() -> dict[str, Any]:
     return {
         "input": "user\nWhere?",
@@ -298,6 +307,6 @@ def dialects() -> list[dict[str, Any]]:
 
 RECORDS: dict[str, list[Any]] = {
     "trimtab": [own()], "steps": steps("s"), "tau": [tau(1, 2, 1.0, chat()), tau2()], "otlp": [otlp(), openinference()], "inspect": [inspect()],
-    "swe-agent": [swe()], "mini-swe-agent": [mini()], "verifiers": [verifiers(), verifiers_trace()], "prime-rl": [prime()], "verl": [verl()], "trl": [trl()],
+    "swe-agent": [swe()], "mini-swe-agent": [mini()], "verifiers": [verifiers(), verifiers_trace()], "prime-rl": [prime()], "nemo-rl": [nemo()], "verl": [verl()], "trl": [trl()],
     "messages": [{"id": "m", "messages": chat(), "reward": 1.0}, {"prompt": chat()[:1], "chosen": chat()[1:], "rejected": chat()[1:3], "score_chosen": 2}, *dialects()],
 }  # fmt: skip

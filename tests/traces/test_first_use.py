@@ -89,6 +89,7 @@ SCORELESS = {
     "swe-agent": "reward or success",
     "mini-swe-agent": "reward or success",
     "prime-rl": "no user message",
+    "nemo-rl": "no user message",
 }
 """Formats whose files alone hold no pair, and why the export says so."""
 

@@ -155,6 +155,19 @@ def test_prime_rl_keeps_ids_logprobs_and_mask(tmp_path):
     assert found.extra["advantage"] == 0.5
 
 
+def test_nemo_rls_training_data_has_log_ratios_without_the_padding(tmp_path):
+    path = write_lines(
+        tmp_path / "train_data_step12.jsonl", [samples.nemo(), samples.nemo() | {"sample_loss_mask": [0.0]}]
+    )
+    (one, masked), report = read_episodes([path])
+    assert report.formats == {str(path): "nemo-rl"}
+    (turn,) = one.turns
+    assert (turn.token_ids, turn.mask, one.step, one.tokens, one.reward) == ([1, 2, 3], [0, 1, 1], 12, 3, 0.5)
+    assert repr(turn.log_ratios) == "[nan, -0.25, 0.0]"  # pi_old over mu, of the trained tokens
+    assert (one.log_ratio_of, one.extra["advantage"]) == ("trainer / sampler", 0.5)
+    assert masked.turns[0].mask == [0, 0, 0]
+
+
 def test_tagged_text_with_broken_and_parallel_calls():
     two = '<tool_call>{"name": "a"}</tool_call><tool_call>{oops</tool_call><tool_response>1</tool_response><tool_response>2</tool_response>'
     turns = tagged_turns(two + '<tool_response>3</tool_response><tool_call>{"name": "b"}')

@@ -179,7 +179,12 @@ def test_steps_of_swe_agent_that_say_nothing_are_counted(tmp_path, change, verdi
 
 
 @pytest.mark.parametrize(
-    ("name", "change"), [("verl", {"output": {"weird": 1}}), ("prime-rl", {"token_ids": {"weird": 1}})]
+    ("name", "change"),
+    [
+        ("verl", {"output": {"weird": 1}}),
+        ("prime-rl", {"token_ids": {"weird": 1}}),
+        ("nemo-rl", {"token_ids": {"weird": 1}}),
+    ],
 )
 def test_rows_of_text_or_tokens_that_hold_none_are_malformed(tmp_path, name, change):
     rows = [{**samples.RECORDS[name][0], "score": i % 2} for i in range(NUM)]
@@ -190,7 +195,7 @@ def test_rows_of_text_or_tokens_that_hold_none_are_malformed(tmp_path, name, cha
 
 
 def test_every_format_is_tried():
-    others = {"steps", "swe-agent", "verl", "prime-rl"}
+    others = {"steps", "swe-agent", "verl", "prime-rl", "nemo-rl"}
     assert {name.split()[0] for name in ROWS} - {"tau2", "preferences"} | others == set(FORMATS)
 
 

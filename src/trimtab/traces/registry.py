@@ -13,6 +13,7 @@ from trimtab.traces.native.native_format import is_own, read_own
 from trimtab.traces.readers.chat import is_messages, read_messages
 from trimtab.traces.readers.inspect_ai import is_inspect, read_inspect
 from trimtab.traces.readers.mapped import read_mapped
+from trimtab.traces.readers.nemo_rl import is_nemo, read_nemo
 from trimtab.traces.readers.otel.otlp_json import is_otlp
 from trimtab.traces.readers.otel.reader import read_otlp
 from trimtab.traces.readers.prime_rl import is_prime, read_prime
@@ -63,6 +64,7 @@ FORMATS: dict[str, Format] = {
         "verifiers results.jsonl; since 0.4 traces.jsonl", is_verifiers, read_verifiers, by_line=True
     ),
     "prime-rl": Format("prime-rl token exports", is_prime, read_prime, by_line=True),
+    "nemo-rl": Format("NeMo RL's train_data_step<N>.jsonl", is_nemo, read_nemo, by_line=True),
     "verl": Format("verl rollout dumps (trainer.rollout_data_dir)", is_verl, read_verl, by_line=True),
     "trl": Format("TRL completions (log_completions), Parquet", is_trl, read_trl, by_line=True),
     "messages": Format(

@@ -21,22 +21,29 @@ def is_prime(value: Json) -> bool:
 def read_prime(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """`token_exports/step_N/rank_R.jsonl` of prime-rl: tokens without text, one sequence a line."""
     for record, value in iter_objects(records, report):
-        ids, logprobs, mask = (value.get(name) for name in ("token_ids", "inference_logprobs", "loss_mask"))
-        if not isinstance(ids, list) or not all(isinstance(i, int) for i in ids):
-            report.malformed(record.file, record.line, "token_ids are no list of whole numbers")
-            continue
-        turn = Turn(role="assistant", content=None, token_ids=ids, tokens=len(ids), step=0)
-        turn.logprobs = _numbers(logprobs, len(ids))
-        turn.mask = [int(bool(m)) for m in mask] if isinstance(mask, list) and len(mask) == len(ids) else None
-        turn.log_ratios = _log_ratios(value, turn)
-        advantages = _numbers(value.get("advantages"), len(ids))
-        yield Episode(
-            id=record.source, turns=[turn], step=as_int(value.get("step")), tokens=len(ids),
-            source=record.source,
-            log_ratio_of="trainer / sampler" if turn.log_ratios else None,
-            extra={"env_name": value.get("env_name"),
-            "advantage": next((a for a in advantages or [] if a), None)},
-        )  # fmt: skip
+        episode = token_episode(record, value, report)
+        if episode is not None:
+            yield episode
+
+
+def token_episode(record: Record, value: Json, report: ReadReport) -> Episode | None:
+    """One sequence of tokens as an episode of one turn; None, and counted, where its tokens are none."""
+    ids, logprobs, mask = (value.get(name) for name in ("token_ids", "inference_logprobs", "loss_mask"))
+    if not isinstance(ids, list) or not all(isinstance(i, int) for i in ids):
+        report.malformed(record.file, record.line, "token_ids are no list of whole numbers")
+        return None
+    turn = Turn(role="assistant", content=None, token_ids=ids, tokens=len(ids), step=0)
+    turn.logprobs = _numbers(logprobs, len(ids))
+    turn.mask = [int(bool(m)) for m in mask] if isinstance(mask, list) and len(mask) == len(ids) else None
+    turn.log_ratios = _log_ratios(value, turn)
+    advantages = _numbers(value.get("advantages"), len(ids))
+    return Episode(
+        id=record.source, turns=[turn], step=as_int(value.get("step")), tokens=len(ids),
+        source=record.source,
+        log_ratio_of="trainer / sampler" if turn.log_ratios else None,
+        extra={"env_name": value.get("env_name"),
+        "advantage": next((a for a in advantages or [] if a), None)},
+    )  # fmt: skip
 
 
 def _log_ratios(value: Json, turn: Turn) -> list[float] | None:
