@@ -3,7 +3,8 @@
 `writers/` holds small logs that the trainers' own code wrote, run once on a CPU outside this repository, with numbers chosen by hand:
 slime 624b824 (`log_rollout_data`, `log_eval_rollout_data`, `reduce_train_step_metrics`, printed by its logger), AReaL 1.0.4 (its
 statistics tracker), tinker-cookbook 0.6.1 (`compute_trajectory_metrics`, `compute_kl_sample_train`, `JsonLogger`), openpipe-art 0.5.18
-(`Model.log`) and prime-rl 559b447 (`FileMonitor`). The other logs here are written after the sources that the key tables name.
+(`Model.log`) and prime-rl 559b447 (`FileMonitor`, its imports of configurations replaced). What slime's `model.py` adds to a row of an
+update, and the names under which AReaL's `actor.py` records, were typed after these files. The other logs here are written after the sources that the key tables name.
 """
 
 from __future__ import annotations
