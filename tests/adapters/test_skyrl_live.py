@@ -101,7 +101,7 @@ def test_the_verdict_is_not_blind(runs):
         [sys.executable, "-m", "trimtab", "diagnose", str(folder), "--json"],
         capture_output=True, text=True, timeout=120, env=dict(os.environ), check=False,
     )  # fmt: skip
-    assert json.loads(done.stdout)["verdict"]["word"] in ("healthy", "not judged yet")
+    assert json.loads(done.stdout)["verdict"] in ("healthy", "not judged yet")
 
 
 def test_it_learns_and_drifts_from_the_base_model(runs):
