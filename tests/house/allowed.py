@@ -51,6 +51,10 @@ BROAD_HANDLERS = {
         "the last handler of the command: one line and exit code 2, never 1, which says alarms",
     ),
     "monitor/isolation.py": (1, "any failure of the monitor is recorded, so that training goes on"),
+    "preflight/section_worker.py": (
+        1,
+        "a section may raise anything; its traceback is printed, and no thread is waited for",
+    ),
     "rewards/function_worker.py": (
         2,
         "a user's reward function and its module may raise anything; it becomes a finding",

@@ -229,8 +229,8 @@ def test_a_section_that_crashes_is_undecided_and_the_others_still_run(tmp_path: 
     states = [row["state"] for row in result["checks"]]
     assert states == ["undecided"] * 5 + ["go"]
     evidence = [row["evidence"] for row in result["checks"]]
-    assert evidence[0] == "The check crashed with exit code 7"
-    assert evidence[1] == "The check crashed with exit code 1: bye"
+    assert evidence[0] == "dying:f ended the process of the check (exit code 7)"
+    assert evidence[1] == "leaving ended the process (exit code 1): bye, while it was imported"
     assert "nowhere_at_all cannot be imported" in evidence[2]
     assert "127.0.0.1:9" in evidence[3] or "does not answer" in evidence[3]
     assert evidence[4].startswith("absent.jsonl cannot be read")

@@ -33,7 +33,8 @@ from trimtab.tools.stress import (
     trace_mix,
 )
 from trimtab.tools.stress.latency import LatencyHistogram
-from trimtab.tools.stress.load_ramp import RAW, capacity
+from trimtab.tools.stress.load_capacity import capacity
+from trimtab.tools.stress.load_ramp import RAW
 from trimtab.tools.stress.schema_values import draw_arguments
 
 MIX = CallMix([("work", {})], "test")

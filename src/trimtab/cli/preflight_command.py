@@ -52,7 +52,7 @@ def preflight(
     plan = load_preflight(config)
     if html is not None:
         require_page_path(html, PreflightError)
-    with _terminated_as_interrupted(), _interrupted_in_one_line():
+    with terminated_as_interrupted(), _interrupted_in_one_line():
         result = run_preflight(plan, names, None if as_json or not sys.stderr.isatty() else _say)
     if html is not None:
         write_preflight(result, html)
@@ -61,7 +61,7 @@ def preflight(
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
+def terminated_as_interrupted() -> Iterator[None]:
     """Let SIGTERM, as of a job's time limit, end the section that runs and leave a partial verdict."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from trimtab.cli.options import show_verdict
+from trimtab.cli.preflight_command import terminated_as_interrupted
 from trimtab.cli.stress_commands import stress_app
 from trimtab.errors import ToolError
-
-
-def _stated(value: float | None) -> float:
-    return float("nan") if value is None else value
 
 
 @stress_app.command("tools")
@@ -23,7 +21,8 @@ def stress_tools(
     target: Annotated[
         str,
         typer.Argument(
-            help="module:function, an MCP server's command, or a URL on loopback.", show_default=False
+            help="module:function, path/file.py:function, an MCP server's command, or a URL on loopback.",
+            show_default=False,
         ),
     ],
     tools: Annotated[
@@ -63,29 +62,58 @@ def stress_tools(
     """
     from trimtab.report.html.offline_page import require_page_path
     from trimtab.report.tools.tool_stress_page import write_tool_stress
-    from trimtab.report.tools.tool_stress_verdict import tool_stress_lines, tool_stress_verdict
-    from trimtab.tools.stress.load_ramp import Objective, StressOptions
-    from trimtab.tools.stress.target_stress import StressTarget, stress_target
+    from trimtab.report.tools.tool_stress_verdict import tool_stress_lines
 
-    if rate is not None and not 0 < rate < math.inf:
-        raise ToolError(f"--rate {rate:g} is not a number of calls a second above zero")
     if html is not None:
         require_page_path(html, ToolError)
-    objective = Objective(_stated(p99), _stated(error_rate), concurrency)
-    options = StressOptions(
-        seconds, max(max_concurrency, concurrency), _stated(rate), objective, _stated(calls_per_rollout),
-        rollouts, cost_per_call, seed,
-    )  # fmt: skip
-    say = None if as_json or not sys.stderr.isatty() else _say
-    named = StressTarget(target, tuple(tools or ()), trace, timeout, chaos)
-    mix, measured, faults = stress_target(named, options, say)
-    about = {"source": mix.source, "tools": mix.names}
-    verdict = tool_stress_verdict(target, about, measured.row(), faults)
+    stated = {
+        "target": target, "tools": tools or [], "trace": str(trace or ""), "p99_s": p99,
+        "error_rate": error_rate, "concurrency": concurrency, "rate": rate, "seconds": seconds,
+        "max_concurrency": max_concurrency, "timeout_s": timeout, "calls_per_rollout": calls_per_rollout,
+        "rollouts": rollouts, "cost_per_call": cost_per_call, "chaos": chaos or "", "seed": seed,
+    }  # fmt: skip
+    live = not as_json and sys.stderr.isatty()
+    verdict = _verdict(stated, "live" if live else "slow")
     if html is not None:
         write_tool_stress(verdict, html)
         print(f"wrote {html}", file=sys.stderr)
     show_verdict(verdict, tool_stress_lines, as_json)
 
 
-def _say(line: str) -> None:
-    print(f"trimtab: {line}", file=sys.stderr)
+def _verdict(stated: Mapping[str, Any], progress: str) -> Mapping[str, Any]:
+    """The verdict of a test in a process of its own: a tool that exits, crashes or hangs ends no command."""
+    import msgspec
+
+    from trimtab.preflight.preflight_file import ToolsSection
+    from trimtab.preflight.section_process import SectionRequest, checked_section
+
+    for field, value in stated.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ToolError(f"{_option(field)} {value:g} is not a number; give a finite one")
+    try:
+        section = msgspec.convert(dict(stated), ToolsSection)
+    except msgspec.ValidationError as error:
+        text, _, at = str(error).partition(" - at `$.")
+        field = at.rstrip("`").partition("[")[0]
+        value = stated[field]
+        shown = f"{value:g}" if isinstance(value, float) else value
+        raise ToolError(f"{_option(field)} {shown} is not valid: {text[:1].lower()}{text[1:]}") from error
+    try:
+        with terminated_as_interrupted():
+            request = SectionRequest("tools", section, progress=progress)
+            check = checked_section(request, Path.cwd(), None, _echo)
+    except KeyboardInterrupt as error:
+        raise ToolError("interrupted; nothing was judged") from error
+    if check.result is None:
+        raise ToolError(check.evidence)
+    return check.result
+
+
+def _option(field: str) -> str:
+    """The option that states a field of the section."""
+    return "--" + field.removesuffix("_s").replace("_", "-")
+
+
+def _echo(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()

@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,18 +49,20 @@ def run_bounded(
     command: Sequence[str],
     *,
     folder: Path,
-    limit_s: float,
+    limit_s: float | None,
     env: Mapping[str, str] | None = None,
     text: str = "",
+    echo: Callable[[str], None] | None = None,
 ) -> Ending:
     """Run a command to its end.
 
     Args:
         command: words; the first is a program.
         folder: where it runs.
-        limit_s: seconds, after which its process group is ended.
+        limit_s: seconds, after which its process group is ended; None: no limit.
         env: its environment.
         text: what it reads from its standard input.
+        echo: takes what it prints, both streams together, as it comes.
 
     Returns:
         How it ended. Whatever is left of its group is ended too, also when this call is interrupted.
@@ -75,7 +77,7 @@ def run_bounded(
     )  # fmt: skip
     tail: deque[bytes] = deque()
     threads = [
-        threading.Thread(target=_collect, args=(process.stdout, tail), daemon=True),
+        threading.Thread(target=_collect, args=(process.stdout, tail, echo), daemon=True),
         threading.Thread(target=_feed, args=(process.stdin, text.encode()), daemon=True),
     ]
     for thread in threads:
@@ -106,13 +108,15 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _collect(stream: IO[bytes] | None, tail: deque[bytes]) -> None:
+def _collect(stream: IO[bytes] | None, tail: deque[bytes], echo: Callable[[str], None] | None) -> None:
     """Read to the end and keep the last bytes, so that no output fills the memory or a pipe."""
     assert stream is not None
     size = 0
     with suppress(OSError, ValueError):
         while piece := os.read(stream.fileno(), 8192):
             tail.append(piece)
+            if echo is not None:
+                echo(piece.decode(errors="replace"))
             size += len(piece)
             while size - len(tail[0]) > _KEPT_BYTES:
                 size -= len(tail.popleft())

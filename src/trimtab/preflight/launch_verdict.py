@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from trimtab.detect.user_rules.yaml_source import close
 from trimtab.errors import PreflightError, RunError
-from trimtab.preflight.bounded_process import Ending, run_bounded
 from trimtab.preflight.dry_run import missing_run, run_command
 from trimtab.preflight.preflight_file import (
     KINDS,
@@ -29,7 +21,8 @@ from trimtab.preflight.preflight_file import (
     Section,
     ToolsSection,
 )  # fmt: skip
-from trimtab.preflight.section_checks import TITLES, CheckResult, unknown
+from trimtab.preflight.section_checks import TITLES, CheckResult
+from trimtab.preflight.section_process import SectionRequest, checked_section
 from trimtab.traces.core.plural import counted
 
 EXIT_CODES = {"go": 0, "no-go": 1, "undecided": 2, "unfinished": 2}
@@ -111,44 +104,12 @@ def target_of(section: Section) -> str:
 def _check(folder: Path, name: str, section: Section) -> CheckResult:
     """Make one check: of a dry run after its command has run."""
     if not isinstance(section, DryRunSection):
-        return _worked(folder, _request(name, section), section.limit_s)
+        return checked_section(SectionRequest(name, section), folder, section.limit_s)
     try:
         run, ending = run_command(section, folder)
     except RunError as error:
         return missing_run(error)
-    return _worked(folder, _request(name, section, run, ending), _DIAGNOSIS_S)
-
-
-def _request(name: str, section: Section, run: Path | None = None, ending: Ending | None = None) -> str:
-    """What the worker reads; of a dry run its folder, and how its command ended."""
-    about = {"run": None if run is None else str(run), "ending": None if ending is None else asdict(ending)}
-    return json.dumps({"name": name, "section": msgspec.to_builtins(section), **about})
-
-
-def _worked(folder: Path, request: str, limit_s: float) -> CheckResult:
-    """Let the worker make a check; what it does not answer is undecided."""
-    source = str(Path(__file__).resolve().parents[2])
-    paths = [source, *filter(None, [os.environ.get("PYTHONPATH", "")])]
-    with tempfile.TemporaryDirectory(prefix="trimtab-preflight-") as scratch:
-        answer = Path(scratch) / "check.json"
-        ending = run_bounded(
-            [sys.executable, "-m", "trimtab.preflight.section_worker", str(answer)], folder=folder,
-            limit_s=limit_s, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, text=request,
-        )  # fmt: skip
-        if ending.timed_out:
-            return unknown(
-                f"It did not end in {limit_s:g} s and was ended.", "Find what hangs, or raise limit_s."
-            )
-        try:
-            return CheckResult(**json.loads(answer.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            return unknown(_crash(ending))
-
-
-def _crash(ending: Ending) -> str:
-    how = f"exit code {ending.code}" if ending.code >= 0 else f"signal {-ending.code}"
-    last = f": {ending.last_line}" if ending.last_line else ""
-    return f"The check crashed with {how}{last}"
+    return checked_section(SectionRequest(name, section, run, ending), folder, _DIAGNOSIS_S)
 
 
 def _verdict(rows: Sequence[dict[str, Any]], finished: bool) -> tuple[str, str]:

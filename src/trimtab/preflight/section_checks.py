@@ -38,8 +38,13 @@ def unknown(evidence: str, advice: str = "") -> CheckResult:
     return CheckResult("undecided", evidence, advice or "Repair what it names and run the check again.")
 
 
-def tools_check(section: ToolsSection) -> CheckResult:
-    """Stress the target and compare with its objective."""
+def tools_check(section: ToolsSection, say: Callable[[str], None] | None = None) -> CheckResult:
+    """Stress the target and compare with its objective.
+
+    Args:
+        section: target and objective.
+        say: takes a line about each phase.
+    """
     from trimtab.report.tools.tool_stress_verdict import tool_stress_verdict
     from trimtab.tools.stress.load_ramp import Objective, StressOptions
     from trimtab.tools.stress.target_stress import StressTarget, stress_target
@@ -52,23 +57,35 @@ def tools_check(section: ToolsSection) -> CheckResult:
     trace = Path(section.trace) if section.trace else None
     names = tuple(section.tools)
     named = StressTarget(section.target, names, trace, section.timeout_s, section.chaos or None)
-    mix, measured, faults = stress_target(named, options)
-    about = {"source": mix.source, "tools": mix.names}
-    return _judged_tools(tool_stress_verdict(section.target, about, measured.row(), faults))
+    mix, measured, faults = stress_target(named, options, say)
+    return _judged_tools(tool_stress_verdict(section.target, mix.row(), measured.row(), faults))
 
 
 def _judged_tools(result: dict[str, Any]) -> CheckResult:
     """The check of a stress test: of a missed objective also which tools failed, and how."""
-    from trimtab.report.tools.tool_stress_verdict import chaos_lines, delay_lines, error_rows, failed_tools
+    from trimtab.report.tools.tool_stress_verdict import (
+        chaos_lines,
+        delay_lines,
+        error_rows,
+        failed_tools,
+        failure_lines,
+        left_out_lines,
+        missed_by_drawn_arguments,
+    )
 
     silent = chaos_lines(result["chaos"], result)[1:]  # faults that looked like answers
-    evidence = " ".join([result["headline"], *silent, *delay_lines(result["open_loop"])])
+    notes = [*left_out_lines(result["mix"]), *silent, *delay_lines(result["open_loop"])]
+    evidence = " ".join([result["headline"], *notes])
     if result["exit_code"] == 0:
         return CheckResult("go", evidence, "", result)
     failed = failed_tools(result)
     if failed:
         kinds = ", ".join(f"{kind} {count}" for kind, count in error_rows(result)[:2])
         evidence += f" Failed calls: {', '.join(f'{name} {count}' for name, count in failed[:3])} ({kinds})."
+        evidence += f" First: {failure_lines(result, 1)[0].strip()}"
+    if missed_by_drawn_arguments(result):
+        advice = "Give real calls with trace: the tools refused arguments that were drawn from their schemas."
+        return CheckResult("undecided", evidence, advice, result)
     holds = result["holds_concurrency"] or 0
     advice = f"Give the tools more capacity, or let at most {holds} rollouts call at a time."
     if not holds:

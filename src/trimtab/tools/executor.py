@@ -20,7 +20,7 @@ from trimtab.errors import ToolError
 from trimtab.tools.adaptive_limit import AdaptiveLimit, AdaptiveOptions
 from trimtab.tools.circuit_breaker import BreakerOptions, CircuitBreaker
 from trimtab.tools.extras import library
-from trimtab.tools.failures import ToolFailure, classify
+from trimtab.tools.failures import ToolFailure, classify, exit_failure
 from trimtab.tools.limits import Limiter
 from trimtab.tools.retries import Progress, RetryOptions, may_retry, try_again
 from trimtab.tools.tool_definition import Arguments, Tool, ToolResult, clipped, result_text, validator
@@ -234,6 +234,9 @@ class Executor:
             answered = True
         except Exception as error:
             failure = classify(error)
+            answered = True
+        except SystemExit as error:
+            failure = exit_failure(error)
             answered = True
         finally:
             if not answered:

@@ -81,6 +81,18 @@ def classify(error: BaseException) -> ToolFailure:
     return ToolFailure("tool", "error", text)
 
 
+def exit_failure(error: SystemExit) -> ToolFailure:
+    """Return the failure of a tool that ended its process: outside this executor it would end the training.
+
+    >>> str(exit_failure(SystemExit(0))), str(exit_failure(SystemExit("bye")))
+    ('ended the process (exit code 0)', 'ended the process (exit code 1): bye')
+    """
+    code = error.code
+    text = f": {code}" if code is not None and not isinstance(code, int) else ""
+    number = 0 if code is None else code if isinstance(code, int) else 1
+    return ToolFailure("tool", "exit", f"ended the process (exit code {number}){text}")
+
+
 def http_failure(status: int, message: str, retry_after: str = "") -> ToolFailure:
     """Return the failure that an HTTP status says.
 

@@ -12,9 +12,12 @@ from trimtab.errors import ToolError
 from trimtab.report.html.offline_page import offline_page, write_offline
 from trimtab.report.tools.tool_stress_verdict import (
     chaos_lines,
+    delay_lines,
     error_rows,
     failed_tools,
     forecast_lines,
+    left_out_lines,
+    number_text,
     seconds_text,
 )
 
@@ -34,15 +37,32 @@ def tool_stress_view(result: Mapping[str, Any]) -> dict[str, Any]:
     points = [row for row in result["points"] if row["answered"]]
     callers = [row["concurrency"] for row in points]
     charts = [
-        _chart("Calls a second", callers, [("", [row["throughput"] for row in points])], _plain),
+        _chart("Good calls a second", callers, [("", [row["throughput"] for row in points])], _plain),
         _chart("Latency", callers, [(key[:3], [row[key] for row in points]) for key in ("p50_s", "p99_s")],
                seconds_text),
     ]  # fmt: skip
     return {
         "result": dict(result), "charts": charts, "errors": error_rows(result),
         "failed": failed_tools(result),
+        "notes": [*left_out_lines(result["mix"]), *delay_lines(result["open_loop"])],
+        "load": [_load_row(row, str(row["concurrency"])) for row in result["points"]]
+        + [_load_row(result["open_loop"], f"open, {number_text(result['open_loop']['rate'])}/s")],
+        "knee": number_text(result["knee_concurrency"]), "p99": seconds_text(result["open_loop"]["p99_s"]),
         "forecast": forecast_lines(result["forecast"]), "chaos": chaos_lines(result.get("chaos"), result),
     }  # fmt: skip
+
+
+_TIMES = ("mean_s", "p50_s", "p95_s", "p99_s", "p999_s", "max_s")
+
+
+def _load_row(row: Mapping[str, Any], label: str) -> dict[str, Any]:
+    """A level's row as texts, with the digits that the screen shows."""
+    rates = [number_text(row["throughput"]), number_text(row["failed_rate"])]
+    errors = f"{100 * row['error_frac']:.2f}%" if row["calls"] + row["not_sent"] else "-"
+    return {
+        "label": label,
+        "cells": [*rates, *(seconds_text(row[key]) for key in _TIMES), errors, f"{row['calls']:,}"],
+    }
 
 
 def write_tool_stress(result: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:

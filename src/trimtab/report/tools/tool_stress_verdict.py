@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from trimtab.catalog import bound
+from trimtab.report.control_characters import escape_controls
 from trimtab.traces.core.plural import counted
+
+DRAWN_ADVICE = "Arguments were drawn from the schema, and tools refused some; give real calls with --trace."
 
 
 def tool_stress_verdict(
@@ -25,25 +28,79 @@ def tool_stress_verdict(
         The result with `verdict`, `headline` and `exit_code`: 1 when a stated objective is missed.
 
     Example:
-        >>> row = {"objective_stated": False, "objective_met": True, "knee_concurrency": 7.9,
-        ...        "peak_throughput": 80.0}
+        >>> row = {"objective_stated": False, "objective_met": True, "knee_concurrency": 7.9, "points": [],
+        ...        "peak_throughput": 80.0, "reached_concurrency": 8, "failures": []}
         >>> tool_stress_verdict("m:f", {}, row)["headline"]
-        'Up to 80 calls/s, reached with 8 callers; more only wait.'
+        'Up to 80 good calls/s, reached with 8 callers; the knee is at 8 callers, more only wait.'
     """
     stated, met = result["objective_stated"], result["objective_met"]
-    headline = (
-        f"Up to {_number(result['peak_throughput'])} calls/s, reached with {_knee(result)}; more only wait."
-    )
+    headline = _peak_text(result)
     if stated:
         goal, holds = result["objective"], result["holds_concurrency"]
         wanted = f"{goal_text(goal)} with {counted(goal['concurrency'], 'caller')}"
         reached = f"holds up to {counted(holds, 'caller')}" if holds else "does not hold at any load tried"
         headline = f"{'Held' if met else 'Missed'}: {wanted}; it {reached}. {headline}"
-    verdict = "not asked" if not stated else "held" if met else "missed"
+    if mix.get("drawn") and any(is_refusal(row["kind"]) for row in result["failures"]):
+        headline += f" {DRAWN_ADVICE}"
+    verdict = "no objective stated" if not stated else "held" if met else "missed"
     return {
         "target": target, "verdict": verdict, "headline": headline, "mix": dict(mix), **result,
         "chaos": dict(chaos) if chaos else None, "exit_code": 0 if met else 1,
     }  # fmt: skip
+
+
+def _peak_text(result: Mapping[str, Any]) -> str:
+    """Highest throughput, the level that reached it with its failures, and the knee or why there is none."""
+    count = result["reached_concurrency"]
+    failing = next((row["error_frac"] for row in result["points"] if row["concurrency"] == count), 0.0)
+    peak = number_text(result["peak_throughput"])
+    text = f"Up to {peak} good calls/s, reached with {counted(count, 'caller')}"
+    if failing:
+        text += f", where {100 * failing:.3g} % of the calls failed"
+    if not _known(result["knee_concurrency"]):
+        return f"{text}; {result['knee_reason']}."
+    knee = counted(max(round(result["knee_concurrency"]), 1), "caller")
+    return f"{text}; the knee is at {knee}, more only wait."
+
+
+def is_refusal(kind: str) -> bool:
+    """Did the tool refuse what it was called with, as far as a kind of failure says?
+
+    >>> is_refusal("policy/refused"), is_refusal("tool/error"), is_refusal("infrastructure/connection")
+    (True, True, False)
+    """
+    return kind == "tool/error" or kind.startswith("policy/")
+
+
+def missed_by_drawn_arguments(result: Mapping[str, Any]) -> bool:
+    """Would the objective be held but for calls whose drawn arguments the tools refused?
+
+    Refusals that come with load are the tools' own: they may be at most `stress_drawn_ratio` times as
+    frequent as with the fewest callers.
+
+    Args:
+        result: of `tool_stress_verdict`.
+    """
+    if result["verdict"] != "missed" or not result["mix"].get("drawn"):
+        return False
+    goal, points = result["objective"], result["points"]
+    rows = [row for row in points if row["concurrency"] == goal["concurrency"]]
+    rows += [result["open_loop"]] if result["rate_stated"] else []
+    alone = _refused_frac(points[0])
+    for row in rows:
+        refused = _refused_frac(row)
+        if refused > bound("stress_drawn_ratio") * alone or not row["answered"]:
+            return False
+        if _known(goal["p99_s"]) and not row["p99_s"] <= goal["p99_s"]:
+            return False
+        if _known(goal["error_rate"]) and row["error_frac"] - refused > goal["error_rate"] + 1e-12:
+            return False
+    return bool(rows) and alone > 0
+
+
+def _refused_frac(row: Mapping[str, Any]) -> float:
+    refused = sum(count for kind, count in row["errors"].items() if is_refusal(kind))
+    return float(refused / max(row["calls"] + row["not_sent"], 1))
 
 
 def goal_text(goal: Mapping[str, Any]) -> str:
@@ -63,13 +120,16 @@ def tool_stress_lines(result: Mapping[str, Any]) -> list[str]:
     """Return the lines of the screen."""
     lines = [f"{result['verdict'].upper()}  {result['target']}", result["headline"], ""]
     mix = result["mix"]
-    lines += [f"Calls: {mix['source']}; tools: {', '.join(mix['tools'][:8])}", ""]
-    lines.append(f"{'callers':>8} {'calls/s':>9} {'p50':>8} {'p95':>8} {'p99':>8} {'p99.9':>8} {'errors':>7}")
+    lines += [f"Calls: {mix['source']}; tools: {', '.join(mix['tools'][:8])}", *left_out_lines(mix), ""]
+    lines.append(
+        f"{'callers':>8} {'good/s':>9} {'failed/s':>9} {'p50':>8} {'p95':>8} {'p99':>8} {'p99.9':>8} "
+        f"{'errors':>7}"
+    )
     lines += [_point(row, str(row["concurrency"])) for row in result["points"]]
     opened = result["open_loop"]
     lines += [
         _point(opened, "open"),
-        f"open: arrivals at {_number(opened['rate'])}/s, latency from when a call was due",
+        f"open: arrivals at {number_text(opened['rate'])}/s, latency from when a call was due",
         *delay_lines(opened),
         "",
     ]
@@ -77,8 +137,33 @@ def tool_stress_lines(result: Mapping[str, Any]) -> list[str]:
     if errors:
         lines += ["Errors: " + "; ".join(f"{kind} {count}" for kind, count in errors)]
         lines += ["Failed tools: " + "; ".join(f"{name} {count}" for name, count in failed_tools(result)[:8])]
+        lines += failure_lines(result)
     lines += [*chaos_lines(result.get("chaos"), result), *forecast_lines(result["forecast"])]
-    return lines
+    return [escape_controls(line) for line in lines]
+
+
+def failure_lines(result: Mapping[str, Any], maximum: int = 8) -> list[str]:
+    """The first failed call of each tool and kind, the commonest first."""
+    return [
+        f"  {row['tool']} {row['kind']} {row['count']}, first with {row['arguments']}: {row['error']}"
+        for row in result["failures"][:maximum]
+    ]
+
+
+def left_out_lines(mix: Mapping[str, Any]) -> list[str]:
+    """Which tools were left out of the load.
+
+    >>> left_out_lines({"left_out": ["sleep"]})
+    ['Left out, as nobody named it and one call takes more than 2 s: sleep. Call it with --tool.']
+    """
+    names = mix.get("left_out") or []
+    if not names:
+        return []
+    one = len(names) == 1
+    return [
+        f"Left out, as nobody named {'it' if one else 'them'} and one call takes more than "
+        f"{bound('stress_slow_call'):g} s: {', '.join(names)}. Call {'it' if one else 'them'} with --tool."
+    ]
 
 
 def delay_lines(opened: Mapping[str, Any]) -> list[str]:
@@ -98,7 +183,7 @@ def delay_lines(opened: Mapping[str, Any]) -> list[str]:
 
 def forecast_lines(forecast: Mapping[str, Any]) -> list[str]:
     """What a rollout and a step of training will take."""
-    calls = _number(forecast["calls_per_rollout"])
+    calls = number_text(forecast["calls_per_rollout"])
     wait = seconds_text(forecast["tool_seconds_per_rollout"])
     step = seconds_text(forecast["min_tool_seconds_per_step"])
     callers = counted(forecast["at_concurrency"], "caller")
@@ -163,15 +248,17 @@ def _summed(result: Mapping[str, Any], key: str) -> list[tuple[str, int]]:
 
 def _point(row: Mapping[str, Any], label: str) -> str:
     times = " ".join(f"{seconds_text(row[key]):>8}" for key in ("p50_s", "p95_s", "p99_s", "p999_s"))
-    return f"{label:>8} {_number(row['throughput']):>9} {times} {100 * row['error_frac']:>6.2f}%"
+    failed = number_text(row["failed_rate"])
+    return (
+        f"{label:>8} {number_text(row['throughput']):>9} {failed:>9} {times} {100 * row['error_frac']:>6.2f}%"
+    )
 
 
-def _knee(result: Mapping[str, Any]) -> str:
-    knee = result["knee_concurrency"]
-    return counted(max(round(knee), 1), "caller") if _known(knee) else "no caller"
-
-
-def _number(value: Any) -> str:
+def number_text(value: Any) -> str:
+    """
+    >>> number_text(1234.5), number_text(0.5), number_text(None)
+    ('1,234', '0.5', '-')
+    """
     return "-" if not _known(value) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

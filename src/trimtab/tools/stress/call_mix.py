@@ -22,6 +22,9 @@ class CallMix:
     calls: Sequence[Call]
     source: str
     calls_per_rollout: float = float("nan")  # mean of the episodes; NaN where nobody knows
+    drawn: bool = False  # were the arguments drawn from schemas?
+    unasked: frozenset[str] = frozenset()  # tools of a server that nobody named
+    left_out: tuple[str, ...] = ()  # of them, those whose lone call took too long
 
     def __post_init__(self) -> None:
         if not self.calls:
@@ -31,6 +34,13 @@ class CallMix:
     def names(self) -> list[str]:
         """Tools that are called, in the order of their first call."""
         return list(dict.fromkeys(name for name, _ in self.calls))
+
+    def row(self) -> dict[str, Any]:
+        """What the calls rest on, as a JSON object."""
+        return {
+            "source": self.source, "tools": self.names, "drawn": self.drawn,
+            "left_out": list(self.left_out),
+        }  # fmt: skip
 
     def draw(self, random: Random) -> Call:
         """One call."""
@@ -72,7 +82,8 @@ def generated_mix(
         raise ToolError("no tool says that it only reads; name those to call with --tool, or give a --trace")
     random = Random(seed)
     calls = [(one.name, draw_arguments(one.schema, random)) for one in chosen for _ in range(each)]
-    return CallMix(calls, "generated from schemas")
+    unasked = frozenset(one.name for one in chosen if one.adaptive and not names)
+    return CallMix(calls, "generated from schemas", drawn=True, unasked=unasked)
 
 
 def trace_mix(path: str | Path, tools: Iterable[Tool], *, names: Sequence[str] = ()) -> CallMix:

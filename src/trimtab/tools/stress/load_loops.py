@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
@@ -17,8 +18,21 @@ from trimtab.traces.core.tool_call import ToolCall
 
 WARM_UP = bound("stress_warm_up")
 """Fraction of a closed loop whose calls count for no throughput."""
+SHOWN = 200
+"""Characters of a failed call's arguments and of its error that are shown."""
 MAX_OPEN = int(bound("stress_max_open"))
 """Unanswered calls of an open loop, beyond which arrivals are counted as not sent."""
+
+
+@dataclass
+class Failure:
+    """The first failed call of a tool and a kind, and how many there were."""
+
+    tool: str
+    kind: str  # "blame/kind"
+    arguments: str  # of the first, as JSON, cut
+    error: str  # of the first, cut
+    count: int = 0
 
 
 @dataclass
@@ -36,6 +50,7 @@ class LoadPoint:
     throughput: float = float("nan")  # answered calls a second
     errors: Counter[str] = field(default_factory=Counter)  # "blame/kind"
     tools: Counter[str] = field(default_factory=Counter)  # tool -> failed calls
+    failures: dict[tuple[str, str], Failure] = field(default_factory=dict)  # (tool, "blame/kind") -> first
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     delay: LatencyHistogram = field(default_factory=LatencyHistogram)  # of an open loop's arrivals, by us
 
@@ -49,8 +64,13 @@ class LoadPoint:
         """Count a call that took so many seconds."""
         self.calls += 1
         if call.error:
-            self.errors[f"{call.blame or 'unknown'}/{call.kind}"] += 1
+            kind = f"{call.blame or 'unknown'}/{call.kind}"
+            self.errors[kind] += 1
             self.tools[call.name] += 1
+            failure = self.failures.get((call.name, kind))
+            if failure is None:
+                failure = self.failures[call.name, kind] = _failure(call, kind)
+            failure.count += 1
         else:
             self.answered += 1
             self.latency.record(seconds)
@@ -60,11 +80,19 @@ class LoadPoint:
         return {
             "mode": self.mode, "concurrency": self.concurrency, "rate": self.rate, "seconds": self.seconds,
             "calls": self.calls, "answered": self.answered, "not_sent": self.not_sent,
-            "throughput": self.throughput, "error_frac": self.error_frac,
+            "throughput": self.throughput,
+            "failed_rate": (self.calls - self.answered) / self.seconds if self.seconds else float("nan"),
+            "error_frac": self.error_frac,
             "errors": dict(self.errors.most_common()),
             "failed_tools": dict(self.tools.most_common()), **self.latency.summary(),
             "sent_late_p99_s": self.delay.quantile(99),
         }  # fmt: skip
+
+
+def _failure(call: ToolCall, kind: str) -> Failure:
+    arguments = " ".join(json.dumps(call.arguments, default=str, ensure_ascii=False).split())
+    text = " ".join(call.error.removeprefix(f"{call.kind}: ").split())
+    return Failure(call.name, kind, arguments[:SHOWN], text[:SHOWN])
 
 
 async def closed_loop(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from random import Random
 from typing import Any
 
 from trimtab.catalog import bound
@@ -16,11 +14,16 @@ from trimtab.tools.circuit_breaker import BreakerOptions
 from trimtab.tools.executor import Executor, ExecutorOptions
 from trimtab.tools.retries import RetryOptions
 from trimtab.tools.stress.call_mix import CallMix
+from trimtab.tools.stress.load_capacity import Capacity, capacity_of
 from trimtab.tools.stress.load_loops import LoadPoint, closed_loop, open_loop
-from trimtab.traces.core.plural import counted
+from trimtab.tools.stress.target_health import (
+    require_alive,
+    require_no_exit,
+    require_survived,
+    too_slow,
+)
 
 _BISECTIONS = 5
-_TRIALS = 5
 
 RAW = ExecutorOptions(
     limit=10**6, retry=RetryOptions(attempts=1, give_up_s=0.0), breaker=BreakerOptions(failures=10**9)
@@ -69,10 +72,20 @@ class StressResult:
     closed: list[LoadPoint]
     opened: LoadPoint
     objective: Objective
-    knee: float  # callers at which throughput stops to grow: highest throughput times unloaded latency
-    peak: float  # answered calls a second, the highest: mean of the levels that reach it
+    capacity: Capacity
     holds: int | None  # most callers that hold the objective; None where none was asked
     forecast: dict[str, float]
+    rate_stated: bool = False  # was the open loop's rate asked for?
+
+    @property
+    def knee(self) -> float:
+        """Callers beyond which calls only wait; NaN where the load did not saturate the target."""
+        return self.capacity.knee
+
+    @property
+    def peak(self) -> float:
+        """Highest rate of answered calls, a second."""
+        return self.capacity.peak
 
     @property
     def met(self) -> bool:
@@ -84,10 +97,21 @@ class StressResult:
         return {
             "points": [point.row() for point in self.closed], "open_loop": self.opened.row(),
             "open_loop_histogram": self.opened.latency.encoded(), "knee_concurrency": self.knee,
-            "peak_throughput": self.peak, "objective": asdict(self.objective),
+            "knee_reason": self.capacity.knee_reason, "peak_throughput": self.peak,
+            "reached_concurrency": self.capacity.reached, "failures": self.failures(),
+            "rate_stated": self.rate_stated, "objective": asdict(self.objective),
             "objective_stated": self.objective.stated,
             "holds_concurrency": self.holds, "objective_met": self.met, "forecast": self.forecast,
         }  # fmt: skip
+
+    def failures(self) -> list[dict[str, Any]]:
+        """The first failed call of each tool and kind, with how many there were at all levels."""
+        first: dict[tuple[str, str], dict[str, Any]] = {}
+        for point in (*self.closed, self.opened):
+            for key, failure in point.failures.items():
+                row = first.setdefault(key, asdict(failure) | {"count": 0})
+                row["count"] += failure.count
+        return sorted(first.values(), key=lambda row: (-row["count"], row["tool"], row["kind"]))
 
 
 async def run_stress(
@@ -119,77 +143,36 @@ async def run_stress(
             point = points[concurrency] = await closed_loop(
                 executor, mix, concurrency=concurrency, seconds=options.seconds, seed=options.seed
             )
+            require_no_exit(point)
             if say is not None:
                 say(f"{concurrency} callers: {point.throughput:.1f} calls/s, {point.error_frac:.1%} errors")
         return points[concurrency]
 
     await _ramp(measure, options)
     holds = await _holding(measure, points, options) if options.objective.stated else None
-    knee, peak = capacity(points)
-    if not peak:
-        await _require_survived(executor, mix, points)
-        raise ToolError(_too_slow(points, options))
-    rate = options.rate if not math.isnan(options.rate) else max(bound("stress_open_load") * peak, 0.1)
+    shown = capacity_of(points)
+    if not shown.peak:
+        await require_survived(executor, mix, points)
+        raise ToolError(too_slow(points, options.seconds))
+    rate = options.rate if not math.isnan(options.rate) else max(bound("stress_open_load") * shown.peak, 0.1)
+    if say is not None:
+        say(f"open loop: {rate:.1f} arrivals a second for {2 * options.seconds:g} s")
     opened = await open_loop(executor, mix, rate=rate, seconds=2 * options.seconds, seed=options.seed)
+    require_no_exit(opened)
     if not opened.answered:
-        await _require_survived(executor, mix, points)
+        await require_survived(executor, mix, points)
     if holds is not None and not math.isnan(options.rate) and not options.objective.met(opened):
         holds = 0
     closed = [points[key] for key in sorted(points)]
     return StressResult(
-        closed, opened, options.objective, knee, peak, holds, _forecast(closed, knee, peak, mix, options)
+        closed,
+        opened,
+        options.objective,
+        shown,
+        holds,
+        _forecast(closed, shown, mix, options),
+        not math.isnan(options.rate),
     )
-
-
-async def require_alive(executor: Executor, mix: CallMix, seed: int = 0, trials: int = _TRIALS) -> None:
-    """ToolError where not one of a few calls of each tool is answered."""
-    failed: dict[str, Any] = {}
-    by_tool: dict[str, list[Any]] = {}
-    for name, arguments in mix.calls:
-        by_tool.setdefault(name, []).append(arguments)
-    random = Random(f"{seed}/alive")
-    for name, choices in by_tool.items():
-        for _ in range(trials):
-            call = (await executor.call(name, random.choice(choices))).call
-            if not call.error:
-                return
-            if call.blame == "infrastructure" or call.kind == "timeout":
-                failed.setdefault("dead", call)
-            else:
-                failed["refused"] = call
-    if "refused" in failed:
-        call = failed["refused"]
-        shown = f"{call.name} with {json.dumps(call.arguments)[:80]}: {_one_line(call.error)}"
-        raise ToolError(f"no call was answered, as {shown}; give real calls with --trace")
-    raise ToolError(f"the target does not answer: {failed['dead'].name}: {_one_line(failed['dead'].error)}")
-
-
-async def _require_survived(executor: Executor, mix: CallMix, points: Mapping[int, LoadPoint]) -> None:
-    """ToolError where a target that answered before does not answer any more."""
-    try:
-        await require_alive(executor, mix, trials=1)
-    except ToolError as error:
-        last = max(point.concurrency for point in points.values() if point.answered)
-        answered = sum(point.answered for point in points.values())
-        raise ToolError(
-            f"the target died under the test, after {counted(answered, 'answered call')} and with up to "
-            f"{counted(last, 'caller')}: {error}"
-        ) from error
-
-
-def _too_slow(points: Mapping[int, LoadPoint], options: StressOptions) -> str:
-    """No call was answered within the measured part of its level: why, and what to do."""
-    slowest = max(point.latency.maximum for point in points.values())
-    failed = sum((Counter(point.errors) for point in points.values()), Counter[str]())
-    errors = "".join(f", {kind} {count}" for kind, count in failed.most_common(2))
-    return (
-        f"no call was answered within its level of {options.seconds:g} s (slowest call {slowest:.3g} s"
-        f"{errors}); give longer levels with --seconds, or other tools with --tool"
-    )
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:200]
 
 
 async def _ramp(measure: Callable[[int], Any], options: StressOptions) -> None:
@@ -229,46 +212,14 @@ async def _holding(
     return good
 
 
-def capacity(points: Mapping[int, LoadPoint]) -> tuple[float, float]:
-    """Return the knee and the highest throughput of a ramp.
-
-    The knee is where the asymptotes of throughput cross: highest throughput times the latency of a call that
-    need not wait (Little's law). Both are means over several levels of load, as one level of a tool whose
-    times scatter is off by several per cent, and the highest of several is too high.
-
-    Args:
-        points: Callers -> what that load showed.
-
-    Returns:
-        Callers at the knee, and answered calls a second.
-
-    Example:
-        capacity({1: one, 8: eight, 16: sixteen})
-    """
-    best = max(point.throughput for point in points.values())
-    knee = best * points[min(points)].latency.mean()
-    free = [one for one in points.values() if one.concurrency <= bound("stress_unloaded") * knee]
-    latencies = [one.latency for one in free or [points[min(points)]]]
-    answered = sum(one.count for one in latencies)
-    unloaded = (
-        sum(one.count * one.mean() for one in latencies if one.count) / answered if answered else math.nan
-    )
-    full = [
-        one.throughput
-        for one in points.values()
-        if one.concurrency >= knee and one.throughput >= bound("stress_plateau") * best
-    ]
-    peak = sum(full) / len(full) if full else best
-    return peak * unloaded, peak
-
-
 def _forecast(
-    closed: list[LoadPoint], knee: float, peak: float, mix: CallMix, options: StressOptions
+    closed: list[LoadPoint], shown: Capacity, mix: CallMix, options: StressOptions
 ) -> dict[str, float]:
     """Cost of a rollout and a step of training, at the measured level nearest the knee."""
     stated = [options.calls_per_rollout, mix.calls_per_rollout, 4.0]
     calls = next(value for value in stated if not math.isnan(value))
-    near = min(closed, key=lambda point: abs(point.concurrency - knee) if knee == knee else point.concurrency)
+    level = shown.reached if math.isnan(shown.knee) else shown.knee
+    near = min(closed, key=lambda point: abs(point.concurrency - level))
     errors = sum((Counter(point.errors) for point in closed), Counter[str]())
     broken = sum(count for kind, count in errors.items() if kind.startswith("infrastructure"))
     total = sum(point.calls for point in closed)
@@ -278,7 +229,7 @@ def _forecast(
         "tool_seconds_per_rollout": calls * near.latency.mean(),
         "at_concurrency": near.concurrency,
         "rollouts_per_step": options.rollouts,
-        "min_tool_seconds_per_step": calls * options.rollouts / peak if peak else math.inf,
+        "min_tool_seconds_per_step": calls * options.rollouts / shown.peak if shown.peak else math.inf,
         "cost_per_rollout": calls * options.cost_per_call,
         "broken_rollout_frac": 1 - (1 - per_call) ** calls,
     }

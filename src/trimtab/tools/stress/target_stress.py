@@ -11,6 +11,7 @@ from trimtab.tools.executor import Executor
 from trimtab.tools.extras import library
 from trimtab.tools.stress.call_mix import CallMix, generated_mix, trace_mix
 from trimtab.tools.stress.load_ramp import RAW, StressOptions, StressResult, run_stress
+from trimtab.tools.stress.target_health import without_slow
 from trimtab.tools.targets import resolve_target
 from trimtab.tools.tool_definition import Tool, with_options
 
@@ -54,6 +55,8 @@ def stress_target(
         return plain if faults is None else with_chaos(plain, faults)
 
     async def main() -> tuple[CallMix, StressResult]:
+        if say is not None:
+            say(f"opening {named.target}")
         async with Executor(tools, sources=sources) as first:
             opened = first.tools
             if named.trace is not None:
@@ -61,6 +64,7 @@ def stress_target(
             else:
                 mix = generated_mix(opened, names=named.tools, seed=options.seed)
             executor: Executor = Executor([bare(one) for one in opened], options=RAW)
+            mix = await without_slow(executor, mix, options.seed, say)
             return mix, await run_stress(executor, mix, options, say)
 
     mix, result = library("anyio").run(main)

@@ -72,7 +72,7 @@ class HttpService:
                         text = f"the answer is longer than {self.max_bytes} bytes"
                         raise ToolFailure("tool", "oversized", text)
                 if response.status_code >= 400:
-                    text = f"HTTP {response.status_code}: {content[:300].decode(errors='replace')}"
+                    text = f"HTTP {response.status_code}{self._answer_text(response, bytes(content))}"
                     raise http_failure(response.status_code, text, response.headers.get("retry-after", ""))
                 return _parsed(response, bytes(content))
         except http.ConnectTimeout as error:
@@ -81,6 +81,16 @@ class HttpService:
             raise ToolFailure(
                 "infrastructure", "connection", f"{type(error).__name__}: {error or self.url}"
             ) from error
+
+    def _answer_text(self, response: Any, content: bytes) -> str:
+        """What a refusal says, but no page of HTML; of a path that is not there also what to try."""
+        parts = urlsplit(self.url)
+        text = " ".join(content[:300].decode(errors="replace").split())
+        is_page = "html" in response.headers.get("content-type", "") or text[:1] == "<"
+        shown = f": {text}" if text and not is_page else f" from {self.url}"
+        if response.status_code == 404 and (is_page or not parts.path.strip("/")):
+            return f"{shown}; if it is an MCP server, give {parts.scheme}://{parts.netloc}/mcp"
+        return shown
 
 
 def _parsed(response: Any, content: bytes) -> Any:

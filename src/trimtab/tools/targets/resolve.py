@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import re
 import shlex
 import shutil
 import sys
 from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
 from trimtab.errors import ToolError
 from trimtab.tools.executor import Source
+from trimtab.tools.failures import exit_failure
 from trimtab.tools.targets.http_service import HttpService
 from trimtab.tools.targets.mcp_server import McpServer
 from trimtab.tools.tool_definition import Tool, tool
@@ -23,9 +27,9 @@ def resolve_target(target: str, *, mcp: bool | None = None) -> tuple[list[Tool],
     """Return the tools and the sources that a text names.
 
     Args:
-        target: `module:name` (a function, a `Tool`, or a list of these), `http://127.0.0.1:PORT/PATH` (MCP
-            where the path ends with /mcp or `mcp` is set, a plain service otherwise), or a command that
-            starts an MCP server.
+        target: `module:name` or `path/file.py:name` (a function, a `Tool`, or a list of these),
+            `http://127.0.0.1:PORT/PATH` (MCP where the path ends with /mcp or `mcp` is set, a plain service
+            otherwise), or a command that starts an MCP server.
         mcp: Is a URL that of an MCP server?
 
     Returns:
@@ -43,13 +47,15 @@ def resolve_target(target: str, *, mcp: bool | None = None) -> tuple[list[Tool],
         is_mcp = mcp if mcp is not None else urlsplit(target).path.rstrip("/").endswith("/mcp")
         return [], [McpServer(target) if is_mcp else HttpService(target)]
     words = _words(target)
-    module, colon, name = target.partition(":")
-    if len(words) == 1 and colon and all(part.isidentifier() for part in (*module.split("."), name)):
+    module, colon, name = target.rpartition(":")
+    imported = module.endswith(".py") or all(part.isidentifier() for part in module.split("."))
+    if colon and imported and name.isidentifier():
         return _imported(module, name), []
     if not words or shutil.which(words[0]) is None:
         first = words[0] if words else target
         raise ToolError(
-            f"{first} is not a command; give module:function, an MCP server's command, or a URL on loopback"
+            f"{first} is not a command; give module:function, path/file.py:function, an MCP server's "
+            "command, or a URL on loopback"
         )
     return [], [McpServer(words)]
 
@@ -77,15 +83,33 @@ def _imported(module: str, name: str) -> list[Tool]:
     if folder not in sys.path:
         sys.path.insert(0, folder)  # as `python -m` does
     try:
-        value = getattr(importlib.import_module(module), name)
+        value = getattr(_module(module), name)
     except AttributeError as error:
         raise ToolError(f"module {module} has no {name}") from error
+    except SystemExit as error:
+        raise ToolError(f"{module} {exit_failure(error)}, while it was imported") from error
+    except ToolError:
+        raise
     except Exception as error:  # of the user's module
         raise ToolError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
     tools = [_as_tool(one) for one in _several(value)]
     if not tools:
         raise ToolError(f"{module}:{name} has no tools in it")
     return tools
+
+
+def _module(name: str) -> ModuleType:
+    if not name.endswith(".py"):
+        return importlib.import_module(name)
+    path = Path(name)
+    spec = importlib.util.spec_from_file_location(re.sub(r"\W", "_", path.stem), path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ToolError(f"{name} is not a Python file; write path/file.py:function")
+    sys.path.insert(0, str(path.resolve().parent))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def _several(value: Any) -> Iterable[Any]:
