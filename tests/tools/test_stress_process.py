@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from tests.support import cli, running
-from tests.tools.servers import http_server
+from tests.tools.servers import http_server, wait_until
 from trimtab.errors import ToolError
 from trimtab.preflight.preflight_file import ToolsSection
 from trimtab.preflight.section_checks import tools_check
@@ -105,6 +105,19 @@ def test_a_tool_that_hangs_ends_the_command_and_the_check(folder: Path) -> None:
         out, err = child.communicate(timeout=30)
     assert (child.returncode, out, err) == (2, "", "trimtab: interrupted; nothing was judged\n")
     assert (folder / "called").exists()
+
+
+def test_a_load_test_does_not_outlive_a_command_that_was_killed(folder: Path) -> None:
+    (folder / "slow.py").write_text(
+        "import os, time\ndef f(x: int) -> str:\n    open('pid', 'w').write(str(os.getpid()))\n    time.sleep(1000)\n"
+    )
+    command = [sys.executable, "-m", "trimtab.cli", "stress", "tools", "slow:f", "--timeout", "500"]
+    pid = folder / "pid"
+    with running(command, 60, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}) as child:
+        wait_until(lambda: pid.is_file() and bool(pid.read_text()), 50)
+        child.kill()
+    stat = Path(f"/proc/{pid.read_text()}/stat")
+    wait_until(lambda: not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z", 30)
 
 
 @pytest.mark.usefixtures("folder")

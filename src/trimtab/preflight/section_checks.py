@@ -68,7 +68,6 @@ def _judged_tools(result: dict[str, Any]) -> CheckResult:
         delay_lines,
         error_rows,
         failed_tools,
-        failure_lines,
         left_out_lines,
         missed_by_drawn_arguments,
     )
@@ -82,7 +81,8 @@ def _judged_tools(result: dict[str, Any]) -> CheckResult:
     if failed:
         kinds = ", ".join(f"{kind} {count}" for kind, count in error_rows(result)[:2])
         evidence += f" Failed calls: {', '.join(f'{name} {count}' for name, count in failed[:3])} ({kinds})."
-        evidence += f" First: {failure_lines(result, 1)[0].strip()}"
+        first = result["failures"][0]
+        evidence += f" First: {first['tool']} with {first['arguments']}: {first['error']}."
     if missed_by_drawn_arguments(result):
         advice = "Give real calls with trace: the tools refused arguments that were drawn from their schemas."
         return CheckResult("undecided", evidence, advice, result)

@@ -12,6 +12,8 @@ import json
 import logging
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,13 @@ def main() -> None:
     partial.replace(sys.argv[1])
 
 
+def _end_with(parent: int) -> None:
+    """End when the command that asked is gone, as after SIGKILL: nobody would stop the load."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
 def _write(line: str) -> None:
     print(f"trimtab: {line}", file=sys.stderr, flush=True)
 
@@ -55,6 +64,7 @@ def _write(line: str) -> None:
 def _run() -> int:
     """The exit code, with the traceback of what nobody foresaw on standard error."""
     os.dup2(2, 1)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     logging.getLogger("mcp").addHandler(logging.NullHandler())  # its failures are in the verdict
     try:
         main()
