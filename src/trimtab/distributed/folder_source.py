@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,11 +141,27 @@ class FolderSource:
         """Yield the steps that were appended since the last call."""
         self._find_sessions()
         for key in sorted(self._sessions):
+            if self.only is not None and key[0] not in self.only:
+                continue
             yield from self._sessions[key].shards()
         for rank, session in list(self._sessions):  # an earlier life writes no more
             if (rank, session + 1) in self._sessions:
                 del self._sessions[rank, session]
                 self._over.add((rank, session))
+
+    def seek(self, shard: Shard, position: Mapping[str, tuple[int, int]]) -> None:
+        """Go on behind a shard that came by another way.
+
+        Args:
+            shard: the last one that came so, of its rank's session.
+            position: kind of file -> rows and bytes that this session had written with the shard.
+        """
+        key = shard.rank, shard.session
+        one = self._opened(*key, at_end=False)
+        for kind, tail in (("steps", one.steps), *one.others.items()):
+            tail.next_number, tail.offset = position.get(kind, (0, 0))
+        one.base = one.steps.next_number - shard.number - 1
+        self._sessions[key] = one
 
     def failure(self) -> str:
         """Return why the folder cannot be read; empty while it can."""
@@ -180,9 +196,9 @@ class FolderSource:
             if self.only is not None and rank not in self.only:
                 continue
             if (rank, session) not in self._sessions and (rank, session) not in self._over:
-                self._sessions[rank, session] = self._opened(rank, session, at_end)
+                self._sessions[rank, session] = self._opened(rank, session, at_end=at_end)
 
-    def _opened(self, rank: int, session: int, at_end: bool) -> _Session:
+    def _opened(self, rank: int, session: int, *, at_end: bool) -> _Session:
         tails = {}
         for kind in ("steps", *_OTHERS):
             path = self.folder / file_name(kind, rank, session)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from trimtab.distributed.shard import Shard
 from trimtab.errors import RunError
 
-WAYS = ("folder", "store")
+WAYS = ("folder", "store", "gloo")
 """How shards reach the rank that merges."""
 
 
@@ -39,7 +39,8 @@ class MergeOptions:
         'folder'
     """
 
-    # how shards travel: "folder" (the shared run folder) or "store" (a store of torch.distributed)
+    # how shards travel: "folder" (the shared run folder), "store" (a store of torch.distributed) or "gloo" (a
+    # group of our own beside the trainer's)
     way: str = "folder"
     # processes of the trainer's group; None: as the environment says
     ranks: int | None = None
@@ -53,7 +54,10 @@ class MergeOptions:
     budget_s: float = 0.2
     # seconds that `close` waits for the last shards of the others
     end_wait_s: float = 2.0
-    # of way "store": a torch.distributed.Store that all ranks reach
+    # of way "gloo": seconds after which a rank that takes no part has stopped; then the folder is read
+    deadline_s: float = 5.0
+    # of way "store": a torch.distributed.Store that all ranks reach; of "gloo" it may be left out, and
+    # is then the one that torch.distributed was initialised with
     store: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -68,6 +72,8 @@ class MergeOptions:
                 raise RunError(f"merge: {name} is {value!r}; give a whole number from {smallest}")
         if not 0.0 < self.budget_s <= 1.0:
             raise RunError(f"merge: budget_s is {self.budget_s!r}; give seconds above 0, at most 1")
+        if not 0.5 <= self.deadline_s <= 600.0:
+            raise RunError(f"merge: deadline_s is {self.deadline_s!r}; give seconds from 0.5 to 600")
 
     def config(self) -> dict[str, Any]:
         """Return the options for the run's header."""
@@ -84,4 +90,4 @@ def merge_options(value: str | MergeOptions | None) -> MergeOptions | None:
         return value
     if isinstance(value, str):
         return MergeOptions(value)
-    raise RunError(f"merge is {value!r}; give 'folder', MergeOptions(...), or None")
+    raise RunError(f"merge is {value!r}; give 'folder', 'gloo', MergeOptions(...), or None")

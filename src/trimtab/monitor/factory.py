@@ -86,9 +86,10 @@ def open_run(
             "mlflow:URI", "trackio:PROJECT", or objects of `trimtab.sinks` and `trimtab.alerts`
             (docs/how-to/sinks.md). Each has a thread of its own, on rank 0; one that fails or hangs stops
             nothing.
-        merge: "folder", or `trimtab.distributed.MergeOptions`: the leading rank judges the readings of all
-            ranks, some steps late, and without `share` its guard's decisions are applied by all ranks at a
-            later step (docs/how-to/many-ranks.md). No step waits for a rank. None: each rank judges its own.
+        merge: "folder", "gloo", or `trimtab.distributed.MergeOptions`: the leading rank judges the readings
+            of all ranks, some steps late, and without `share` its guard's decisions are applied by all ranks
+            at a later step (docs/how-to/many-ranks.md). No step waits for a rank. None: each rank judges its
+            own.
 
     Returns:
         The run; close it, or use it as a context manager.

@@ -60,7 +60,7 @@ class RunWriter:
             raise RunError(f"a run cannot be written to {self.folder}: {error.strerror or error}") from error
         self._next = dict.fromkeys(KINDS, 0)
         self._torn: set[str] = set()
-        self._last_step, self._ended_at = -1, -1
+        self.last_step, self._ended_at = -1, -1
         self._lost: dict[str, int] = {}  # first, last and number of the steps that could not be written
         self._failed_in_step = False
         if self.rank_notice:
@@ -123,8 +123,12 @@ class RunWriter:
                 self._lost = {"first": first, "last": step, "num_steps": count}
             self._failed_in_step = False
             raise
-        self._last_step = step
+        self.last_step = step
         self._settle_failure(step)
+
+    def position(self) -> dict[str, tuple[int, int]]:
+        """Return kind -> rows and bytes that this session has written."""
+        return {kind: (self._next[kind], os.fstat(file).st_size) for kind, file in self._files.items()}
 
     def mark_failed(self, why: str) -> None:
         """Say in the log, once, and by the name of a file that the record has a hole from here on."""
@@ -134,7 +138,7 @@ class RunWriter:
         self.failure = why
         log.error(
             "trimtab CANNOT WRITE to %s (%s). Training goes on and nothing is watched from step %d on, until writes work again.",  # noqa: E501
-            self.folder, why, self._last_step + 1,
+            self.folder, why, self.last_step + 1,
         )  # fmt: skip
         with suppress(OSError):
             self._marker().rename(self._marker("FAILED"))
@@ -162,7 +166,7 @@ class RunWriter:
         num_steps = self._next["steps"]
         if self._files and self._ended_at != num_steps:
             row = {
-                "step": self._last_step,
+                "step": self.last_step,
                 "time": time.time(),
                 "reason": reason,
                 "detail": dict(detail or {}),

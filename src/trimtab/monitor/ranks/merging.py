@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from trimtab.detect.step_readings import step_readings
 from trimtab.distributed.decisions import DecisionChannel, FolderDecisions
 from trimtab.distributed.folder_source import FolderSource
+from trimtab.distributed.gloo_group import Membership, default_store
+from trimtab.distributed.gloo_source import GlooSource, Ports
 from trimtab.distributed.heartbeats import Heartbeats
 from trimtab.distributed.merged_step import MergedStep
 from trimtab.distributed.merger import Merger
@@ -211,7 +215,20 @@ def _source(options: MergeOptions, writer: RunWriter) -> tuple[Source, DecisionC
         source = StoreSource(thread, writer.rank, options.leader, options.ranks or 1)
         return source, StoreDecisions(thread, writer.session, leads=leads)
     only = None if leads else {options.leader}
-    return FolderSource(writer.folder, writer.rank, resumed=writer.session > 0, only=only), None
+    folder = FolderSource(writer.folder, writer.rank, resumed=writer.session > 0, only=only)
+    ranks = options.ranks or 1
+    if options.way == "gloo" and writer.rank < ranks:  # a worker outside the group writes its files alone
+        member = Membership(writer.rank, ranks, options.leader, options.deadline_s)
+        store = default_store() if options.store is None else options.store
+        return GlooSource(store, member, folder, Ports(writer.position, partial(_report, writer))), None
+    return folder, None
+
+
+def _report(writer: RunWriter, text: str) -> None:
+    """Record a failure of the way that shards travel."""
+    row = {"step": writer.last_step, "time": time.time(), "where": "gather the ranks", "error": text}
+    with suppress(OSError):  # the writer says that it cannot write
+        writer.write("errors", [row])
 
 
 def run_merge(
