@@ -28,6 +28,7 @@ from trimtab.alerts import (
     slack_escape,
     slack_payload,
 )
+from trimtab.catalog import bound
 from trimtab.errors import SinkError
 from trimtab.sinks import IncidentChange, SinkRun, StepRecord
 
@@ -303,6 +304,38 @@ def test_a_command_that_fails_hangs_or_is_missing_says_so(
         time.sleep(0.02)
 
 
+def test_a_command_that_still_runs_when_the_run_is_closed_is_killed_with_its_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "trimtab.sinks.sink_feed.bound", lambda name: 0.5 if name == "sink_deadline" else bound(name)
+    )
+    pids = tmp_path / "pids.txt"
+    target = CommandTarget(["sh", "-c", f"sleep 100 & echo $$ $! >> {pids}; wait"], timeout_s=100)
+    with trimtab.open_run(tmp_path / "run", sinks=[AlertSink(target, FAST)]) as run:
+        run.flush(0, {"loss": float("nan"), "reward": 1.0})
+        limit = time.monotonic() + 30
+        while not (pids.exists() and pids.read_text().endswith("\n")):
+            assert time.monotonic() < limit
+            time.sleep(0.01)
+    limit = time.monotonic() + 20
+    while not all(is_gone(int(pid)) for pid in pids.read_text().split()):
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+    assert len(pids.read_text().splitlines()) == 1  # none was started anew
+
+
+def test_the_time_of_a_call_is_bounded_and_said(receive: Any, tmp_path: Path) -> None:
+    server = receive("hang")
+    options = DeliveryOptions(first_pause_s=0.0, max_call_s=10.05)  # a second attempt may last 10 s
+    sink = sink_of(Webhook(server.url, timeout_s=0.2), tmp_path, options)
+    with pytest.raises(
+        DeliveryError, match=r"^webhook did not answer \(TimeoutError\); no more attempts within 10 s$"
+    ):
+        push(sink, alert())
+    assert len(server.bodies) == 1
+
+
 def is_gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
@@ -417,7 +450,8 @@ def test_alert_tells_of_a_recorded_run_to_a_command(tmp_path: Path) -> None:
     argv = script(tmp_path, f"import sys\nopen({str(out)!r}, 'a').write(sys.stdin.read() + chr(10))")
     done = cli("alert", folder, "--once", "--", *argv)
     lines = [json.loads(line) for line in out.read_text().splitlines()]
-    assert (done.returncode, done.stdout) == (1, f"{len(lines)} alerts sent; the run ended\n")
+    assert len(lines) == 1
+    assert (done.returncode, done.stdout) == (1, "1 alert sent; the run ended\n")
     assert len(lines) >= 1
     again = cli("alert", folder, "--once", "--", *argv)
     assert (again.returncode, again.stdout) == (0, "0 alerts sent; the run ended\n")
@@ -510,6 +544,25 @@ def test_an_alert_that_cannot_be_delivered_is_said(
     done = cli("alert", folder, "--once", "--webhook-env", "HOOK")
     assert (done.returncode, done.stdout) == (2, "0 alerts sent; the run ended\n")
     assert done.stderr == "trimtab: webhook answered 404\n"
+
+
+def test_once_gives_up_on_a_server_that_hangs(
+    tmp_path: Path, receive: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_run(tmp_path / "run", steps=40, grow_from=25, growth=2.0)
+    server, short = receive("hang"), {"alert_timeout": 0.2, "alert_once": 0.3}
+    for module in ("alerts.targets", "alerts.alert_sink", "cli.sink_commands"):
+        monkeypatch.setattr(f"trimtab.{module}.bound", lambda name: short.get(name) or bound(name))
+    monkeypatch.setenv("HOOK", server.url)
+    done = cli("alert", folder, "--once", "--webhook-env", "HOOK")
+    assert (done.returncode, done.stdout) == (2, "0 alerts sent; the run ended\n")
+    assert done.stderr == "trimtab: webhook did not answer (TimeoutError); no more attempts within 0 s\n"
+    assert len(server.bodies) == 1
+
+
+def test_the_help_of_alert_shows_its_defaults() -> None:
+    words = " ".join(cli("alert", "-h").stdout.split())
+    assert "[default: 600.0]" in words
 
 
 def test_a_record_of_a_sink_becomes_an_alert(tmp_path: Path, receive: Any) -> None:

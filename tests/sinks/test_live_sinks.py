@@ -172,6 +172,12 @@ def test_a_sink_that_hangs_for_ever_does_not_keep_the_process(tmp_path: Path, ho
     assert end["detail"]["sinks"]["hangs"]["dropped"] == 1
 
 
+def test_no_sinks_may_be_none(tmp_path: Path) -> None:
+    with trimtab.open_run(tmp_path / "run", strict=True, sinks=None) as run:
+        loop(run, 1)
+    assert open_sinks(None) == ()
+
+
 def test_a_sink_that_cannot_open_is_tried_again(tmp_path: Path) -> None:
     class LateSink(Recorder):
         def open(self, run: SinkRun) -> None:

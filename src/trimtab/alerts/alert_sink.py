@@ -7,6 +7,7 @@ nothing twice. The file has identities and severities, and no address.
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -35,6 +36,7 @@ class DeliveryOptions:
     attempts: int = int(bound("alert_attempts"))
     first_pause_s: float = 1.0  # doubled before each further attempt
     max_pause_s: float = bound("alert_pause")
+    max_call_s: float = math.inf  # of one call of `send` or `flush`; no attempt begins that may outlast it
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -74,7 +76,8 @@ class AlertSink:
         self._sent: dict[str, list[object]] = {}  # identity -> severity, open
         self._pending: dict[str, Alert] = {}
         self._rounds: dict[str, int] = {}  # identity -> calls in which every attempt failed
-        self._wake = threading.Event()  # never set: its wait is a pause
+        self._wake = threading.Event()  # its wait is a pause; set when the run is over
+        self._call_end = math.inf
         self.num_sent = 0
 
     def open(self, run: SinkRun) -> None:
@@ -98,7 +101,13 @@ class AlertSink:
 
     def send(self) -> None:
         """Deliver what waits, the gravest first, as far as the rate allows. Raises DeliveryError."""
-        for alert in sorted(self._pending.values(), key=lambda one: -RANK[one.severity]):
+        self._call_end = time.monotonic() + self.options.max_call_s
+        for i, alert in enumerate(sorted(self._pending.values(), key=lambda one: -RANK[one.severity])):
+            if i and not self._has_time(0.0):
+                limit_s = self.options.max_call_s
+                raise DeliveryError(
+                    f"{self.name}: {len(self._pending)} waiting after {limit_s:.0f} s, not sent"
+                )
             if not self._take_token():
                 return
             self._deliver(replace(alert, held_back=len(self._pending) - 1))
@@ -113,6 +122,17 @@ class AlertSink:
     def close(self) -> None:
         """Flush, unless that has just been done."""
         self.send()
+
+    def abandon(self) -> None:
+        """End what runs now, from another thread: the run is over, and nobody waits any more."""
+        self._wake.set()
+        stop = getattr(self.target, "stop", None)
+        if stop is not None:
+            stop()
+
+    def _has_time(self, pause_s: float) -> bool:
+        """Whether another attempt, after a pause, ends within the time of this call."""
+        return time.monotonic() + pause_s + bound("alert_timeout") <= self._call_end
 
     def _news(self, alert: Alert) -> Change | None:
         """What the receiver does not know yet; None where it knows all, or never heard of what is over."""
@@ -144,10 +164,15 @@ class AlertSink:
                 self.target.deliver(alert)
             except DeliveryError as error:
                 failure = error
-                if error.permanent:
+                wait_s = min(self.options.max_pause_s, max(pause_s, error.retry_after_s))
+                if error.permanent or self._wake.is_set():
+                    break
+                if not self._has_time(wait_s):
+                    text = f"{error}; no more attempts within {self.options.max_call_s:.0f} s"
+                    failure = DeliveryError(text)
                     break
                 if attempt + 1 < self.options.attempts:
-                    self._wake.wait(min(self.options.max_pause_s, max(pause_s, error.retry_after_s)))
+                    self._wake.wait(wait_s)
                     pause_s *= 2.0
             else:
                 self._note(alert)

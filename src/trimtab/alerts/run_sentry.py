@@ -3,6 +3,7 @@ gone."""
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -50,6 +51,7 @@ class RunSentry:
         self._silent_at: int | None = None  # step after which it fell silent
         self.ending = ""
         self.failures: list[str] = []  # of the last check
+        self._failed: set[str] = set()  # names of sinks that failed in it
         for sink in self.sinks:
             sink.open(self.run)
 
@@ -71,17 +73,20 @@ class RunSentry:
         changes = self._log.changes(step, incidents_at(view, view.alarms))
         alerts = [alert_of(change, self.run) for change in changes]
         alerts += self._silence(step)
-        self.failures = []
+        self.failures, self._failed = [], set()
         for sink in self.sinks:
             sink.add(*alerts)
             try:
                 sink.send()
             except DeliveryError as error:
                 self.failures.append(str(error))
+                self._failed.add(sink.name)
 
     def close(self) -> None:
-        """Try once more what waits."""
+        """Try once more what waits, but not where the time of a call is bounded and the last one failed."""
         for sink in self.sinks:
+            if sink.name in self._failed and sink.options.max_call_s < math.inf:
+                continue
             try:
                 sink.flush()
             except DeliveryError as error:

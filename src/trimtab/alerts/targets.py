@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -148,6 +149,15 @@ class CommandTarget:
             )
         self._argv = list(argv)
         self._timeout_s = bound("alert_timeout") if timeout_s is None else timeout_s
+        self._lock, self._stopped = threading.Lock(), False
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def stop(self) -> None:
+        """Kill the command that runs now, with its group, and start no other one."""
+        with self._lock:
+            self._stopped = True
+            if self._child is not None and self._child.returncode is None:  # not reaped: the id is its own
+                _kill_group(self._child)
 
     def deliver(self, alert: Alert) -> None:
         """Run the command to its end. Raises DeliveryError."""
@@ -157,7 +167,12 @@ class CommandTarget:
             "stderr": subprocess.DEVNULL,
         }
         try:
-            child = subprocess.Popen(self._argv, start_new_session=True, **pipes)
+            with self._lock:
+                if self._stopped:
+                    raise DeliveryError(
+                        f"command {self._argv[0]!r} not started: the run is over", permanent=True
+                    )
+                child = self._child = subprocess.Popen(self._argv, start_new_session=True, **pipes)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
             raise DeliveryError(f"command {self._argv[0]!r} cannot start ({why})", permanent=True) from None
@@ -165,11 +180,18 @@ class CommandTarget:
             try:
                 child.communicate(json.dumps(alert.payload()).encode("utf-8"), timeout=self._timeout_s)
             except subprocess.TimeoutExpired:
-                with suppress(OSError):
-                    os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
                 raise DeliveryError(
                     f"command {self._argv[0]!r} did not end in {self._timeout_s:g} s"
                 ) from None
+            finally:  # a time limit, Ctrl-C
+                if child.returncode is None:
+                    _kill_group(child)
+                    child.wait()
+                self._child = None
         if child.returncode:
             raise DeliveryError(f"command {self._argv[0]!r} ended with {child.returncode}")
+
+
+def _kill_group(child: subprocess.Popen[bytes]) -> None:
+    with suppress(OSError):
+        os.killpg(child.pid, signal.SIGKILL)

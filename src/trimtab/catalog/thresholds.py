@@ -41,6 +41,7 @@ BOUNDS: dict[str, Bound] = {
     "alert_attempts": Bound(4.0, "attempts", "to deliver one message", UNCALIBRATED),
     "alert_timeout": Bound(10.0, "seconds", "of one attempt", UNCALIBRATED),
     "alert_pause": Bound(60.0, "seconds", "longest pause between two attempts, also where a server asks for more by Retry-After", UNCALIBRATED),
+    "alert_once": Bound(30.0, "seconds", "that `trimtab alert --once` tries to deliver, all targets together; three of 10 s each", UNCALIBRATED),
     "alert_silence": Bound(600.0, "seconds", "without a row after which a run is called silent: a step of ten minutes is rare", UNCALIBRATED),
     "stress_open_load": Bound(0.7, "share of the highest throughput", "arrivals of the open loop where no rate is stated: an M/M/1 queue then holds a call 3.3 times its service", UNCALIBRATED),
     "stress_unloaded": Bound(0.5, "share of the knee", "up to so many callers none waits for another, and their latencies are averaged", UNCALIBRATED),

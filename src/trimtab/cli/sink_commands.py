@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from contextlib import redirect_stdout, suppress
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trimtab.catalog import bound
 from trimtab.cli.options import print_all
 from trimtab.errors import SinkError
 from trimtab.report.control_characters import escape_controls
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 
 sinks_app = typer.Typer(help="Trackers and alerts.")
+ONCE_HELP = f"Read once and leave, as for cron; try to deliver for {bound('alert_once'):g} s at most."
 
 
 @sinks_app.command()
@@ -96,11 +99,11 @@ def alert(
         str | None, typer.Option(metavar="NAME", help="Environment variable with a URL that takes JSON.")
     ] = None,
     min_severity: Annotated[str, typer.Option(help="warning or critical.")] = "warning",
-    silence: Annotated[
-        float | None, typer.Option(help="Seconds without a step that are silence.", min=1.0)
-    ] = None,
+    silence: Annotated[float, typer.Option(help="Seconds without a step that are silence.", min=1.0)] = bound(
+        "alert_silence"
+    ),
     interval: Annotated[float, typer.Option(help="Seconds between two readings.", min=0.1)] = 5.0,
-    once: Annotated[bool, typer.Option("--once", help="Read once and leave, as for cron.")] = False,
+    once: Annotated[bool, typer.Option("--once", help=ONCE_HELP)] = False,
 ) -> None:
     """Alert about a run's incidents, its silence and a bad end, from a process of its own
     (docs/how-to/alerts.md).
@@ -108,8 +111,9 @@ def alert(
     Exit code: 0 nothing was sent, 1 alerts were sent, 2 bad input or an alert that could not be delivered.
     """
     from trimtab.alerts import RunSentry
+    from trimtab.traces.core.plural import counted
 
-    sinks = _alerts(command, slack_env, webhook_env, min_severity)
+    sinks = _alerts(command, slack_env, webhook_env, min_severity, once=once)
     sentry = RunSentry(run, sinks, silence)
     with suppress(KeyboardInterrupt):
         while True:
@@ -121,17 +125,24 @@ def alert(
             time.sleep(interval)
     sentry.close()
     state = "ended" if sentry.is_over else "goes on"
-    print_all(f"{sentry.num_sent} alerts sent; the run {state}")
+    print_all(f"{counted(sentry.num_sent, 'alert')} sent; the run {state}")
     raise typer.Exit(2 if sentry.failures else 1 if sentry.num_sent else 0)
 
 
 def _alerts(
-    command: list[str] | None, slack_env: str | None, webhook_env: str | None, min_severity: str
+    command: list[str] | None,
+    slack_env: str | None,
+    webhook_env: str | None,
+    min_severity: str,
+    *,
+    once: bool,
 ) -> list[AlertSink]:
     from trimtab.alerts import AlertSink, CommandTarget, DeliveryOptions, Webhook
     from trimtab.alerts.targets import AlertTarget
 
-    options = DeliveryOptions(min_severity=min_severity)  # type: ignore[arg-type]  # it checks the word
+    num_targets = sum(bool(one) for one in (slack_env, webhook_env, command))
+    max_call_s = bound("alert_once") / max(1, num_targets) if once else math.inf
+    options = DeliveryOptions(min_severity=min_severity, max_call_s=max_call_s)  # type: ignore[arg-type]
     targets: list[AlertTarget] = []
     for name, form in ((slack_env, "slack"), (webhook_env, "json")):
         if name is not None:

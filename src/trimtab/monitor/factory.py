@@ -53,7 +53,7 @@ def open_run(
     controls: Controls | None = None,
     states: StableStates | None = None,
     share: Share | None = None,
-    sinks: Sequence[str | Sink] = (),
+    sinks: Sequence[str | Sink] | None = (),
     merge: str | MergeOptions | None = None,
 ) -> Run:
     """Open a run folder, new or to be resumed, for one rank's writing.

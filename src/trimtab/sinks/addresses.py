@@ -22,12 +22,12 @@ _MAKERS: dict[str, Callable[..., Sink]] = {
 }
 
 
-def open_sinks(sinks: Iterable[str | Sink]) -> tuple[Sink, ...]:
+def open_sinks(sinks: Iterable[str | Sink] | None) -> tuple[Sink, ...]:
     """Return sinks of names or of objects, in order.
 
     Args:
         sinks: names as `tensorboard:FOLDER`, `wandb[:PROJECT]`, `mlflow[:URI]`, `trackio[:PROJECT]`, or
-            objects that have the methods of `Sink`.
+            objects that have the methods of `Sink`; None for none.
 
     Returns:
         The sinks, not connected yet.
@@ -40,6 +40,8 @@ def open_sinks(sinks: Iterable[str | Sink]) -> tuple[Sink, ...]:
         >>> [sink.name for sink in open_sinks(["tensorboard:tb"])]
         ['tensorboard']
     """
+    if sinks is None:
+        return ()
     if isinstance(sinks, str):
         raise SinkError(f"sinks is a list, as sinks=[{sinks!r}]")
     opened = tuple(_named(one) if isinstance(one, str) else _checked(one) for one in sinks)
@@ -92,6 +94,12 @@ class SelectedNames:
     def close(self) -> None:
         """Close the other sink."""
         self.sink.close()
+
+    def abandon(self) -> None:
+        """Abandon the other sink, where it has processes to end."""
+        abandon = getattr(self.sink, "abandon", None)
+        if abandon is not None:
+            abandon()
 
 
 def selected(record: StepRecord, patterns: Sequence[str]) -> StepRecord:

@@ -106,6 +106,9 @@ class SinkFeed:
             self.step(self._last_step)
         workers, self._workers = self._workers, []
         self._wait([(worker, worker.request(last=True)) for worker in workers])
+        for worker in workers:
+            if worker.sink.name in self._missed:
+                worker.abandon()
 
     def _wait(self, requests: Sequence[tuple[SinkWorker, threading.Event]]) -> None:
         end = time.monotonic() + bound("sink_deadline")

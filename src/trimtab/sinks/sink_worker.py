@@ -89,6 +89,12 @@ class SinkWorker:
                 self._append(_Request(self.sink.close if last else self.sink.flush, done, last))
         return done
 
+    def abandon(self) -> None:
+        """Tell a sink that has an `abandon` that nobody waits for it any more: it ends its processes."""
+        abandon = getattr(self.sink, "abandon", None)
+        if abandon is not None:
+            abandon()
+
     def counts(self) -> SinkCounts:
         """Return what became of the steps so far."""
         with self._changed:
