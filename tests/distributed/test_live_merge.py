@@ -12,6 +12,7 @@ import trimtab
 from tests.distributed.dealt_sequences import EVERY, OPEN, arrays, metrics, record
 from trimtab.distributed import MergeOptions, merger
 from trimtab.errors import RunError
+from trimtab.report.alarms import alarm_payload
 from trimtab.report.run_view import load_view
 from trimtab.runs import RunReader
 
@@ -115,6 +116,7 @@ def test_a_silent_rank_is_named_and_its_return_clears_the_alarm(tmp_path: Path) 
     (alarm,) = [a for a in view.alarms if a.rule == "rank_silent"]
     assert (alarm.slice, alarm.severity, alarm.since) == ("rank/2", "warning", 6)
     assert alarm.cleared is not None
+    assert alarm_payload(alarm)["what"] == "rank/2 has written nothing since step 6"
     merge = RunReader(tmp_path / "run").rows("steps", 0)[-1]["merge"]
     assert merge["missing"]["2"] >= 4
     assert "silent" not in merge
@@ -231,3 +233,67 @@ def test_a_folder_that_cannot_be_listed_costs_nothing_and_is_recorded(
     merge = RunReader(tmp_path / "run").rows("steps", 0)[-1]["merge"]
     assert "Input/output error" in merge["failure"]
     assert merge["through"] == 5  # files that are known are still followed
+
+
+def silent_alarms(folder: Path) -> list[tuple[str, bool]]:
+    return [(a.slice, a.cleared is None) for a in load_view(folder).alarms if a.rule == "rank_silent"]
+
+
+def test_a_rank_that_finished_is_not_silent_and_one_that_died_is(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    runs = open_ranks(folder, 4, lag=2, end_wait_s=0.01)
+    fired = []
+    for number in range(16):
+        for rank, run in enumerate(runs):
+            if rank == 0 or number < 5:
+                alarms = step(run, number, rank, 4)
+                fired += [a.slice for a in alarms if a.rule == "rank_silent"]
+            elif number == 5 and rank == 1:
+                run.close()
+            elif number == 5 and rank == 2:
+                run.end("exception", {"error": "ValueError: x"})
+        time.sleep(0.01)
+    assert sorted(fired) == ["rank/2", "rank/3"]
+    assert silent_alarms(folder) == [("rank/2", True), ("rank/3", True)]
+    runs[3].close()  # its process ended after all
+    step(runs[0], 16, 0, 4)
+    assert ("rank/3", False) in silent_alarms(folder)
+    status = RunReader(folder).rows("steps", 0)[-1]["merge"]
+    assert status["silent"].keys() == {"2", "3"}  # of the step before
+    step(runs[0], 17, 0, 4)
+    assert RunReader(folder).rows("steps", 0)[-1]["merge"]["silent"].keys() == {"2"}
+    runs[2].close()
+    runs[0].close()
+
+
+def test_an_alarm_that_no_rank_was_left_to_clear_is_cleared_in_a_view(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    runs = open_ranks(folder, 3, lag=2, end_wait_s=0.01)
+    for number in range(16):
+        for rank, run in enumerate(runs):
+            if rank == 0 or number < 5:
+                step(run, number, rank, 3)
+        time.sleep(0.01)
+    assert silent_alarms(folder) == [("rank/1", True), ("rank/2", True)]
+    runs[0].writer.close()  # as if it was killed
+    runs[1].close()
+    for number in range(5, 17):
+        step(runs[2], number, 2, 3)
+    assert silent_alarms(folder) == [("rank/1", False), ("rank/2", False)]
+    runs[2].close()
+
+
+@pytest.mark.parametrize(
+    ("options", "rank", "text"),
+    [
+        ({"ranks": 4, "leader": 9}, 0, "leader is 9 of 4 ranks, so nobody merges; give a rank from 0 to 3"),
+        ({"leader": 1}, 0, "leader is 1 of 1 ranks, so nobody merges; give 0"),
+        ({"ranks": 4}, 7, "rank is 7 of 4 ranks, so nobody reads it"),
+    ],
+)
+def test_a_rank_that_nobody_would_read_is_refused(
+    tmp_path: Path, options: dict[str, int], rank: int, text: str
+) -> None:
+    with pytest.raises(RunError, match=text):
+        trimtab.open_run(tmp_path / "run", rank=rank, merge=MergeOptions(**options))
+    assert not (tmp_path / "run").exists()

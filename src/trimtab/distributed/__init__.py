@@ -12,6 +12,7 @@ gloo_group     that group: one thread, a deadline
 merger         folds each step once: late, with sequence numbers, in constant memory
 merged_step    the rows of a step's ranks as those of one
 silent_ranks   ranks that have written nothing for too long
+ended_ranks    ranks that finished, and are not silent
 heartbeats     processes that are stopped, also while a collective holds all ranks up
 decisions      what the leading rank decided, written once and read by all
 

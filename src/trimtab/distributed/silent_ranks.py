@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,10 +14,10 @@ _MEMORY = 32  # intervals of a rank that are remembered
 
 
 class SilenceEvent(NamedTuple):
-    """A rank fell silent, or is back."""
+    """A rank fell silent, or is back, or has ended."""
 
     rank: int
-    began: bool  # False: it is back
+    began: bool  # False: it is back, or ended as it should
     since: int  # first step that it has not written
     num_steps: int  # closed by this rank since it was heard of last
 
@@ -29,6 +29,10 @@ class _Presence:
     num_quiet: int = 0  # steps of this rank since then
     silent_since: int | None = None
     intervals: deque[float] = field(default_factory=lambda: deque(maxlen=_MEMORY))
+
+
+def _never(_rank: int, _last_step: int) -> bool:
+    return False
 
 
 class SilentRanks:
@@ -49,7 +53,11 @@ class SilentRanks:
         self._presences: dict[int, _Presence] = {}
 
     def close(
-        self, last_steps: Mapping[int, int], now: float, stopped: Collection[int] = ()
+        self,
+        last_steps: Mapping[int, int],
+        now: float,
+        stopped: Collection[int] = (),
+        has_ended: Callable[[int, int], bool] = _never,
     ) -> list[SilenceEvent]:
         """Return which ranks fell silent, and which are back, as this rank closes a step.
 
@@ -57,20 +65,24 @@ class SilentRanks:
             last_steps: rank -> the last step that it has written, as far as is known here; -1 for none.
             now: seconds of a clock that only goes forward.
             stopped: ranks whose processes were stopped since the last call, whatever they have written since.
+            has_ended: rank, last step known -> it ended as it should, and has nothing more to write.
         """
         events = []
         for rank in self.ranks:
             last = last_steps.get(rank, -1)
             presence = self._presences.setdefault(rank, _Presence(last, now, -1))
             presence.num_quiet += 1
-            if rank in stopped and presence.silent_since is None:
+            if last != presence.last_step and not (rank in stopped and presence.silent_since is None):
+                events += self._news(rank, presence, last, now)
+                continue
+            is_silent = presence.silent_since is not None
+            if not (is_silent or rank in stopped or self._is_silent(presence, now)):
+                continue
+            if has_ended(rank, last):
+                events += self._back(rank, presence)
+            elif not is_silent:
                 presence.silent_since = presence.last_step + 1
                 events.append(SilenceEvent(rank, True, presence.silent_since, presence.num_quiet))
-            elif last != presence.last_step:
-                events += self._news(rank, presence, last, now)
-            elif presence.silent_since is None and self._is_silent(presence, now):
-                presence.silent_since = last + 1
-                events.append(SilenceEvent(rank, True, last + 1, presence.num_quiet))
         return events
 
     @property
@@ -80,12 +92,17 @@ class SilentRanks:
         return {rank: one.silent_since for rank, one in ranks if one.silent_since is not None}
 
     def _news(self, rank: int, presence: _Presence, last: int, now: float) -> list[SilenceEvent]:
-        since, quiet = presence.silent_since, presence.num_quiet
-        if since is None and presence.last_step >= 0:
+        if presence.silent_since is None and presence.last_step >= 0:
             presence.intervals.append((now - presence.news_at) / max(1, last - presence.last_step))
+        events = self._back(rank, presence)
         presence.last_step, presence.news_at, presence.num_quiet = last, now, 0
-        presence.silent_since = None
-        return [] if since is None else [SilenceEvent(rank, False, since, quiet)]
+        return events
+
+    @staticmethod
+    def _back(rank: int, presence: _Presence) -> list[SilenceEvent]:
+        """Return that a rank is silent no longer, where it was."""
+        since, presence.silent_since = presence.silent_since, None
+        return [] if since is None else [SilenceEvent(rank, False, since, presence.num_quiet)]
 
     @staticmethod
     def _is_silent(presence: _Presence, now: float) -> bool:

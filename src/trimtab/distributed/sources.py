@@ -70,6 +70,11 @@ class MergeOptions:
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < smallest):
                 raise RunError(f"merge: {name} is {value!r}; give a whole number from {smallest}")
+        if self.ranks is not None and self.leader >= self.ranks:
+            which = f"a rank from 0 to {self.ranks - 1}" if self.ranks > 1 else "0"
+            raise RunError(
+                f"merge: leader is {self.leader} of {self.ranks} ranks, so nobody merges; give {which}"
+            )
         if not 0.0 < self.budget_s <= 1.0:
             raise RunError(f"merge: budget_s is {self.budget_s!r}; give seconds above 0, at most 1")
         if not 0.5 <= self.deadline_s <= 600.0:

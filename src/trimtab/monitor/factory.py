@@ -25,7 +25,7 @@ from trimtab.monitor.run import Run
 from trimtab.monitor.run_identity import with_identity
 from trimtab.monitor.run_options import RunOptions, rank_of_environment
 from trimtab.runs import RunWriter
-from trimtab.runs.schema import whole_number
+from trimtab.runs.schema import FIRST_WORKER, whole_number
 from trimtab.sinks import Sink, open_sinks
 
 log = logging.getLogger("trimtab")
@@ -123,7 +123,7 @@ def open_run(
     rank = own_rank if rank is None else rank
     if rank == own_rank and world_size > 1:
         config = {"world_size": world_size, **(config or {})}
-    merging = _merge(merge, {"world_size": world_size, **(config or {})})
+    merging = _merge(merge, {"world_size": world_size, **(config or {})}, rank)
     watched = None if guard is None else GuardArguments(guard_options(guard), controls, states, share)
     guarded = {} if watched is None else {"guard": msgspec.to_builtins(watched.options)}
     if watched is not None:
@@ -146,13 +146,21 @@ def open_run(
     )
 
 
-def _merge(merge: str | MergeOptions | None, config: Mapping[str, Any]) -> MergeOptions | None:
+def _merge(merge: str | MergeOptions | None, config: Mapping[str, Any], rank: int) -> MergeOptions | None:
     """The options with the number of ranks, from the caller, the config or the environment."""
     options = merge_options(merge)
-    if options is None or options.ranks is not None:
-        return options
-    ranks = config.get("ranks", config["world_size"])
-    return replace(options, ranks=whole_number("merge: the number of ranks", ranks, 1))
+    if options is None:
+        return None
+    if options.ranks is None:
+        ranks = config.get("ranks", config["world_size"])
+        options = replace(options, ranks=whole_number("merge: the number of ranks", ranks, 1))
+    if (options.ranks or 1) <= rank < FIRST_WORKER:
+        raise RunError(
+            f"merge: rank is {rank} of {options.ranks} ranks, so nobody reads it; "
+            "give MergeOptions(ranks=...), or to a worker outside the trainer's group a rank from "
+            f"{FIRST_WORKER} on"
+        )
+    return options
 
 
 def _config(config: Mapping[str, Any]) -> dict[str, Any]:

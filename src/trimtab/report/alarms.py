@@ -82,6 +82,8 @@ def _numbers(alarm: Alarm) -> str:
     value = alarm.readings[0].value
     if alarm.rule == "nonfinite":
         return f": {value:.0f} values" if value > 1 else ""
+    if alarm.rule == "rank_silent":
+        return f" step {alarm.since}"
     return f": {value:.3g}" + (f", bound {alarm.bound:.3g}" if math.isfinite(alarm.bound) else "")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from trimtab.detect.rules.all_rules import LIVE_RULES
 from trimtab.runs import RunReader
 from trimtab.runs.records import alarm_from_row
+from trimtab.runs.schema import CLEAN_ENDS
 from trimtab.types import Alarm
 
 Row = dict[str, Any]
@@ -72,11 +73,28 @@ def recorded_alarms(rows: list[Row]) -> list[Alarm]:
     return alarms
 
 
-def live_alarms(rows: list[Row], rules: Collection[str]) -> list[Alarm]:
+def alarms_of_record(reader: RunReader) -> list[Alarm]:
+    """Return the recorded alarms; one of a rank that was silent clears where that rank wrote on, or ended as
+    it should, though nobody was left to record that."""
+    return [_settled(alarm, reader) for alarm in recorded_alarms(reader.rows("alarms"))]
+
+
+def live_alarms(reader: RunReader, rules: Collection[str]) -> list[Alarm]:
     """Return the recorded alarms of `rules`, and of those that only a running job can judge; each once,
     whichever ranks wrote it."""
-    alarms = [one for one in recorded_alarms(rows) if one.rule in LIVE_RULES.union(rules)]
+    alarms = [one for one in alarms_of_record(reader) if one.rule in LIVE_RULES.union(rules)]
     return list({(one.rule, one.slice, one.step): one for one in alarms}.values())
+
+
+def _settled(alarm: Alarm, reader: RunReader) -> Alarm:
+    if alarm.rule != "rank_silent" or alarm.cleared is not None:
+        return alarm
+    rank = int(alarm.slice.removeprefix("rank/"))
+    last = reader.last_step(rank) if rank in reader.ranks else None
+    end = reader.end(rank) if rank in reader.ranks else None
+    if end is not None and end["reason"] in CLEAN_ENDS:
+        return replace(alarm, cleared=alarm.step)
+    return replace(alarm, cleared=last) if last is not None and last >= alarm.step else alarm
 
 
 def with_superseded(alarms: list[Alarm], rows: list[Row]) -> list[Alarm]:

@@ -38,8 +38,8 @@ from trimtab.report.ranks.machine_view import MachineView
 from trimtab.report.readings import ReadingRows, judged_readings
 from trimtab.report.run_rows import (
     actions_of_ranks,
+    alarms_of_record,
     live_alarms,
-    recorded_alarms,
     union_of_alarms,
     with_superseded,
 )
@@ -87,11 +87,11 @@ class RunView:
         if len(self.reader.ranks) <= 1:
             self.readings = ReadingRows(self.reader.rows("readings"))
             self._replay()
-            self.alarms = union_of_alarms(recorded_alarms(self.reader.rows("alarms")), self.pipeline.alarms)
+            self.alarms = union_of_alarms(alarms_of_record(self.reader), self.pipeline.alarms)
         else:
             self.readings = ReadingRows(reading_rows(self._merged_readings()))
             self._replay()
-            live = live_alarms(self.reader.rows("alarms"), self._in_python)
+            live = live_alarms(self.reader, self._in_python)
             self.alarms = union_of_alarms(live, self.pipeline.alarms)
         self.alarms = with_superseded(self.alarms, self.reader.superseded("alarms"))
         self.integrity = self._integrity()

@@ -42,6 +42,8 @@ _NAME = re.compile(
 )
 FIRST_WORKER = 1_000_000
 """Ranks from here on are rollout workers outside the trainer's group; nobody waits for them."""
+CLEAN_ENDS = frozenset({"finished", "closed", "exited"})
+"""Reasons of an `end` after which a rank that writes no more is not missed."""
 COMPRESSED = ".gz"
 MAX_STEP = 2**53  # JSON readers keep whole numbers up to here
 MAX_WINDOW_STEPS = 2**24  # of one window or block of steps

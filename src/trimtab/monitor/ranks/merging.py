@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from trimtab.detect.step_readings import step_readings
 from trimtab.distributed.decisions import DecisionChannel, FolderDecisions
+from trimtab.distributed.ended_ranks import EndedRanks
 from trimtab.distributed.folder_source import FolderSource
 from trimtab.distributed.gloo_group import Membership, default_store
 from trimtab.distributed.gloo_source import GlooSource, Ports
@@ -123,6 +124,7 @@ class RunMerge:
         self._watches = self.leads or writer.rank == _deputy(options.leader, ranks)
         watched = set(range(ranks)) if self.leads else {options.leader}
         self.silent = SilentRanks(watched - {writer.rank} if self._watches else ())
+        self.ended = EndedRanks(writer.folder)
         self.beats = Heartbeats(writer.folder, writer.rank, self.silent.ranks)
 
     @property
@@ -169,7 +171,8 @@ class RunMerge:
     def silences(self) -> list[SilenceEvent]:
         """Return which ranks fell silent by the step that this rank closes, and which are back."""
         trainers = {rank: last for rank, last in self._last_steps.items() if rank < FIRST_WORKER}
-        return self.silent.close(trainers, time.monotonic(), self.beats.take_stopped())
+        stopped = self.beats.take_stopped()
+        return self.silent.close(trainers, time.monotonic(), stopped, self.ended.has_ended)
 
     def finish(self, last_step: int) -> Iterator[JudgedStep]:
         """Wait up to `end_wait_s` for what the others still write up to `last_step`, and yield it all."""
