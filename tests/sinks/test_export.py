@@ -179,3 +179,59 @@ def test_a_moved_run_is_the_same_run(tmp_path: Path, run: Path) -> None:
     assert again.stdout == f"wrote {tmp_path / 'tb'}: nothing new, 0 numbers\n"
     (mark,) = json.loads(Path(f"{tmp_path / 'tb'}.trimtab.json").read_text())["runs"].values()
     assert mark["step"] == 11
+
+
+@pytest.mark.parametrize("tracker", ["mlflow", "trackio", "tensorboard"])
+def test_an_address_is_refused_and_not_shown(
+    tmp_path: Path, run: Path, tracker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = cli("export", run, "--to", tracker, "-o", "http://user:SECRET@127.0.0.1:8921/x")
+    assert (done.returncode, done.stdout) == (2, "")
+    wanted = "a file of SQLite, as -o mlflow.db" if tracker == "mlflow" else f"a folder, as -o {tracker}"
+    assert done.stderr == (
+        f"trimtab: -o is an address (http:, not shown), and export writes files: give {wanted}\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_sqlite_address_names_its_file(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = cli("export", run, "--to", "mlflow", "-o", "sqlite:///q.db", "--only", "trimtab/metrics/loss")
+    assert (done.returncode, done.stdout) == (0, "wrote q.db: steps 0 to 11, 12 numbers\n"), done.stderr
+    assert len(readback.mlflow_numbers(tmp_path / "q.db")) == 12
+
+
+@pytest.mark.parametrize("tracker", TRACKERS)
+def test_a_target_that_cannot_be_written_is_refused_first(run: Path, tracker: str) -> None:
+    done = cli("export", run, "--to", tracker, "-o", "/proc/x.db")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "trimtab: /proc/x.db cannot be written: No such file or directory\n"
+
+
+def test_a_file_of_something_else_is_not_touched(tmp_path: Path, run: Path) -> None:
+    (tmp_path / "notes.db").write_text("my notes, longer than a header")
+    done = cli("export", run, "--to", "mlflow", "-o", tmp_path / "notes.db")
+    text = f"trimtab: {tmp_path / 'notes.db'} is not a file of SQLite; give another one, as -o mlflow.db\n"
+    assert (done.returncode, done.stderr) == (2, text)
+
+
+def test_a_pattern_that_fits_nothing_names_the_nearest(tmp_path: Path, run: Path) -> None:
+    target = tmp_path / "tb"
+    for pattern, near in (("metrics/los", "trimtab/metrics/loss"), ("nomatch/*", "trimtab/")):
+        done = cli(
+            "export",
+            run,
+            "--to",
+            "tensorboard",
+            "-o",
+            target,
+            "--only",
+            "trimtab/metrics/*",
+            "--only",
+            pattern,
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"trimtab: --only '{pattern}' fits no name of {run}; nearest: {near}")
+        assert done.stderr.count("\n") == 1
+    assert not target.exists()

@@ -18,7 +18,6 @@ from trimtab.report.control_characters import escape_controls
 
 if TYPE_CHECKING:
     from trimtab.alerts import AlertSink
-    from trimtab.sinks.sink import Sink
 
 
 sinks_app = typer.Typer(help="Trackers and alerts.")
@@ -32,7 +31,7 @@ def export(
         str, typer.Option("--to", help="wandb, tensorboard, mlflow or trackio.", show_default=False)
     ],
     output: Annotated[
-        Path,
+        str,
         typer.Option(
             "-o", "--output", help="Folder to write to; for mlflow a file of SQLite.", show_default=False
         ),
@@ -46,41 +45,24 @@ def export(
     (docs/how-to/sinks.md)."""
     import sys
 
+    from trimtab.cli.export_target import file_sink, target_path
     from trimtab.report.run_view import load_view
-    from trimtab.sinks.run_export import export_run
+    from trimtab.sinks.run_export import export_run, require_names
+    from trimtab.sinks.tracker_libraries import TRACKERS
 
+    if to not in TRACKERS:
+        raise SinkError(f"--to {to} is unknown; one of {', '.join(TRACKERS)}")
+    target = target_path(to, output)
     view = load_view(run)
-    sink = _file_sink(to, output)
-    output.parent.mkdir(parents=True, exist_ok=True)
+    require_names(view, only or ())
+    sink = file_sink(to, target)
     with redirect_stdout(sys.stderr):  # trackers greet
-        done = export_run(view, sink, output, only or ("*",))
+        done = export_run(view, sink, target, only or ("*",))
     refused = (
         f"; {done.num_refused} infinite numbers left out: {to} cannot hold them" if done.num_refused else ""
     )
     span = f"steps {done.first_step} to {done.last_step}" if done.num_steps else "nothing new"
-    print_all(escape_controls(f"wrote {output}: {span}, {done.num_points} numbers{refused}"))
-
-
-def _file_sink(name: str, output: Path) -> Sink:
-    """The sink that writes to files of this machine."""
-    from trimtab.sinks.mlflow_sink import MlflowSink
-    from trimtab.sinks.tensorboard_sink import TensorBoardSink
-    from trimtab.sinks.tracker_libraries import TRACKERS, require_tracker
-    from trimtab.sinks.trackio_sink import TrackioSink
-    from trimtab.sinks.wandb_sink import WandbSink
-
-    if name not in TRACKERS:
-        raise SinkError(f"--to {name} is unknown; one of {', '.join(TRACKERS)}")
-    require_tracker(name)
-    if name == "mlflow":
-        if output.is_dir():
-            raise SinkError(f"{output} is a folder; give a file of SQLite, as -o mlflow.db")
-        return MlflowSink(f"sqlite:///{output.absolute()}")
-    if output.exists() and not output.is_dir():
-        raise SinkError(f"{output} is a file; give a folder")
-    if name == "wandb":
-        return WandbSink(folder=output, mode="offline")
-    return TensorBoardSink(output) if name == "tensorboard" else TrackioSink(folder=output)
+    print_all(escape_controls(f"wrote {target}: {span}, {done.num_points} numbers{refused}"))
 
 
 @sinks_app.command()

@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +104,37 @@ def export_run(
             f"the export to {sink.name} failed {where} ({text}); run it again to go on"
         ) from error
     return Exported(num_steps, num_points, num_refused, first, mark.step if num_steps else None)
+
+
+def require_names(view: RunView, only: Sequence[str]) -> None:
+    """Refuse patterns that fit no name of a run, before anything is written.
+
+    Args:
+        view: the run.
+        only: patterns of names; empty to allow all.
+
+    Returns:
+        Nothing.
+
+    Raises:
+        SinkError: a pattern fits no number and no histogram; the line has the nearest names.
+
+    Example:
+        require_names(load_view("runs/exp1"), ["trimtab/metrics/*"])
+    """
+    missing, names = list(only), set[str]()
+    if not missing:
+        return
+    for record in records_of(view, ""):
+        fresh = {one.name for one in record.points} | {one.name for one in record.histograms}
+        fresh -= names
+        names |= fresh
+        missing = [pattern for pattern in missing if not any(fnmatchcase(name, pattern) for name in fresh)]
+        if not missing:
+            return
+    near = get_close_matches(missing[0], names, 3, 0.4) or sorted(names)[:3]
+    text = ", ".join(near) if near else "the run has no numbers"
+    raise SinkError(f"--only {missing[0]!r} fits no name of {view.folder}; nearest: {text}")
 
 
 def sink_run(view: RunView) -> SinkRun:
