@@ -18,6 +18,7 @@ from trimtab.errors import SinkError
 from trimtab.monitor.run import Run
 from trimtab.sinks import SelectedNames, SinkRun, SinkWorker, StepRecord, open_sinks
 from trimtab.sinks.row_translation import StoredStep
+from trimtab.sinks.sink_worker import failure_text
 
 
 class Recorder:
@@ -154,7 +155,8 @@ class Hangs:
     def close(self): pass
 import trimtab.sinks.sink_feed as feed
 bound = feed.bound
-feed.bound = lambda name: 0.5 if name == "sink_deadline" else bound(name)
+import trimtab.sinks.sink_worker as worker
+feed.bound = worker.bound = lambda name: 0.5 if name in ("sink_deadline", "sink_open") else bound(name)
 run = trimtab.open_run(sys.argv[1], sinks=[Hangs()])
 run.flush(0, {"reward": 1.0})
 if sys.argv[2] == "close":
@@ -170,6 +172,63 @@ def test_a_sink_that_hangs_for_ever_does_not_keep_the_process(tmp_path: Path, ho
     end = json.loads((tmp_path / "run" / "end.r0.s0.jsonl").read_text())
     assert end["reason"] == ("finished" if how == "close" else "exited")
     assert end["detail"]["sinks"]["hangs"]["dropped"] == 1
+    assert err.count("Sink hangs lacks 1 step, last failure: did not answer within 0 s (the run folder") == 1
+
+
+class SlowRecorder(Recorder):
+    """Opens and writes more slowly than the deadline of the end allows in all."""
+
+    name = "tensorboard"
+
+    def open(self, run: SinkRun) -> None:
+        time.sleep(0.6)
+        super().open(run)
+
+    def write(self, record: StepRecord) -> int:
+        time.sleep(0.15)
+        return super().write(record)
+
+
+@pytest.mark.parametrize("limit", ["enough", "short"])
+def test_the_end_waits_for_a_sink_that_opens_or_goes_on_and_says_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, limit: str
+) -> None:
+    limits = {
+        "sink_deadline": 0.4,
+        "sink_open": 30.0,
+        "sink_deadline_max": 60.0 if limit == "enough" else 0.5,
+    }
+    for module in ("sink_worker", "sink_feed"):
+        monkeypatch.setattr(f"trimtab.sinks.{module}.bound", lambda name: limits.get(name) or bound(name))
+    sink = SlowRecorder()
+    with trimtab.open_run(tmp_path / "run", strict=True, sinks=[sink]) as run:
+        loop(run, 6)
+    lines = [one.getMessage() for one in caplog.records if "ink tensorboard" in one.getMessage()]
+    if limit == "enough":
+        assert [one.step for one in sink.records] == [0, 1, 2, 3, 4, 5, 5]
+        assert lines == []
+    else:
+        (line,) = lines
+        assert line.startswith("trimtab: Sink tensorboard lacks 6 steps, last failure: did not answer")
+        assert f"`trimtab export {tmp_path / 'run'} --to tensorboard -o TARGET` writes them" in line
+
+
+def test_a_page_of_a_server_is_one_line_without_credentials() -> None:
+    page = "".join(f"<p>line {i}</p>\n" for i in range(40))
+    text = failure_text(OSError(f"http://me:hunter2@host/api failed\n{page}"))
+    assert text.startswith("OSError: http://host/api failed <p>line 0</p> <p>line 1</p>")
+    assert (len(text), "\n" in text, "hunter2" in text) == (200, False, False)
+
+
+def test_a_failure_is_logged_as_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Server(Recorder):
+        def write(self, record: StepRecord) -> int:
+            raise ConnectionError("502\n<html>\n<body>\n")
+
+    with trimtab.open_run(tmp_path / "run", strict=True, sinks=[Server()]) as run:
+        loop(run, 1)
+    lines = [one.getMessage() for one in caplog.records if "recorder failed" in one.getMessage()]
+    assert lines == ["trimtab: sink recorder failed: ConnectionError: 502 <html> <body>"]
 
 
 def test_no_sinks_may_be_none(tmp_path: Path) -> None:

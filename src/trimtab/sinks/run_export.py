@@ -28,6 +28,7 @@ from trimtab.safe_files import replacing
 from trimtab.sinks.addresses import selected
 from trimtab.sinks.row_translation import StoredStep, Translation
 from trimtab.sinks.sink import Event, Sink, SinkRun, StepRecord
+from trimtab.sinks.sink_worker import failure_text
 
 Row = dict[str, Any]
 SAVE_EVERY = 200
@@ -99,7 +100,7 @@ def export_run(
     except Exception as error:  # a tracker's library may raise anything
         _write_marks(path, marks | {run.run_id: mark})
         where = f"after step {mark.step}" if mark.step >= 0 else "at its start"
-        text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        text = failure_text(error)
         raise SinkError(
             f"the export to {sink.name} failed {where} ({text}); run it again to go on"
         ) from error

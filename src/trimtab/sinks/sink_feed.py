@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import logging
+import shlex
 import threading
 import time
 import weakref
@@ -13,15 +15,19 @@ from typing import Any
 
 from trimtab.catalog import bound
 from trimtab.runs import RunWriter
+from trimtab.runs.sink_losses import sink_line
 from trimtab.sinks.row_translation import StoredStep
 from trimtab.sinks.sink import Sink, SinkRun
 from trimtab.sinks.sink_worker import SinkCounts, SinkWorker
+from trimtab.sinks.tracker_libraries import TRACKERS
 from trimtab.types import Incident
 
 Row = dict[str, Any]
+log = logging.getLogger("trimtab")
 
 _MAX_PENDING = 10_000
 """Rows between two steps that are remembered."""
+_POLL_S = 0.05
 
 
 class SinkFeed:
@@ -40,6 +46,7 @@ class SinkFeed:
         if sinks:  # before the run's own end is written at exit: what is registered first runs last
             weak = weakref.ref(self)
             atexit.register(lambda: feed.close() if (feed := weak()) is not None else None)
+        self._warned: set[str] = set()  # sinks whose losses were said
         self._missed: set[str] = set()  # sinks that missed a deadline and have not come back since
 
     def attach(self, writer: RunWriter) -> None:
@@ -98,7 +105,10 @@ class SinkFeed:
         if self._pending:
             self.step(self._last_step, incidents)
         self._wait([(worker, worker.request()) for worker in self._workers])
-        return {"sinks": {worker.sink.name: asdict(_final(worker)) for worker in self._workers}}
+        counts = {worker.sink.name: _final(worker) for worker in self._workers}
+        for worker in self._workers:
+            self._warn(worker, counts[worker.sink.name])
+        return {"sinks": {name: asdict(one) for name, one in counts.items()}}
 
     def close(self) -> None:
         """Close all sinks, at most until the deadline; one that misses it is left behind."""
@@ -111,15 +121,32 @@ class SinkFeed:
                 worker.abandon()
 
     def _wait(self, requests: Sequence[tuple[SinkWorker, threading.Event]]) -> None:
-        end = time.monotonic() + bound("sink_deadline")
+        begin = time.monotonic()
         for worker, done in requests:
             name = worker.sink.name
             is_lost = name in self._missed and worker.num_waiting > 0
-            left = 0.0 if is_lost else max(0.0, end - time.monotonic())
-            if done.wait(left):
+            while not done.is_set() and not is_lost:
+                end = max(begin + bound("sink_deadline"), worker.patience_end)
+                left = min(end, begin + bound("sink_deadline_max")) - time.monotonic()
+                if left <= 0.0:
+                    break
+                done.wait(min(left, _POLL_S))
+            if done.is_set():
                 self._missed.discard(name)
             else:
                 self._missed.add(name)
+
+    def _warn(self, worker: SinkWorker, counts: SinkCounts) -> None:
+        """Say once what a sink lacks, and how to fill it in."""
+        name = worker.sink.name
+        if counts.lossless or name in self._warned:
+            return
+        self._warned.add(name)
+        line = sink_line({name: asdict(counts)})
+        if name in TRACKERS and counts.dropped + counts.failed:
+            folder = shlex.quote(str(worker.run.folder))
+            line += f" `trimtab export {folder} --to {name} -o TARGET` writes them to a target of its own."
+        log.warning("trimtab: %s", line)
 
 
 def _final(worker: SinkWorker) -> SinkCounts:

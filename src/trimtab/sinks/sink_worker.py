@@ -8,6 +8,7 @@ hangs does not keep the process from ending.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections import deque
@@ -15,13 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trimtab.catalog import bound
+from trimtab.report.control_characters import escape_controls
 from trimtab.sinks.row_translation import StoredStep, Translation
 from trimtab.sinks.sink import Sink, SinkRun
 
 log = logging.getLogger("trimtab")
 
 _FIRST_PAUSE_S = 0.1
-_MAX_TEXT = 300
+_MAX_TEXT = 200
+_CREDENTIALS = re.compile(r"://[^/@\s]+@")
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class SinkWorker:
         self._open, self._failures_in_row, self._busy_since = False, 0, 0.0
         self._written = self._dropped = self._failed = self._refused = 0
         self._failure = ""
+        self._opening, self._progress_at = False, 0.0
 
     def put(self, stored: StoredStep) -> None:
         """Hand over a step; never waits for the sink."""
@@ -101,6 +105,14 @@ class SinkWorker:
             busy = time.monotonic() - self._busy_since if self._busy_since else 0.0
             stuck = round(busy, 1) if busy >= bound("sink_stuck") else 0.0
             return SinkCounts(self._written, self._dropped, self._failed, self._refused, stuck, self._failure)
+
+    @property
+    def patience_end(self) -> float:
+        """Monotonic time until which the end of a run waits: while it opens, and after its last success."""
+        with self._changed:
+            if self._opening and self._busy_since:
+                return self._busy_since + bound("sink_open")
+            return self._progress_at + bound("sink_deadline")
 
     @property
     def num_waiting(self) -> int:
@@ -145,17 +157,21 @@ class SinkWorker:
                 return ""
             record = self._translation.record(item)  # first: it remembers the incidents of a failed step too
             if not self._open:
+                self._opening = True
                 self.sink.open(self.run)
                 self._open = True
             self._refused += self.sink.write(record)
         except Exception as error:  # a library or a user's sink may raise anything
-            return f"{type(error).__name__}: {error}"[:_MAX_TEXT]
+            return failure_text(error)
+        finally:
+            self._opening = False
         return ""
 
     def _book(self, item: StoredStep | _Request, failure: str) -> None:
         is_step = isinstance(item, StoredStep)
         if not failure:
             self._written += is_step
+            self._progress_at = time.monotonic()
             self._failures_in_row = 0
             return
         self._failed += is_step
@@ -173,3 +189,21 @@ class SinkWorker:
 
     def _is_asked(self) -> bool:
         return any(isinstance(one, _Request) for one in self._queue)
+
+
+def failure_text(error: Exception) -> str:
+    """Return the class and the start of the text of an error, on one line and without a URL's credentials.
+
+    Args:
+        error: of a tracker's library, which may hold a server's whole page.
+
+    Returns:
+        At most 200 characters.
+
+    Example:
+        >>> failure_text(OSError("http://me:secret@host failed:\\n<html>"))
+        'OSError: http://host failed: <html>'
+    """
+    text = " ".join(_CREDENTIALS.sub("://", str(error)).split())
+    line = f"{type(error).__name__}: {escape_controls(text)}"
+    return line if len(line) <= _MAX_TEXT else f"{line[: _MAX_TEXT - 3]}..."
