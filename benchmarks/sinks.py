@@ -1,6 +1,9 @@
 """What do sinks cost, and do their files hold what the run store holds? Rows to each tracker in flat memory.
 
-    python benchmarks/sinks.py [--json] [--rows 50000] [--sinks tensorboard,wandb,mlflow,trackio] [--quick]
+    python benchmarks/sinks.py [--json] [--quick | --run [--rows 50000] [--sinks tensorboard,wandb,mlflow,trackio]]
+
+Without `--run` and `--quick` it prints the committed results, `results/sinks.json`. `--run` measures anew and, with all trackers and
+rows, replaces them; MLflow alone takes 45 minutes for 50,000 rows. `--quick` measures 300 rows of TensorBoard and trackio.
 
 Each tracker gets `--rows` steps of four numbers, NaN and infinity among them, in a process of its own, and its own files are read back.
 Figures: `sink_equal_frac` (numbers equal to what was sent, of all; float32 for TensorBoard; infinity is left out for MLflow),
@@ -47,6 +50,8 @@ from trimtab.sinks import (  # noqa: E402
 )
 
 TRACKERS = ("tensorboard", "wandb", "mlflow", "trackio")
+RESULTS = Path(__file__).parent / "results" / "sinks.json"
+ROWS, QUICK_ROWS, QUICK_TRACKERS = 50_000, 300, ("tensorboard", "trackio")
 ODD = {7: math.nan, 11: math.inf, 13: -math.inf}
 
 
@@ -128,66 +133,83 @@ def flush_seconds(folder: Path, names: list[str], steps: int) -> float:
     return statistics.median(taken[steps // 5 :])
 
 
+def measured(rows: int, names: list[str], *, quick: bool) -> dict[str, Any]:
+    """Figures of a run with each tracker, and of a flush with all of them."""
+    figures: dict[str, Any] = {}
+    same = total = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name in [*names, "flush"]:
+            home = Path(folder) / name
+            home.mkdir()
+            out = in_child(name, home, rows, names, quick=quick)
+            if name == "flush":
+                figures |= {key: round(value, 5) for key, value in out.items()}
+                continue
+            figures[f"sink_rows_{name}"] = rows
+            figures[f"sink_growth_bytes_{name}"] = out["growth"]
+            figures[f"sink_rows_per_s_{name}"] = round(rows / out["seconds"], 1)
+            one_same, one_total = equal(name, rows, home)
+            same, total = same + one_same, total + one_total
+            figures[f"sink_equal_frac_{name}"] = one_same / one_total
+    return figures | {"sink_equal_frac": same / total}
+
+
+def in_child(name: str, home: Path, rows: int, names: list[str], *, quick: bool) -> dict[str, Any]:
+    """What a process of its own measured."""
+    options = ["--rows", str(rows), "--sinks", ",".join(names), *(["--quick"] * quick)]
+    done = subprocess.run(
+        [sys.executable, __file__, "--child", name, str(home), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"{name}: {done.stderr[-2_000:]}")
+    lines = reversed(done.stdout.splitlines())
+    return dict(json.loads(next(line for line in lines if line.startswith("{"))))
+
+
+def child(name: str, home: Path, rows: int, names: list[str], *, quick: bool) -> dict[str, float]:
+    """What a child process measures."""
+    if name != "flush":
+        return feed(name, rows, home)
+    steps = 10 if quick else 100
+    alone = flush_seconds(home / "alone", [], steps)
+    fed = flush_seconds(home / "fed", names, steps)
+    return {"flush_s": alone, "flush_added_s": fed - alone}
+
+
 def main() -> None:
     """Print the figures; with `--json` as the last line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="a small part, measured now")
+    parser.add_argument("--run", action="store_true", help="measure anew")
     parser.add_argument("--rows", type=int)
-    parser.add_argument("--sinks", default=",".join(TRACKERS))
+    parser.add_argument("--sinks")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    rows = args.rows or (1_000 if args.quick else 50_000)
+    rows = args.rows or (QUICK_ROWS if args.quick else ROWS)
+    names = args.sinks.split(",") if args.sinks else list(QUICK_TRACKERS if args.quick else TRACKERS)
     if args.child:
-        name, home = args.child
-        if name == "flush":
-            steps = 20 if args.quick else 100
-            alone = flush_seconds(Path(home) / "alone", [], steps)
-            fed = flush_seconds(Path(home) / "fed", args.sinks.split(","), steps)
-            print(json.dumps({"flush_s": alone, "flush_added_s": fed - alone}))
-        else:
-            print(json.dumps(feed(name, rows, Path(home))))
+        print(json.dumps(child(args.child[0], Path(args.child[1]), rows, names, quick=args.quick)))
         return
-    figures: dict[str, Any] = {"rows": rows}
-    same = total = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for name in [*args.sinks.split(","), "flush"]:
-            home = Path(folder) / name
-            home.mkdir()
-            command = [
-                sys.executable,
-                __file__,
-                "--child",
-                name,
-                str(home),
-                "--rows",
-                str(rows),
-                "--sinks",
-                args.sinks,
-            ]
-            done = subprocess.run(
-                [*command, *(["--quick"] * args.quick)], capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                sys.exit(f"{name}: {done.stderr[-2_000:]}")
-            out = json.loads(
-                next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{"))
-            )
-            if name == "flush":
-                figures |= {key: round(value, 5) for key, value in out.items()}
-                continue
-            figures[f"sink_growth_bytes_{name}"] = out["growth"]
-            figures[f"sink_rows_per_s_{name}"] = round(rows / out["seconds"], 1)
-            one_same, one_total = equal(name, rows, home)
-            same, total = same + one_same, total + one_total
-            print(f"{name}: {one_same} of {one_total} numbers equal", flush=True)
-    figures["sink_equal_frac"] = same / total
-    for key, value in figures.items():
+    if args.quick or args.run:
+        results: dict[str, Any] = {"figures": measured(rows, names, quick=args.quick)}
+        if not args.quick and rows == ROWS and names == list(TRACKERS):
+            results["about"] = f"python benchmarks/sinks.py --run, trimtab {trimtab.__version__}"
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    elif args.rows or args.sinks:
+        parser.error("--rows and --sinks need --run or --quick")
+    else:
+        results = json.loads(RESULTS.read_text())
+        print(results["about"])
+    for key, value in results["figures"].items():
         print(f"{key:32} {value}")
     if args.json:
-        print(json.dumps({"figures": figures}))
+        print(json.dumps({"figures": results["figures"]}))
 
 
 if __name__ == "__main__":
