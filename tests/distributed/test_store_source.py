@@ -23,6 +23,7 @@ from tests.distributed.test_merger import shard
 from tests.support import running
 from trimtab.distributed import Decision, MergeOptions, store_source
 from trimtab.distributed.store_source import MAX_KEPT, StoreDecisions, StoreSource, StoreThread
+from trimtab.report.run_view import load_view
 from trimtab.runs import RunReader
 
 ROOT = Path(__file__).parents[2]
@@ -149,3 +150,68 @@ def test_a_store_that_dies_or_hangs_costs_no_step_anything_and_is_recorded(
     assert rows[-1]["merge"]["missing"]["1"] >= EVERY
     assert not any(row["failed"] for row in rows)
     assert max(row["costs_s"].get("merge", 0.0) for row in rows) < 1.0
+
+
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_store_that_dies_makes_no_rank_silent_and_is_named_once(
+    tmp_path: Path, fault: signal.Signals, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store_source, "_QUIET_S", 1.0)
+    monkeypatch.setattr(store_source, "_RETRY_S", 0.02)
+    folder, environment = tmp_path / "run", {**os.environ, "OMP_NUM_THREADS": "1"}
+    with running([sys.executable, "-c", SERVER], 200, stdin=-1, env=environment) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=20))
+        merge = MergeOptions(way="store", ranks=2, store=store, lag=2, end_wait_s=0.1)
+        runs = [trimtab.open_run(folder, rank=rank, merge=merge, strict=True) for rank in (0, 1)]
+
+        def flush(number: int) -> None:
+            for run in runs:
+                run.flush(number, {"reward": 0.5})
+            time.sleep(0.02)
+
+        source = runs[0]._merge.source  # type: ignore[union-attr]
+        number = 0
+        while len(runs[0]._merge._last_steps) == 0 or number < 12:  # type: ignore[union-attr]
+            flush(number)
+            number += 1
+            assert number < 1_000
+        server.send_signal(fault)
+        for number in range(number, number + 20):  # noqa: B020
+            flush(number)
+        until(source.failure)
+        flush(number + 1)
+        flush(number + 2)
+        assert not [alarm for run in runs for alarm in run.alarms if alarm.rule == "rank_silent"]
+        (gap,) = load_view(folder).integrity.gaps
+        assert gap.startswith("rank 0 could not judge the other ranks while it ran, since step ")
+        assert "the store" in gap
+        for run in reversed(runs):
+            run.close()
+    messages = [r for r in caplog.records if "Until it answers, other ranks are not judged" in r.getMessage()]
+    assert 1 <= len(messages) <= 2  # once a process; here two ranks are in one
+    view = load_view(folder)
+    assert not view.integrity.gaps  # all rows are in the folder
+    assert any("could not judge the other ranks" in text for text in view.integrity.losses)
+
+
+def test_a_store_that_fails_is_called_less_and_less(
+    store: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store_source, "_RETRY_S", 0.01)
+    thread = StoreThread(store)
+    calls = []
+
+    def call(own: Any) -> None:
+        calls.append(0)
+        if len(calls) < 6:
+            own.wait(["nobody sets this"], timedelta(milliseconds=1))
+
+    thread.do(call)
+    until(lambda: len(calls) == 5)
+    assert thread._pause_s >= 0.01 * 2**4
+    assert "the store failed" in thread.failure()
+    until(lambda: thread.failure() == "")
+    thread.close()
+    assert [record.getMessage().count("the store failed") for record in caplog.records] == [1, 0]

@@ -15,6 +15,7 @@ from trimtab.catalog import bound
 from trimtab.report.run_ending import ending_of
 from trimtab.report.run_incidents import incidents_at
 from trimtab.report.run_view import RunView
+from trimtab.runs.integrity import stopped_texts
 from trimtab.sinks.incident_log import IncidentLog
 from trimtab.sinks.sink import Change, SinkRun
 
@@ -49,6 +50,7 @@ class RunSentry:
         self.run = SinkRun(str(header.get("run_id", "")), name, self.view.folder, header["config"])
         self._log = IncidentLog(self.run.run_id)
         self._silent_at: int | None = None  # step after which it fell silent
+        self._stopped_at: dict[int, int] = {}  # rank without a heartbeat -> step at which that was seen
         self.ending = ""
         self.failures: list[str] = []  # of the last check
         self._failed: set[str] = set()  # names of sinks that failed in it
@@ -72,7 +74,7 @@ class RunSentry:
         step = int(view.steps[-1]["step"]) if view.steps else -1
         changes = self._log.changes(step, incidents_at(view, view.alarms))
         alerts = [alert_of(change, self.run) for change in changes]
-        alerts += self._silence(step)
+        alerts += self._silence(step) + self._stopped(step)
         self.failures, self._failed = [], set()
         for sink in self.sinks:
             sink.add(*alerts)
@@ -110,9 +112,23 @@ class RunSentry:
             return [self._alert("resolved", last, "writes again", f"step {step}")]
         return []
 
-    def _alert(self, change: Change, step: int, cause: str, text: str) -> Alert:
+    def _stopped(self, step: int) -> list[Alert]:
+        """The alerts that ranks give no sign of life while others do, or do again, or have ended."""
+        alerts, now = [], {} if self.ending in OVER else stopped_texts(self.view.reader)
+        for rank, text in now.items():
+            if rank not in self._stopped_at:
+                self._stopped_at[rank] = step
+                cause = f"has a rank that gives no sign of life: rank {rank}"
+                alerts.append(self._alert("opened", step, cause, text, f"stopped/{rank}/{step}"))
+        for rank in self._stopped_at.keys() - now.keys():
+            at = self._stopped_at.pop(rank)
+            cause = f"has rank {rank} back, or it ended"
+            alerts.append(self._alert("resolved", at, cause, f"step {step}", f"stopped/{rank}/{at}"))
+        return alerts
+
+    def _alert(self, change: Change, step: int, cause: str, text: str, name: str = "") -> Alert:
         run = self.run
         return Alert(
-            f"{one_line(run.run_id)}/silent/{step}", change, "critical", one_line(run.name),
+            f"{one_line(run.run_id)}/{name or f'silent/{step}'}", change, "critical", one_line(run.name),
             one_line(run.run_id), step, step, "all", one_line(cause), (one_line(text),), (), kind="silent",
         )  # fmt: skip

@@ -163,6 +163,10 @@ class FolderSource:
         one.base = one.steps.next_number - shard.number - 1
         self._sessions[key] = one
 
+    def is_current(self) -> bool:
+        """Whether the last poll could read the folder."""
+        return not self._failure
+
     def failure(self) -> str:
         """Return why the folder cannot be read; empty while it can."""
         return self._failure

@@ -79,6 +79,10 @@ class GlooSource:
             self._last[shard.rank] = shard.number
             yield shard
 
+    def is_current(self) -> bool:
+        """Whether the last poll could see what the others wrote."""
+        return not self.failure()
+
     def failure(self) -> str:
         """Return why nothing arrives any more, by neither way; empty while something may."""
         return self.folder.failure() if self._is_past or not self.leads else ""

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from trimtab.catalog import bound
+from trimtab.runs.beat_files import beat_path
 
 log = logging.getLogger("trimtab")
 
@@ -45,24 +46,21 @@ class Heartbeats:
         self._end.set()
         self._thread.join(1.0)
         with suppress(OSError):
-            self._path(self.own).unlink()
-
-    def _path(self, rank: int) -> Path:
-        return self.folder / f".beat.r{rank}"
+            beat_path(self.folder, self.own).unlink()
 
     def _run(self) -> None:
         while not self._end.is_set():
             with suppress(OSError):  # a folder that is gone for a moment
-                self._path(self.own).write_bytes(b"")
-                os.utime(self._path(self.own))
-                self._watch(self._path(self.own).stat().st_mtime)
+                beat_path(self.folder, self.own).write_bytes(b"")
+                os.utime(beat_path(self.folder, self.own))
+                self._watch(beat_path(self.folder, self.own).stat().st_mtime)
             self._end.wait(bound("rank_beat_s"))
 
     def _watch(self, now: float) -> None:
         stopped = set()
         for rank in self.watched:
             with suppress(OSError):  # not there yet, or done
-                age = now - self._path(rank).stat().st_mtime
+                age = now - beat_path(self.folder, rank).stat().st_mtime
                 if age > bound("rank_stopped_s"):
                     stopped.add(rank)
         with self._lock:

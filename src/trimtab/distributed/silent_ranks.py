@@ -51,6 +51,7 @@ class SilentRanks:
     def __init__(self, ranks: Collection[int]) -> None:
         self.ranks = tuple(sorted(ranks))
         self._presences: dict[int, _Presence] = {}
+        self._closed_at: float | None = None
 
     def close(
         self,
@@ -68,6 +69,7 @@ class SilentRanks:
             has_ended: rank, last step known -> it ended as it should, and has nothing more to write.
         """
         events = []
+        self._closed_at = now
         for rank in self.ranks:
             last = last_steps.get(rank, -1)
             presence = self._presences.setdefault(rank, _Presence(last, now, -1))
@@ -84,6 +86,12 @@ class SilentRanks:
                 presence.silent_since = presence.last_step + 1
                 events.append(SilenceEvent(rank, True, presence.silent_since, presence.num_quiet))
         return events
+
+    def pause(self, now: float) -> None:
+        """Leave out the time since the last step: nothing could be seen of the other ranks."""
+        for presence in self._presences.values():
+            presence.news_at += now - (now if self._closed_at is None else self._closed_at)
+        self._closed_at = now
 
     @property
     def silent(self) -> dict[int, int]:

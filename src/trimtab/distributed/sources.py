@@ -23,6 +23,10 @@ class Source(Protocol):
     def poll(self) -> Iterable[Shard]:
         """Return the shards that arrived since the last call, those of a rank in their order."""
 
+    def is_current(self) -> bool:
+        """Return whether the last poll would have seen another rank's shard. While not, nothing is known of
+        the others, and none is silent."""
+
     def failure(self) -> str:
         """Return why nothing arrives any more; empty while all is well."""
 

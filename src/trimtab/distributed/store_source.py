@@ -7,6 +7,7 @@ minutes. What the thread cannot get rid of is dropped, oldest first, and counted
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections import deque
@@ -19,11 +20,14 @@ from trimtab.distributed.shard import Shard
 from trimtab.errors import SummaryError
 from trimtab.runs.schema import FIRST_WORKER
 
+log = logging.getLogger("trimtab")
+
 PREFIX = "trimtab"
 MAX_KEPT = 64
 """Shards of a rank that the store keeps at most while nobody takes them (default, not calibrated)."""
 _TIMEOUT_S = 2.0  # of one call of the store
-_RETRY_S = 2.0  # pause after a failure
+_RETRY_S = 2.0  # pause after a failure, doubled after each further one; torch prints a trace at each
+_MAX_RETRY_S = 120.0
 _QUIET_S = 10.0  # a call that takes longer is a failure that is said
 
 Call = Callable[[Any], None]
@@ -38,6 +42,7 @@ class StoreThread:
         self._calls: deque[Call] = deque(maxlen=MAX_KEPT)
         self._wake, self._stop = threading.Event(), threading.Event()
         self._failure, self._since = "", 0.0  # since when the call under way has been
+        self._pause_s, self._is_reported = _RETRY_S, False
         self.num_dropped = 0
         self._thread = threading.Thread(target=self._run, name="trimtab-store", daemon=True)
         self._thread.start()
@@ -52,7 +57,9 @@ class StoreThread:
         """Return why the store does not answer; empty while it does."""
         since = self._since
         if since and time.monotonic() - since > _QUIET_S:
-            return f"the store has not answered for {time.monotonic() - since:.0f} s"
+            text = f"the store has not answered for {time.monotonic() - since:.0f} s"
+            self._report(text)
+            return text
         return self._failure
 
     def close(self, wait_s: float = 1.0) -> None:
@@ -73,14 +80,28 @@ class StoreThread:
                 try:
                     self._calls[0](self._store)
                     self._calls.popleft()
-                    self._failure = ""
+                    self._recover()
                 except (RuntimeError, ValueError, OSError, IndexError) as error:
-                    self._failure = (
-                        f"the store failed: {str(error).splitlines()[0][:200] or type(error).__name__}"
-                    )
-                    self._stop.wait(_RETRY_S)
+                    text = (str(error).splitlines() or [type(error).__name__])[0][:200]
+                    self._failure = f"the store failed: {text}"
+                    self._report(self._failure)
+                    self._since = 0.0
+                    self._stop.wait(self._pause_s)
+                    self._pause_s = min(2 * self._pause_s, _MAX_RETRY_S)
                 finally:
                     self._since = 0.0
+
+    def _report(self, text: str) -> None:
+        """Say a failure once, until the store answers again."""
+        if not self._is_reported:
+            self._is_reported = True
+            what = "other ranks are not judged, and none is called silent"
+            log.warning("trimtab: %s. Until it answers, %s", text, what)
+
+    def _recover(self) -> None:
+        if self._is_reported:
+            log.warning("trimtab: the store answers again")
+        self._failure, self._pause_s, self._is_reported = "", _RETRY_S, False
 
 
 class StoreSource:
@@ -99,6 +120,8 @@ class StoreSource:
         self._next: dict[int, int] = {}  # rank -> number of the key that comes next
         self._arrived: deque[Shard] = deque()
         self._requested = False
+        self._num_fetches, self._num_seen = 0, 0  # that succeeded, and those before the last poll
+        self._is_current = False
         self._number: int | None = None  # of this rank's next key
         if self.leads:
             thread.do(self._begin)
@@ -117,8 +140,14 @@ class StoreSource:
         if not self._requested:
             self._requested = True
             self.thread.do(self._fetch if self.leads else self._fetch_beat)
+        num_fetches = self._num_fetches
+        self._is_current, self._num_seen = num_fetches > self._num_seen, num_fetches
         while self._arrived:
             yield self._arrived.popleft()
+
+    def is_current(self) -> bool:
+        """Whether the store was read between the last two polls."""
+        return self._is_current
 
     def failure(self) -> str:
         """Return why nothing arrives any more; empty while all is well."""
@@ -156,12 +185,14 @@ class StoreSource:
                     self._take(bytes(store.get(key)))
                     store.delete_key(key)
                 self._next[rank] = at + 1
+        self._num_fetches += 1
 
     def _fetch_beat(self, store: Any) -> None:
         self._requested = False
         if store.check([f"{PREFIX}/beat"]):
             session, number, step = json.loads(bytes(store.get(f"{PREFIX}/beat")))
             self._arrived.append(Shard(self.leader, session, number, step, {}))
+        self._num_fetches += 1
 
     def _take(self, data: bytes) -> None:
         try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise, product
 
 from trimtab.catalog import bound
+from trimtab.runs.beat_files import stopped_ranks
 from trimtab.runs.reader import Row, RowFile, RunReader
 from trimtab.runs.schema import FIRST_WORKER, KINDS, lost_steps, lost_steps_text
 
@@ -57,7 +58,10 @@ def integrity(reader: RunReader) -> Integrity:
             )
         else:
             texts.append(f"session {session} of rank {rank} ended while it could not write")
-    gaps += damages + _missing_ranks(reader) + _vanished(reader)
+    for rank in _trainers(reader):
+        if text := _unmerged(reader, rank):
+            (gaps if reader.end(rank) is None else texts).append(text)
+    gaps += damages + _missing_ranks(reader) + [*stopped_texts(reader).values()] + _vanished(reader)
     return Integrity(tuple(dict.fromkeys(gaps)), tuple(texts), _failed_since(reader))
 
 
@@ -150,6 +154,31 @@ def _missing_ranks(reader: RunReader) -> list[str]:
             where = "has flushed no step" if step is None else f"stopped at step {step}"
             gaps.append(f"rank {rank} {where}, others are at {newest}")
     return gaps
+
+
+def stopped_texts(reader: RunReader) -> dict[int, str]:
+    """Return rank -> how long it has given no sign of life, of ranks whose processes have stopped while
+    others run."""
+    return {
+        rank: f"rank {rank} has given no sign of life for {age_s:.0f} s while other ranks do"
+        for rank, age_s in stopped_ranks(reader.folder).items()
+        if rank not in reader.ranks or reader.end(rank) is None
+    }
+
+
+def _unmerged(reader: RunReader, rank: int) -> str:
+    """Why a leading rank could not see the steps of the others at the end of its record; empty where it
+    could."""
+    first, why = -1, ""
+    for row in reversed(reader.file("steps", rank, reader.session_of(rank)).rows):
+        merge = row.get("merge")
+        failure = merge.get("failure") if isinstance(merge, dict) else None
+        if not failure:
+            break
+        first, why = int(row["step"]), why or str(failure)
+    if not why:
+        return ""
+    return f"rank {rank} could not judge the other ranks while it ran, since step {first}: {why}"
 
 
 def _vanished(reader: RunReader) -> list[str]:
