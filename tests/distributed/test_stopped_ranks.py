@@ -16,7 +16,7 @@ import trimtab
 from tests.support import running
 from trimtab.alerts import AlertSink, CommandTarget, RunSentry
 from trimtab.distributed import MergeOptions
-from trimtab.report.run_diagnosis import diagnosis
+from trimtab.report.run_diagnosis import diagnosis, diagnosis_screen
 from trimtab.report.run_view import RunView, load_view
 from trimtab.runs import beat_files
 
@@ -63,7 +63,10 @@ def test_views_and_alerts_name_a_stopped_rank_without_a_next_step(
         until(lambda: view.refresh() and bool(view.integrity.gaps))
         (gap,) = view.integrity.gaps
         assert gap.startswith("rank 1 has given no sign of life for ")
-        assert "rank 1 has given no sign of life" in diagnosis(load_view(folder))["reason"]
+        summary = diagnosis(load_view(folder))
+        assert "rank 1 has given no sign of life" in summary["reason"]
+        alarmed = diagnosis_screen(summary | {"headline": "UNHEALTHY at step 3"})  # not its headline any more
+        assert any("blind now: rank 1 has given no sign of life" in line for line in alarmed)
         sentry.check()
         sentry.check()
         (alert,) = map(json.loads, sent.read_text().splitlines())

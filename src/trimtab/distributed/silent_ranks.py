@@ -51,7 +51,6 @@ class SilentRanks:
     def __init__(self, ranks: Collection[int]) -> None:
         self.ranks = tuple(sorted(ranks))
         self._presences: dict[int, _Presence] = {}
-        self._closed_at: float | None = None
 
     def close(
         self,
@@ -69,7 +68,6 @@ class SilentRanks:
             has_ended: rank, last step known -> it ended as it should, and has nothing more to write.
         """
         events = []
-        self._closed_at = now
         for rank in self.ranks:
             last = last_steps.get(rank, -1)
             presence = self._presences.setdefault(rank, _Presence(last, now, -1))
@@ -88,10 +86,9 @@ class SilentRanks:
         return events
 
     def pause(self, now: float) -> None:
-        """Leave out the time since the last step: nothing could be seen of the other ranks."""
+        """Begin anew to wait for each rank: nothing can be seen of them."""
         for presence in self._presences.values():
-            presence.news_at += now - (now if self._closed_at is None else self._closed_at)
-        self._closed_at = now
+            presence.news_at, presence.num_quiet = now, 0
 
     @property
     def silent(self) -> dict[int, int]:

@@ -101,6 +101,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "num_failures": view.num_failures,
         "last_failure": last_failure(view.errors, view.reader.rows("steps")),
         "written_s_ago": max(0.0, time.time() - steps[-1]["time"]) if steps else None,
+        "gaps": list(view.integrity.gaps),
         "losses": list(view.integrity.losses),
         "num_superseded": view.reader.num_superseded,
         "num_torn": view.reader.num_torn,
@@ -151,17 +152,19 @@ def diagnosis_screen(summary: dict[str, Any]) -> list[str]:
 
 
 def _damage(summary: dict[str, Any], shown: str) -> list[str]:
-    """Return what of the folder could not be read, or is not shown; of losses those that `shown` lacks."""
+    """Return what of the folder could not be read, or is not shown; of gaps and losses those that `shown`
+    lacks."""
     counts = (
         (summary["num_torn"], "torn last lines"),
         (summary["num_malformed"], "malformed lines skipped"),
         (summary["num_repeated"], "repeated lines skipped"),
         (summary["num_superseded"], "steps started over by a later session, not shown"),
     )
+    blind = [f"blind now: {text}" for text in summary["gaps"] if text not in shown]
     cleaned = [f"{what} cut or replaced: {count}" for what, count in summary["cleaned"].items()]
     lost = [text for text in summary["losses"] if text not in shown and not text.endswith("cannot be read")]
     lost = [text if text.endswith("lost") else f"lost: {text}" for text in lost]
-    return [f"{what}: {count}" for count, what in counts if count] + cleaned + lost
+    return [f"{what}: {count}" for count, what in counts if count] + cleaned + blind + lost
 
 
 def _where(summary: dict[str, Any]) -> str:

@@ -26,6 +26,12 @@ def stopped_ranks(folder: Path) -> dict[int, float]:
 
     Times of files are compared with each other, so the clock of this machine does not matter. Nobody's beat
     is older where all ranks are gone.
+
+    Args:
+        folder: run folder; one without heartbeats, or that is gone, has no stopped ranks.
+
+    Example:
+        stopped_ranks(Path("runs/exp1"))  # {3: 12.5}
     """
     times: dict[int, float] = {}
     with suppress(OSError), os.scandir(folder) as entries:

@@ -178,7 +178,7 @@ def _unmerged(reader: RunReader, rank: int) -> str:
         first, why = int(row["step"]), why or str(failure)
     if not why:
         return ""
-    return f"rank {rank} could not judge the other ranks while it ran, since step {first}: {why}"
+    return f"{why}; rank {rank} could not judge the other ranks while it ran, since step {first}"
 
 
 def _vanished(reader: RunReader) -> list[str]:

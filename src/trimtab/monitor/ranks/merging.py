@@ -171,7 +171,8 @@ class RunMerge:
     def silences(self) -> list[SilenceEvent]:
         """Return which ranks fell silent by the step that this rank closes, and which are back."""
         if not self.source.is_current():
-            self.silent.pause(time.monotonic())
+            if self.source.failure():
+                self.silent.pause(time.monotonic())
             return []
         trainers = {rank: last for rank, last in self._last_steps.items() if rank < FIRST_WORKER}
         stopped = self.beats.take_stopped()
