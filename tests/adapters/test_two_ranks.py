@@ -60,7 +60,7 @@ if sys.argv[4] == "merge":  # the same training once more, in the same processes
 leave_group()  # gloo's threads may abort a process that exits with the group alive
 """
 ENVIRONMENT = {
-    **os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": str(ROOT),
+    **os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}",
 }  # fmt: skip
 
 
