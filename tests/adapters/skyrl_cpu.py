@@ -10,7 +10,10 @@ import copy
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
+
+pytest.importorskip("skyrl", reason="needs SkyRL: bash .ci/skyrl.sh")
 from skyrl.backends.skyrl_train.training_batch import TrainingInputBatch
 from skyrl.backends.skyrl_train.utils.ppo_utils import ppo_policy_loss
 from skyrl.train.config import SkyRLTrainConfig
