@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 from typing import Literal
 
+from trimtab.traces.errors.database_errors import database_blame
+
 Blame = Literal["policy", "tool", "infrastructure"]
 
 _CONNECTION = frozenset({
@@ -78,7 +80,21 @@ def classify(error: BaseException) -> ToolFailure:
         return ToolFailure("infrastructure", "connection", text)
     if isinstance(error, TimeoutError) or "TimeoutException" in names:
         return ToolFailure("tool", "timeout", text)
-    return ToolFailure("tool", "error", text)
+    return text_failure(text)
+
+
+def text_failure(text: str, kind: str = "error") -> ToolFailure:
+    """Return the failure of which only a tool's own text says what happened.
+
+    A database's error is the policy's where the statement is wrong, and the infrastructure's where the
+    database is locked, full or gone (`database_blame`, as in logs). Everything else is the tool's.
+
+    >>> [text_failure(text).blame for text in ("no such table: users", "database is locked", "boom")]
+    ['policy', 'infrastructure', 'tool']
+    """
+    blame = database_blame(text)
+    kinds = {"policy": "refused", "tool": "timeout", "infrastructure": "unavailable"}
+    return ToolFailure(blame, kinds[blame], text) if blame else ToolFailure("tool", kind, text)
 
 
 def exit_failure(error: SystemExit) -> ToolFailure:

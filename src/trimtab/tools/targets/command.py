@@ -12,7 +12,7 @@ from typing import Any
 
 from trimtab.errors import ToolError
 from trimtab.tools.extras import library
-from trimtab.tools.failures import ToolFailure
+from trimtab.tools.failures import ToolFailure, text_failure
 from trimtab.tools.tool_definition import Arguments, Tool
 
 
@@ -62,7 +62,7 @@ def command_tool(name: str, command: Sequence[str], schema: Mapping[str, Any], *
             text = f"{words[0]} ended by {signal_name(-done.code)}"
             raise ToolFailure("infrastructure", "sandbox_died", text)
         if done.code:
-            raise ToolFailure("tool", "exit_code", f"exit code {done.code}: {(done.err or done.out)[-500:]}")
+            raise text_failure(f"exit code {done.code}: {(done.err or done.out)[-500:]}", "exit_code")
         return done.out
 
     tool = Tool(name=name, run=run, schema=schema, **options)

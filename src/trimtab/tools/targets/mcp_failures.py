@@ -10,7 +10,7 @@ import logging
 import re
 from typing import Any
 
-from trimtab.tools.failures import ToolFailure
+from trimtab.tools.failures import ToolFailure, text_failure
 from trimtab.traces.core.plural import counted
 
 CLOSED, TIMED_OUT, INVALID_REQUEST, NO_METHOD, BAD_PARAMS, INTERNAL = (
@@ -33,8 +33,9 @@ def result_failure(text: str) -> ToolFailure:
         text: Text of the result.
 
     Returns:
-        policy for an unknown tool and for arguments that the server's schema refused; infrastructure for a
-        lost connection that a proxy reports; tool for everything else, as the text is the tool's own.
+        policy for an unknown tool, for arguments that the server's schema refused and for a database's wrong
+        statement; infrastructure for a lost connection that a proxy reports and for a database that is locked
+        or gone; tool for everything else, as the text is the tool's own.
 
     Example:
         >>> one = result_failure("MCP error -32602: Tool serch not found")
@@ -76,7 +77,7 @@ def _of_text(text: str) -> ToolFailure:
         return ToolFailure("policy", "bad_arguments", shown)
     if _RESULT.match(text):
         return ToolFailure("tool", "bad_result", shown)
-    return ToolFailure("tool", "error", shown)
+    return text_failure(shown)
 
 
 class StrayOutput(logging.Filter):

@@ -7,8 +7,8 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 BLAMES = ("policy", "tool", "infrastructure")
-"""Who caused a failed call: the model (bad name, bad arguments, refused), the tool (error, timeout), or what
-stands between them (connection, 5xx, a dead sandbox)."""
+"""Who caused a failed call: the model (bad name, bad arguments, refused, wrong SQL), the tool (error,
+timeout), or what stands between them (connection, 5xx, a dead sandbox, a locked database)."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import Literal
 
+from trimtab.traces.errors.database_errors import database_fault
+
 Fault = Literal["tool", "policy", "unknown"]
 
 _PROGRAM = re.compile(
@@ -79,13 +81,13 @@ _NUMBER = re.compile(r"(?:429|5\d\d)\b(?![.,]\d)")
 _POLICY = re.compile(r"\b(?:40[0134]|422)\b")
 _POLICY_WORDS = (
     "invalid", "missing", "required", "not found", "unknown", "no such", "unexpected", "malformed", "pars", "json", "argument", "schema",
-    "does not", "cannot", "not enough", "not available", "not allowed", "permission", "exceed", "must ",
+    "does not", "cannot", "not enough", "not available", "not allowed", "permission", "exceed", "must ", "syntax error",
 )  # fmt: skip
 
 
 def fault_of(error: str) -> Fault:
-    """Return whose fault an error is: the tool's (time-outs, connections, HTTP 5xx and 429) or the policy's
-    (a wrong call).
+    """Return whose fault an error is: the tool's (time-outs, connections, HTTP 5xx and 429, a database that is
+    locked or gone) or the policy's (a wrong call, a wrong statement).
 
     A number is a status where its text says so, a time-out or a connection counts where it happened, not
     where it is a name: of a field, in quotes, or in an error of the program's own. A server's error stays one
@@ -95,10 +97,13 @@ def fault_of(error: str) -> Fault:
     ('tool', 'policy', 'unknown')
     >>> fault_of("limit must be at most 500"), fault_of("KeyError: 'timeout'"), fault_of("status 520")
     ('policy', 'unknown', 'tool')
-    >>> fault_of("HTTP 500: KeyError: 'user_id'")
-    'tool'
+    >>> fault_of("HTTP 500: KeyError: 'user_id'"), fault_of("no such table: timeout")
+    ('tool', 'policy')
     """
-    return _fault_of(error[:400])
+    head = error[:400]
+    if _has_status(head):
+        return "tool"
+    return database_fault(error) or _fault_of(head)
 
 
 def _is_status(low: str) -> bool:
@@ -106,18 +111,32 @@ def _is_status(low: str) -> bool:
     return bool(by_phrase or _STATUS_PHRASE.search(low) or _ONLY_STATUS.match(low))
 
 
+def _shown(head: str) -> str:
+    """Without names in quotes; an object's words are all in quotes."""
+    return head if head.lstrip("[( \n\tEeRrOo:").startswith("{") else _QUOTED.sub("''", head)
+
+
+def _before_assertion(shown: str) -> str:
+    """What a test expected, happened to nobody."""
+    asserted = _ASSERTED.search(shown)
+    return shown[: asserted.start()] if asserted else shown
+
+
+def _has_status(head: str) -> bool:
+    """Does the text name the status of a server that failed or is too busy?"""
+    if not _NUMBER.search(head):
+        return False
+    shown = _shown(head)
+    return bool(_NUMBER.search(shown.lower())) and _is_status(_before_assertion(shown).lower())
+
+
 @lru_cache(4096)
 def _fault_of(head: str) -> Fault:
-    # an object's words are all in quotes
-    shown = head if head.lstrip("[( \n\tEeRrOo:").startswith("{") else _QUOTED.sub("''", head)
-    low = shown.lower()
-    numbered, worded = _NUMBER.search(low), any(word in low for word in _WORDS)
-    if numbered or worded:
-        asserted = _ASSERTED.search(shown)  # what a test expected, happened to nobody
-        before = shown[: asserted.start()] if asserted else shown
-        if (numbered and _is_status(before.lower())) or (worded and _HAPPENED.search(before)):
+    shown = _shown(head)
+    if any(word in shown.lower() for word in _WORDS):
+        if _HAPPENED.search(_before_assertion(shown)):
             return "tool"
-        if worded and not _PROGRAM.search(head) and _TOOL.search(shown):
+        if not _PROGRAM.search(head) and _TOOL.search(shown):
             return "tool"
     low = head.lower()
     return "policy" if any(word in low for word in _POLICY_WORDS) or _POLICY.search(low) else "unknown"
