@@ -11,6 +11,8 @@ from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.native.native_format import is_own, read_own
 from trimtab.traces.readers.chat import is_messages, read_messages
+from trimtab.traces.readers.coding_agents.claude_code import is_claude, read_claude
+from trimtab.traces.readers.coding_agents.codex import is_codex, read_codex
 from trimtab.traces.readers.inspect_ai import is_inspect, read_inspect
 from trimtab.traces.readers.mapped import read_mapped
 from trimtab.traces.readers.nemo_rl import is_nemo, read_nemo
@@ -60,6 +62,8 @@ FORMATS: dict[str, Format] = {
     "inspect": Format("Inspect logs, JSON or .eval", is_inspect, read_inspect),
     "swe-agent": Format("SWE-agent trajectories (.traj)", is_swe, read_swe),
     "mini-swe-agent": Format("mini-swe-agent trajectories (.traj.json)", is_mini, read_mini),
+    "claude-code": Format("Claude Code's session logs, and its stream-json output", is_claude, read_claude),
+    "codex": Format("Codex CLI rollouts (rollout-*.jsonl)", is_codex, read_codex),
     "verifiers": Format(
         "verifiers results.jsonl; since 0.4 traces.jsonl", is_verifiers, read_verifiers, by_line=True
     ),

@@ -15,7 +15,8 @@ _UNKNOWN_TOOL = re.compile(
     r"(?:list of )?(?:allowed |available |given )?tools?\b|"
     rf"\binvalid (?:tool|function)(?: name)?(?:\s*:|\s+[`'\"])|\bno (?:tool|function) (?:is "
     rf")?(?:named|called|with (?:the )?name)\b|"
-    rf"\b(?:tool|function)(?: (?:named |called )?{_NAME})? {_NONE}\b|\bnot a (?:valid|known) tool\b",
+    rf"\b(?:tool|function)(?: (?:named |called )?{_NAME})? {_NONE}\b|\bnot a (?:valid|known) tool\b|"
+    rf"\Aunsupported (?:custom tool )?call: {_NAME}",  # Codex'
     re.I,
 )
 
@@ -35,5 +36,7 @@ def says_unknown_tool(error: str) -> bool:
 @lru_cache(4096)
 def _says_unknown(head: str) -> bool:
     low = head.lower()
-    named = "tool" in low or "function" in low  # in all that the pattern matches
+    named = any(
+        word in low for word in ("tool", "function", "unsupported call")
+    )  # in all that the pattern matches
     return named and _UNKNOWN_TOOL.search(head) is not None

@@ -1,0 +1,1 @@
+"""Logs of coding agents: Claude Code, Codex."""
