@@ -168,7 +168,10 @@ def test_an_error_that_only_says_so_has_the_words_of_the_result(tmp_path, said):
     ]
     table = same(write_lines(tmp_path / "log.jsonl", rows))
     assert (table.tools["search"].failed, table.tools["search"].faults["tool"]) == (6, 2)
-    assert dict(table.tools["search"].kinds) == {"HTTP 503: connection timed out": 2, "error": 4}
+    assert table.tools["search"].kinds.shown(16, "(other)") == {
+        "HTTP 503: connection timed out": 2,
+        "error": 4,
+    }
 
 
 @pytest.mark.parametrize("said", [False, "false"])
@@ -236,7 +239,7 @@ def test_a_parse_error_with_a_blank_error_has_words_of_ours(tmp_path):
         }
     ]
     table = same(write_lines(tmp_path / "log.jsonl", [*steps("a"), *rows]))
-    assert dict(table.tools["search"].kinds) == {"the call could not be parsed": 1}
+    assert table.tools["search"].kinds.shown(16, "(other)") == {"the call could not be parsed": 1}
 
 
 @pytest.mark.parametrize("time", [float("nan"), float("inf"), "NaN", "soon"])

@@ -136,7 +136,12 @@ def test_steps_name_the_kinds_of_objects_alike(tmp_path):
         call = {"episode_id": f"e{i}", "step": 0, "type": "tool_call", "tool": "a", "args": {"i": i}}
         rows += [call, {"episode_id": f"e{i}", "step": 1, "type": "tool_result", "tool": "a", "error": error}]
     table = same(write_lines(tmp_path / "steps.jsonl", rows))
-    assert set(table.tools["a"].kinds) == {"rate limit exceeded", "code 500", "{q}", "late"}
+    assert set(table.tools["a"].kinds.shown(16, "(other)")) == {
+        "rate limit exceeded",
+        "code 500",
+        "{q}",
+        "late",
+    }
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@
     CategoryCounts        counts of exclusive kinds, exact
     ExtremeCounts   share of values at the extremes
     TopK         the k largest values, exact
+    FrequentItems  the most frequent texts, with bounds of their counts
     Counts       a small table of whole numbers
     generalized_pareto  tail shape of importance weights, from those
     ClusterTail  bootstrap intervals of quantiles, by trajectory
@@ -17,6 +18,7 @@
 All obey the merge laws (`summary.py`). Only numpy below.
 """
 
+from trimtab.stats.frequent_items import FrequentItems
 from trimtab.stats.generalized_pareto import ParetoFit, khat_bound, pareto_khat, pareto_tail_size
 from trimtab.stats.summaries.base import Summary
 from trimtab.stats.summaries.bulk_merge import merge_bundles
@@ -35,6 +37,7 @@ __all__ = [
     "ClusterTail",
     "Counts",
     "ExtremeCounts",
+    "FrequentItems",
     "HillFit",
     "LogMoments",
     "LogSketch",

@@ -15,7 +15,7 @@ from typing import Any
 
 from trimtab.catalog import bound
 from trimtab.measure.sequences.step_aggregates import STEP_WINDOW
-from trimtab.measure.sequences.tool_use import ToolUse, UseCount, named
+from trimtab.measure.sequences.tool_use import MAX_KINDS, OTHER, ToolUse, UseCount, named
 from trimtab.measure.state.requirements import Requirements
 from trimtab.traces.core.tool_call import ToolCall
 from trimtab.types import Reading, Status, Window
@@ -107,7 +107,7 @@ class ToolHealth:
                 yield reading(key, f"tool/{name}", value, n)
             if name in self.requirements.required_tools or use.total >= bound("tool_known_calls"):
                 yield reading("tools/steps_since_call", f"tool/{name}", self._since(use, step), use.calls)
-            for kind, count in use.failures.items():
+            for kind, count in use.failures.shown(MAX_KINDS, OTHER).items():
                 yield reading("tools/failures", f"tool/{name}/error={kind}", count, use.calls)
         for where, seen in self._shown():
             yield reading("tools/calls", where, float(seen.calls), seen.calls)
@@ -129,7 +129,7 @@ class ToolHealth:
 
     def _averages(self, total: int) -> Iterator[tuple[str, float, int]]:
         uses = self.tools.values()
-        failed = sum(sum(use.failures.values()) for use in uses)
+        failed = sum(use.failures.total for use in uses)
         timed = [use.latency for use in uses if use.latency.count]
         n = sum(sketch.count for sketch in timed)
         per_episode = total / self.episodes if self.episodes else math.nan

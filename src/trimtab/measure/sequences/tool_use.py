@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from trimtab.stats import LogSketch
+from trimtab.stats import FrequentItems, LogSketch
 from trimtab.traces.core.tool_call import ToolCall
 
 OTHER = "other"
-MAX_KINDS = 16
+MAX_KINDS = 16  # that have readings, the most frequent
+_COUNTED = 256  # kinds that are counted apart; above, counts have an error (`FrequentItems`)
 _FEW = 1_024  # calls kept before they go into the histograms
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 
@@ -43,7 +43,7 @@ def _seconds() -> LogSketch:
 class ToolUse(UseCount):
     """A tool's open window: failures by kind, latency in seconds, size of results in characters."""
 
-    failures: Counter[str] = field(default_factory=Counter)
+    failures: FrequentItems = field(default_factory=lambda: FrequentItems(_COUNTED))
     latency: LogSketch = field(default_factory=_seconds)
     size: LogSketch = field(default_factory=_seconds)
     fresh: list[tuple[float, float]] = field(default_factory=list)
@@ -55,7 +55,7 @@ class ToolUse(UseCount):
         if len(self.fresh) >= _FEW:
             self.settle()
         if call.error:
-            self.failures[named(call.kind or error_kind(call.error), self.failures, MAX_KINDS)] += 1
+            self.failures.add(call.kind or error_kind(call.error))
 
     def settle(self) -> None:
         """Move what is kept of calls into the histograms, in one update."""
@@ -68,7 +68,7 @@ class ToolUse(UseCount):
     def values(self, total: int, episodes: int) -> Iterator[tuple[str, float, int]]:
         """Key, value and what it rests on, of the open window; `total` calls of all tools in `episodes`."""
         self.settle()
-        failed = sum(self.failures.values())
+        failed = self.failures.total
         timed = self.latency.count
         yield "tools/calls", float(self.calls), self.calls
         yield "tools/share", self.calls / total if total else math.nan, total
@@ -93,6 +93,6 @@ def error_kind(error: str) -> str:
     return word.group(0)[:64] if word else "error"
 
 
-def named(name: str, table: Counter[str] | dict[str, UseCount] | dict[str, ToolUse], limit: int) -> str:
+def named(name: str, table: dict[str, UseCount] | dict[str, ToolUse], limit: int) -> str:
     """`name`, or `other` when the table is full of other names."""
     return name if name in table or len(table) < limit else OTHER

@@ -38,38 +38,29 @@ def outcomes(table: TraceTable, solved: npt.NDArray[Any]) -> Iterator[Outcome]:
     """Rows by stop reason, tool called, first error, and kind and turn of what first went wrong; the most
     frequent first, twelve of each."""
     maker = Maker(table)
-    kinds: list[tuple[str, list[str], npt.NDArray[Any]]] = [
-        ("stop reason", [*table.stops, "(none given)"], _one_hot(table.stop, len(table.stops))),
-        (
-            "tool called",
-            [*table.tool_names, "(no call)"],
-            np.column_stack([table.used, ~table.used.any(axis=1)]),
-        ),
-        (
-            "first error",
-            [*table.first_errors, "(no error)"],
-            _one_hot(table.first_error, len(table.first_errors)),
-        ),
-        ("went wrong first by", [*WRONGS, "(nothing)"], _one_hot(table.wrong, len(WRONGS))),
-        (
-            "went wrong first in assistant turn",
-            [*_TURNS, "(never)"],
-            _one_hot(np.where(table.wrong < 0, -1, np.searchsorted(_ENDS, table.wrong_turn)), len(_TURNS)),
-        ),
-    ]
-    for by, names, member in kinds:
-        counts = member.sum(axis=0)
-        if len(names) == 1 or (by.startswith("went") and not counts[:-1].any()):
-            continue
-        for index in np.argsort(-counts, kind="stable")[:_MAX_ROWS]:
-            here = member[:, index]
-            if counts[index]:
-                yield _outcome(maker, by, names[index], here, solved)
+    yield from _coded(maker, "stop reason", [*table.stops, "(none given)"], table.stop, solved)
+    called = np.column_stack([table.used, ~table.used.any(axis=1)])
+    names, counts = [*table.tool_names, "(no call)"], called.sum(axis=0)
+    for index in np.argsort(-counts, kind="stable")[:_MAX_ROWS] if table.tool_names else ():
+        if counts[index]:
+            yield _outcome(maker, "tool called", names[index], called[:, index], solved)
+    errors = [*table.first_errors, "(no error)"]
+    yield from _coded(maker, "first error", errors, table.first_error, solved)
+    if (table.wrong >= 0).any():
+        turn = np.where(table.wrong < 0, -1, np.searchsorted(_ENDS, table.wrong_turn))
+        yield from _coded(maker, "went wrong first by", [*WRONGS, "(nothing)"], table.wrong, solved)
+        yield from _coded(maker, "went wrong first in assistant turn", [*_TURNS, "(never)"], turn, solved)
 
 
-def _one_hot(codes: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    one_hot: npt.NDArray[np.bool_] = np.where(codes < 0, size, codes)[:, None] == np.arange(size + 1)
-    return one_hot
+def _coded(
+    maker: Maker, by: str, names: list[str], codes: npt.NDArray[Any], solved: npt.NDArray[Any]
+) -> Iterator[Outcome]:
+    """Rows of a column of codes (E,); -1 is the last of the names. One name says nothing."""
+    filled = np.where(codes < 0, len(names) - 1, codes)
+    counts = np.bincount(filled, minlength=len(names))
+    for index in np.argsort(-counts, kind="stable")[:_MAX_ROWS] if len(names) > 1 else ():
+        if counts[index]:
+            yield _outcome(maker, by, names[index], filled == index, solved)
 
 
 def _outcome(maker: Maker, by: str, name: str, here: npt.NDArray[Any], solved: npt.NDArray[Any]) -> Outcome:

@@ -82,7 +82,10 @@ def _kept_by_task(hits: npt.NDArray[Any], trials: npt.NDArray[Any], tasks: npt.N
 
 
 def _failures(row: ToolRow) -> str:
-    kinds = "; ".join(f"{count:,} x {kind}" for kind, count in row.kinds.most_common(3))
+    kinds = "; ".join(
+        f"{low:,}{f' to {high:,}' if high > low else ''} x {kind}"
+        for kind, low, high in row.kinds.most_common(3)
+    )
     whose = ", ".join(
         f"{count:,} by the {who}" for who, count in row.faults.most_common() if who != "unknown"
     )

@@ -27,7 +27,7 @@ from trimtab.report.headline import trace_headline
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.errors.patterns import compile_patterns
 from trimtab.traces.table.required_files import RequiredFiles
-from trimtab.traces.table.types import TraceTable
+from trimtab.traces.table.types import MAX_KINDS, OTHER, TraceTable
 from trimtab.traces.table_of_logs import table_of
 
 
@@ -176,8 +176,8 @@ def _tools(table: TraceTable) -> list[dict[str, Any]]:
             "tool": name, "calls": row.calls, "failed": row.failed, "error_frac": row.failed / row.calls,
             "episodes": row.episodes,
             "latency_p50_s": row.p50, "latency_p95_s": row.p95, "latency_p99_s": row.p99, "timed": row.timed,
-            "judged": row.calls >= bound("trace_calls"), "kinds": dict(row.kinds.most_common()),
-            "faults": dict(row.faults),
+            "judged": row.calls >= bound("trace_calls"), "kinds": row.kinds.shown(MAX_KINDS, OTHER),
+            "kinds_max_undercount": row.kinds.max_undercount, "faults": dict(row.faults),
         }
         for name, row in rows
     ]  # fmt: skip

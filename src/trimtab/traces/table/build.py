@@ -15,7 +15,7 @@ from trimtab.traces.core.episode import Call, Episode
 from trimtab.traces.table.compact import Codes, Names, narrow
 from trimtab.traces.table.episode_facts import EpisodeFacts, call_text, facts_of
 from trimtab.traces.table.language import MARKS
-from trimtab.traces.table.partials import CODED, FLOATS, MAX_DECLARED, MAX_KINDS, PLAIN, Partial, combine
+from trimtab.traces.table.partials import CODED, FLOATS, MAX_DECLARED, PLAIN, Partial, combine
 from trimtab.traces.table.prompt_groups import prompt_key
 from trimtab.traces.table.required_files import RequiredFiles
 from trimtab.traces.table.schema_check import schemas_by_name
@@ -137,8 +137,7 @@ class TableBuilder:
             if call.error:
                 row.failed += 1
                 row.faults[call.fault] += 1
-                full = call.kind not in row.kinds and len(row.kinds) >= MAX_KINDS
-                row.kinds[OTHER if full else call.kind] += 1
+                row.kinds.add(call.kind)
                 erred[name] += 1
             if call.latency_s is not None and math.isfinite(call.latency_s):
                 if name not in self.latency:
@@ -178,7 +177,7 @@ class TableBuilder:
             floats={name: np.array(values, np.float64) for name, values in self.floats.items()},
             codes={name: list(codes) for name, codes in self.codes.items()},
             prompts=np.array(self.prompts, np.int64),
-            tools={name: replace(row, faults=Counter(row.faults), kinds=Counter(row.kinds)) for name,
+            tools={name: replace(row, faults=Counter(row.faults), kinds=row.kinds.copy()) for name,
             row in self.tools.items()},
             tool_names=list(self.tool_codes), uses=(episode.astype(np.int32), tool.astype(np.int16),
             erred.astype(bool)),

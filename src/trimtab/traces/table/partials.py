@@ -18,12 +18,12 @@ from trimtab.traces.table.required_files import FileUses
 from trimtab.traces.table.types import COUNTS, MAX_EVIDENCE, MAX_TOOLS, OTHER, Evidence, ToolRow, TraceTable
 from trimtab.typing import Array
 
-_ANY, _FEW = 2**62, 256
-CODED = {"task": _ANY, "group": _ANY, "stop": _FEW, "first_error": _FEW, "version": _FEW}
-"""Columns of codes -> how many names each may have."""
+_ANY, _FEW, _MANY = 2**62, 256, 2**16
+CODED = {"task": _ANY, "group": _ANY, "stop": _FEW, "first_error": _MANY, "version": _FEW}
+"""Columns of codes -> how many names each may have; what comes after as many shares one."""
 PLAIN = ("success", "truncated", "wrong", "wrong_turn", "wrong_step")
 FLOATS = ("reward", "tokens", "duration_s", "cost", "ratio", "time")
-MAX_KINDS, MAX_DECLARED = 16, 1_000
+MAX_DECLARED = 1_000
 _LISTED = 50_000  # ids of more episodes are not made a list: each would take 60 bytes more
 
 
@@ -132,9 +132,7 @@ def _added(row: ToolRow, more: ToolRow, start: int) -> None:
     for name in ("calls", "failed", "unknown", "episodes", "sum_ff", "sum_fc", "sum_cc"):
         setattr(row, name, getattr(row, name) + getattr(more, name))
     row.faults.update(more.faults)
-    for kind, count in more.kinds.items():
-        full = kind not in row.kinds and len(row.kinds) >= MAX_KINDS
-        row.kinds[OTHER if full else kind] += count
+    row.kinds = row.kinds.merge(more.kinds)
 
 
 def _tools(parts: Sequence[Partial], starts: Sequence[int]) -> dict[str, ToolRow]:

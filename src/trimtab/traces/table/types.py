@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.errors import TraceError
+from trimtab.stats import FrequentItems
 
 COUNTS = (
     "turns", "calls", "failed", "tool_faults", "bad_arguments", "unknown_tools", "schema_errors", "repeats",
@@ -26,6 +27,9 @@ COUNTS = (
 
 MAX_TOOLS = 64
 """Tools with a row of their own; a model makes names up, and what comes later is gathered under `other`."""
+
+MAX_KINDS = 16
+"""Kinds of errors of a tool that are shown, the most frequent."""
 
 OTHER = "(other)"
 NO_NAME = "(no name)"
@@ -82,10 +86,10 @@ class Evidence:
 
 @dataclass
 class ToolRow:
-    """Calls of one tool; `unknown`: those for which it does not exist. Latencies in seconds, of the `timed`
-    calls that have one; nan without any. `p95_low`, `p95_high`: between which of them the 95th percentile
-    lies (`stats.quantile_ends`). `slowest`: the five slowest calls, the slowest first, where the engine keeps
-    them.
+    """Calls of one tool; `unknown`: those for which it does not exist; `kinds`: of errors.
+    Latencies in seconds, of the `timed` calls that have one; nan without any. `p95_low`, `p95_high`: between
+    which of them the 95th percentile lies (`stats.quantile_ends`). `slowest`: the five slowest calls, the
+    slowest first, where the engine keeps them.
 
     `first`, `last`: number of the first and the last episode that called it. `sum_ff`, `sum_fc`, `sum_cc`:
     over episodes, failed squared, failed by calls and calls squared: calls of one episode are not
@@ -96,7 +100,7 @@ class ToolRow:
     failed: int = 0
     unknown: int = 0
     faults: Counter[str] = field(default_factory=Counter)  # tool, policy, unknown
-    kinds: Counter[str] = field(default_factory=Counter)
+    kinds: FrequentItems = field(default_factory=FrequentItems)
     episodes: int = 0
     timed: int = 0
     p50: float = float("nan")
