@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import asdict
 
 import numpy as np
@@ -11,12 +12,13 @@ import scipy.stats
 
 from tests.traces.test_table import episode
 from trimtab.catalog import READINGS, TRACE_BOUNDS, TRACE_READINGS
-from trimtab.detect.traces.multiple_testing import holm, judge_contrasts
+from trimtab.detect.traces.multiple_testing import judge_contrasts
 from trimtab.detect.traces.rules import TRACE_RULES, trace_findings, trace_verdict
 from trimtab.measure.state.requirements import Requirements
-from trimtab.measure.traces.contrasts import contrasts
+from trimtab.measure.traces.contrasts import Contrast, contrasts
 from trimtab.measure.traces.run_all import trace_readings
 from trimtab.report.traces.compare import compare_tables
+from trimtab.report.traces.trace_diagnosis import diagnose_table
 from trimtab.report.traces.trace_lines import contrast_line
 from trimtab.stats.intervals import share_interval
 from trimtab.stats.student_t import t_tail
@@ -205,14 +207,36 @@ def test_two_failures_of_three_calls_are_no_alarm():
     assert [f.rule.name for f in judged([*log, rare])[0]] == []
 
 
-def test_holm_against_its_definition():
-    rng = np.random.default_rng(3)
-    for _ in range(50):
-        ps = rng.random(7) ** 3
-        order = np.argsort(ps)
-        expected = np.empty(7)
-        expected[order] = np.minimum(1, np.maximum.accumulate(ps[order] * np.arange(7, 0, -1)))
-        assert holm(ps.tolist()) == pytest.approx(expected.tolist())
+def test_decisions_agree_with_intervals_whatever_the_numbers():
+    """A difference is real just where the interval printed beside it leaves out 0."""
+    rng, real = np.random.default_rng(3), Counter()
+    for _ in range(150):
+        family = []
+        for i in range(int(rng.integers(1, 12))):
+            yes_no, n, mixed = bool(rng.random() < 0.5), int(rng.integers(2, 60)), int(rng.integers(0, 40))
+            a = int(rng.integers(1, n + 1))
+            gap, within = rng.choice([-1.0, 1.0, 0.0, *rng.normal(0, 0.3, 3)], 2)
+            ses = rng.choice([0.0, 0.02, 0.05, 0.1, 0.3, math.nan], 2)
+            family.append(Contrast(f"f{i}", yes_no, 0.5 + gap / 2, 0.5 - gap / 2, 30, 30, gap, ses[0], n, a, n - a // 2, within, ses[1], mixed))  # fmt: skip
+        for one in judge_contrasts(family, budget=float(rng.choice([1.0, 0.8, 0.2]))):
+            for low, high, p, decision in ((one.low, one.high, one.p, one.real), (one.within_low, one.within_high, one.within_p, one.real_within)):  # fmt: skip
+                assert decision == (p < 0.05)
+                if math.isfinite(low) and math.isfinite(p):
+                    assert decision == (not low <= 0 <= high), (one, p)
+                    real[decision] += 1
+    assert min(real.values()) > 100
+
+
+def test_p_is_bonferroni_s_over_all_tests_of_the_family():
+    rows = [Contrast(f"f{i}", False, 1.0, 0.0, 30, 30, 1.0, se, 20, 20, 20, within, 0.5, 10) for i, (se, within) in enumerate([(0.3, 1.0), (0.5, math.nan), (0.9, 2.0)])]  # fmt: skip
+    p = [2 * scipy.stats.t.sf(1 / se, 19) for se in (0.3, 0.5, 0.9)]
+    half = 0.3 * scipy.stats.t.isf(0.05 / 5 / 2, 19)
+    for budget in (1.0, 0.2):
+        judged = judge_contrasts(rows, budget)
+        assert [one.p for one in judged] == pytest.approx([min(1, 5 / budget * one) for one in p])
+        assert {one.family for one in judged} == {5}
+    assert judge_contrasts(rows)[0].low == pytest.approx(1 - half)
+    assert judge_contrasts(rows)[0].within_p == pytest.approx(5 * 2 * scipy.stats.t.sf(2, 9))
 
 
 def _random_table(rng, effect: float):
@@ -314,11 +338,13 @@ def test_sides_that_are_wholly_apart_differ_with_an_interval():
     ]  # fmt: skip
     rows, named = _apart(log)
     one = named["has a failed call"]
-    level = 0.05 / len(rows)
+    level = 0.05 / rows[0].family
     other = share_interval(0.0, 15, 1 - level)[1]
     assert (one.contrast.difference, one.contrast.se, one.real) == (1.0, 0.0, True)
     assert (one.low, one.high) == (pytest.approx(1 - 2 * other), 1.0)
-    assert one.p == pytest.approx(len(rows) * 2 / math.comb(30, 15))
+    assert one.p == pytest.approx(
+        rows[0].family * math.erfc(math.sqrt(15 / 2))
+    )  # where Wilson's interval ends at 0
 
 
 def test_attempts_that_are_wholly_apart_within_tasks():
@@ -330,7 +356,7 @@ def test_attempts_that_are_wholly_apart_within_tasks():
     ]
     rows, named = _apart(log)
     one = named["tool calls"]
-    assert one.p == one.within_p == pytest.approx(len(rows) * 2 / 2**12)
+    assert one.p == one.within_p == pytest.approx(rows[0].family * 2 / 2**12)
     assert math.isnan(one.low)
     assert one.contrast.within == 1.0
     assert math.isnan(one.within_low)
@@ -345,12 +371,26 @@ def test_a_feature_that_never_varies_within_a_task_has_no_interval_of_zero_width
     ]  # fmt: skip
     rows, named = _apart(log)
     one = named["has a failed call"]
-    other = share_interval(0.0, one.contrast.mixed, 1 - 0.05 / sum(math.isfinite(r.within_p) for r in rows))[
-        1
-    ]
+    other = share_interval(0.0, one.contrast.mixed, 1 - 0.05 / rows[0].family)[1]
     assert one.contrast.mixed >= 10
     assert (one.contrast.within, one.within_p) == (pytest.approx(0.0, abs=1e-12), 1.0)
     assert (one.within_low, one.within_high) == (pytest.approx(-other), pytest.approx(other))
+
+
+def test_how_an_episode_ended_does_not_separate_failed_from_solved():
+    """What a limit cut, and what ends in no answer, failed by what failing means; between two logs it is a difference."""
+    log = [
+        episode(*_calls(1 + i % 2), id=str(i), reward=float(i % 2), stop_reason="stop" if i % 2 else "max_steps")
+        for i in range(60)
+    ]  # fmt: skip
+    for one in log[::2]:
+        one.turns.append(Turn(role="assistant", content=""))
+    table = tabulate(log)
+    failed, solved = table.reward == 0, table.reward == 1
+    assert {"ends in an empty answer", "tool calls"} <= {one.name for one in contrasts(table, failed, solved)}
+    judged = diagnose_table(("x",), table, ReadReport(), Requirements(), 0.0)
+    assert {one.contrast.name for one in judged.separates} == {"tool calls", "assistant turns"}
+    assert all(one.real for one in judged.separates)
 
 
 def test_intervals_of_shares_end_at_one():

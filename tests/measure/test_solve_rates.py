@@ -73,8 +73,10 @@ def test_the_outcome_is_paired_by_task_and_judged_on_its_own():
     expected = scipy.stats.ttest_rel(*means)
     outcome = found["outcome"]
     assert (outcome["paired"], outcome["clusters"], found["verdict"]) == (True, 50, "different")
-    assert outcome["p"] == pytest.approx(expected.pvalue, rel=1e-6)
-    interval = expected.confidence_interval(0.95)
+    assert outcome["p"] == pytest.approx(
+        expected.pvalue / 0.8, rel=1e-6
+    )  # four fifths of the level are the outcome's
+    interval = expected.confidence_interval(1 - 0.8 * 0.05)
     assert (outcome["low"], outcome["high"]) == pytest.approx((interval.low, interval.high), rel=1e-6)
     assert "is solved" not in {row["name"] for row in found["contrasts"]}
     found |= {side: {"logs": [side], "episodes": 100, "malformed": 0} for side in ("a", "b")}
@@ -113,7 +115,7 @@ def test_graded_rewards_stand_in_where_nothing_says_what_is_solved():
     expected = scipy.stats.ttest_ind(a.reward, b.reward, equal_var=False)
     assert (outcome["name"], outcome["paired"], outcome["real"]) == ("reward", False, True)
     assert outcome["difference"] == pytest.approx(a.reward.mean() - b.reward.mean())
-    ends = expected.confidence_interval(0.95)
+    ends = expected.confidence_interval(1 - 0.8 * 0.05)
     assert (outcome["low"], outcome["high"]) == pytest.approx((ends.low, ends.high), abs=0.02)
     assert outcome["p"] < 1e-6
     both = np.arange(3) < 3

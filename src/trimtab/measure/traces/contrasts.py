@@ -52,10 +52,11 @@ class Contrast:
 
 
 def features(
-    table: TraceTable, outcome: npt.NDArray[Any] | None = None
+    table: TraceTable, outcome: npt.NDArray[Any] | None = None, endings: bool = True
 ) -> Iterator[tuple[str, bool, npt.NDArray[Any]]]:
     """Name, whether it is yes or no, and values (E,), nan where unknown. `outcome` (E,) is
-    `TraceTable.solved`'s, where it is not what is being contrasted."""
+    `TraceTable.solved`'s, where it is not what is being contrasted. `endings`: is how an episode ended a
+    feature? Not of failed and solved ones: what a limit cut, or ends in no answer, failed by definition."""
     if outcome is not None:
         yield "is solved", True, np.where(outcome >= 0, outcome, np.nan)
         yield "reward", False, table.reward
@@ -76,18 +77,24 @@ def features(
     for name, label in (("refusals", "refuses"), ("switches", "changes script")):
         if name in table.marks:
             yield label, True, (table.marks[name] > 0) * 1.0
-    yield "ends in an empty answer", True, (table.counts["empty_answers"] > 0) * 1.0
-    yield "cut by a limit", True, np.where(table.truncated >= 0, table.truncated, np.nan)
     for i, tool in enumerate(table.tool_names):
         yield f"calls {tool}", True, table.used[:, i] * 1.0
         yield f"fails a call of {tool}", True, table.erred[:, i] * 1.0
+    if endings:
+        yield from _endings(table)
+
+
+def _endings(table: TraceTable) -> Iterator[tuple[str, bool, npt.NDArray[Any]]]:
+    yield "ends in an empty answer", True, (table.counts["empty_answers"] > 0) * 1.0
+    yield "cut by a limit", True, np.where(table.truncated >= 0, table.truncated, np.nan)
     for i, stop in enumerate(table.stops):
         yield f"stops by {stop}", True, (table.stop == i) * 1.0
 
 
 def contrasts(
-    table: TraceTable, a: Bool, b: Bool, within: bool = True, outcome: npt.NDArray[Any] | None = None
-) -> list[Contrast]:
+    table: TraceTable, a: Bool, b: Bool, within: bool = True, outcome: npt.NDArray[Any] | None = None,
+    endings: bool = True,
+) -> list[Contrast]:  # fmt: skip
     """The contrasts of episodes `a` and `b` (E,) that can be judged, in the order of `features`. Too few on a
     side, of tasks, or with or without a yes-or-no feature: not listed. Of features that are the same in every
     episode, one."""
@@ -97,7 +104,7 @@ def contrasts(
     differences: list[Contrast] = []
     seen: set[bytes] = set()
     either = a | b
-    for name, yes_no, values in features(table, outcome):
+    for name, yes_no, values in features(table, outcome, endings):
         keep = either & np.isfinite(values)
         x, is_a, tasks = (values, a, clusters) if keep.all() else (values[keep], a[keep], clusters[keep])
         counts = [int(is_a.sum()), int((~is_a).sum())]

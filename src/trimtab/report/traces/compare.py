@@ -74,9 +74,10 @@ def compare_tables(a: TraceTable, b: TraceTable, solved_at: float | None = None)
         outcome = _outcome(a, b, both, None)
     outcome_values = solved if source else np.full(both.num_episodes, -1)
     all_features = contrasts(both, is_a, ~is_a, outcome=outcome_values)
-    judged = judge_contrasts([one for one in all_features if one.name != outcome.get("name")])
+    others = [one for one in all_features if one.name != outcome.get("name")]
+    judged = judge_contrasts(others, 1 - bound("trace_outcome_budget") if outcome else 1.0)
     shared = len(set(a.tasks) & set(b.tasks))
-    rows = [{**contrast_payload(one), "real_within": bool(one.within_p < 0.05)} for one in judged]
+    rows = list(map(contrast_payload, judged))
     differs = [row for row in rows if row["real"] or row["real_within"]] or outcome.get("real")
     if outcome.get("p") is None and not any(math.isfinite(row["p"]) for row in rows):
         verdict, code = "not judged yet", 2
@@ -90,8 +91,8 @@ def compare_tables(a: TraceTable, b: TraceTable, solved_at: float | None = None)
 
 
 def _outcome(a: TraceTable, b: TraceTable, both: TraceTable, solved: Any) -> dict[str, Any]:
-    """The outcome of A less B, judged on its own: solved, or the reward where nothing says what is solved;
-    empty without either."""
+    """The outcome of A less B, with most of the level: solved, or the reward where nothing says what is
+    solved; empty without either."""
     is_a = np.arange(both.num_episodes) < a.num_episodes
     known = solved is not None
     values = np.where(solved >= 0, solved, np.nan) if known else both.reward
@@ -99,7 +100,7 @@ def _outcome(a: TraceTable, b: TraceTable, both: TraceTable, solved: Any) -> dic
     if result is None:
         return {}
     contrast, paired = result
-    (judged,) = judge_contrasts([contrast])
+    (judged,) = judge_contrasts([contrast], bound("trace_outcome_budget"))
     sides: dict[str, Any] = {}
     for name, table, mine in (("a", a, is_a), ("b", b, ~is_a)):
         if known:
@@ -129,7 +130,8 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
     yield from _outcome_lines(result["outcome"], result["solved_by"])
     unnamed = result["outcome"].get("tasks_named") == "none"
     tasks = "no task is named" if unnamed else f"{counted(result['shared_tasks'], 'task')} in both"
-    yield f"  {tasks}; {counted(len(result['contrasts']), 'other feature')}, intervals and p corrected for all of them"  # noqa: E501
+    yield f"  {tasks}; {counted(len(result['contrasts']), 'other feature')}"
+    yield "  95 % intervals and p hold for the outcome and all features at once"
     shown = [row for row in result["contrasts"] if row["real"] or row["real_within"]]
     yield from (f"    {contrast_line(row, 'A', 'B')}" for row in shown)
     if result["contrasts"] and not shown:

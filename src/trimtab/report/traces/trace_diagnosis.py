@@ -97,7 +97,7 @@ def diagnose_table(
 
 
 def _separates(table: TraceTable, solved: Any) -> list[JudgedContrast]:
-    return judge_contrasts(contrasts(table, solved == 0, solved == 1))
+    return judge_contrasts(contrasts(table, solved == 0, solved == 1, endings=False))
 
 
 def _drift(table: TraceTable, solved: Any) -> list[tuple[Drift, list[JudgedContrast]]]:

@@ -121,12 +121,12 @@ def _separates(diagnosis: dict[str, Any]) -> Iterator[str]:
     if not diagnosis["solved_by"]:
         yield "  what separates failed from solved: not observed, the log does not say what is solved (--solved-at, where it has rewards)"  # noqa: E501
         return
-    rows = [row for row in diagnosis["separates"] if row["real"]]
+    rows = _shown(diagnosis["separates"])
     if not diagnosis["separates"]:
         yield f"  what separates failed from solved (by {diagnosis['solved_by']}): no feature could be compared: too few of one kind, or the same in all"  # noqa: E501
         return
     family = counted(len(diagnosis["separates"]), "feature")
-    corrected = f"{family}, 95 % intervals and p corrected for all of them"
+    corrected = f"{family}, 95 % intervals and p corrected for all of them; how an episode ended is left out"
     yield f"  what separates failed from solved (by {diagnosis['solved_by']}; {corrected}):"
     yield from (f"    {contrast_line(row)}" for row in rows[:_MAX_CONTRASTS])
     yield from _more(rows)
@@ -137,18 +137,23 @@ def _separates(diagnosis: dict[str, Any]) -> Iterator[str]:
 
 
 def _drift(diagnosis: dict[str, Any]) -> Iterator[str]:
-    family = sum(len(drift["contrasts"]) for drift in diagnosis["drift"])
+    family = max((row["family"] for drift in diagnosis["drift"] for row in drift["contrasts"]), default=0)
     for drift in diagnosis["drift"]:
         if not drift["contrasts"]:
             continue
         yield ""
         by = f"by {drift['by'].replace('_', ' ')}"
         yield f"  what changed from {drift['b']} to {drift['a']} ({by}; corrected for {counted(family, 'comparison')}; a run that learns changes):"  # noqa: E501
-        rows = [row for row in drift["contrasts"] if row["real"]]
+        rows = _shown(drift["contrasts"])
         yield from (f"    {contrast_line(row, drift['a'], drift['b'])}" for row in rows[:_MAX_CONTRASTS])
         yield from _more(rows)
         if not rows:
             yield "    nothing that could not be chance"
+
+
+def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that differ, then those that differ within tasks alone."""
+    return sorted((row for row in rows if row["real"] or row["real_within"]), key=lambda row: not row["real"])
 
 
 def _more(rows: list[dict[str, Any]]) -> Iterator[str]:
