@@ -13,7 +13,7 @@ from trimtab.detect.traces.multiple_testing import judge_contrasts
 from trimtab.measure.traces.early_late import drifts
 from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.table.build import tabulate
-from trimtab.traces.table.first_error import WRONGS
+from trimtab.traces.table.first_symptom import SYMPTOMS
 from trimtab.traces.table.language import refuses, scripts_of, switched_turns
 from trimtab.traces.table.required_files import RequiredFiles
 
@@ -79,7 +79,7 @@ def test_versions_that_are_no_numbers_follow_one_another_in_time():
     assert [(drift.by, drift.a, drift.b) for drift in found] == [("policy_version", "policies aaaaaaa", "policies bbbbbbb")]  # fmt: skip
 
 
-def test_where_it_first_went_wrong():
+def test_the_first_visible_symptom():
     same = Call(name="a", arguments=1, result="r", step=2)
     void, fine = Turn(role="assistant", content=" ", step=5), Turn(role="assistant", content="ok")
     bad = Turn(
@@ -89,17 +89,11 @@ def test_where_it_first_went_wrong():
     turns = [[fine, bad, void], [twice, bad], [fine, Turn(role="user"), void, bad], [fine], []]
     log = [Episode(id=str(i), turns=t, reward=0.0) for i, t in enumerate(turns)]
     table = tabulate([*log, Episode(id="s", turns=turns[0], reward=1.0)])
-    assert [WRONGS[k] if k >= 0 else "" for k in table.wrong] == [
-        "failed call",
-        "repeated call",
-        "void turn",
-        "",
-        "",
-        "failed call",
-    ]
-    assert table.wrong_turn.tolist() == [2, 1, 2, -1, -1, 2]
-    assert table.wrong_step.tolist() == [7, 3, 5, -1, -1, 7]
-    one = readings([*log, Episode(id="s", reward=1.0)])["traces/wrong_first_frac", "all"]
+    kinds = ["failed call", "failed call", "void turn", "", "", "failed call"]  # a repeated call is none
+    assert [SYMPTOMS[k] if k >= 0 else "" for k in table.symptom] == kinds
+    assert table.symptom_turn.tolist() == [2, 2, 2, -1, -1, 2]
+    assert table.symptom_step.tolist() == [7, 7, 5, -1, -1, 7]
+    one = readings([*log, Episode(id="s", reward=1.0)])["traces/symptom_frac", "all"]
     assert one.reading.value == pytest.approx(3 / 5)
     assert next((e.episode, e.step, e.text) for e in one.evidence) == (
         "0",
@@ -107,7 +101,8 @@ def test_where_it_first_went_wrong():
         "failed call in assistant turn 2 of 3",
     )
     assert (
-        "first 1 x failed call, 1 x repeated call, 1 x void turn; the median in assistant turn 2" in one.text
+        "first 2 x failed call, 1 x void turn; the median in assistant turn 2; where trouble shows, in 21 % of"
+        in one.text
     )
 
 

@@ -192,8 +192,8 @@ def test_outcomes_by_stop_reason_tool_and_first_error():
         ("stop reason", "stop"): (3, 0.333), ("stop reason", "(none given)"): (1, 1.0),
         ("tool called", "a"): (3, 0.333), ("tool called", "(no call)"): (1, 1.0),
         ("first error", "a: x #"): (3, 0.333), ("first error", "(no error)"): (1, 1.0),
-        ("went wrong first by", "failed call"): (3, 0.333), ("went wrong first by", "(nothing)"): (1, 1.0),
-        ("went wrong first in assistant turn", "1 or before"): (3, 0.333), ("went wrong first in assistant turn", "(never)"): (1, 1.0),
+        ("first visible symptom", "failed call"): (3, 0.333), ("first visible symptom", "(none)"): (1, 1.0),
+        ("assistant turn of the first symptom", "1 or before"): (3, 0.333), ("assistant turn of the first symptom", "(none)"): (1, 1.0),
     }  # fmt: skip
 
 

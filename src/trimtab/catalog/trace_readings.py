@@ -35,7 +35,7 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
         "share of episodes with an assistant turn in a script that nobody used before in it, ten letters of it, if Latin with seven words in a row; a rule of thumb, languages "
         "of one script are not distinguished", "share", "up is bad", "DeepSeek-R1, arXiv 2501.12948, language mixing",
     ),
-    "traces/wrong_first_frac": ("share of failed episodes with a failed or repeated call or a void turn; the evidence is the first of them", "share", "up is bad", UNCALIBRATED),
+    "traces/symptom_frac": ("share of failed episodes with a visible symptom, a failed call or a void turn; the evidence is the first of each, which need not be the mistake", "share", "up is bad", UNCALIBRATED),
     "traces/burst_excess": (
         "share of the tool's episodes that fail in the worst window, less that of the same tasks at other times, else of the others; 0 where it is chance by permutation within tasks, or of tasks that come once",
         "share", "up is bad", "Besag and Clifford 1991; scan statistic, Naus 1965",

@@ -1,5 +1,5 @@
 """Outcomes of episodes by stop reason, tools called and first error, with intervals; readings of refusals and
-first errors.
+first symptoms.
 
 A table to read, not a test: the rows are many and not corrected for it; `trace_contrasts` is.
 """
@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.measure.traces.builder import Maker, Measured
-from trimtab.traces.table.first_error import WRONGS
+from trimtab.traces.table.first_symptom import SYMPTOMS
 from trimtab.traces.table.types import Evidence, TraceTable
 
 _MAX_ROWS = 12
+_NOT_THE_CAUSE = "; where trouble shows, in 21 % of annotated failures the mistake itself"
 _TURNS, _ENDS = ("1 or before", "2", "3 or 4", "5 to 8", "9 to 16", "17 and later"), (1, 2, 4, 8, 16)
 
 
@@ -35,8 +36,8 @@ class Outcome:
 
 
 def outcomes(table: TraceTable, solved: npt.NDArray[Any]) -> Iterator[Outcome]:
-    """Rows by stop reason, tool called, first error, and kind and turn of what first went wrong; the most
-    frequent first, twelve of each."""
+    """Rows by stop reason, tool called, first error, and kind and turn of the first visible symptom; the
+    most frequent first, twelve of each."""
     maker = Maker(table)
     yield from _coded(maker, "stop reason", [*table.stops, "(none given)"], table.stop, solved)
     called = np.column_stack([table.used, ~table.used.any(axis=1)])
@@ -46,10 +47,10 @@ def outcomes(table: TraceTable, solved: npt.NDArray[Any]) -> Iterator[Outcome]:
             yield _outcome(maker, "tool called", names[index], called[:, index], solved)
     errors = [*table.first_errors, "(no error)"]
     yield from _coded(maker, "first error", errors, table.first_error, solved)
-    if (table.wrong >= 0).any():
-        turn = np.where(table.wrong < 0, -1, np.searchsorted(_ENDS, table.wrong_turn))
-        yield from _coded(maker, "went wrong first by", [*WRONGS, "(nothing)"], table.wrong, solved)
-        yield from _coded(maker, "went wrong first in assistant turn", [*_TURNS, "(never)"], turn, solved)
+    if (table.symptom >= 0).any():
+        turn = np.where(table.symptom < 0, -1, np.searchsorted(_ENDS, table.symptom_turn))
+        yield from _coded(maker, "first visible symptom", [*SYMPTOMS, "(none)"], table.symptom, solved)
+        yield from _coded(maker, "assistant turn of the first symptom", [*_TURNS, "(none)"], turn, solved)
 
 
 def _coded(
@@ -87,25 +88,21 @@ def word_readings(maker: Maker) -> Iterator[Measured]:
         )
 
 
-def first_wrongs(maker: Maker, solved: npt.NDArray[Any]) -> Iterator[Measured]:
-    """The share of failed episodes in which something had gone wrong, and in which turn it first did."""
+def first_symptoms(maker: Maker, solved: npt.NDArray[Any]) -> Iterator[Measured]:
+    """The share of failed episodes with a visible symptom, and in which turn the first one stands."""
     table = maker.table
     failed = solved == 0
-    hit = failed & (table.wrong >= 0)
-    examples = [
-        Evidence(
-            table.ids[i],
-            int(table.wrong_step[i]),
-            f"{WRONGS[table.wrong[i]]} in assistant turn {table.wrong_turn[i]} of {table.counts['turns'][i]}",
-            table.sources[i],
-        )
-        for i in np.flatnonzero(hit)[:5]
-    ]
-    kinds = np.bincount(table.wrong[hit], minlength=len(WRONGS))
-    how = ", ".join(f"{count:,} x {kind}" for kind, count in zip(WRONGS, kinds, strict=True) if count)
-    where = f"; the median in assistant turn {np.median(table.wrong_turn[hit]):g}" if hit.any() else ""
+    hit = failed & (table.symptom >= 0)
+    examples = []
+    for i in np.flatnonzero(hit)[:5]:
+        turn = f"assistant turn {table.symptom_turn[i]} of {table.counts['turns'][i]}"
+        text = f"{SYMPTOMS[table.symptom[i]]} in {turn}"
+        examples.append(Evidence(table.ids[i], int(table.symptom_step[i]), text, table.sources[i]))
+    kinds = np.bincount(table.symptom[hit], minlength=len(SYMPTOMS))
+    how = ", ".join(f"{count:,} x {kind}" for kind, count in zip(SYMPTOMS, kinds, strict=True) if count)
+    where = f"; the median in assistant turn {np.median(table.symptom_turn[hit]):g}" if hit.any() else ""
     yield maker.share(
-        "traces/wrong_first_frac", hit * 1.0, failed * 1.0, maker.clusters,
+        "traces/symptom_frac", hit * 1.0, failed * 1.0, maker.clusters,
         "no episode is known to have failed", examples,
-        f"failed episodes{': first ' if how else ''}{how}{where}",
+        f"failed episodes{': first ' if how else ''}{how}{where}{_NOT_THE_CAUSE if how else ''}",
     )  # fmt: skip

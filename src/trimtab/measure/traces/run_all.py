@@ -13,7 +13,7 @@ import numpy as np
 from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.traces.builder import Maker, Measured
 from trimtab.measure.traces.failure_bursts import bursts
-from trimtab.measure.traces.outcomes import first_wrongs, word_readings
+from trimtab.measure.traces.outcomes import first_symptoms, word_readings
 from trimtab.measure.traces.required_tools import neglected
 from trimtab.measure.traces.rewards import reward_readings
 from trimtab.measure.traces.tools import tool_readings
@@ -41,7 +41,7 @@ def trace_readings(table: TraceTable, report: ReadReport, declared: Requirements
         *_episodes(maker),
         *_calls(maker),
         *word_readings(maker),
-        *first_wrongs(maker, table.solved(declared.solved_at)[0]),
+        *first_symptoms(maker, table.solved(declared.solved_at)[0]),
         *bursts(maker),
         *tool_readings(maker),
         *neglected(maker, declared),

@@ -16,7 +16,7 @@ _MAX_CONTRASTS = 8
 BY_TEXT = "by text: no field of the log calls any call failed; a failure is a result whose text says so"
 _SHOWN = {
     "traces/failed_call_frac", "traces/solved_frac", "aggregate/zero_std_frac", "traces/truncated_frac",
-    "traces/loop_frac", "traces/repeat_frac", "traces/no_call_frac", "traces/wrong_first_frac",
+    "traces/loop_frac", "traces/repeat_frac", "traces/no_call_frac", "traces/symptom_frac",
 }  # fmt: skip
 
 

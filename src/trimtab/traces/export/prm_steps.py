@@ -15,7 +15,7 @@ from typing import Any
 from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.errors.attribution import fault_of
 from trimtab.traces.table.episode_facts import arguments_text
-from trimtab.traces.table.first_error import is_void
+from trimtab.traces.table.first_symptom import is_void
 
 
 def step_rows(

@@ -78,7 +78,7 @@ class TableBuilder:
             self.ints[name].append(facts.counts[name])
         for name in MARKS:
             self.ints[name].append(facts.marks[name])
-        for name, value in zip(("wrong", "wrong_turn", "wrong_step"), facts.wrong, strict=True):
+        for name, value in zip(("symptom", "symptom_turn", "symptom_step"), facts.symptom, strict=True):
             self.ints[name].append(value)
         self.prompts.append(prompt_key(episode))
         self.files.add(episode, number)

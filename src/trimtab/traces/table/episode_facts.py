@@ -13,7 +13,7 @@ from trimtab.traces.core.episode import Call, Episode
 from trimtab.traces.errors.attribution import fault_of
 from trimtab.traces.errors.kinds import error_kind_of
 from trimtab.traces.errors.unknown_tools import says_unknown_tool
-from trimtab.traces.table.first_error import NOTHING, Wrong, first_wrong, is_void
+from trimtab.traces.table.first_symptom import NO_SYMPTOM, Symptom, first_symptom, is_void
 from trimtab.traces.table.language import MARKS, refuses, switched_turns
 from trimtab.traces.table.loops import first_repeat, longest_loop, num_repeats
 from trimtab.traces.table.schema_check import misfit, schemas_by_name
@@ -50,7 +50,7 @@ class EpisodeFacts:
     first_error: str = ""
     checked: int = 0
     evidence: dict[str, Evidence] = field(default_factory=dict)
-    wrong: Wrong = NOTHING
+    symptom: Symptom = NO_SYMPTOM
     marks: dict[str, int] = field(default_factory=dict)
 
 
@@ -89,7 +89,7 @@ def facts_of(episode: Episode, wanted: Callable[[str], bool] = bool) -> EpisodeF
     cut = -1 if stop is None else int(is_limit(stop))
     marks = {name: counts.pop(name) for name in MARKS}
     return EpisodeFacts(
-        episode, counts, flat, cut, tokens, first_error, checked, evidence, first_wrong(episode, keys), marks
+        episode, counts, flat, cut, tokens, first_error, checked, evidence, first_symptom(episode), marks
     )
 
 

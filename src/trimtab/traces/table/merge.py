@@ -39,8 +39,8 @@ def joined(a: TraceTable, b: TraceTable) -> TraceTable:
 
 
 _COLUMNS = (
-    "reward", "success", "truncated", "tokens", "duration_s", "cost", "ratio", "time", "wrong", "wrong_turn",
-    "wrong_step",
+    "reward", "success", "truncated", "tokens", "duration_s", "cost", "ratio", "time", "symptom",
+    "symptom_turn", "symptom_step",
 )  # fmt: skip
 _FIELDS = {
     "task": "tasks", "group": "groups", "stop": "stops", "first_error": "first_errors", "version": "versions",

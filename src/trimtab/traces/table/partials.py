@@ -21,7 +21,7 @@ from trimtab.typing import Array
 _ANY, _FEW, _MANY = 2**62, 256, 2**16
 CODED = {"task": _ANY, "group": _ANY, "stop": _FEW, "first_error": _MANY, "version": _FEW}
 """Columns of codes -> how many names each may have; what comes after as many shares one."""
-PLAIN = ("success", "truncated", "wrong", "wrong_turn", "wrong_step")
+PLAIN = ("success", "truncated", "symptom", "symptom_turn", "symptom_step")
 FLOATS = ("reward", "tokens", "duration_s", "cost", "ratio", "time")
 MAX_DECLARED = 1_000
 _LISTED = 50_000  # ids of more episodes are not made a list: each would take 60 bytes more

@@ -123,7 +123,7 @@ class TraceTable:
     where the log has none. `task`, `group`, `stop`, `first_error` (E,): indices in `tasks`, `groups`
     (`group_of`), `stops`, `first_errors`; -1: none. `used`, `erred` (E, T) of bool: did the episode call the
     tool of `tool_names`, did a call of it fail? `time` (E,): when the episode began, seconds since 1970, nan
-    unknown. `wrong`, `wrong_turn`, `wrong_step` (E,): see `traces.first_wrong`. `error_flags_in_log`: False
+    unknown. `symptom`, `symptom_turn`, `symptom_step` (E,): see `first_symptom`. `error_flags_in_log`: False
     where no field of the log says whether a call failed: errors were inferred from result text. `version`
     (E,): index in `versions`, policy versions as text in the order of their coming, or `step 3` where
     training steps alone are known. `marks`: `text_marks.MARKS` -> (E,). `files`: a required file -> the calls
@@ -153,9 +153,9 @@ class TraceTable:
     used: npt.NDArray[np.bool_]
     erred: npt.NDArray[np.bool_]
     time: npt.NDArray[np.float64]
-    wrong: npt.NDArray[np.int64]
-    wrong_turn: npt.NDArray[np.int64]
-    wrong_step: npt.NDArray[np.int64]
+    symptom: npt.NDArray[np.int64]
+    symptom_turn: npt.NDArray[np.int64]
+    symptom_step: npt.NDArray[np.int64]
     version: npt.NDArray[np.int64]
     versions: list[str] = field(default_factory=list)
     marks: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
