@@ -16,6 +16,7 @@ from trimtab.traces.deduplicate import Identities
 from trimtab.traces.errors.patterns import compile_patterns
 from trimtab.traces.files.find import STDIN, find_files
 from trimtab.traces.files.json_records import iter_records
+from trimtab.traces.readers.coding_agents.log_folders import distinct_logs
 from trimtab.traces.readers.mapped import say_missed
 from trimtab.traces.readers.trl.completions import is_trl
 from trimtab.traces.readers.trl.reward_columns import columns_of
@@ -102,6 +103,7 @@ def open_logs(
     if mapping and format not in (None, "mapped"):
         raise TraceError(f"--map changes nothing of --format {format}; leave one of them out")
     empty, unknown = skipped.empty, skipped.unknown
+    files = distinct_logs(files, report)
     for index, file in enumerate(files):
         records = iter_records(file, report)
         seen, stopped = _first(records, 20)

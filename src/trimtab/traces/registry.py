@@ -11,8 +11,15 @@ from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.native.native_format import is_own, read_own
 from trimtab.traces.readers.chat import is_messages, read_messages
+from trimtab.traces.readers.coding_agents.atif import is_atif, read_atif
 from trimtab.traces.readers.coding_agents.claude_code import is_claude, read_claude
 from trimtab.traces.readers.coding_agents.codex import is_codex, read_codex
+from trimtab.traces.readers.coding_agents.openhands import (
+    is_openhands_event,
+    is_openhands_row,
+    read_openhands_events,
+    read_openhands_rows,
+)
 from trimtab.traces.readers.inspect_ai import is_inspect, read_inspect
 from trimtab.traces.readers.mapped import read_mapped
 from trimtab.traces.readers.nemo_rl import is_nemo, read_nemo
@@ -64,6 +71,15 @@ FORMATS: dict[str, Format] = {
     "mini-swe-agent": Format("mini-swe-agent trajectories (.traj.json)", is_mini, read_mini),
     "claude-code": Format("Claude Code's session logs, and its stream-json output", is_claude, read_claude),
     "codex": Format("Codex CLI rollouts (rollout-*.jsonl)", is_codex, read_codex),
+    "atif": Format("ATIF, Harbor's and terminal-bench's trajectory.json", is_atif, read_atif, by_line=True),
+    "openhands": Format(
+        "OpenHands evaluations (output.jsonl)", is_openhands_row, read_openhands_rows, by_line=True
+    ),
+    "openhands-events": Format(
+        "OpenHands conversations: events in one file, or in a folder with a file for each",
+        is_openhands_event,
+        read_openhands_events,
+    ),
     "verifiers": Format(
         "verifiers results.jsonl; since 0.4 traces.jsonl", is_verifiers, read_verifiers, by_line=True
     ),

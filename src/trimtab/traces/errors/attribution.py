@@ -82,7 +82,7 @@ _POLICY = re.compile(r"\b(?:40[0134]|422)\b")
 _POLICY_WORDS = (
     "invalid", "missing", "required", "not found", "unknown", "no such", "unexpected", "malformed", "pars", "json", "argument", "schema",
     "does not", "cannot", "not enough", "not available", "not allowed", "permission", "exceed", "must ", "syntax error",
-    "unsupported", "failed to find", "has not been read",
+    "unsupported", "failed to find", "has not been read", "no replacement",
 )  # fmt: skip
 
 

@@ -124,7 +124,7 @@ def read_mini(records: Iterable[Record], report: ReadReport) -> Iterator[Episode
     for record, value in iter_objects(records, report, _has_messages, "no messages"):
         turns = turns_of(_mini_messages(value["messages"], report), report)
         for call in (call for turn in turns for call in turn.calls):
-            call.error, call.error_from = _shell_error(call.result)
+            call.error, call.error_from = shell_error(call.result)
         yield _episode(value, record, turns, ".traj.json", report)
 
 
@@ -140,7 +140,7 @@ def _episode(value: Json, record: Record, turns: list[Turn], suffix: str, report
     times = [turn.time for turn in turns if turn.time is not None]
     return Episode(
         id=name, turns=turns, task=task, stop_reason=as_label(info.get("exit_status")),
-        success=_is_resolved(task, record.file, report.used),
+        success=is_resolved(task, record.file, report.used),
         tokens=as_int(stats.get("tokens_received")), cost=as_number(stats.get("instance_cost")),
         source=record.source,
         time=times[0] if times else None, extra={"submission": info.get("submission")},
@@ -166,13 +166,14 @@ def _step(step: Json, message: Json, number: int, report: ReadReport) -> Turn:
         if call.error:
             continue
         if call.name == SHELL:
-            call.error, call.error_from = _shell_error(call.result)
+            call.error, call.error_from = shell_error(call.result)
         elif error := error_text(call.result) or _text_from(_REFUSED, call.result):
             call.error, call.error_from = error, "text"
     return turn
 
 
-def _shell_error(result: str | None) -> tuple[str, str]:
+def shell_error(result: str | None) -> tuple[str, str]:
+    """What went wrong by a shell's output, and how that is known; empty where it ran all lines in time."""
     error = _text_from(_SHELL_FAILED, result)
     return (error, "text") if error else ("", "")
 
@@ -244,7 +245,7 @@ def _same(step: Json, message: Json) -> bool:
     return any(one and one == other for one, other in texts)
 
 
-def _is_resolved(task: str, file: str, used: set[str]) -> bool | None:
+def is_resolved(task: str, file: str, used: set[str]) -> bool | None:
     """True where a report next to the file lists the task as resolved, False where it lists it otherwise,
     None where it says nothing.
 
@@ -254,7 +255,7 @@ def _is_resolved(task: str, file: str, used: set[str]) -> bool | None:
         return None
     here = Path(file).parent
     for folder in (here, here.parent):
-        for name in _REPORTS:
+        for name in (*_REPORTS, f"{Path(file).stem}.report.json"):
             verdict = _of_report(json_of_file(folder / name), task)
             if verdict is not None:
                 used.add(str((folder / name).resolve()))

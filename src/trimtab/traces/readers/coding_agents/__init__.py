@@ -1,1 +1,1 @@
-"""Logs of coding agents: Claude Code, Codex."""
+"""Logs of coding agents: Claude Code, Codex, ATIF, OpenHands."""

@@ -41,11 +41,12 @@ _BOOKS = (
     "summary",
     "attachment",
 )
-_SYNTHETIC = "<synthetic>"
 _INTERRUPTED = "[Request interrupted by user"
 _SUBTYPES = {"error_during_execution": "error"}
 _EXIT = "Exit code "
 
+SYNTHETIC = "<synthetic>"
+"""The model of what Claude Code wrote in the agent's name."""
 SUMMARIES = "compactions of a context, whose summary is left out: what it sums up is read"
 SUB_AGENTS = "runs of sub-agents, each an episode of its own"
 _BRANCHES = "messages of branches that the user rewound (Claude Code), left out"
@@ -180,7 +181,7 @@ class _Messages:
         message = as_object(value.get("message"))
         if value.get("type") == "user":
             self._add_user(value, message, report)
-        elif message.get("model") == _SYNTHETIC or value.get("isApiErrorMessage") is True:
+        elif message.get("model") == SYNTHETIC or value.get("isApiErrorMessage") is True:
             report.note(_NOT_SAID)
             self.stop = "error" if value.get("isApiErrorMessage") is True or value.get("error") else self.stop
         else:
@@ -231,9 +232,17 @@ def _with_flag(block: Any) -> Any:
 def _settle(call: Call, seconds: dict[str, float]) -> None:
     """Give a call its time, and an error that a shell's exit code heads the words after it."""
     call.latency_s = seconds.get(call.id, call.latency_s)
-    head, _, rest = call.error.partition("\n")
-    if head.startswith(_EXIT) and rest.strip():
-        call.error = rest.strip()
+    call.error = words_of(call.error)
+
+
+def words_of(error: str) -> str:
+    """What a shell printed, of an error that its exit code heads.
+
+    >>> words_of("Exit code 2\\nno such file"), words_of("Exit code 2")
+    ('no such file', 'Exit code 2')
+    """
+    head, _, rest = error.partition("\n")
+    return rest.strip() if head.startswith(_EXIT) and rest.strip() else error
 
 
 def _stop(result: Json) -> str | None:
