@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.trimtab-ready
+DOCS   := .venv-docs
 
-.PHONY: setup demo test lint quick bench clean
+.PHONY: setup demo test lint quick bench docs clean
 
 setup: $(STAMP)
 
@@ -33,5 +34,16 @@ bench: setup
 	$(BIN)/python benchmarks/measure.py --json
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/overhead.py --json
 
+# The site of docs/ in site/, in an environment of its own: it reads the code and does not import it.
+docs: $(DOCS)/.ready
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
+	@echo "wrote site/index.html"
+
+$(DOCS)/.ready: pyproject.toml constraints-dev.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --upgrade pip
+	$(DOCS)/bin/python -m pip install --quiet --constraint constraints-dev.txt --group docs
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(DOCS) site build dist .pytest_cache .mypy_cache .ruff_cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -114,6 +115,44 @@ def test_pages_that_code_names_exist():
     named.pop("docs/gguf.md", None)  # llama.cpp's
     missing = {page: path for page, path in named.items() if not (ROOT / page).exists()}
     assert not missing
+
+
+def test_the_site_has_an_entry_for_every_page():
+    entries = re.findall(r"^ +- .*: ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M)
+    assert sorted(entries) == sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+
+
+def test_what_github_shows_the_site_shows_too():
+    """Hooks of the site: links out of docs/ become paths, and pipes in code of a table lose their backslash."""
+    hooks = runpy.run_path(str(DOCS / "site_hooks.py"))
+    page = SimpleNamespace(
+        file=SimpleNamespace(abs_src_path=str(DOCS / "how-to" / "x.md"), src_path="how-to/x.md")
+    )
+    text = "[a](../../README.md#look) [b](verl.md#c) [d](https://e.f)\n```python no-run\n"
+    shown = "a (`README.md`) [b](verl.md#c) [d](https://e.f)\n```python\n"
+    assert hooks["on_page_markdown"](text, page=page) == shown
+    assert (
+        hooks["on_page_content"]("<td><code>a\\|b</code></td><p>c\\|d</p>")
+        == "<td><code>a|b</code></td><p>c\\|d</p>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("html", "number"),
+    [
+        ('<script src="https://a.b/c.js"></script>', 1),
+        ('<link rel="stylesheet" href="//a.b/c.css"><link rel="preconnect" href="https://a.b">', 2),
+        ("<style>@import 'https://a.b/c.css'; p {background: url(http://a.b/d.png)}</style>", 2),
+        ('<p style="background: url(https://a.b/c.png)"><div class="mermaid">', 2),
+        ('<img src="c.png" srcset="https://a.b/d.png 2x, e.png">', 1),
+        (
+            '<a href="https://a.b">https://a.b</a><script src="c.js"></script><link rel="canonical" href="https://a.b">',
+            0,
+        ),
+    ],
+)
+def test_the_site_counts_what_a_page_loads_from_outside(html, number):
+    assert len(runpy.run_path(str(DOCS / "site_hooks.py"))["addresses"](html)) == number
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
