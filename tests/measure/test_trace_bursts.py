@@ -10,9 +10,8 @@ import pytest
 
 from tests.traces.test_table import episode
 from trimtab.measure.traces.builder import Maker
-from trimtab.measure.traces.concurrency import high_load, running_at_once
+from trimtab.measure.traces.episode_times import high_load, in_order, running_at_once
 from trimtab.measure.traces.failure_bursts import bursts
-from trimtab.measure.traces.ordering import in_order
 from trimtab.measure.traces.permutation_test import permutation_p, worst_window
 from trimtab.stats.array_kernels import dot
 from trimtab.traces.core.episode import Call, Episode

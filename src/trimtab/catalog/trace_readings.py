@@ -37,7 +37,7 @@ _ROWS: dict[str, tuple[str, str, Direction, str]] = {
     ),
     "traces/symptom_frac": ("share of failed episodes with a visible symptom, a failed call or a void turn; the evidence is the first of each, which need not be the mistake", "share", "up is bad", UNCALIBRATED),
     "traces/burst_excess": (
-        "share of the tool's episodes that fail in the worst window, less that of the same tasks at other times, else of the others; 0 where it is chance by permutation within tasks, or of tasks that come once",
+        "share of the tool's episodes that fail in the worst window, less that of the same tasks at other times, else of the others; 0 where it is chance by permutation within tasks, or of tasks that come once, each model and policy version apart",
         "share", "up is bad", "Besag and Clifford 1991; scan statistic, Naus 1965",
     ),
     "traces/load_excess": (

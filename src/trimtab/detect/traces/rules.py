@@ -132,7 +132,7 @@ TRACE_RULES: tuple[TraceRule, ...] = (
     ),
     TraceRule(
         "failure_burst", "traces/burst_excess", "value", ("trace_burst",), _EPISODES, "warning",
-        "this tool's failures come in a burst", "An outage, or a change of policy: the rewards of that time measure it.",
+        "this tool's failures come in a burst", "An outage, or a policy that the log does not name: the rewards of that time measure it.",
         "Look at the tool's own log for that time; leave its episodes out if the tool was down.",
         "Naus 1965",
     ),

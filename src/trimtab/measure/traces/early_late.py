@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.measure.traces.contrasts import Contrast, contrasts
-from trimtab.measure.traces.ordering import in_order, version_ranks
+from trimtab.measure.traces.episode_times import in_order, version_ranks
 from trimtab.traces.table.types import TraceTable
 from trimtab.typing import Bool
 

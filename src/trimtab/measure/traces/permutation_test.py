@@ -77,15 +77,16 @@ def worst_window(values: Float64, narrowest: int = NARROWEST) -> tuple[float, in
 
 
 def permutation_p(
-    values: Float64, tasks: Int64, statistic: Statistic, rng: np.random.Generator, groups: Int64 | None = None
-) -> float:
+    values: Float64, tasks: Int64, statistic: Statistic, rng: np.random.Generator,
+    groups: Int64 | None = None, strata: Int64 | None = None,
+) -> float:  # fmt: skip
     """How often the statistic is as large or larger when values change places as the null allows; stopped
-    early where it cannot become small (Besag and Clifford 1991). `values`, `tasks`, `groups` (n,) in order of
-    time; a group of -1 is none.
+    early where it cannot become small (Besag and Clifford 1991). `values`, `tasks`, `groups`,
+    `strata` (n,) in order of time; a group of -1 is none. Nothing changes places with another stratum.
 
-    What tasks and groups are numbered by does not matter.
+    What tasks, groups and strata are numbered by does not matter.
     """
-    block, kind = _blocks(tasks, groups)
+    block, kind = _blocks(tasks, groups) if strata is None else _stratified_blocks(tasks, groups, strata)
     layout, sizes = np.argsort(block, kind="stable"), np.bincount(block)
     starts, index = np.cumsum(sizes) - sizes, np.arange(values.size)
     alike = kind[0] == kind[-1]
@@ -98,6 +99,23 @@ def permutation_p(
         if exceeded == _EXCEEDED:
             return _EXCEEDED / draw
     return (exceeded + 1) / (_PERMUTATIONS + 1)
+
+
+def strata_of(strata: Int64) -> list[Int64]:
+    """The indices of each stratum (n,), in order of time; strata in the order of their first."""
+    code = _codes(strata)
+    return [np.flatnonzero(code == one) for one in range(int(code.max(initial=-1)) + 1)]
+
+
+def _stratified_blocks(tasks: Int64, groups: Int64 | None, strata: Int64) -> tuple[Int64, Int64]:
+    """`_blocks` of each stratum as if it were alone; blocks of two strata are of different kinds."""
+    block, kinds, num_blocks, num_kinds = np.empty(tasks.size, np.int64), list[Int64](), 0, 0
+    for part in strata_of(strata):
+        number, kind = _blocks(tasks[part], None if groups is None else groups[part])
+        block[part] = number + num_blocks
+        kinds.append(kind + num_kinds)
+        num_blocks, num_kinds = num_blocks + kind.size, num_kinds + int(kind.max()) + 1
+    return block, np.concatenate(kinds)
 
 
 def _blocks(tasks: Int64, groups: Int64 | None) -> tuple[Int64, Int64]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from trimtab.catalog import bound
 from trimtab.measure.state.requirements import Requirements
 from trimtab.measure.traces.builder import Maker, Measured
-from trimtab.measure.traces.ordering import in_order, version_ranks
+from trimtab.measure.traces.episode_times import in_order, version_ranks
 from trimtab.measure.traces.permutation_test import permutation_p
 from trimtab.traces.table.types import Evidence, ToolRow, TraceTable
 from trimtab.typing import Array

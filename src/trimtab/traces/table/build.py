@@ -83,6 +83,7 @@ class TableBuilder:
         self.prompts.append(prompt_key(episode))
         self.files.add(episode, number)
         self.ints["version"].append(self.codes["version"].of(_version(episode)))
+        self.ints["policy"].append(self.codes["policy"].of(_policy(episode)))
         self.ints["success"].append(-1 if episode.success is None else int(episode.success))
         self.ints["truncated"].append(facts.truncated)
         group = group_of(episode.group, episode.task, episode.step)
@@ -193,6 +194,16 @@ class TableBuilder:
 def _version(episode: Episode) -> str | None:
     """The policy that wrote the episode; of several, the first; where none is named, that of its training
     step."""
-    versions = [episode.policy_version, *[turn.policy_version for turn in episode.turns]]
-    named = next((str(version) for version in versions if version is not None), None)
+    named = _named_version(episode)
     return named if named is not None or episode.step is None else f"step {episode.step}"
+
+
+def _named_version(episode: Episode) -> str | None:
+    versions = [episode.policy_version, *[turn.policy_version for turn in episode.turns]]
+    return next((str(version) for version in versions if version is not None), None)
+
+
+def _policy(episode: Episode) -> str | None:
+    """Model and version, as far as the log names them."""
+    named = [one for one in (episode.model, _named_version(episode)) if one is not None]
+    return " ".join(named) or None

@@ -44,6 +44,7 @@ _COLUMNS = (
 )  # fmt: skip
 _FIELDS = {
     "task": "tasks", "group": "groups", "stop": "stops", "first_error": "first_errors", "version": "versions",
+    "policy": "policies",
 }  # fmt: skip
 
 

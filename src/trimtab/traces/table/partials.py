@@ -19,7 +19,7 @@ from trimtab.traces.table.types import COUNTS, MAX_EVIDENCE, MAX_TOOLS, OTHER, E
 from trimtab.typing import Array
 
 _ANY, _FEW, _MANY = 2**62, 256, 2**16
-CODED = {"task": _ANY, "group": _ANY, "stop": _FEW, "first_error": _MANY, "version": _FEW}
+CODED = {"task": _ANY, "group": _ANY, "stop": _FEW, "first_error": _MANY, "version": _FEW, "policy": _ANY}
 """Columns of codes -> how many names each may have; what comes after as many shares one."""
 PLAIN = ("success", "truncated", "symptom", "symptom_turn", "symptom_step")
 FLOATS = ("reward", "tokens", "duration_s", "cost", "ratio", "time")
@@ -91,7 +91,7 @@ def combine(parts: Sequence[Partial]) -> TraceTable:
         success=ints["success"].astype(np.int8), truncated=ints["truncated"].astype(np.int8), group=group,
         **{name: ints[name].astype(np.int64) for name in (*PLAIN[2:], *CODED) if name != "group"},
         marks=Widened({name: ints[name] for name in MARKS}), files=files, file_used=file_used,
-        versions=names["version"],
+        versions=names["version"], policies=names["policy"],
         tasks=names["task"], groups=groups, by_prompt=by_prompt, stops=names["stop"],
         first_errors=names["first_error"],
         tools=_tools(parts, starts), tool_names=tool_names, used=used, erred=erred,

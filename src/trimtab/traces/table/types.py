@@ -126,7 +126,8 @@ class TraceTable:
     unknown. `symptom`, `symptom_turn`, `symptom_step` (E,): see `first_symptom`. `error_flags_in_log`: False
     where no field of the log says whether a call failed: errors were inferred from result text. `version`
     (E,): index in `versions`, policy versions as text in the order of their coming, or `step 3` where
-    training steps alone are known. `marks`: `text_marks.MARKS` -> (E,). `files`: a required file -> the calls
+    training steps alone are known. `policy` (E,): index in `policies`, model and version as far as the log
+    names them. `marks`: `text_marks.MARKS` -> (E,). `files`: a required file -> the calls
     that named it, `file_used` (E, F): which episodes did. `by_prompt`: episodes whose group is their prompt's
     (`prompt_groups`).
     """
@@ -157,7 +158,9 @@ class TraceTable:
     symptom_turn: npt.NDArray[np.int64]
     symptom_step: npt.NDArray[np.int64]
     version: npt.NDArray[np.int64]
+    policy: npt.NDArray[np.int64]
     versions: list[str] = field(default_factory=list)
+    policies: list[str] = field(default_factory=list)
     marks: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
     files: dict[str, ToolRow] = field(default_factory=dict)
     file_used: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), bool))
