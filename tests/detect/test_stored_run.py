@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from reproduce.recorded_alarms import recorded_runs
 import trimtab
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.step_readings import step_readings
+from trimtab.distributed.stragglers import MachineJudge
 from trimtab.report.run_view import RunView, load_view
 from trimtab.report.series_arrays import step_series
 from trimtab.types import Alarm, Reading
@@ -19,15 +21,19 @@ from trimtab.types import Alarm, Reading
 
 def stream(view: RunView) -> Pipeline:
     """The same rules over the same rows, as a live run gives them."""
-    pipeline = Pipeline()
+    pipeline, machine = Pipeline(), MachineJudge()
     closed: dict[int, list[Reading]] = {}
     for reading in view.readings:
         closed.setdefault(reading.step, []).append(reading)
     for series in step_series(view.reader):
         closed.setdefault(series.step, []).extend(step_readings(series))
+    of_ranks: dict[int, dict[int, dict[str, Any]]] = {}
+    for rank in view.reader.ranks:
+        for row in view.reader.rows("steps", rank):
+            of_ranks.setdefault(row["step"], {})[rank] = row
     for row in view.steps:
         pipeline.on_step(row["step"], row["nonfinite"], row["columns"])
-        pipeline.on_readings(closed.get(row["step"], []))
+        pipeline.on_readings(closed.get(row["step"], []) + machine.update(row["step"], of_ranks[row["step"]]))
     return pipeline
 
 

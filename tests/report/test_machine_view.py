@@ -129,6 +129,30 @@ def test_a_view_that_follows_ends_with_what_a_new_one_says_and_waits_for_late_ra
         run.close()
 
 
+def test_memory_that_grows_under_noise_is_warned_of_live_and_cleared_once_it_stops(
+    tmp_path, monkeypatch
+) -> None:
+    rng, grown = np.random.default_rng(5), iter([*np.linspace(0.3, 0.9, 60), *[0.9] * 100])
+    limit = 24 * 2**30
+
+    def grow() -> dict[str, list[int]]:
+        used = int(limit * (next(grown) + 0.002 * rng.random()))
+        return {"host": [used, used, limit, limit - used]}
+
+    monkeypatch.setattr("trimtab.capture.step_costs.read_memory", grow)
+    with open_run(tmp_path / "run", strict=True) as run:
+        for step in range(160):
+            run.flush(step, {"reward": 0.5})
+        (live,) = (alarm for alarm in run.alarms if alarm.rule == "memory_growth")
+    assert live.slice == "rank/0/host"
+    assert 23 <= live.step < 60
+    assert live.cleared is not None
+    view = load_view(tmp_path / "run")
+    (alarm,) = (alarm for alarm in view.pipeline.alarms if alarm.rule == "memory_growth")
+    assert (alarm.step, alarm.since, alarm.cleared) == (live.step, live.since, live.cleared)
+    assert "cleared at step" in diagnosis_lines(diagnosis(view))[0]
+
+
 def test_steps_that_a_resume_supersedes_are_judged_again(tmp_path) -> None:
     steps = step_times(np.random.default_rng(13), 60, 2, plant=(0, "forward", 20, 1.6))
     first = _record(tmp_path / "run", steps, tokens=False)

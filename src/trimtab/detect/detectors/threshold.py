@@ -21,7 +21,8 @@ class Threshold(Scanner):
     Fires when `confirm` values in a row lie beyond `limit` (`sign` +1 above, -1 below); clears likewise.
 
     A value with a standard error must lie beyond the limit by the normal quantile of level 1/`arl`: a run
-    whose true value sits at the limit then alarms at most once in `arl` values. `back` is the level to return
+    whose true value sits at the limit then alarms at most once in `arl` values. An infinite `arl` means that
+    the reading is itself the answer of a test, and the value alone is compared. `back` is the level to return
     to; without it the limit itself. It can fire from the first values on, but its silence means something
     only after `warmup` of them.
 
@@ -51,7 +52,8 @@ class Threshold(Scanner):
             self.num_skipped += 1
             return self.now
         self.count += 1
-        margin = NormalDist().inv_cdf(1.0 - 1.0 / self.arl) * se if math.isfinite(se) else 0.0
+        tested = math.isfinite(se) and math.isfinite(self.arl)
+        margin = NormalDist().inv_cdf(1.0 - 1.0 / self.arl) * se if tested else 0.0
         limit = self.limit + self.sign * margin
         back = self.limit if math.isnan(self.back) else self.back
         decision = self.hysteresis.update(

@@ -65,7 +65,7 @@ def choose(keys: Iterable[str], prefer: str = "") -> tuple[Framework | None, str
     On a tie `prefer`, the framework whose format the log has, then the earlier one of `FRAMEWORKS`.
 
     >>> choose(["actor/ppo_kl", "critic/score/mean"])[1]
-    'verl: it knows 2 of the keys, actor/ppo_kl, critic/score/mean'
+    'verl: it knows 2 of the keys, actor/ppo_kl, critic/score/mean (known to agent-lightning as well)'
     """
     names = list(keys)
     counts = {f.name: len(f.translate(names)[0]) for f in FRAMEWORKS.values()}
