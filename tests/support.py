@@ -26,7 +26,12 @@ TOOLS = ("search", "stock")
 
 
 @contextmanager
-def running(command: Sequence[str], limit: float = 300, **options: Any) -> Iterator[subprocess.Popen[str]]:
+def running(
+    command: Sequence[str],
+    limit: float = 300,
+    start: type[subprocess.Popen[str]] = subprocess.Popen,
+    **options: Any,
+) -> Iterator[subprocess.Popen[str]]:
     """A child that a test may interrupt, with its output in pipes; it outlives neither the block nor `limit` seconds.
 
     A suite started in the background of a shell ignores SIGINT, and children inherit that: this one's is set back, in this process
@@ -35,7 +40,7 @@ def running(command: Sequence[str], limit: float = 300, **options: Any) -> Itera
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        child = subprocess.Popen(command, **options)
+        child = start(command, **options)
     finally:
         signal.signal(signal.SIGINT, before)
     killer = threading.Timer(limit, child.kill)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 pytest.importorskip("trl", reason="needs the trl extra")
 
 from tests.adapters.tiny_trl import tiny_model
-from tests.support import finished
+from tests.warm import ranks_finished
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
@@ -73,8 +72,7 @@ def test_two_ranks_agree_on_the_batch_without_broken_rows(tmp_path: Path) -> Non
     model = tiny_model(tmp_path / "model")[0]
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = finished([sys.executable, *launch, str(script), model, str(tmp_path)], cwd=ROOT, env=ENVIRONMENT)
+    done = ranks_finished([str(script), model, str(tmp_path)], 2, ENVIRONMENT)
     assert done.returncode == 0, done.stderr[-3000:]
     first, second = (json.loads((tmp_path / f"record.{rank}").read_text()) for rank in (0, 1))
     assert first["size"] == 2

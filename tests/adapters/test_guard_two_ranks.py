@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ pytest.importorskip("trl", reason="needs the trl extra")
 
 from tests.adapters.test_two_ranks import ENVIRONMENT, ROOT
 from tests.adapters.tiny_trl import tiny_model
-from tests.support import finished
+from tests.warm import ranks_finished
 from trimtab.report.run_view import load_view
 from trimtab.runs import RunReader
 
@@ -22,10 +21,9 @@ CLOCKS = ("time", "c", "s")
 
 def test_two_ranks_are_rolled_back_alike(tmp_path: Path) -> None:
     model = tiny_model(tmp_path / "model")[0]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command = [*launch, "-m", "tests.adapters.guarded_ranks", model, str(tmp_path)]
+    command = ["-m", "tests.adapters.guarded_ranks", model, str(tmp_path)]
     path = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
-    done = finished(command, cwd=ROOT, env={**ENVIRONMENT, "PYTHONPATH": path})
+    done = ranks_finished(command, 2, {**ENVIRONMENT, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr[-3000:]
     one, other = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1))
     assert one["world"] == other["world"] == 2

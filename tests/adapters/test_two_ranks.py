@@ -16,6 +16,7 @@ pytest.importorskip("trl", reason="needs the trl extra")
 
 from tests.adapters.tiny_trl import tiny_model
 from tests.support import finished, running
+from tests.warm import WarmProcess
 from trimtab.report.run_view import load_view
 
 ROOT = Path(__file__).parents[2]
@@ -141,7 +142,9 @@ def test_kill_9_of_a_watched_trl_run(model, tmp_path):
         target = 400 if not last else seen + 3
         command = [sys.executable, str(script), model, str(tmp_path), str(target), "resume"]
         flushed = 0
-        with running(command, 130, stderr=subprocess.DEVNULL, cwd=ROOT, env=ENVIRONMENT) as process:
+        with running(
+            command, 130, WarmProcess, stderr=subprocess.DEVNULL, cwd=ROOT, env=ENVIRONMENT
+        ) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 if line.startswith("flushed") and line.endswith("\n"):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="needs the torch extra")
 
-from tests.support import finished
+from tests.warm import ranks_finished
 from trimtab.report.run_view import load_view
 from trimtab.runs import RunReader
 
@@ -23,10 +22,9 @@ CLOCKS = ("time", "c", "s")
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_all_ranks_write_the_same_actions(tmp_path: Path, ranks: int) -> None:
     folder = tmp_path / "run"
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)]
-    command = [*launch, "-m", "tests.distributed.guarded_ranks", str(folder), str(STEPS), str(TROUBLE_FROM)]
+    command = ["-m", "tests.distributed.guarded_ranks", str(folder), str(STEPS), str(TROUBLE_FROM)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    done = finished(command, 200, cwd=ROOT, env=environment)
+    done = ranks_finished(command, ranks, environment)
     assert done.returncode == 0, done.stderr[-3000:]
     reader = RunReader(folder, complete=True)
     assert reader.ranks == list(range(ranks))

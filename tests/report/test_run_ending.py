@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import cli, running
+from tests.warm import WarmProcess
 from trimtab.report.html.run_page import render_html
 from trimtab.report.html.run_payload import build_payload
 from trimtab.report.run_view import load_view
@@ -151,8 +151,9 @@ def test_training_under_trl_says_what_raised(tmp_path, how, expected):
     pytest.importorskip("trl", reason="needs the trl extra")
     (tmp_path / "train.py").write_text(TRAINED)
     command = [sys.executable, str(tmp_path / "train.py"), how, str(tmp_path)]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
-    assert (done.returncode == 0) == (how == "none"), done.stderr[-2000:]
+    with running(command, 240, WarmProcess, env=ENVIRONMENT) as child:
+        _, error = child.communicate()
+    assert (child.returncode == 0) == (how == "none"), error[-2000:]
     result = json.loads(cli("diagnose", tmp_path / "run", "--json").stdout)
     assert expected in result["ending"]["text"]
     assert result["identity"]["learning_rate"] == 1e-3

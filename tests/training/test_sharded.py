@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ pytest.importorskip("trl", reason="needs the trl extra")
 import torch
 
 from tests.adapters.tiny_trl import tiny_model
-from tests.support import finished
 from tests.training.tiny import moe
+from tests.warm import ranks_finished
 from trimtab.errors import ObjectiveError
 from trimtab.objectives.weights.weight_shards import exchanged
 
@@ -29,9 +28,7 @@ ENVIRONMENT = {
 def trained(tmp_path_factory: Any) -> Path:
     folder: Path = tmp_path_factory.mktemp("sharded")
     dense, experts = tiny_model(folder / "model")[0], moe(folder / "moe")
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command = [sys.executable, *launch, "-m", "tests.training.sharded", dense, experts, str(folder)]
-    done = finished(command, cwd=ROOT, env=ENVIRONMENT)
+    done = ranks_finished(["-m", "tests.training.sharded", dense, experts, str(folder)], 2, ENVIRONMENT)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
 

@@ -1,10 +1,9 @@
-"""Two processes under torchrun train as one with the doubled batch: weights, average, learning-rate scale, what is logged."""
+"""Two processes train as one with the doubled batch: weights, average, learning-rate scale, what is logged."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,8 @@ pytest.importorskip("trl", reason="needs the trl extra")
 import torch
 
 from tests.adapters.tiny_trl import tiny_model
-from tests.support import finished
 from tests.training.ranks import train
+from tests.warm import ranks_finished
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {
@@ -23,17 +22,12 @@ ENVIRONMENT = {
 }  # fmt: skip
 
 
-def start(command: list[str]) -> None:
-    done = finished(command, cwd=ROOT, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
 @pytest.mark.slow
 def test_two_processes_train_as_one_with_the_doubled_batch(tmp_path):
     model = tiny_model(tmp_path / "model")[0]
     train(model, tmp_path)
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    start([sys.executable, *launch, "-m", "tests.training.ranks", model, str(tmp_path)])
+    done = ranks_finished(["-m", "tests.training.ranks", model, str(tmp_path)], 2, ENVIRONMENT)
+    assert done.returncode == 0, done.stderr[-3000:]
     first = dict(torch.load(Path(tmp_path) / "minirl.1.pt")[0])
     for objective in ("minirl", "dapo", "reinforce"):
         (one, average_one), (two, average_two) = (
