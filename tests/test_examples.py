@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,8 @@ import pytest
 
 pytest.importorskip("trl", reason="needs the trl extra")
 
+from tests.support import running
+from tests.warm import WarmProcess
 from trimtab.report.run_view import load_view
 
 ROOT = Path(__file__).parents[1]
@@ -19,9 +20,10 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOK
 
 
 def run(cwd: Path, *command: str) -> str:
-    done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    with running(command, 280, WarmProcess, cwd=cwd, env=ENVIRONMENT) as child:
+        out, error = child.communicate()
+    assert child.returncode == 0, error[-3000:]
+    return out
 
 
 def test_torch_loop(tmp_path):

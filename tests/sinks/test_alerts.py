@@ -307,9 +307,11 @@ def test_a_command_that_fails_hangs_or_is_missing_says_so(
 def test_a_command_that_still_runs_when_the_run_is_closed_is_killed_with_its_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "trimtab.sinks.sink_feed.bound", lambda name: 0.5 if name == "sink_deadline" else bound(name)
-    )
+    for module in ("sink_feed", "sink_worker"):
+        monkeypatch.setattr(
+            f"trimtab.sinks.{module}.bound",
+            lambda name: 0.5 if name in ("sink_deadline", "sink_open") else bound(name),
+        )
     pids = tmp_path / "pids.txt"
     target = CommandTarget(["sh", "-c", f"sleep 100 & echo $$ $! >> {pids}; wait"], timeout_s=100)
     with trimtab.open_run(tmp_path / "run", sinks=[AlertSink(target, FAST)]) as run:
