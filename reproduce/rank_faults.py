@@ -15,6 +15,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.quick:
             with tempfile.TemporaryDirectory() as scratch:
-                arms = [run_arm(arm, Path(scratch) / arm.name) for arm in QUICK]
+                folders = [Path(scratch) / arm.name for arm in QUICK]
+                with ThreadPoolExecutor() as pool:  # their processes sleep most of the time
+                    arms = list(pool.map(run_arm, QUICK, folders))
         else:
             done = {arm["arm"]["name"] for arm in recorded(options.store)}
             for arm in ARMS:
