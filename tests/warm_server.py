@@ -16,7 +16,9 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-PRELOADED = ("torch", "torch.distributed.tensor", "trl.trainer.grpo_trainer")
+PRELOADED = (
+    "torch", "torch.distributed.tensor", "trl.trainer.grpo_trainer", "tests.adapters.tiny_trl", "trimtab.adapters.trl",
+)  # fmt: skip
 
 
 def main(number: int) -> None:
