@@ -19,7 +19,7 @@ ORDER = (
     "stats/summaries", "stats", "types", "capture", "metric_logs/formats", "metric_logs/frameworks",
     "metric_logs", "objectives/routing_replay", "objectives/weights", "objectives", "runs", "traces/core", "traces/errors",
     "traces/files", "traces/messages", "traces/native", "traces/readers/otel", "traces/readers/ptt_steps",
-    "traces/readers", "traces/readers/coding_agents", "traces/readers/trl", "traces/readers/verifiers", "traces/table", "traces",
+    "traces/readers", "traces/readers/coding_agents", "traces/readers/multi_agent", "traces/readers/trl", "traces/readers/verifiers", "traces/table", "traces",
     "traces/export", "parity", "rewards", "rewards/audit", "rewards/environment", "tools", "tools/targets", "lab", "measure/state", "measure/sequences", "measure/tokens", "measure/policy", "measure/steps",
     "measure", "measure/traces", "distributed/stragglers", "distributed", "detect/detectors", "detect/detectors/mean_shift", "detect/rules",
     "detect", "detect/traces", "detect/user_rules", "guard/policies", "guard", "report/ranks", "report", "report/html", "report/terminal",

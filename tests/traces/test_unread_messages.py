@@ -10,6 +10,7 @@ from tests.report.test_trace_diagnosis import run
 from tests.traces import samples
 from tests.traces.make import chat, steps, tau, write_lines
 from trimtab.errors import TraceError
+from trimtab.traces.read import read_episodes
 from trimtab.traces.registry import FORMATS
 
 NUM = 48
@@ -74,6 +75,7 @@ ROWS = {
     "trl": lambda i: {"step": 1, "prompt": _chat(i)[:1], "completion": _chat(i)[1:], "r": i % 2, "advantage": i % 2 - 0.5},
     "messages": lambda i: {"id": f"m{i}", "messages": _chat(i), "reward": i % 2},
     "preferences": lambda i: {"prompt": _chat(i)[:1], "chosen": _chat(i)[1:], "rejected": _chat(i)[1:], "score_chosen": i % 2, "score_rejected": 0},
+    "autogen": lambda i: {"chat_id": i, "chat_history": _chat(i), "is_correct": i % 2 == 0},
     "mapped": lambda i: {"run": _chat(i), "score": i % 2},
 }  # fmt: skip
 """Formats of messages, each with a row of an episode that is well."""
@@ -194,8 +196,37 @@ def test_rows_of_text_or_tokens_that_hold_none_are_malformed(tmp_path, name, cha
     assert f"{NUM // 2} of {NUM} lines" in text
 
 
+_LINE = {"sessionId": "s", "uuid": "u", "parentUuid": None, "timestamp": "2026-11-23T16:00:00Z"}
+_EVENT = {"id": "e", "timestamp": "2026-11-23T16:00:00Z", "source": "agent"}
+
+
+def _item(**payload):
+    return {"timestamp": "2026-11-23T16:00:00Z", "type": "response_item", "payload": payload}
+
+
+def _steps_of_atif(step):
+    return {"schema_version": "ATIF-v1.8", "agent": {}, "steps": [step]}
+
+
+AGENTS = {
+    "claude-code": [{**_LINE, "type": "assistant", "message": m} for m in ({"speaker": "assistant", "utterance": "hm"}, {"role": "assistant", "content": {"weird": 1}}, {"role": "assistant", "content": [{"weird": 1}]})],
+    "codex": [_item(type="message", rolle="assistant", content="hm"), _item(type="message", role="assistant", content={"weird": 1}), _item(type="message", role="assistant", content=[{"weird": 1}])],
+    "atif": [_steps_of_atif(step) for step in ({"source": "agent", "messag": "hm"}, {"sourc": "agent", "message": "hm"}, {"source": "agent", "message": {"weird": 1}})],
+    "openhands-events": [{**_EVENT, "kind": "MessageEvent", "llm_message": m} for m in ({"speaker": "assistant"}, {"role": "assistant", "contentt": "hm"}, {"role": "assistant", "content": {"weird": 1}})],
+    "openhands": [{"instance_id": "i", "history": [{**_EVENT, "kind": "ObservationEvent", "tool_call_id": "c", "observation": o}]} for o in ({"contentt": "hm"}, {"x": 1}, {})],
+}  # fmt: skip
+"""Of formats of which a row is no episode, or has no role: a message that nobody can read."""
+
+
+@pytest.mark.parametrize(("name", "row"), [(name, row) for name, rows in AGENTS.items() for row in rows])
+def test_what_agents_logs_say_under_no_name_we_know_is_counted(tmp_path, name, row):
+    _, report = read_episodes([write_lines(tmp_path / "a.jsonl", [row])])
+    assert report.formats.popitem()[1] == name
+    assert sum(report.unread_messages.values()) == 1
+
+
 def test_every_format_is_tried():
-    others = {"steps", "swe-agent", "verl", "prime-rl", "nemo-rl"}
+    others = {"steps", "swe-agent", "verl", "prime-rl", "nemo-rl", *AGENTS, "autogen-messages"}
     assert {name.split()[0] for name in ROWS} - {"tau2", "preferences"} | others == set(FORMATS)
 
 

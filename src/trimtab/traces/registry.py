@@ -22,6 +22,12 @@ from trimtab.traces.readers.coding_agents.openhands import (
 )
 from trimtab.traces.readers.inspect_ai import is_inspect, read_inspect
 from trimtab.traces.readers.mapped import read_mapped
+from trimtab.traces.readers.multi_agent.autogen_chats import (
+    is_chat_message,
+    is_chat_row,
+    read_chat_messages,
+    read_chat_rows,
+)
 from trimtab.traces.readers.nemo_rl import is_nemo, read_nemo
 from trimtab.traces.readers.otel.otlp_json import is_otlp
 from trimtab.traces.readers.otel.reader import read_otlp
@@ -87,6 +93,15 @@ FORMATS: dict[str, Format] = {
     "nemo-rl": Format("NeMo RL's train_data_step<N>.jsonl", is_nemo, read_nemo, by_line=True),
     "verl": Format("verl rollout dumps (trainer.rollout_data_dir)", is_verl, read_verl, by_line=True),
     "trl": Format("TRL completions (log_completions), Parquet", is_trl, read_trl, by_line=True),
+    "autogen": Format(
+        "chats of AG2 and of AutoGen's AgentChat (Magentic-One), one a record",
+        is_chat_row,
+        read_chat_rows,
+        True,
+    ),
+    "autogen-messages": Format(
+        "a chat of AG2, AgentChat or Magentic-One, one message a record", is_chat_message, read_chat_messages
+    ),
     "messages": Format(
         "chat messages of OpenAI (Responses too), Anthropic, Gemini, Bedrock, LangChain, Vercel and "
         "ShareGPT; TRL conversational sets, pairs and labels too",

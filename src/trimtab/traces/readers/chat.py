@@ -11,6 +11,7 @@ from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import UNREAD_REWARD, UNREAD_SUCCESS, ReadReport, Record
 from trimtab.traces.core.task_keys import space_of, task_key
 from trimtab.traces.files.json_records import iter_objects
+from trimtab.traces.messages.speakers import roles_of_speakers
 from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.readers.chat_context import answer_in, system_of, tools_in, with_names_of_ours
 from trimtab.traces.readers.preferences import (
@@ -64,6 +65,7 @@ def read_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Epi
         messages = first_of(value, *_TURNS)
         if not isinstance(messages, list):
             messages = [*prompt_of(value.get("prompt")), *answer_of(value.get("completion"))]
+        messages = roles_of_speakers(messages, report)
         num_recorded = len(messages)
         answer, stop = answer_in(value, messages, report)
         messages = [*messages, *answer]

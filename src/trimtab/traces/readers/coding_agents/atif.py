@@ -37,6 +37,7 @@ _ROLES = {"agent": "assistant", "user": "user", "system": "system"}
 _COPIED = "steps that a trajectory repeats of an earlier one (ATIF), left out"
 _SHARED = "calls of a step that share one observation (ATIF): it stands with the last"
 _UNLINKED = "observations of steps without calls (ATIF), kept as what the agent was shown"
+_NO_MESSAGE = "steps of ATIF without a message"
 _TERMINAL = "bash_command"  # of Terminus: keystrokes, answered by what the terminal shows
 _DONE = "mark_task_complete"
 _FLAGS = ("tool_result_is_error", "is_error", "isError")
@@ -122,6 +123,8 @@ def _turns(steps: list[Json], agent: str, report: ReadReport) -> list[Turn]:
         if step.get("source") == "agent":
             spoken.append((len(messages), as_object(step.get("metrics"))))
         messages.append(_message(step))
+        if step.get("message") is None and not step.get("tool_calls"):
+            report.unread_message(_NO_MESSAGE, step)
         for result in _results(step, report):
             known = "is_error" in result or agent != _FLAGGING
             messages.append(result if known else {**result, "is_error": False})
@@ -156,6 +159,7 @@ def _message(step: Json) -> Json:
         "timestamp": step.get("timestamp"),
         "tokens": as_object(step.get("metrics")).get("completion_tokens"),
     }
+    message = {name: field for name, field in message.items() if field is not None}
     return {**message, "tool_calls": calls} if calls else message
 
 

@@ -179,7 +179,9 @@ class _Messages:
     def add(self, value: Json, report: ReadReport) -> None:
         """Add a line's blocks."""
         message = as_object(value.get("message"))
-        if value.get("type") == "user":
+        if not isinstance(message.get("content"), (str, list)):
+            self.messages.append(dict(message))  # is counted where messages are read
+        elif value.get("type") == "user":
             self._add_user(value, message, report)
         elif message.get("model") == SYNTHETIC or value.get("isApiErrorMessage") is True:
             report.note(_NOT_SAID)

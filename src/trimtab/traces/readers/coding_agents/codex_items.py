@@ -6,6 +6,7 @@ from typing import Any
 
 from trimtab.traces.core.coerce import as_int, as_label, as_text, first_of, objects_in
 from trimtab.traces.core.read_report import ReadReport
+from trimtab.traces.messages.content_blocks import is_unknown
 from trimtab.traces.messages.hosted_tools import PROVIDER_CALLS, PROVIDER_RESULTS, blocks_of_item
 from trimtab.typing import Json
 
@@ -33,6 +34,8 @@ class Messages:
             self.add_message(
                 {"role": item.get("role"), "content": item.get("content"), "timestamp": timestamp}
             )
+        elif kind == "message" and is_unknown(item.get("content")):
+            self.add_message({"role": "assistant", "content": item["content"]})  # counted as unreadable
         elif kind == "message":
             self._part([{"type": "text", "text": text} for text in _texts(item)], timestamp)
         elif kind in _OF_ANSWER:

@@ -24,6 +24,7 @@ KINDS = frozenset({
 })  # fmt: skip
 _BRANCHES = "events of branches that a conversation left (OpenHands), left out"
 _UNREAD = "events of OpenHands of a kind we do not read, left out"
+_NO_RESULT = "observations of OpenHands without content under a name we know"
 _SILENT = KINDS - {
     "SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "UserRejectObservation",
     "AgentErrorEvent", "Condensation", "ConversationErrorEvent", "PauseEvent", "InterruptEvent",
@@ -59,7 +60,7 @@ def conversation_of(events: Sequence[Json], leaf: str | None, report: ReadReport
         if kind == "ActionEvent":
             _add_call(result, answers, event)
         elif kind in ("ObservationEvent", "UserRejectObservation", "AgentErrorEvent"):
-            result.messages.append(_result(event))
+            result.messages.append(_result(event, report))
         elif kind in ("MessageEvent", "SystemPromptEvent"):
             _add_message(result, event)
         elif kind == "Condensation":
@@ -133,7 +134,7 @@ def _add_call(result: Conversation, answers: dict[str, dict[str, Any]], event: J
         result.stop = "finished"
 
 
-def _result(event: Json) -> dict[str, Any]:
+def _result(event: Json, report: ReadReport) -> dict[str, Any]:
     """A result's message. An exit code other than 0 is a failure, though OpenHands does not flag it."""
     message = {"role": "tool", "tool_call_id": event.get("tool_call_id"), "timestamp": event.get("timestamp")}
     if event.get("kind") == "AgentErrorEvent":
@@ -145,6 +146,8 @@ def _result(event: Json) -> dict[str, Any]:
     code = as_int(observation.get("exit_code"))
     failed = observation.get("is_error") is True or code not in (None, 0, -1)
     content = first_of(observation, "content", "output")
+    if content is None:
+        report.unread_message(_NO_RESULT, observation)
     return {**message, "content": content, "is_error": failed}
 
 
@@ -164,6 +167,7 @@ def _add_message(result: Conversation, event: Json) -> None:
         "reasoning_content": reasoning,
         "timestamp": event.get("timestamp"),
     }
+    answer = {name: one for name, one in answer.items() if one is not None}
     response = as_label(event.get("llm_response_id"))
     result.messages.append({**answer, "response": response} if response else answer)
     result.stop = "finished" if role == "assistant" else None

@@ -1,0 +1,1 @@
+"""Chats of several agents: AG2, AutoGen, Magentic-One."""

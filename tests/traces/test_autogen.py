@@ -1,0 +1,176 @@
+"""Chats of several agents. `multi_agent/ag2-*.json` were made by ag2 0.11.5, `agentchat.json` and `magentic-one.json` by
+autogen-agentchat 0.7.5 (`TaskResult.model_dump`), each with scripted models; a prompt of Magentic-One's was cut."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.traces.make import write_lines
+from trimtab.traces.errors.attribution import fault_of
+from trimtab.traces.read import read_episodes
+
+LOGS = Path(__file__).parent / "fixtures" / "multi_agent"
+
+
+def read(path, **options):
+    (episode,), report = read_episodes([path], **options)
+    return episode, report
+
+
+def calls(episode):
+    return [(c.name, c.error and fault_of(c.error), c.error_from) for c in episode.calls]
+
+
+def speakers(episode):
+    return [(turn.role, turn.name) for turn in episode.turns]
+
+
+def test_ag2_keeps_a_chat_from_one_side():
+    """Its roles are those of the side: here the agent's are `user`, and the user's `assistant`."""
+    episode, report = read(LOGS / "ag2-chat.json")
+    assert report.formats.popitem()[1] == "autogen"
+    assert calls(episode) == [
+        ("capital", "", ""), ("capital", "unknown", "text"), ("telescope", "policy", "text"),
+        ("code", "unknown", "log"), ("code", "", "log"),
+    ]  # fmt: skip
+    assert [call.result for call in episode.calls[:2]] == [
+        "Paris",
+        "Error: 'Narnia'",
+    ]  # parallel, in one message
+    assert episode.calls[3].arguments == {"code": "print(1/0)"}
+    assert episode.calls[3].error.startswith("Traceback")
+    assert speakers(episode) == [
+        ("user", "user_proxy"),
+        *[("assistant", None)] * 2,
+        *[("assistant", "clerk")] * 3,
+    ]
+    assert episode.cost == 0.0
+
+
+def test_a_group_of_ag2_is_all_users():
+    episode, report = read(LOGS / "ag2-group.json")
+    assert report.formats.popitem()[1] == "autogen-messages"
+    assert speakers(episode) == [
+        ("user", "user_proxy"),
+        ("assistant", "Planner"),
+        *[("assistant", "Coder")] * 2,
+    ]
+    assert calls(episode) == [("code", "", "log")]
+    assert episode.calls[0].result == "exitcode: 0 (execution succeeded)\nCode output: 4\n"
+
+
+def test_agentchat():
+    episode, _ = read(LOGS / "agentchat.json")
+    assert calls(episode) == [
+        ("capital", "", "log"),
+        ("capital", "unknown", "log"),
+        ("telescope", "policy", "log"),
+    ]
+    assert [turn.reasoning for turn in episode.turns] == [None, "Look both up.", "Look both up.", None]
+    assert (episode.tokens, episode.stop_reason) == (17, "Text 'TERMINATE' mentioned")
+
+
+def test_magentic_one():
+    """The terminal runs what the coder wrote, two messages later."""
+    episode, _ = read(LOGS / "magentic-one.json")
+    assert calls(episode) == [("code", "unknown", "log")]
+    assert episode.turns[3].calls[0].arguments == {"code": "print(1/0)"}
+    assert [name for _, name in speakers(episode)][:4] == ["user", *["MagenticOneOrchestrator"] * 2, "coder"]
+
+
+def test_agentchats_messages_line_by_line(tmp_path):
+    whole = json.loads((LOGS / "agentchat.json").read_text(encoding="utf-8"))
+    episode, report = read(write_lines(tmp_path / "a.jsonl", whole["messages"]))
+    assert report.formats.popitem()[1] == "autogen-messages"
+    assert episode.turns == read(LOGS / "agentchat.json")[0].turns
+    limited = {**whole, "stop_reason": "Maximum number of turns 4 reached."}
+    assert read(write_lines(tmp_path / "b.jsonl", [limited]))[0].stop_reason == "max_turns"
+
+
+def agentchat(kind, **fields):
+    return {
+        "source": "coder",
+        "type": kind,
+        "models_usage": None,
+        "created_at": "2026-11-23T17:00:00Z",
+        **fields,
+    }
+
+
+def test_code_that_an_agent_runs_itself(tmp_path):
+    """After `autogen_agentchat.messages` 0.7.5: what was printed comes again as the agent's answer."""
+    rows = [
+        agentchat("TextMessage", source="user", content="2/0?"),
+        agentchat("CodeGenerationEvent", content="Run.", retry_attempt=0, code_blocks=[{"code": "2/0", "language": "python"}]),
+        agentchat("CodeExecutionEvent", retry_attempt=0, result={"exit_code": 1, "output": "ZeroDivisionError"}),
+        agentchat("TextMessage", content="ZeroDivisionError"),
+        agentchat("ToolCallSummaryMessage", content="x", tool_calls=[], results=[]),
+        agentchat("TextMessage", content="It has none."),
+    ]  # fmt: skip
+    episode, report = read(write_lines(tmp_path / "a.jsonl", rows))
+    assert [(c.name, c.arguments, c.error) for c in episode.calls] == [
+        ("code", {"code": "2/0"}, "ZeroDivisionError")
+    ]
+    assert [turn.content for turn in episode.turns] == ["2/0?", "Run.", "It has none."]
+    assert report.notes["messages that repeat what tools gave (AgentChat), left out"] == 2
+
+
+HISTORY = [
+    {"role": "human", "content": "2+2?"}, {"role": "Orchestrator (thought)", "content": "Ask."},
+    {"role": "Assistant", "content": "```python\nprint(2+2)\n```"}, {"role": "Orchestrator (-> Terminal)", "content": "Run."},
+    {"role": "ComputerTerminal", "content": "The script ran, then exited with Unix exit code: 0\nIts output was:\n4"},
+]  # fmt: skip
+
+
+def test_a_history_whose_roles_are_names(tmp_path):
+    """After the form in which failures of Magentic-One are published: a row with `history` and who was at fault."""
+    row = {
+        "history": HISTORY,
+        "question_ID": "q7",
+        "is_correct": False,
+        "mistake_agent": "Assistant",
+        "mistake_step": "2",
+    }
+    episode, _ = read(write_lines(tmp_path / "a.jsonl", [row]))
+    assert speakers(episode) == [
+        ("user", "human"), ("assistant", "Orchestrator"), ("assistant", "Assistant"), ("assistant", "Orchestrator"),
+    ]  # fmt: skip
+    assert [call.error for call in episode.calls] == [""]
+    assert (episode.task, episode.success, episode.extra["mistake_step"]) == ("q7", False, "2")
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_names_as_roles_in_any_chat(tmp_path, mapped):
+    chat = [
+        {"role": "user", "content": "q"},
+        {"role": "Planner", "content": "a"},
+        {"role": "Critic", "content": "b"},
+    ]
+    row = {"run": {"log": chat}} if mapped else {"messages": chat}
+    mapping = {"messages": "run.log"} if mapped else None
+    episode, report = read(write_lines(tmp_path / "a.jsonl", [row]), mapping=mapping)
+    assert speakers(episode) == [("user", None), ("assistant", "Planner"), ("assistant", "Critic")]
+    assert sum(count for note, count in report.notes.items() if "speakers' names" in note) == 1
+    beside = [{**chat[1], "role": "assistant"}, chat[2]]  # a role of ours: the other is no agent's
+    row = {"run": {"log": beside}} if mapped else {"messages": beside}
+    assert speakers(read(write_lines(tmp_path / "b.jsonl", [row]), mapping=mapping)[0])[1] == ("Critic", None)
+
+
+def test_the_first_message_is_the_task_and_people_stay_people(tmp_path):
+    chat = [
+        {"role": "assistant", "name": "Excel_Expert", "content": "The task."}, {"role": "user", "name": "Excel_Expert", "content": "```sh\nls\n```"},
+        {"role": "user", "name": "terminal", "content": "exitcode: 0 (execution succeeded)\nCode output: a"},
+        {"role": "user", "name": "terminal", "content": "exitcode: 0 (execution succeeded)\nCode output: b"},
+        {"role": "assistant", "name": "user_proxy", "content": "Go on."},
+    ]  # fmt: skip
+    episode, _ = read(write_lines(tmp_path / "a.jsonl", [{"chat_history": chat}]))
+    assert speakers(episode) == [
+        ("user", "Excel_Expert"), ("assistant", "Excel_Expert"), ("assistant", "terminal"), ("user", "user_proxy"),
+    ]  # fmt: skip
+    assert [call.result[-1] for call in episode.calls] == ["a"]  # what was run once gives one result
+    names = [{"role": "Planner", "content": "The task."}, {"role": "Coder", "content": "Done."}]
+    episode, _ = read(write_lines(tmp_path / "b.jsonl", [{"messages": names}]))
+    assert speakers(episode) == [("user", "Planner"), ("assistant", "Coder")]
