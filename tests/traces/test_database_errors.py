@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 
+import anyio
 import duckdb
 import pytest
 
@@ -12,7 +13,11 @@ from tests.traces.make import write_lines
 from tests.traces.sharding import same
 from trimtab.capture.clean_values import Door
 from trimtab.measure.sequences.clean_calls import clean_call
+from trimtab.tools.executor import Executor
 from trimtab.tools.failures import classify
+from trimtab.tools.targets.command import command_tool
+from trimtab.tools.targets.mcp_failures import result_failure
+from trimtab.tools.tool_definition import tool
 from trimtab.traces.core.tool_call import ToolCall
 from trimtab.traces.errors.attribution import fault_of
 from trimtab.traces.errors.database_errors import database_blame, database_fault
@@ -160,3 +165,37 @@ def test_sqlstate_classes():
             codes = {f"SQLSTATE[{first}000]", f"x SQLSTATE: {first}000", f"ERROR 7777 ({first}000): x", f"('{first}000', '[{first}000] [M][D] x')"}  # fmt: skip
             assert {sqlstate_fault(code) for code in codes} == {fault}, first
     assert [sqlstate_fault(f"SQLSTATE {code}") for code in ("25006", "40002", "55P03", "HYT00", "25P02")] == ["policy", "policy", "tool", "tool", None]  # fmt: skip
+
+
+def test_the_executor_a_server_and_a_command_blame_alike(tmp_path):
+    """The record of a live call has the blame that the same text has in a log."""
+    path = tmp_path / "x.db"
+    sqlite3.connect(path).close()
+
+    def query(sql: str) -> str:
+        return str(sqlite3.connect(path, timeout=0).execute(sql).fetchall())
+
+    words = ["sh", "-c", "echo 'Error: in prepare, no such table: users' >&2; exit 1"]
+    tools = [tool(query, name="sql"), command_tool("shell", words, {"type": "object"})]
+
+    async def main() -> list[ToolCall]:
+        async with Executor(tools) as executor:
+            calls = [("sql", {"sql": "select * from users"}), ("sql", {"sql": "select 1"}), ("shell", {})]
+            return [(await executor.call(*one)).call for one in calls]
+
+    calls = anyio.run(main)
+    assert [(one.blame, one.kind) for one in calls] == [
+        ("policy", "refused"),
+        ("", ""),
+        ("policy", "refused"),
+    ]
+    assert fault_of(calls[0].error) == fault_of(calls[2].error) == "policy"
+    served = {
+        text: result_failure(f"Error executing tool sql: {text}")
+        for text in ("no such table: users", "database is locked", "boom")
+    }
+    assert [(one.blame, one.kind) for one in served.values()] == [
+        ("policy", "refused"),
+        ("infrastructure", "unavailable"),
+        ("tool", "error"),
+    ]

@@ -36,6 +36,9 @@ BRANCHES = [
     "read timeout after 5 s", "connection reset", "your proposed edit has introduced new syntax error(s)", "sh: command not found", "x.y.Exception: z",
     "failed: x", "invalid function", "returned with status 3", "validation error: x", "service temporarily unavailable",
     "{'error': 'no row'}", "{'error': \"it's gone\"}",
+    'Catalog Error: Table with name x does not exist!', "Binder Error: x", "Parser Error: syntax error", "Conversion Error: x", "Constraint Error: x", "IO Error: No files",
+    "Out of Memory Error: x", "no such table: users", "ambiguous column name: a", 'unrecognized token: "@"', 'near "selec": syntax error', "UNIQUE constraint failed: t.a",
+    "database is locked", 'relation "users" does not exist\nLINE 1: select', 'syntax error at or near "selec"', "Msg 208, Level 16, State 1, Line 1",
     "An error occurred while running the tool. Please try again. Error: no seats", "An unexpected error has occurred.", "An error occurred: x",
     "An error occurred. Please try again.", "MCP error -32602: Invalid arguments for tool search: []", "MCP error: gone", "JSON-RPC error -32601: no method",
     "Input validation error: 'q' is a required property", "Output validation error: x", "Tool execution timed out", "Tool call timed out after 5 s", "query timed out",
@@ -46,6 +49,8 @@ BRANCHES = [
 ]  # fmt: skip
 FINE = [
     "error-free operation confirmed", "Error handling guide: how to write", "Exception handling in Python", "Error rate: 0%", "Errors: 0",
+    "No such tables were needed", "near the station", "Unique constraints: none", "Column B does not exist in every sheet", "Relation to the host", "IO errors: 0", "Database is locked in the safe",
+    "Messages: 3", "Msg from Ann", "Out of range: none", "Schema of the table", "Catalog of books", "Check constraint", "Constraint error analysis",
     "No results found. Error rate is low", "ok", "error.log\nx", "error_count,3", "error,count\n1,2", "timeout: 30", "HTTP 200 OK",
     "Exit code: 0", "Command exited with code 0", "Failed tests: none", "fatalities: 3", "Bash is a shell: see", "503 rooms", "No error: fine",
     "Error bars show one SE", "", "Connection established", "Tool box found", "No tools named here", "No function is named so",

@@ -15,7 +15,8 @@ _STATUS = f"bad request|unauthorized|forbidden|not found|request time-?out|confl
 _OF = (
     "api|internal|server|client|runtime|syntax|network|connection|database|sql|http|system|validation|pars(e|ing)|execution|tool|"
     "permission|authentication|unknown|unexpected|import|compil(er|ation)|build|fatal|timeout|unhandled|"
-    "mcp|json-?rpc|(in|out)put validation"
+    "mcp|json-?rpc|(in|out)put validation|"
+    "catalog|binder|parser|conversion|constraint|io|out of (memory|range)|invalid input"  # DuckDB's
 )
 _AFTER = (
     "in|on|at|from|with|while|when|during|occurred|executing|running|calling|invoking|fetching|reading|writing|opening|"
@@ -62,6 +63,14 @@ _STARTS = (
     r"rate limit(ed)? (exceeded|reached)\b",
     r"no replacement was performed",
     r"your proposed edit has introduced new syntax error",
+    # SQLite's, PostgreSQL's and SQL Server's own texts, as a tool passes them on
+    r"(no such (table|column|function|index|view|module)|ambiguous column name|unrecognized token): \S",
+    r"near \x22[^\n]{0,80}\x22: syntax error",
+    r"(unique|not null|check|foreign key|primary key) constraint failed\b",
+    r"database is locked\s{0,9}$",
+    r"(relation|column|function|operator|schema) [^\n]{1,120} does not exist\s{0,9}($|[\r\n])",
+    r"syntax error at (or near|end of input)\b",
+    r"msg \d{1,6}, level \d{1,2}\b",
     rf"\{{\x27error\x27: [\x27\x22]{_WHAT}",
 )
 
@@ -74,10 +83,12 @@ The last is a dict's repr: what TRL answers a call of a tool that raised. What o
 
 _START = re.compile(ERROR_START, re.I | re.A)
 _OPENINGS = (
-    "a(?:ccess|ction|pi |uthentication )|b(?:ad g|uild )|c(?:all|lient |o(?:de|mmand|mpil|nnection))|data|e(?:rror|x(?:ception|ecution|it))|"
-    "f(?:a(?:iled|tal )|inished|unction)|gateway|http|i(?:mport |nternal |nvalid )|n(?:etwork |o (?:such|replacement|tool|function))|operation|p(?:ars|ermission|"
-    "ro(?:cess|gram))|query|r(?:ate limit|e(?:ad|quest|turn)|untime )|s(?:cript|e(?:gmentation|rver|rvice)|ql |tatus|y(?:ntax|stem) )|t(?:erminated|here is no |"
-    r"ime|o(?:o many|ol)|raceback)|un(?:expected|handled|known)|validation |your proposed|:? ?[45]\d\d|\{\x27error|"
+    "a(?:ccess|ction|mbig|pi |uthentication )|b(?:ad g|inder |uild )|c(?:a(?:ll|talog )|heck |lient |o(?:de|lumn|mmand|mpil|nnection|nstraint |nversion ))|data|e(?:rror|x(?:ception|ecution|it))|"
+    "f(?:a(?:iled|tal )|inished|oreign |unction)|gateway|http|i(?:mport |nternal |nvalid |o )|msg |n(?:e(?:ar |twork )|o(?: (?:such|replacement|tool|function)|t null ))|"
+    "o(?:perat|ut of )|"
+    "p(?:ars|ermission|rimary |"
+    "ro(?:cess|gram))|query|r(?:ate limit|e(?:ad|lation|quest|turn)|untime )|s(?:c(?:hema|ript)|e(?:gmentation|rver|rvice)|ql |tatus|y(?:ntax|stem) )|t(?:erminated|here is no |"
+    r"ime|o(?:o many|ol)|raceback)|un(?:expected|handled|ique |known|recog)|validation |your proposed|:? ?[45]\d\d|\{\x27error|"
     r"an (?:\w+ )?e(?:rror|xception) |mcp |json-?rpc |(?:in|out)put val|(?:file|directory|path|resource) not|(?:unable to|could not|cannot) (?:con|res)"
 )
 _MAYBE = re.compile(rf"[\s\[(<*❌✗⛔🚫]*(?:[\w./-]*:|[\w.]*(?:error|exception)|{_OPENINGS})", re.A)
