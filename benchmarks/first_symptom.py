@@ -8,8 +8,8 @@ team, each with the step of the decisive mistake. They are not in the repository
 
     git clone https://github.com/ag2ai/Agents_Failure_Attribution     (read at f4d2b6d)
 
-A message of an agent is a turn, and a code block that `Computer_terminal` answers is its call; the hand-made team's logs hold no calls. Beside the
-symptom stand what needs no log: the first step, and a random step of an agent; and the first repeated message, which is no symptom here.
+The symptom is what trimtab shows of each file (`trimtab traces diagnose`). Beside it stand what needs no log: the first step, and a random step of
+an agent; and the first repeated message, which is not counted as a symptom.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.stats.intervals import share_interval
-from trimtab.traces.core.episode import Call, Episode, Turn
-from trimtab.traces.errors.detect import error_text
+from trimtab.traces.read import read_episodes
 from trimtab.traces.table.first_symptom import SYMPTOMS, first_symptom
 
 TABLE = Path(__file__).parent / "results" / "first_symptom.json"
@@ -30,38 +29,28 @@ SETS = {"algorithm": "Algorithm-Generated", "hand": "Hand-Crafted"}
 TERMINAL = "Computer_terminal"
 
 
-def episode_of(messages: list[dict[str, Any]]) -> Episode:
-    """The log of one failure; the step of a turn is the index of its message."""
-    turns: list[Turn] = []
-    for step, message in enumerate(messages):
-        text = message.get("content") or ""
-        if message.get("name") == TERMINAL and turns:
-            last = turns[-1]
-            last.calls.append(Call(name="code", arguments={"text": last.content}, result=text, error=error_text(text), step=last.step))  # fmt: skip
-        elif message.get("role") != "human":
-            turns.append(Turn(role="assistant", content=text, step=step))
-    return Episode(id="", turns=turns)
-
-
-def row_of(name: str, log: dict[str, Any]) -> dict[str, Any]:
+def row_of(path: Path) -> dict[str, Any]:
     """What the figures need of one failure: steps of agents, of the mistake, of the first symptom and the first repeat (-1: none)."""
-    episode = episode_of(log["history"])
+    log = json.loads(path.read_text())
+    agents = [
+        i
+        for i, one in enumerate(log["history"])
+        if one.get("name") != TERMINAL and one.get("role") != "human"
+    ]
+    texts = [log["history"][i].get("content") or "" for i in agents]
+    repeats = [step for at, step in enumerate(agents) if texts[at] in texts[:at]]
+    (episode,), _ = read_episodes([path])
     symptom = first_symptom(episode)
-    seen, repeat = set[str](), -1
-    for turn in episode.turns:
-        if turn.content in seen and repeat < 0:
-            repeat = turn.step
-        seen.add(turn.content or "")
     return {
-        "log": name, "mistake": int(log["mistake_step"]), "agents": [turn.step for turn in episode.turns],
-        "symptom": symptom.step, "kind": SYMPTOMS[symptom.kind] if symptom.kind >= 0 else "", "repeat": repeat,
+        "log": f"{path.parent.name}/{path.stem}", "mistake": int(log["mistake_step"]), "agents": agents, "symptom": symptom.step,
+        "kind": SYMPTOMS[symptom.kind] if symptom.kind >= 0 else "", "repeat": repeats[0] if repeats else -1,
     }  # fmt: skip
 
 
 def read_logs(folder: Path) -> list[dict[str, Any]]:
     """A row a failure, by set and number."""
     files = [path for name in SETS.values() for path in sorted(folder.glob(f"{name}/*.json"), key=lambda p: int(p.stem))]  # fmt: skip
-    return [row_of(f"{path.parent.name}/{path.stem}", json.loads(path.read_text())) for path in files]
+    return [row_of(path) for path in files]
 
 
 def figures_of(rows: list[dict[str, Any]]) -> dict[str, float]:

@@ -13,8 +13,16 @@ PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "agent-log-checks.md
 
 
 def _log(*messages, mistake):
+    """As Who&When writes it: the task of the manager first, then agents, and a terminal that answers their code."""
     history = [{"role": "user", "name": name, "content": text} for name, text in messages]
-    return {"mistake_step": str(mistake), "history": [{"role": "human", "content": "task"}, *history]}
+    first = {"role": "assistant", "name": "A", "content": "You are given a task."}
+    return {
+        "mistake_step": str(mistake),
+        "mistake_agent": "A",
+        "question": "q",
+        "is_correct": False,
+        "history": [first, *history],
+    }
 
 
 def test_a_failed_block_of_code_is_the_symptom_of_the_message_that_sent_it(tmp_path):
@@ -22,24 +30,26 @@ def test_a_failed_block_of_code_is_the_symptom_of_the_message_that_sent_it(tmp_p
         "exitcode: 0 (execution succeeded)\nCode output: 4",
         "exitcode: 1 (execution failed)\nCode output: x",
     )
+    code = "```python\nprint(4)\n```"
+    terminal = "Computer_terminal"
     logs = [
-        _log(("A", "plan"), ("A", "run a"), ("Computer_terminal", ok), ("B", "run b"), ("Computer_terminal", bad), mistake=4),
-        _log(("A", "run a"), ("Computer_terminal", bad), ("B", "wrong"), ("A", "run a"), mistake=3),
+        _log(("A", "plan"), ("A", code), (terminal, ok), ("B", code + "b"), (terminal, bad), mistake=4),
+        _log(("A", code), (terminal, bad), ("B", "wrong"), ("A", code), mistake=3),
         _log(("A", "fine"), ("B", "wrong"), mistake=1),
-    ]  # fmt: skip
+    ]
     folder = tmp_path / "Algorithm-Generated"
     folder.mkdir()
     for i, log in enumerate(logs):
         (folder / f"{i}.json").write_text(json.dumps(log))
     rows = first_symptom.read_logs(tmp_path)
     assert [(row["agents"], row["symptom"], row["kind"], row["repeat"]) for row in rows] == [
-        ([1, 2, 4], 4, "failed call", -1), ([1, 3, 4], 1, "failed call", 4), ([1, 2], -1, "", -1),
+        ([0, 1, 2, 4], 4, "failed call", -1), ([0, 1, 3, 4], 1, "failed call", 4), ([0, 1, 2], -1, "", -1),
     ]  # fmt: skip
     figures = first_symptom.figures_of([*rows, {**rows[2], "log": "Hand-Crafted/1"}])
     of = {key.removeprefix("symptom_algorithm_"): value for key, value in figures.items()}
     assert (of["top1"], of["with_symptom"], of["before_mistake"]) == (pytest.approx(1 / 3, abs=1e-4), 2, 1)
-    assert of["first_step_top1"] == pytest.approx(1 / 3, abs=1e-4)
-    assert of["random_step_top1"] == pytest.approx((1 / 3 + 1 / 3 + 1 / 2) / 3, abs=1e-4)
+    assert of["first_step_top1"] == 0
+    assert of["random_step_top1"] == pytest.approx((1 / 4 + 1 / 4 + 1 / 3) / 3, abs=1e-4)
     assert (of["with_repeat"], of["repeat_hits"]) == (1, 0)
 
 

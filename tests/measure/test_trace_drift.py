@@ -101,7 +101,7 @@ def test_the_first_visible_symptom():
         "failed call in assistant turn 2 of 3",
     )
     assert (
-        "first 2 x failed call, 1 x void turn; the median in assistant turn 2; where trouble shows, in 21 % of"
+        "first 2 x failed call, 1 x void turn; the median in assistant turn 2; where trouble shows, in 20 % of"
         in one.text
     )
 

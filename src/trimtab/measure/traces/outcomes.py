@@ -18,7 +18,7 @@ from trimtab.traces.table.first_symptom import SYMPTOMS
 from trimtab.traces.table.types import Evidence, TraceTable
 
 _MAX_ROWS = 12
-_NOT_THE_CAUSE = "; where trouble shows, in 21 % of annotated failures the mistake itself"
+_NOT_THE_CAUSE = "; where trouble shows, in 20 % of annotated failures the mistake itself"
 _TURNS, _ENDS = ("1 or before", "2", "3 or 4", "5 to 8", "9 to 16", "17 and later"), (1, 2, 4, 8, 16)
 
 
