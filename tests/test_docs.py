@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 from pathlib import Path
+from pkgutil import resolve_name
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +20,7 @@ BLOCKS = re.compile(r"<!-- (?:begin|generated).*?(?:<!-- end.*?-->|\Z)", re.S)
 """What a script writes: from its first mark to its last, or to the end of the page."""
 MADE = {
     "make_architecture.py": "architecture.md",
+    "make_cli.py": "reference/cli.md",
     "make_detectors.py": "reference/rules.md",
     "make_metric_keys.py": "reference/metric-keys.md",
     "make_traces.py": "reference/agent-log-checks.md",
@@ -82,6 +84,30 @@ def test_pages_agree_on_what_unhealthy_means():
     waits = texts["explanation/detectors.md"]
     assert f"fewer than {words[int(bound('judged_readings'))]} readings could be judged" in waits
     assert f"fewer than {bound('short_run'):.0f} steps in which more rules wait than judged" in waits
+
+
+def test_the_page_of_the_command_line_has_every_command():
+    text = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
+    assert "## trimtab traces export\n\n    trimtab traces export [OPTIONS] LOGS...\n" in text
+    assert "| `--margin` | `float`, at least 1e-09, default `0.05` |" in text
+    assert "([metric-logs](../how-to/metric-logs.md))" in text
+    assert len(re.findall(r"^## trimtab ", text, re.M)) == len(re.findall(r"^    trimtab ", text, re.M)) >= 18
+
+
+def test_the_api_pages_name_objects_that_exist():
+    """Every `::: name` and every member below it; `make docs` looks at those that need torch too."""
+    for page in sorted((DOCS / "reference" / "api").glob("*.md")):
+        for name, options in re.findall(
+            r"^::: ([\w.]+)\n((?: +.*\n)*)", page.read_text(encoding="utf-8") + "\n", re.M
+        ):
+            if name.startswith(("trimtab.adapters.trl", "trimtab.objectives")):
+                continue  # load torch, which takes longer than all other tests of this file
+            target = resolve_name(name)
+            members = re.search(r"members: \[([^\]]*)\]", options)
+            missing = [
+                m for m in (members[1].split(",") if members else ()) if not hasattr(target, m.strip())
+            ]
+            assert not missing, f"{page.name}: {name}"
 
 
 def test_the_page_of_agent_log_checks_has_its_tables():
