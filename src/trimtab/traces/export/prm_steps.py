@@ -27,16 +27,16 @@ def step_rows(
     """
     rows: list[dict[str, Any]] = []
     why: Counter[str] = Counter()
-    trailing = 0
+    trailing = opened = 0
     for episode in episodes:
-        start = next((i for i, turn in enumerate(episode.turns) if turn.role == "assistant"), None)
-        if start is None:
+        if not any(turn.role == "assistant" for turn in episode.turns):
             left_out["episode without a turn of the assistant"] += 1
             continue
-        prompt = "\n\n".join(turn.content for turn in episode.turns[:start] if turn.content)
+        prompt, start = _prompt(episode.turns)
         if not prompt:
             left_out["episode without a prompt"] += 1
             continue
+        opened += any(turn.role == "assistant" for turn in episode.turns[:start])
         steps, reasons, rest = _steps(episode.turns[start:])
         trailing += rest
         why.update(reasons)
@@ -50,9 +50,34 @@ def step_rows(
         "steps labelled wrong": sum(why.values()) - right,
         **{f"steps: {reason}": count for reason, count in why.items()},
         "messages and results after the agent's last turn, left out": trailing,
+        **({"episodes that the agent opened: its greeting stands in the prompt": opened} if opened else {}),
         "what a label means": "right: the log shows no failed, unreadable or repeated call and no empty "
         "turn in the step; not that it helped",
     }
+
+
+def _prompt(turns: list[Turn]) -> tuple[str, int]:
+    """The prompt, and the number of the first step's turn. None where the agent acts before anyone speaks.
+
+    An agent that speaks first, and only speaks, greets: its words are of the prompt, and no step.
+    """
+    start = next(i for i, turn in enumerate(turns) if turn.role == "assistant")
+    if not any(turn.content for turn in turns[:start]):
+        request = next(
+            (i for i, turn in enumerate(turns) if turn.role != "assistant" and turn.content), len(turns)
+        )
+        if any(turn.calls for turn in turns[:request]):
+            return "", start
+        later = (i for i in range(request, len(turns)) if turns[i].role == "assistant")
+        start = next(later, len(turns))
+        if start == len(turns):
+            return "", start
+    parts = (
+        f"<assistant>\n{turn.content}\n</assistant>" if turn.role == "assistant" else turn.content
+        for turn in turns[:start]
+        if turn.content
+    )
+    return "\n\n".join(parts), start
 
 
 _RIGHT = ("nothing wrong", "failed by the tool's fault")

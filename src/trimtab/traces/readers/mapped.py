@@ -3,15 +3,17 @@ reward=score.value`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from trimtab.errors import TraceError
+from trimtab.traces.core.coerce import as_label
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.json_text import BadJson, parse_json
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.readers.chat import read_messages
+from trimtab.traces.readers.json_paths import NOTHING, value_at
+from trimtab.traces.readers.mapped_shapes import PARALLEL, episodes_in, steps_of_blocks, zipped_messages
 from trimtab.traces.readers.preferences import is_chat
 from trimtab.traces.readers.ptt_steps.reader import read_steps
 
@@ -24,8 +26,6 @@ FIELDS = (
 """What `--map` may name. With `episode_id` and `type` a line is a step, otherwise an episode."""
 
 _MAY_BE_TEXT = ("messages", "prompt", "completion", "chosen", "rejected")  # tools are read by their reader
-_NOTHING = object()
-_PART = re.compile(r"([^.\[\]]+)|\[(-?\d+)\]")
 
 
 def at_path(value: Any, path: str) -> Any:
@@ -34,19 +34,8 @@ def at_path(value: Any, path: str) -> Any:
     >>> at_path({"a": [{"b c": 7}]}, "$.a[0].b c"), at_path({"a": 1}, "a.b")
     (7, None)
     """
-    result = _value_at(value, path)
-    return None if result is _NOTHING else result
-
-
-def _value_at(value: Any, path: str) -> Any:
-    for key, index in _PART.findall(path.removeprefix("$")):
-        if key and isinstance(value, dict) and key in value:
-            value = value[key]
-        elif index and isinstance(value, list) and -len(value) <= int(index) < len(value):
-            value = value[int(index)]
-        else:
-            return _NOTHING
-    return value
+    result = value_at(value, path)
+    return None if result is NOTHING else result
 
 
 def read_mapped(
@@ -58,15 +47,36 @@ def read_mapped(
     TraceError for a field that there is none of.
     """
     for name in mapping:
-        if name not in FIELDS:
+        field, _, part = name.partition(".")
+        if name not in FIELDS and not (field == "messages" and part in PARALLEL):
             raise TraceError(f"--map {name}=...: there is no such field; one of {', '.join(FIELDS)}")
     steps = is_step_mapping(mapping)
-    if not steps and not mapping.keys() & {"messages", "prompt", "completion", "chosen", "rejected"}:
+    read = {name.partition(".")[0] for name in mapping}
+    if not steps and not read & {"messages", "prompt", "completion", "chosen", "rejected"}:
         raise TraceError(
             "--map needs messages, or prompt and completion; for one step a line episode_id and type"
         )
-    renamed = (_renamed(mapping, r, report) if isinstance(r.value, dict) else r for r in records)
+    renamed = _all_renamed(mapping, records, report, steps)
     return (read_steps if steps else read_messages)(renamed, report)
+
+
+def _all_renamed(
+    mapping: Mapping[str, str], records: Iterable[Record], report: ReadReport, steps: bool
+) -> Iterator[Record]:
+    names: dict[str, dict[str, str]] = {}  # tools of the calls of each episode
+    for record in records:
+        if not isinstance(record.value, dict):
+            yield record
+        elif steps:
+            values = _renamed(mapping, record.value, report)
+            known = names.setdefault(as_label(values.get("episode_id")) or "", {})
+            yield from (record._replace(value=one) for one in steps_of_blocks(values, known, report))
+        else:
+            for paths, value, key in episodes_in(mapping, record, report):
+                values = _renamed(paths, value, report, mapping)
+                if key is not None and values.get("id") is None:
+                    values["id"] = key
+                yield record._replace(value=values)
 
 
 def is_step_mapping(mapping: Mapping[str, str]) -> bool:
@@ -74,14 +84,23 @@ def is_step_mapping(mapping: Mapping[str, str]) -> bool:
     return "episode_id" in mapping and "type" in mapping
 
 
-def _renamed(mapping: Mapping[str, str], record: Record, report: ReadReport) -> Record:
+def _renamed(
+    paths: Mapping[str, str], record: Any, report: ReadReport, mapping: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The values at the paths, by our names; `mapping`: the paths as the user wrote them."""
     values: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     report.mapped += 1
-    for ours, path in mapping.items():
-        result = _value_at(record.value, path)
-        report.missed[f"{ours}={path}"] += result is _NOTHING
-        values[ours] = None if result is _NOTHING else _messages(result) if ours in _MAY_BE_TEXT else result
-    return Record(record.file, record.line, values)
+    for ours, path in paths.items():
+        result = value_at(record, path)
+        report.missed[f"{ours}={(mapping or paths)[ours]}"] += result is NOTHING
+        if ours.startswith("messages."):
+            arrays |= {} if result is NOTHING else {ours.removeprefix("messages."): result}
+            continue
+        values[ours] = None if result is NOTHING else _messages(result) if ours in _MAY_BE_TEXT else result
+    if arrays:
+        values["messages"] = zipped_messages(arrays, report)
+    return values
 
 
 def _messages(value: Any) -> Any:
