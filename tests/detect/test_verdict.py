@@ -61,6 +61,13 @@ def test_a_hidden_alarm_says_how_many_rules_on_averages_could_speak():
     assert unknown.endswith("(no aggregate rule had fired)")
 
 
+@pytest.mark.parametrize(("num_failed_steps", "word"), [(10, "healthy"), (11, "blind")])
+def test_a_monitor_that_failed_at_more_than_a_tenth_of_the_steps_is_blind(num_failed_steps, word):
+    verdict = judge([], replace(CALM, num_failures=1, num_failed_steps=num_failed_steps))
+    assert verdict.word == word
+    assert ("the monitor failed at 11 of 100 steps" in verdict.reason) == (word == "blind")
+
+
 def test_alarms_outrank_blindness_and_blindness_outranks_calm():
     blind = replace(CALM, observed=frozenset(), not_observed={"drift": "no reference"})
     assert judge([], blind).word == "blind"

@@ -330,6 +330,21 @@ def test_windows_wait_for_tokens_and_trajectories(rng):
     assert "all" in closed_at[3][0]  # 2,560 tokens, 32 trajectories
 
 
+def test_many_tokens_of_few_trajectories_close_no_window(rng):
+    windows = WindowSet()
+    states = [
+        observe(make_batch(rng, sequences=15, step=step)) for step in range(3)
+    ]  # 80 tokens a trajectory
+    steps = [windows.add(step, step, part)[0] for step, part in enumerate(states)]
+    assert [{name for name, _ in closed} & {"all"} for closed in steps] == [set(), {"all"}, set()]
+    windows = WindowSet(min_tokens=100)
+    assert [windows.add(step, step, part)[0] != [] for step, part in enumerate(states)] == [
+        False,
+        True,
+        False,
+    ]
+
+
 def test_a_trajectory_trained_on_twice_is_one(rng):
     states = observe(make_batch(rng, sequences=64), np.zeros(64, bool))
     assert states["text"].n_trajectories == 0

@@ -118,6 +118,23 @@ def test_clip_shares_at_the_trainers_own_range_and_by_sign(rng):
             token_batch(**data, clip_range=bad)
 
 
+def test_clip_shares_leave_out_log_ratios_that_are_not_finite(rng):
+    data, advantages = columns(rng), np.where(rng.random(4000) < 0.5, 1.0, -1.0)
+    data["logprobs"] = np.where(np.arange(4000) % 4 == 0, -math.inf, data["logprobs"])  # below every range
+    data["logprobs"][1::8] = math.nan  # on no side
+    readings = values(token_batch(**data, advantages=advantages, clip_range=0.1))
+    finite = np.isfinite(data["logprobs"])
+    r, sign = ratios(data)[finite], advantages[finite]
+    for label, outside in (("high", (r > 1.1, sign > 0)), ("low", (r < 0.9, sign < 0))):
+        fraction, active = (
+            readings[f"staleness/clip_{label}_frac"],
+            readings[f"staleness/clip_active_{label}_frac"],
+        )
+        assert fraction.n_tokens == active.n_tokens == finite.sum()
+        assert fraction.value == pytest.approx(outside[0].mean(), abs=5e-4)
+        assert active.value == pytest.approx((outside[0] & outside[1]).mean(), abs=5e-4)
+
+
 def test_active_shares_are_where_the_gradient_of_ppo_vanishes(rng):
     """The gradient of min(r A, clip(r, 1 - e, 1 + e) A) by central differences is 0 on exactly those tokens."""
     data, advantages = columns(rng), rng.normal(size=4000)

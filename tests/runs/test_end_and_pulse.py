@@ -143,6 +143,15 @@ def test_an_old_damage_does_not_blind_a_run_for_ever(tmp_path):
     assert "missing from the record: 1 line of the run folder cannot be read" in reason
 
 
+@pytest.mark.parametrize(("num_lost", "word"), [(6, "healthy"), (7, "blind")])
+def test_an_old_loss_of_more_than_a_tenth_of_the_steps_blinds_a_run(tmp_path, num_lost, word):
+    folder = write_run(tmp_path / "run", steps=60)
+    path = folder / "steps.r0.s0.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:10], *lines[10 + num_lost :]]))
+    assert verdict(folder)[0] == word
+
+
 def test_a_hung_job_of_four_ranks_is_not_healthy(tmp_path):
     """Issue 17.8: no rank has an end, and none has written for longer than its cadence allows."""
     for rank in range(4):

@@ -47,6 +47,17 @@ def test_a_resume_appends_and_supersedes_and_never_truncates(tmp_path):
     assert reader.num_sessions == 2
 
 
+def test_each_session_is_superseded_by_the_earliest_step_of_all_later_ones(tmp_path):
+    """The third session began after the second had: what the second wrote over stays written over."""
+    folder = tmp_path / "run"
+    for steps in (range(10), range(4, 8), range(7, 12)):
+        write(folder, steps)
+    reader = RunReader(folder)
+    assert [row["step"] for row in reader.rows("steps")] == list(range(12))
+    assert [row["step"] for row in reader.superseded("steps")] == [4, 5, 6, 7, 8, 9, 7]
+    assert reader.num_superseded == 7
+
+
 def test_a_torn_last_line_is_counted_and_read_once_it_is_whole(tmp_path):
     folder = tmp_path / "run"
     write(folder, range(4))

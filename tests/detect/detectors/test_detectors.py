@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from trimtab.detect.detectors.prediction_limit import PredictionLimit
+from trimtab.detect.detectors.threshold import Threshold
 from trimtab.detect.detectors.trend_break import TrendBreak
 from trimtab.detect.pipeline import Pipeline
 from trimtab.detect.rules.all_rules import RULES
@@ -120,6 +122,44 @@ def test_measurement_error_widens_the_bound():
     for i in range(4):
         sure.update(i, 0.0, se=0.01)
     assert sure.update(4, 3.0, se=0.01).fired
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_known_bound_is_crossed_beyond_the_measurement_error(sign):
+    """3.0902 is the normal quantile of 1/1000: so many standard errors beyond the limit, not before it."""
+    for errors, fires in ((3.0, False), (3.2, True), (-3.2, False)):
+        decision = Threshold(limit=0.3, sign=sign, confirm=1, arl=1000.0).update(
+            0, 0.3 + sign * errors * 0.1, 0.1
+        )
+        assert decision.fired == fires
+        assert decision.bound == pytest.approx(0.3 + sign * 0.30902, abs=1e-5)
+    exact = Threshold(limit=0.3, sign=sign, confirm=1, arl=math.inf)
+    assert exact.update(0, 0.3 + sign * 0.01, 0.1).fired  # the answer of a test is compared as it is
+
+
+def test_the_bound_of_a_baseline_is_the_prediction_limit_of_one_more_value():
+    """Mean + t s sqrt(1 + 1/n), with s from successive differences on 2 (n - 1) / 3 degrees of freedom."""
+    baseline = np.random.default_rng(3).normal(size=7)
+    detector = PredictionLimit(arl=1000.0, baseline=7, confirm=1)
+    for step, value in enumerate(baseline):
+        detector.update(step, float(value))
+    s = math.sqrt((np.diff(baseline) ** 2).mean() / 2)
+    expected = baseline.mean() + scipy.stats.t.isf(1 / 1000, 4) * s * math.sqrt(1 + 1 / 7)
+    assert detector.update(7, 0.0).bound == pytest.approx(expected)
+
+
+def test_the_bound_of_a_trend_is_the_prediction_limit_of_least_squares():
+    x = np.arange(10.0)
+    baseline = 2.0 + 0.3 * x + np.random.default_rng(4).normal(size=10)
+    detector = TrendBreak(arl=1000.0, baseline=10, sign=1)
+    for step, value in enumerate(baseline):
+        detector.update(step, float(value))
+    design = np.stack([np.ones(10), x], axis=1)
+    weights, (residual,), *_ = np.linalg.lstsq(design, baseline, rcond=None)
+    ahead = np.array([1.0, 10.0])
+    spread = math.sqrt(residual / 8 * (1 + ahead @ np.linalg.inv(design.T @ design) @ ahead))
+    expected = ahead @ weights + scipy.stats.t.isf(1 / 1000, 8) * spread
+    assert detector.update(10, 0.0).bound == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("make", [PredictionLimit, TrendBreak])
