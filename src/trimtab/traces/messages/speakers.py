@@ -66,8 +66,8 @@ def is_human(name: str) -> bool:
 def with_code_results(messages: Sequence[Json]) -> list[dict[str, Any]]:
     """The messages, in which a report that code was run is the result of a call: of the last code written.
 
-    >>> chat = [{"role": "assistant", "content": "```python\\\\n1/0\\\\n```"},
-    ...     {"role": "user", "content": "exitcode: 1 (execution failed)\\\\nCode output: ZeroDivisionError"}]
+    >>> chat = [{"role": "assistant", "content": "```python\\n1/0\\n```"},
+    ...     {"role": "user", "content": "exitcode: 1 (execution failed)\\nCode output: ZeroDivisionError"}]
     >>> [one["role"] for one in with_code_results(chat)]
     ['assistant', 'tool']
     """
