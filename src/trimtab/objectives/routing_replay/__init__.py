@@ -2,7 +2,8 @@
 
 R2 records with the trainer's engine at the sampling weights, R3 takes what the sampling engine recorded
 (arXiv 2507.18071 section 5.3, 2510.11370, 2512.01374 section 3.2). `replay` hooks the routers of a Hugging
-Face model, `routes` stores and checks routes, `routers` turns the router logits of each family into gates.
+Face model, `routes` stores and checks routes, `routers` finds the routers, `gate_recipes` are the
+ways from logits to gates, and `router_proof` decides which of them is a router's own.
 """
 
 from trimtab.objectives.routing_replay.recordings import Recording, Replayed

@@ -18,7 +18,14 @@ from torch import Tensor
 
 from trimtab.errors import RoutesError
 from trimtab.objectives.routing_replay.recordings import Recording, Replayed, fingerprint, same_print
-from trimtab.objectives.routing_replay.routers import Router, find_routers
+from trimtab.objectives.routing_replay.routers import (
+    Router,
+    Triple,
+    as_returned,
+    as_triple,
+    choice_of,
+    find_routers,
+)
 from trimtab.objectives.routing_replay.routes import check_routes, route_dtype
 
 
@@ -95,14 +102,13 @@ class RoutingReplay:
             active.by_layer = active.by_layer.new_zeros(0)  # the fingerprints alone are kept
 
     def _device(self) -> torch.device:
-        weight: Any = self.routers[0].module.weight
-        return torch.device(weight.device)
+        return self.routers[0].device()
 
     def _idle(self) -> None:
         if self._recording is not None or self._active is not None:
             raise RoutesError("a recording or replay is already open: close it first")
 
-    def _on_forward(self, hook: _Hook, output: Any) -> Any:
+    def _on_forward(self, hook: _Hook, output: Triple) -> Triple:
         first, _, experts = output
         layer, active = hook.layer, self._active
         if torch._C._current_graph_task_id() != -1:  # a backward runs: this is the recompute of a checkpoint
@@ -114,13 +120,13 @@ class RoutingReplay:
         start = active.take(layer, len(first))
         if torch.is_grad_enabled():
             active.prints[layer].append((fingerprint(first), start))
-        return _forced(active, hook, first, experts, start, count=active.compare)
+        return _forced(active, hook, output, start, count=active.compare)
 
-    def _recomputed(self, hook: _Hook, first: Tensor, output: Any) -> Any:
+    def _recomputed(self, hook: _Hook, first: Tensor, output: Triple) -> Triple:
         layer, name, own = hook.layer, hook.router.name, fingerprint(first)
         if self._active is not None:
             start = self._active.find(layer, name, own, len(first))
-            return _forced(self._active, hook, first, output[2], start, count=False)
+            return _forced(self._active, hook, output, start, count=False)
         if any(same_print(own, saved) for ended in self._ended for saved, _ in ended.prints[layer]):
             raise RoutesError(f"{name} is recomputed after its replaying() ended: run the backward inside it")
         return output
@@ -135,7 +141,9 @@ class _Hook:
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, module: torch.nn.Module, _: Any, output: Any) -> Any:
         assert module is self.router.module
-        return self.replay._on_forward(self, output)
+        own = as_triple(output, self.router.top_k)
+        replayed = self.replay._on_forward(self, own)
+        return output if replayed is own else as_returned(output, replayed)
 
 
 class _Choice:
@@ -146,9 +154,10 @@ class _Choice:
 
     def __call__(self, logits: Tensor) -> Any:
         block: Any = self.hook.router.block
-        experts, gates = type(block).route_tokens_to_experts(block, logits)
+        pair = type(block).route_tokens_to_experts(block, logits)
+        experts, gates = choice_of(pair)
         _, gates, experts = self.hook(self.hook.router.module, None, (logits, gates, experts))
-        return experts, gates
+        return (gates, experts) if pair[0].is_floating_point() else (experts, gates)
 
 
 def _attach(hook: _Hook) -> Callable[[], None]:
@@ -160,10 +169,8 @@ def _attach(hook: _Hook) -> Callable[[], None]:
     return lambda: delattr(block, "route_tokens_to_experts")
 
 
-def _forced(
-    active: Replayed, hook: _Hook, first: Tensor, experts: Tensor, start: int, *, count: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    layer = hook.layer
+def _forced(active: Replayed, hook: _Hook, output: Triple, start: int, *, count: bool) -> Triple:
+    layer, (first, gates, experts) = hook.layer, output
     chosen = active.by_layer[layer, start : start + len(first)].to(device=experts.device, dtype=experts.dtype)
     if active.live[layer]:
         chosen = torch.where(chosen < 0, experts, chosen)
@@ -172,4 +179,4 @@ def _forced(
         if active.counted is not None:
             other = other & active.counted[start : start + len(first)].to(other.device)
         active.changed[layer] += other.sum()
-    return first, hook.router.live(first, chosen), chosen
+    return first, hook.router.live(first, chosen, gates.dtype), chosen
