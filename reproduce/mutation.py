@@ -241,7 +241,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     answer = figures(rows)
     print(
-        json.dumps(answer)
+        json.dumps({"figures": answer})
         if asked.json
         else f"{answer['num_mutants']} mutants, {answer['num_survived']} survived: {answer['killed_frac']:.1%} killed"
     )

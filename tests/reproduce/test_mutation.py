@@ -59,11 +59,8 @@ def test_the_mutants_of_a_function_are_one_of_each_operator():
 def test_the_whole_sample_is_run_recorded_and_not_run_again(tree, capsys):
     assert [m.line for m in sample(tree, 1, seed=0)] == [m.line for m in sample(tree, 2, seed=0)][:1]
     assert mutation.main(["--json", "--seed", "0"]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == {
-        "num_mutants": 2,
-        "num_survived": 1,
-        "killed_frac": 0.5,
-    }
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])["figures"]
+    assert figures == {"num_mutants": 2, "num_survived": 1, "killed_frac": 0.5}
     rows = mutation.read_rows(tree / "mutation.jsonl")
     assert {row["line"]: row["killed_by"] for row in rows} == {
         7: "",
@@ -75,7 +72,7 @@ def test_the_whole_sample_is_run_recorded_and_not_run_again(tree, capsys):
     with (tree / "tests/stats/test_clip.py").open("a") as file:  # a test for the survivor
         file.write("\n\nimport pytest\n\ndef test_raises():\n    assert clipped(0, False) == 1 and clipped(2, False) == 3\n    assert clipped(9) == 3\n    with pytest.raises(ValueError, match='ab'):\n        clipped(3, False)\n")  # fmt: skip
     mutation.main(["--json", "--seed", "0", "--survivors"])
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["num_survived"] == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["figures"]["num_survived"] == 0
 
 
 def test_a_test_that_fails_without_a_mutant_is_an_error_of_one_line(tree, capsys):
