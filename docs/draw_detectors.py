@@ -139,7 +139,7 @@ def _of_runs(rule: Rule, runs: list[Trace], varied: bool = False) -> Choice:
     having = [trace for trace in runs if any(trace.of(rule))]
     fired = [(t, a) for t in having if (a := _first(t, rule)) is not None]
     if fired:
-        trace, alarm = min(fired, key=lambda one: (_excused(rule, one[1]), _off(*one), one[0].name))
+        trace, alarm = min(fired, key=lambda one: (_suppressed(rule, one[1]), _off(*one), one[0].name))
         note = _note("fired", rule, trace, alarm)
         return note | {"num": len(fired), "of": len(having)}, trace, alarm
     if having:
@@ -167,7 +167,7 @@ def _of_logs(rule: Rule, made: list[Trace]) -> Choice:
     having.sort(key=lambda t: (t.family != rule.family, -t.moved(rule), t.name))
     fired = [(t, a) for t in having if (a := _first(t, rule)) is not None and t.moved(rule)]
     if fired:
-        trace, alarm = min(fired, key=lambda one: _excused(rule, one[1]))
+        trace, alarm = min(fired, key=lambda one: _suppressed(rule, one[1]))
         return _note("generated", rule, trace, alarm), trace, alarm
     if having:
         trace = min(having, key=lambda t: (-t.moved(rule), t.family != rule.family, t.name))
@@ -176,13 +176,13 @@ def _of_logs(rule: Rule, made: list[Trace]) -> Choice:
 
 
 def _first(trace: Trace, rule: Rule) -> Alarm | None:
-    """The rule's first alarm (in a generated log: after the onset), one that is not excused if there is any."""
+    """The rule's first alarm (in a generated log: after the onset), one that is not suppressed if there is any."""
     where = set(trace.of(rule))
     mine = [a for a in trace.alarms if a.rule == rule.name and a.slice in where and a.step >= trace.onset]
-    return min(mine, key=lambda a: (_excused(rule, a), a.step), default=None)
+    return min(mine, key=lambda a: (_suppressed(rule, a), a.step), default=None)
 
 
-def _excused(rule: Rule, alarm: Alarm) -> bool:
+def _suppressed(rule: Rule, alarm: Alarm) -> bool:
     return alarm.severity == "info" and rule.severity != "info"
 
 
@@ -200,7 +200,7 @@ def _note(status: str, rule: Rule, trace: Trace, alarm: Alarm | None) -> dict[st
         "many": rule.slice.endswith("*"),
     }
     if alarm:
-        note |= {"step": alarm.step, "since": alarm.since, "excused": _excused(rule, alarm)}
+        note |= {"step": alarm.step, "since": alarm.since, "suppressed": _suppressed(rule, alarm)}
     if trace.onset >= 0:
         note["onset"] = trace.onset
     return note
@@ -246,10 +246,10 @@ def _under(note: dict[str, Any]) -> str:
     run = note["run"].removeprefix("tuning-").removesuffix("-high-0")
     run += f", {note['slice']}" if note["many"] else ""
     if note["status"] == "fired":
-        return f"{run}{': excused' if note['excused'] else ''}"
+        return f"{run}{': suppressed' if note['suppressed'] else ''}"
     if note["status"] == "generated":
         word = "" if "step" in note else ", no alarm"
-        return f"generated: {run}{', excused' if note.get('excused') else word}"
+        return f"generated: {run}{', suppressed' if note.get('suppressed') else word}"
     return f"{run}: " + (
         ("calm" if note.get("gallery") else "calm in every recorded run")
         if note["status"] == "calm"

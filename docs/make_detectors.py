@@ -186,17 +186,17 @@ def detector(rule: Rule) -> str:
     raise TypeError(f"{rule.name}: no words for {type(one).__name__}")
 
 
-def suppression_words(excuse: Suppression) -> str:
+def suppression_words(suppression: Suppression) -> str:
     """What the other reading must do."""
-    words = f"`{excuse.key}` {'rises' if excuse.sign > 0 else 'falls'} with it"
-    if excuse.min_score != bound("suppression"):
-        words += f" (by {excuse.min_score:g} standard deviations)"
-    if excuse.settled:
+    words = f"`{suppression.key}` {'rises' if suppression.sign > 0 else 'falls'} with it"
+    if suppression.min_score != bound("suppression"):
+        words += f" (by {suppression.min_score:g} standard deviations)"
+    if suppression.settled:
         words += ", or stands at its best after a rise"
-    if excuse.absent:
+    if suppression.absent:
         words += ", or there is too little of it to compare with"
-    if excuse.min_steps:
-        words += f" (only evidence of {excuse.min_steps} steps or more)"
+    if suppression.min_steps:
+        words += f" (only evidence of {suppression.min_steps} steps or more)"
     return words
 
 
@@ -220,12 +220,12 @@ def trace_words(trace: dict[str, Any], why: str = "") -> str:
     if status == "generated":
         return f"generated log {place}, trouble from step {trace['onset']}: {fired}"
     runs = f"; it spoke in {trace['num']} of the {trace['of']} recorded runs that have the reading"
-    return f"{place}, {'suppressed ' if trace['excused'] else ''}alarm {fired}{runs}"
+    return f"{place}, {'suppressed ' if trace['suppressed'] else ''}alarm {fired}{runs}"
 
 
 def _gallery_words(trace: dict[str, Any]) -> str:
     if trace["status"] == "fired":
-        return f"{'suppressed ' if trace['excused'] else ''}alarm at step {trace['step']}, since {trace['since']}"
+        return f"{'suppressed ' if trace['suppressed'] else ''}alarm at step {trace['step']}, since {trace['since']}"
     return "no alarm" if trace["status"] == "calm" else "too few values to be judged"
 
 
