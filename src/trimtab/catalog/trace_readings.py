@@ -54,6 +54,8 @@ _BOUNDS: dict[str, tuple[float, str, str, str]] = {
     "trace_groups": (10.0, "groups", "of two rewards and more; fewer are not judged", UNCALIBRATED),
     "trace_level": (0.05, "1", "family-wise level of contrasts (Bonferroni), and one less the level of their intervals", UNCALIBRATED),
     "trace_outcome_budget": (0.8, "of trace_level", "the outcome's part in a comparison of two logs, the rest is the other features': it is the question, they are many", UNCALIBRATED),
+    "trace_short_frac": (0.05, "share of episodes", "that may be over before the load of an episode is read", UNCALIBRATED),
+    "trace_split_min": (8.0, "episodes", "on each side of the split between few and many at once, a quarter of all where they are few", UNCALIBRATED),
     "trace_contrast_min": (10.0, "episodes", "on each side of a contrast, with and without a yes-or-no feature, and tasks", UNCALIBRATED),
     "trace_tool_failure": (0.2, "share of calls", "one call in five, of a tool or of all, as in a run (tool_failure_frac)", "post-training-toolkit 7ab9855"),
     "trace_tool_failure_critical": (0.5, "share of calls", "most calls fail", UNCALIBRATED),

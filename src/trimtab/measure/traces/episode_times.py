@@ -8,11 +8,9 @@ import re
 
 import numpy as np
 
+from trimtab.catalog import bound
 from trimtab.traces.table.types import TraceTable
 from trimtab.typing import Float64, Int64
-
-_SHORT = 0.05  # the share of episodes that may be over before the load has been looked at
-_MIN_SIDE = 8  # episodes on each side of a split
 
 
 def in_order(table: TraceTable) -> tuple[Int64, str]:
@@ -66,7 +64,7 @@ def looked_at_s(table: TraceTable) -> float:
 
     As long for every episode: one that fails at once, or hangs, is not seen in a busier or quieter time by
     that."""
-    return float(np.quantile(table.duration_s, _SHORT, method="lower"))
+    return float(np.quantile(table.duration_s, bound("trace_short_frac"), method="lower"))
 
 
 def running_at_once(table: TraceTable) -> Float64 | None:
@@ -105,7 +103,7 @@ def high_load(load: Float64) -> float:
     n, total = load.size, np.cumsum(ranked)
     below = np.arange(1, n)
     apart = (total[:-1] / below - (total[-1] - total[:-1]) / (n - below)) ** 2 * below * (n - below)
-    min_side = min(_MIN_SIDE, n // 4)
+    min_side = min(int(bound("trace_split_min")), n // 4)
     splits = (ranked[1:] > ranked[:-1]) & (below >= min_side) & (n - below >= min_side)
     if not splits.any():
         splits = ranked[1:] > ranked[:-1]
