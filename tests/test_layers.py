@@ -15,7 +15,7 @@ import pytest
 from tests.house.tree import SOURCE, modules, parse, relative
 
 ORDER = (
-    "_moved", "_version", "catalog", "errors", "safe_files", "typing", "stats/histograms",
+    "_moved", "_version", "catalog", "errors", "safe_files", "typing", "user_code", "stats/histograms",
     "stats/summaries", "stats", "types", "capture", "metric_logs/formats", "metric_logs/frameworks",
     "metric_logs", "objectives/routing_replay", "objectives/weights", "objectives", "runs", "traces/core", "traces/errors",
     "traces/files", "traces/messages", "traces/native", "traces/readers/otel", "traces/readers/ptt_steps",
@@ -29,7 +29,7 @@ ORDER = (
     "training", "training/llamacpp",
 )  # fmt: skip
 FLOORS = (
-    ("errors", "_version", "_moved", "typing", "types", "stats", "catalog", "safe_files"),
+    ("errors", "_version", "_moved", "typing", "types", "stats", "catalog", "safe_files", "user_code"),
     ("capture", "runs", "metric_logs", "traces", "objectives", "tools", "rewards", "parity"),
     ("measure", "lab"),
     ("distributed",),
@@ -43,7 +43,7 @@ FLOORS = (
 )
 """The boxes of the design. Boxes of one floor do not import each other, but for `SAME_FLOOR`."""
 SAME_FLOOR = frozenset({
-    ("types", "errors"), ("types", "typing"), ("stats", "errors"), ("stats", "typing"), ("catalog", "errors"), ("catalog", "typing"), ("safe_files", "catalog"), ("safe_files", "errors"),
+    ("types", "errors"), ("types", "typing"), ("stats", "errors"), ("stats", "typing"), ("catalog", "errors"), ("catalog", "typing"), ("safe_files", "catalog"), ("safe_files", "errors"), ("user_code", "errors"),
     ("tools", "traces"), ("rewards", "traces"), ("parity", "traces"), ("rewards", "metric_logs"), ("capture", "types"), ("training", "adapters"), ("alerts", "sinks"),
 })  # fmt: skip
 TORCH_BOXES = frozenset({"objectives", "distributed", "training", "lab", "adapters"})

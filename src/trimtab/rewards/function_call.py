@@ -7,19 +7,14 @@ one takes one completion and its answer, as verl, SkyRL and most own code do.
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
 import inspect
-import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from trimtab.errors import RewardError
+from trimtab.user_code import load_object
 
 ANSWER_NAMES = (
     "answer", "answers", "solution", "solutions", "ground_truth", "gold", "target", "targets", "label",
@@ -50,30 +45,10 @@ def load_function(spec: str) -> Callable[..., Any]:
     module_name, colon, name = spec.rpartition(":")
     if not colon or not module_name or not name:
         raise RewardError(f"{spec!r} names no function; write module:function, or path/file.py:function")
-    try:
-        function = _module(module_name)
-        for part in name.split("."):
-            function = getattr(function, part)
-    except AttributeError as error:
-        raise RewardError(f"{module_name} has no {name}; {error}") from error
+    function = load_object(module_name, name, RewardError)
     if not callable(function):
         raise RewardError(f"{spec} is a {type(function).__name__} and cannot be called")
     return function  # type: ignore[no-any-return]
-
-
-def _module(name: str) -> ModuleType | Any:
-    sys.path.insert(0, os.getcwd())
-    if not name.endswith(".py"):
-        return importlib.import_module(name)
-    path = Path(name)
-    loader = importlib.util.spec_from_file_location(re.sub(r"\W", "_", path.stem), path)
-    if loader is None or loader.loader is None or not path.is_file():
-        raise RewardError(f"{name} is not a Python file; write path/file.py:function")
-    sys.path.insert(0, str(path.resolve().parent))
-    module = importlib.util.module_from_spec(loader)
-    sys.modules[loader.name] = module
-    loader.loader.exec_module(module)
-    return module
 
 
 def signature_of(function: Callable[..., Any], conversational: bool = False) -> Signature:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import re
 import shlex
 import shutil
-import sys
 from collections.abc import Iterable
 from ipaddress import ip_address
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +15,7 @@ from trimtab.tools.failures import exit_failure
 from trimtab.tools.targets.http_service import HttpService
 from trimtab.tools.targets.mcp_server import McpServer
 from trimtab.tools.tool_definition import Tool, tool
+from trimtab.user_code import load_object
 
 
 def resolve_target(target: str, *, mcp: bool | None = None) -> tuple[list[Tool], list[Source]]:
@@ -79,13 +74,8 @@ def _words(text: str) -> list[str]:
 
 
 def _imported(module: str, name: str) -> list[Tool]:
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # as `python -m` does
     try:
-        value = getattr(_module(module), name)
-    except AttributeError as error:
-        raise ToolError(f"module {module} has no {name}") from error
+        value = load_object(module, name, ToolError)
     except SystemExit as error:
         raise ToolError(f"{module} {exit_failure(error)}, while it was imported") from error
     except ToolError:
@@ -96,20 +86,6 @@ def _imported(module: str, name: str) -> list[Tool]:
     if not tools:
         raise ToolError(f"{module}:{name} has no tools in it")
     return tools
-
-
-def _module(name: str) -> ModuleType:
-    if not name.endswith(".py"):
-        return importlib.import_module(name)
-    path = Path(name)
-    spec = importlib.util.spec_from_file_location(re.sub(r"\W", "_", path.stem), path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise ToolError(f"{name} is not a Python file; write path/file.py:function")
-    sys.path.insert(0, str(path.resolve().parent))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def _several(value: Any) -> Iterable[Any]:
