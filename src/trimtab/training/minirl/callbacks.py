@@ -26,6 +26,12 @@ class StepHooks(TrainerCallback):
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         """The model is prepared: its parameters are those that will be trained."""
         self.trainer.renew_average()
+        coefficient = self.trainer.aux_coefficient
+        if coefficient and self.trainer.args.router_aux_loss_coef is None:
+            logger.warning(
+                f"the loss has the router's load-balancing loss in it, {coefficient:g} x aux_loss, as the "
+                "model's config says; set router_aux_loss_coef=0.0 to train without it, or another number"
+            )
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
         """The first micro-batch of an optimizer step comes next."""
@@ -41,6 +47,8 @@ class StepHooks(TrainerCallback):
         _refuse_nan(totals, step)
         for name, value in trainer.accumulator.logs(totals).items():
             trainer.log_train(name, value)
+        if trainer.aux_coefficient:
+            trainer.log_train("trimtab/aux_coefficient", trainer.aux_coefficient)
         if trainer.bonus is not None:
             trainer.log_train("trimtab/bonus_coefficient", trainer.bonus.coefficient)
             tokens = totals["tokens/all"]

@@ -18,7 +18,7 @@ from trimtab.training.minirl.losses import Columns
 from trimtab.training.minirl.objective_defaults import SLICE_NAMES
 
 _LABELS = ("all", *SLICE_NAMES)
-_UNLOGGED = ("sum", "bad", "tokens", "known", "routing", "replayed")
+_UNLOGGED = ("sum", "bad", "tokens", "known", "routing", "replayed", "aux")
 
 
 class StepMetrics:
@@ -60,6 +60,12 @@ class StepMetrics:
             self.raise_to("not_low", -counts["clipped_low"]["all"] / tokens)
         if "clipped_high" in counts:
             self.raise_to("high", counts["clipped_high"]["all"] / tokens)
+
+    def add_aux(self, policy: torch.Tensor, aux: torch.Tensor, steps: int) -> None:
+        """One of `steps` micro-batches: the loss without the router's, and the router's own, unweighted."""
+        self.add("aux/policy_loss", policy)
+        self.add("aux/aux_loss", aux / steps)
+        self.add("aux/ranks", torch.ones_like(aux) / steps)
 
     def add_mismatch(self, c: Columns, drop_nonfinite: bool) -> None:
         """|log pi_old/mu| and its k3, an unbiased estimate of KL(mu || pi_old), by slice; dropped tokens stay
@@ -125,7 +131,8 @@ class StepMetrics:
                 logs[f"routing/{label}_frac"] = value / base
             elif mark.partition("/")[0] not in (*_UNLOGGED, "max") and tokens[label]:
                 logs[f"trimtab/{mark}_frac{_suffix(label)}"] = value / tokens[label]
-        return logs | _mismatch_logs(totals) | (_clip_logs(totals, logs) if tokens["all"] else {})
+        logs |= _aux_logs(totals) | _mismatch_logs(totals)
+        return logs | (_clip_logs(totals, logs) if tokens["all"] else {})
 
     def all_weights(self, accelerator: Any) -> WeightSums:
         """Row weights of all ranks."""
@@ -146,6 +153,20 @@ def _members(c: Columns) -> list[tuple[str, torch.Tensor]]:
 
 def _suffix(label: str) -> str:
     return "" if label == "all" else f"/{label}"
+
+
+def _aux_logs(totals: dict[str, float]) -> dict[str, float]:
+    """Means over the ranks; TRL's name for the router's loss.
+
+    `loss`, which transformers logs, is trimtab/policy_loss + trimtab/aux_coefficient x aux_loss.
+    """
+    ranks = totals.get("aux/ranks", 0.0)
+    if not ranks:
+        return {}
+    return {
+        "aux_loss": totals["aux/aux_loss"] / ranks,
+        "trimtab/policy_loss": totals["aux/policy_loss"] / ranks,
+    }
 
 
 def _mismatch_logs(totals: dict[str, float]) -> dict[str, float]:

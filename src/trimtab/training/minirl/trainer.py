@@ -133,7 +133,7 @@ class MiniRLTrainer(RolloutScoring):
                     self, self.model, **forward, **picture
                 )[0]
             inputs["prox_per_token_logps"] = prox  # the watch reads it
-        aux_wanted = {"compute_aux_loss": True} if self._aux_coefficient else {}
+        aux_wanted = {"compute_aux_loss": True} if self.aux_coefficient else {}
         before = None if replayed is None else replayed.changed.clone()
         scored = self._get_per_token_logps_and_entropies(
             model, **forward, compute_entropy=True, **aux_wanted, **picture
@@ -147,10 +147,11 @@ class MiniRLTrainer(RolloutScoring):
             sums = self._step_sums
         bonus = self.bonus.coefficient if self.bonus is not None and self.model.training else 0.0
         value, counts, kl = step_loss(self.args, columns, sums, bonus)
-        if self._aux_coefficient:
-            steps = self.current_gradient_accumulation_steps if self.model.training else 1
-            value = value + self._aux_coefficient * scored[2] / steps
         accumulator = self.accumulator if self.model.training else StepMetrics()
+        if self.aux_coefficient:
+            steps = self.current_gradient_accumulation_steps if self.model.training else 1
+            accumulator.add_aux(value, scored[2], steps)
+            value = value + self.aux_coefficient * scored[2] / steps
         accumulator.add_batch(columns, value, scored[1], counts, kl)
         if replayed is not None and before is not None:
             accumulator.add_replay(replayed, inputs[REQUIRED], before)
@@ -171,8 +172,8 @@ class MiniRLTrainer(RolloutScoring):
             accumulator.add_weights(c.logprobs, c.rollout, known)
 
     @property
-    def _aux_coefficient(self) -> float:
-        """Of the router's load-balancing loss, where this TRL adds one."""
+    def aux_coefficient(self) -> float:
+        """Of the router's load-balancing loss, where this TRL adds one; 0.0: the loss has none in it."""
         return float(self.router_aux_loss_coef) if getattr(self, "aux_loss_enabled", False) else 0.0
 
     # ---- checkpoints
