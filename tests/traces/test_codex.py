@@ -12,6 +12,7 @@ from tests.traces.make import write_lines
 from trimtab.traces.errors.attribution import fault_of
 from trimtab.traces.errors.unknown_tools import says_unknown_tool
 from trimtab.traces.read import read_episodes
+from trimtab.traces.table.episode_facts import facts_of
 
 LOGS = Path(__file__).parent / "fixtures" / "coding_agents"
 
@@ -125,6 +126,43 @@ def test_turns_that_were_rolled_back_or_ended(read):
     assert [turn.content for turn in episode.turns] == ["a", "A", "c"]
     assert episode.stop_reason == "interrupted"
     assert report.notes["turns that the user rolled back (Codex), left out"] == 1
+
+
+def test_a_turn_that_the_api_failed(read):
+    """As codex-cli 0.169.0 writes a refused request: the turn is complete, and names its error."""
+    error = {"message": "boom", "codex_error_info": "other"}
+    episode, _ = read(event("task_started"), said("user", "a"), event("task_complete", error=error))
+    assert episode.stop_reason == "error"
+    episode, _ = read(
+        event("task_started"), said("user", "a"), event("task_complete", error=error),
+        event("task_started"), said("user", "b"), said("assistant", "B"), event("task_complete", error=None),
+    )  # fmt: skip
+    assert episode.stop_reason == "completed"
+
+
+HEADS = (
+    "Chunk ID: {i:06x}\nWall time: 0.{i}1 seconds\nProcess exited with code 0\nOriginal token count: 1\nOutput:\nWall time: {same}\n",
+    "Exit code: 0\nWall time: {i} seconds\nOutput:\nWall time: {same}\n",
+    '{{"output":"Wall time: {same}\\n","metadata":{{"exit_code":0,"duration_seconds":{i}.5}}}}',
+)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_command_that_repeats_is_a_loop_whatever_its_chunk_and_seconds(read, head):
+    """Codex writes both over each result, so that no two are equal; what was printed must be."""
+    rows = [
+        row for i in range(4) for row in (
+            item("function_call", name="exec_command", call_id=f"c{i}", arguments='{"cmd": "ls"}'),
+            item("function_call_output", call_id=f"c{i}", output=head.format(i=i, same=1)),
+        )
+    ]  # fmt: skip
+    episode, _ = read(said("user", "go"), *rows)
+    counts = facts_of(episode).counts
+    assert (counts["repeats"], counts["loop_calls"]) == (3, 4)
+    rows[3] = item("function_call_output", call_id="c1", output=head.format(i=1, same=2))
+    episode, _ = read(said("user", "go"), *rows)
+    counts = facts_of(episode).counts
+    assert (counts["repeats"], counts["loop_calls"]) == (2, 0)
 
 
 def test_results_of_older_versions(read):

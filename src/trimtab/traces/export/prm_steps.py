@@ -16,6 +16,7 @@ from trimtab.traces.core.episode import Call, Episode, Turn
 from trimtab.traces.errors.attribution import fault_of
 from trimtab.traces.table.episode_facts import arguments_text
 from trimtab.traces.table.first_symptom import is_void
+from trimtab.traces.table.loops import without_stamps
 
 
 def step_rows(
@@ -113,7 +114,7 @@ def _reason(turn: Turn, seen: set[tuple[str, str, str | None]]) -> str:
     """Return the worst fault in the step. Faults of the policy come before those of a tool."""
     reason = "an empty turn" if is_void(turn) else "nothing wrong"
     for call in turn.calls:
-        key = (call.name, arguments_text(call), call.result)
+        key = (call.name, arguments_text(call), without_stamps(call.result))
         if call.bad_arguments is not None:
             return "a call that cannot be read"
         if call.error and fault_of(call.error) != "tool":

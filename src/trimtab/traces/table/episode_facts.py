@@ -15,7 +15,7 @@ from trimtab.traces.errors.kinds import error_kind_of
 from trimtab.traces.errors.unknown_tools import says_unknown_tool
 from trimtab.traces.table.first_symptom import NO_SYMPTOM, Symptom, first_symptom, is_void
 from trimtab.traces.table.language import MARKS, refuses, switched_turns
-from trimtab.traces.table.loops import first_repeat, longest_loop, num_repeats
+from trimtab.traces.table.loops import first_repeat, longest_loop, num_repeats, without_stamps
 from trimtab.traces.table.schema_check import misfit, schemas_by_name
 from trimtab.traces.table.stop_reasons import is_limit
 from trimtab.traces.table.types import COUNTS, NO_NAME, Evidence
@@ -120,7 +120,7 @@ _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 def _keys(calls: list[Call]) -> list[Any]:
     """Return keys that are equal where calls are: arguments are written only where name and result are."""
-    keys: list[Any] = [(call.name, call.result) for call in calls]
+    keys: list[Any] = [(call.name, without_stamps(call.result)) for call in calls]
     if len(set(keys)) == len(keys):
         return keys
     times = Counter(keys)

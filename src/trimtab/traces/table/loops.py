@@ -3,11 +3,36 @@ row."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 MAX_PERIOD = 4
 MIN_ROUNDS = 3
+
+
+_STAMPED = ("Chunk ID: ", "Exit code: ", "Wall time: ")
+_STAMP = re.compile(r"^(?:Chunk ID|Wall time): [^\n]*(?:\n|\Z)", re.M)
+_OLD_STAMP = re.compile(r',? ?"duration_seconds": ?[\d.e+-]+')
+_OUTPUT = "\nOutput:\n"
+
+
+def without_stamps(result: str | None) -> str | None:
+    """The result without the chunk's number and the seconds that Codex writes over what a command printed.
+
+    No two runs of a command share them.
+
+    >>> without_stamps("Chunk ID: 5b1ad9\\nWall time: 0.4 seconds\\nProcess exited with code 0\\nOutput:\\na")
+    'Process exited with code 0\\nOutput:\\na'
+    """
+    if result is None:
+        return None
+    if result.startswith(_STAMPED) and _OUTPUT in result:
+        head, _, printed = result.partition(_OUTPUT)
+        return f"{_STAMP.sub('', head)}{_OUTPUT}{printed}"
+    if result.startswith('{"output"'):  # versions before 0.50
+        return _OLD_STAMP.sub("", result)
+    return result
 
 
 class Loop(NamedTuple):

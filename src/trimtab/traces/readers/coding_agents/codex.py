@@ -125,7 +125,7 @@ class _Rollout:
             self.messages.turn_starts.append(len(self.messages.rows))
             self.stop = None
         elif kind in ("task_complete", "turn_complete"):
-            self.stop = "completed"
+            self.stop = "error" if payload.get("error") else "completed"
         elif kind == "turn_aborted":
             self.stop = as_label(payload.get("reason")) or "aborted"
         elif kind == "thread_rolled_back":
