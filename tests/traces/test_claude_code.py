@@ -104,6 +104,29 @@ def test_the_stream_says_cost_and_how_it_ended():
     assert (episode.cost, episode.duration_s, episode.stop_reason) == (pytest.approx(0.0044), 2.77, "error")
 
 
+def streamed(tokens, cost, in_process, **fields):
+    """A result as Claude Code 2.1.197 writes it, with the tokens of its process so far."""
+    usage = {"usage": {"output_tokens": tokens}, "modelUsage": {"m": {"outputTokens": in_process}}}
+    ended = {"subtype": "success", "is_error": False, "stop_reason": "end_turn", "duration_ms": 500}
+    return {"type": "result", "session_id": "s", "total_cost_usd": cost, **usage, **ended, **fields}
+
+
+@pytest.mark.parametrize(
+    ("second", "cost"),
+    [
+        (streamed(47, 0.00275, 90), 0.00275),  # of the same process: its cost is of both prompts
+        (streamed(47, 0.0015, 47), 0.002725),  # of another, which resumed the session
+    ],
+)
+def test_a_session_with_several_prompts_in_one_stream(tmp_path, second, cost):
+    rows = [spoken("1", None, "user", "a"), streamed(43, 0.001225, 43), spoken("2", "1", "user", "b"), second]
+    for row in rows:
+        row["session_id"] = row.pop("sessionId", "s")
+    (episode,), _ = read_episodes([write_lines(tmp_path / "a.jsonl", rows)])
+    assert (episode.tokens, episode.duration_s, episode.stop_reason) == (90, 1.0, "end_turn")
+    assert episode.cost == pytest.approx(cost)
+
+
 def test_a_limit_of_turns(tmp_path):
     rows = lines(LOGS / "claude-stream.jsonl")
     rows[-1] |= {"subtype": "error_max_turns", "is_error": False}

@@ -29,6 +29,7 @@ from trimtab.traces.files.find import STDIN
 from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.readers.coding_agents.claude_branches import abandoned, is_copied
+from trimtab.traces.readers.coding_agents.claude_results import outcome_of
 from trimtab.typing import Json
 
 _SPOKEN = ("user", "assistant")
@@ -42,7 +43,6 @@ _BOOKS = (
     "attachment",
 )
 _INTERRUPTED = "[Request interrupted by user"
-_SUBTYPES = {"error_during_execution": "error"}
 _EXIT = "Exit code "
 
 SYNTHETIC = "<synthetic>"
@@ -131,18 +131,18 @@ class _Run:
         calls = [call for turn in turns for call in turn.calls]
         for call in calls:
             _settle(call, collected.seconds)
-        result = next((one for one in reversed(self.values) if one.get("type") == "result"), {})
+        ended = outcome_of(one for one in self.values if one.get("type") == "result")
         about = _about(self.record.file, report) if "/" in self.name else {}
         first = next((one for one in spoken if one.get("cwd") or one.get("timestamp")), {})
         return Episode(
             id=self.name,
             turns=turns,
-            stop_reason=_stop(result) or collected.stop,
+            stop_reason=ended.stop or collected.stop,
             model=collected.model,
             time=as_time(first.get("timestamp")),
-            duration_s=_seconds(result.get("duration_ms")),
-            tokens=as_int(as_object(result.get("usage")).get("output_tokens")) or collected.num_tokens,
-            cost=as_number(result.get("total_cost_usd")),
+            duration_s=ended.seconds,
+            tokens=ended.tokens or collected.num_tokens,
+            cost=ended.cost,
             source=self.record.source,
             extra={
                 **{name: first[name] for name in ("cwd", "version", "gitBranch") if first.get(name)},
@@ -245,14 +245,6 @@ def words_of(error: str) -> str:
     """
     head, _, rest = error.partition("\n")
     return rest.strip() if head.startswith(_EXIT) and rest.strip() else error
-
-
-def _stop(result: Json) -> str | None:
-    """Why a stream ended; None where it only says that it did."""
-    subtype = as_label(result.get("subtype"))
-    if subtype in (None, "success"):
-        return "error" if result.get("is_error") is True else None
-    return _SUBTYPES.get(subtype, subtype.removeprefix("error_"))
 
 
 def _seconds(milliseconds: Any) -> float | None:
