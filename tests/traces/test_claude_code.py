@@ -163,6 +163,42 @@ def test_rewound_branches_are_left_out_and_parallel_results_are_not(tmp_path):
     assert report.notes["messages of branches that the user rewound (Claude Code), left out"] == 3
 
 
+def session(name, *rows):
+    return [{**row, "sessionId": name} for row in rows]
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_a_session_copied_under_another_id_counts_once(tmp_path, names):
+    """As older `--resume` and forks at the prompt copy it: the same uuids, and no line of the queue before them."""
+    shared = [
+        spoken("1", None, "user", "go"),
+        spoken("2", "1", "assistant", use("a")),
+        spoken("3", "2", "user", answer("a")),
+    ]
+    later = {"timestamp": "2026-11-23T17:00:00Z"}
+    older, newer = names
+    write_lines(tmp_path / f"{older}.jsonl", session(older, *shared, spoken("4", "3", "assistant", "done")))
+    rows = [
+        *shared,
+        spoken("5", "3", "user", "on", **later),
+        spoken("6", "5", "assistant", use("b"), **later),
+    ]
+    write_lines(tmp_path / f"{newer}.jsonl", session(newer, *rows))
+    write_lines(tmp_path / "other.jsonl", session("other", spoken("9", None, "user", "else")))
+    episodes, report = read_episodes([tmp_path])
+    calls = {one.id: [call.id for call in one.calls] for one in episodes}
+    assert calls == {older: ["a"], newer: ["b"], "other": []}
+    assert report.notes["messages that a fork of a session repeats (Claude Code), left out"] == 3
+
+
+def test_a_session_that_was_only_copied_so_far(tmp_path):
+    rows = [spoken("1", None, "user", "go"), spoken("2", "1", "assistant", "ok")]
+    for name in "ab":
+        write_lines(tmp_path / f"{name}.jsonl", session(name, *rows))
+    episodes, _ = read_episodes([tmp_path])
+    assert [(one.id, len(one.turns)) for one in episodes] == [("a", 2)]
+
+
 def test_sub_agents_within_the_file_of_older_versions(tmp_path):
     rows = [
         spoken("1", None, "user", "go"), spoken("2", "1", "assistant", use("a")),

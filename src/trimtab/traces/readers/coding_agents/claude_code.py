@@ -29,6 +29,7 @@ from trimtab.traces.files.find import STDIN
 from trimtab.traces.files.json_records import iter_objects
 from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.readers.coding_agents.claude_branches import abandoned, is_copied
+from trimtab.traces.readers.coding_agents.claude_forks import copied_lines
 from trimtab.traces.readers.coding_agents.claude_results import outcome_of
 from trimtab.typing import Json
 
@@ -74,6 +75,7 @@ def read_claude(records: Iterable[Record], report: ReadReport) -> Iterator[Episo
     runs: dict[str, _Run] = {}
     parents: dict[str, str] = {}
     started = None  # when a session that was forked began; what it copied is older
+    copied: dict[str, set[str]] = {}  # lines of each file that are another session's
     for record, value in iter_objects(records, report):
         if not runs and started is None and value.get("type") == "queue-operation":
             started = as_time(value.get("timestamp"))
@@ -81,7 +83,9 @@ def read_claude(records: Iterable[Record], report: ReadReport) -> Iterator[Episo
         if name is None:
             continue
         run = runs.setdefault(name, _Run(name, record))
-        if is_copied(value, started):
+        if record.file not in copied:
+            copied[record.file] = set() if record.file == STDIN else copied_lines(record.file)
+        if is_copied(value, started) or as_label(value.get("uuid")) in copied[record.file]:
             report.note(_COPIES, value.get("type") in _SPOKEN)
         else:
             run.values.append(value)
