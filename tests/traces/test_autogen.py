@@ -174,3 +174,48 @@ def test_the_first_message_is_the_task_and_people_stay_people(tmp_path):
     names = [{"role": "Planner", "content": "The task."}, {"role": "Coder", "content": "Done."}]
     episode, _ = read(write_lines(tmp_path / "b.jsonl", [{"messages": names}]))
     assert speakers(episode) == [("user", "Planner"), ("assistant", "Coder")]
+
+
+CALL = [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+CHAT = [
+    {"role": "system", "content": "Be nice."}, {"role": "user", "content": "hi", "name": "alice"},
+    {"role": "assistant", "content": None, "tool_calls": CALL},
+    {"role": "tool", "tool_call_id": "a", "name": "f", "content": "Error: boom"}, {"role": "assistant", "content": "Sorry."},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_openais_messages_one_a_record(tmp_path, named):
+    """Whoever saves `messages` as they are; a name of the user's makes it no chat of AG2's."""
+    rows = CHAT if named else [{key: row[key] for key in row if key != "name"} for row in CHAT]
+    episode, report = read(write_lines(tmp_path / "a.jsonl", rows))
+    assert report.num_malformed == 0
+    assert calls(episode) == [("f", "unknown", "text")]
+    assert [turn.role for turn in episode.turns] == ["system", "user", "assistant", "assistant"]
+    (tmp_path / "b.json").write_text(json.dumps(rows), encoding="utf-8")
+    assert read(tmp_path / "b.json")[0].turns == episode.turns
+
+
+@pytest.mark.parametrize("name", ["bob", None])
+def test_a_table_of_messages_is_cut_into_its_conversations(tmp_path, name):
+    rows = [
+        {"conversation_id": i % 3, "role": ("user", "assistant")[i // 3 % 2], "content": f"m{i}"} | ({"name": name} if name else {})
+        for i in range(12)
+    ]  # fmt: skip
+    episodes, _ = read_episodes([write_lines(tmp_path / "a.jsonl", rows)])
+    assert [one.id for one in episodes] == ["0", "1", "2"]
+    assert [turn.content for turn in episodes[1].turns] == ["m1", "m4", "m7", "m10"]
+
+
+def test_what_was_said_before_is_not_the_chat(tmp_path):
+    """A record may have both: `messages` is the episode, `chat_history` what its prompt was made of."""
+    row = {"chat_history": [{"role": "user", "content": "earlier"}], "messages": CHAT}
+    episode, report = read(write_lines(tmp_path / "a.jsonl", [row]))
+    assert report.formats.popitem()[1] == "messages"
+    assert calls(episode) == [("f", "unknown", "text")]
+
+
+def test_an_agent_that_speaks_first_in_a_history(tmp_path):
+    history = [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "hi"}]
+    episode, _ = read(write_lines(tmp_path / "a.jsonl", [{"history": history}]))
+    assert [turn.role for turn in episode.turns] == ["assistant", "user"]

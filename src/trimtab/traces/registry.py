@@ -100,7 +100,9 @@ FORMATS: dict[str, Format] = {
         True,
     ),
     "autogen-messages": Format(
-        "a chat of AG2, AgentChat or Magentic-One, one message a record", is_chat_message, read_chat_messages
+        "a chat of AG2, AgentChat, Magentic-One or OpenAI's messages, one message a record",
+        is_chat_message,
+        read_chat_messages,
     ),
     "messages": Format(
         "chat messages of OpenAI (Responses too), Anthropic, Gemini, Bedrock, LangChain, Vercel and "

@@ -1,5 +1,5 @@
 """Chats of AG2 (`ChatResult.chat_history`, `GroupChat.messages`) and of AutoGen's AgentChat (`TaskResult`),
-with it of Magentic-One: a row a chat, or a message a record.
+with it of Magentic-One: a row a chat, or a message a record. OpenAI's messages come one a record, too.
 
 AG2 keeps a chat from one agent's side, with the others as `user`, so names decide who is the agent. Held
 against chats that ag2 0.11.5 and autogen-agentchat 0.7.5 made.
@@ -25,12 +25,17 @@ from trimtab.traces.core.coerce import (
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.files.json_records import iter_objects
+from trimtab.traces.messages.normalization import ROLES
 from trimtab.traces.messages.speakers import by_name, speaker_name, with_code_results
 from trimtab.traces.messages.turns import turns_of
 from trimtab.traces.readers.multi_agent.agentchat_events import is_agentchat, messages_of_agentchat
+from trimtab.traces.readers.preferences import is_chat
 from trimtab.typing import Json
 
 _CHATS = ("chat_history", "history", "messages")
+_CONVERSATION = (
+    "conversation_id", "chat_id", "session_id", "thread_id", "episode_id", "dialog_id", "run_id",
+)  # fmt: skip
 _MAXIMUM = re.compile(r"maximum (?:number of )?(messages|turns)", re.I)
 
 
@@ -41,9 +46,18 @@ def is_ag2_message(value: Json) -> bool:
     return isinstance(value.get("name"), str) or isinstance(value.get("tool_responses"), list)
 
 
+def is_openai_message(value: Json) -> bool:
+    """Is it a message of OpenAI's chats, with its content or its calls? Responses' items have a type."""
+    return (
+        "type" not in value
+        and value.get("role") in ROLES
+        and ("content" in value or isinstance(value.get("tool_calls"), list))
+    )
+
+
 def is_chat_message(value: Json) -> bool:
-    """Is it a message of AG2's or AgentChat's?"""
-    return is_agentchat(value) or is_ag2_message(value)
+    """Is it a message of AG2's, AgentChat's or OpenAI's?"""
+    return is_agentchat(value) or is_ag2_message(value) or is_openai_message(value)
 
 
 def is_chat_row(value: Json) -> bool:
@@ -51,6 +65,8 @@ def is_chat_row(value: Json) -> bool:
     first = objects_in(value.get("messages"))[:1]
     if first and is_agentchat(first[0]):
         return True
+    if is_chat(value.get("messages")) or is_chat(value.get("prompt")):
+        return False  # the history is what was said before
     rows = objects_in(first_of(value, "chat_history", "history"))
     return bool(rows) and all("role" in one and "content" in one for one in rows[:5])
 
@@ -65,14 +81,19 @@ def read_chat_rows(records: Iterable[Record], report: ReadReport) -> Iterator[Ep
 
 
 def read_chat_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
-    """The episode of a file of messages."""
-    objects = list(iter_objects(records, report, is_chat_message, "no message with a speaker"))
-    if objects:
-        yield _episode([value for _, value in objects], {}, objects[0][0], report)
+    """The episode of a file of messages; one for each conversation, where messages name theirs."""
+    chats: dict[str | None, list[tuple[Record, dict[str, Any]]]] = {}
+    for record, value in iter_objects(records, report, is_chat_message, "no message of a chat"):
+        chats.setdefault(as_label(first_of(value, *_CONVERSATION)), []).append((record, value))
+    for name, messages in chats.items():
+        yield _episode([value for _, value in messages], {"id": name}, messages[0][0], report)
 
 
 def _episode(messages: list[dict[str, Any]], value: Json, record: Record, report: ReadReport) -> Episode:
-    chat = messages_of_agentchat(messages, report) if is_agentchat(messages[0]) else _of_ag2(messages)
+    if is_agentchat(messages[0]):
+        chat = messages_of_agentchat(messages, report)
+    else:
+        chat = _of_ag2(messages) if "chat_history" in value or _names_speakers(messages) else messages
     turns = turns_of(with_code_results(chat), report)
     times = [turn.time for turn in turns if turn.time is not None]
     stop = as_label(value.get("stop_reason"))
@@ -99,6 +120,14 @@ def _cost(cost: Any) -> float | None:
         return as_number(cost)
     paid = as_object(cost.get("usage_excluding_cached_inference"))
     return as_number(paid.get("total_cost")) if paid else numbers_in(cost).get("total_cost")
+
+
+def _names_speakers(messages: list[dict[str, Any]]) -> bool:
+    """Has each message of a side its speaker, as its name or as its role? OpenAI's chats name but some."""
+    return all(
+        one.get("name") or one.get("tool_calls") or one.get("role") not in ("user", "assistant")
+        for one in messages
+    ) and any(one.get("name") or one.get("role") not in _PLAIN for one in messages)
 
 
 def _of_ag2(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
