@@ -131,6 +131,32 @@ def test_rows_that_transformers_prints(tmp_path, bars) -> None:
     assert np.isnan(log.columns["reward"][1]).tolist() == [True] * 12
 
 
+@pytest.mark.parametrize("width", [60, 80, 132])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_verls_rows_wrapped_by_a_terminal(tmp_path, width, end) -> None:
+    rows = [verl_row(step, falling(step)) for step in range(1, 13)]
+    wrapped = [row[i : i + width] for row in rows for i in range(0, len(row), width)]
+    (tmp_path / "wrapped.log").write_text(
+        end.join([*wrapped, "(WorkerDict) loaded - took:3.5 s", ""]), newline=""
+    )
+    (tmp_path / "whole.log").write_text("\n".join([*rows, ""]))
+    assert read_metric_log(tmp_path / "wrapped.log").rows == read_metric_log(tmp_path / "whole.log").rows
+
+
+def test_a_trainers_rows_without_a_bar_and_with_evaluations(tmp_path) -> None:
+    """`python train.py > log`: the bar goes to standard error, and no row has a step."""
+    row = "{{'loss': 0.5, 'grad_norm': 0.2, 'reward': 0.{}, 'entropy': 1.0, 'learning_rate': 1e-06, 'epoch': 0.1}}"
+    lines = [row.format(n) for n in range(10, 30)]
+    lines.insert(8, "{'eval_loss': 0.4, 'eval_reward': 0.3, 'eval_runtime': 2.0, 'epoch': 0.1}")
+    lines.append("{'train_runtime': 99.0, 'train_loss': 0.5, 'epoch': 1.0}")
+    (tmp_path / "a.log").write_text("\n".join(lines))
+    log = read_metric_log(tmp_path / "a.log")
+    assert (log.framework, log.steps.tolist()) == ("trl", list(range(1, 21)))
+    assert log.columns["reward"][1].tolist() == [n / 100 for n in range(10, 30)]
+    assert [values.tolist() for values in log.columns["held_out_loss"]] == [[7], [0.4]]  # of step 8
+    assert any("no row has a step" in note for note in log.notes)
+
+
 def test_rows_wrapped_by_a_terminal_and_cut_by_a_bar(tmp_path) -> None:
     row = "{'loss': 0.25, 'grad_norm': 1.5, 'learning_rate': 1e-06, 'reward': 0.5}"
     wrapped = "\n".join(row[i : i + 23] for i in range(0, len(row), 23))

@@ -32,6 +32,9 @@ _VALUE = rb"(?:np\.\w+\()?" + _NUMBER + rb"\)?"
 _VERL = re.compile(rb"(?:^|[\s)])step:(\d+)((?: - [^\s:](?:(?! - )[^\n])*?:" + _VALUE + rb"(?=\s|$))+)", re.M)
 """verl: `step:3 - actor/entropy:0.41 - perf/throughput:np.float64(812.5)`."""
 
+_VERL_START = re.compile(rb"(?:^|[\s)])step:\d+ - ")
+_MAX_WRAPPED = 300
+
 _VERL_PAIR = re.compile(
     rb" - ((?:(?! - )[^\n])+?):" + _VALUE.replace(_NUMBER, rb"(" + _NUMBER + rb")") + rb"(?=\s|$)"
 )
@@ -94,7 +97,12 @@ def read_console(data: bytes) -> RawLog:
     """
     text = _RAY.sub(b"", _COLOUR.sub(b"", as_utf8(data)))
     log = RawLog("console", [])
-    rows = [*_trainer_rows(text, log), *_verl_rows(text, log), *_counted_rows(text), *_prime_rows(text)]
+    rows = [
+        *_trainer_rows(text, log),
+        *_verl_rows(_unwrapped(text), log),
+        *_counted_rows(text),
+        *_prime_rows(text),
+    ]
     for _, row in sorted(rows, key=lambda row: row[0]):
         if row is None:
             log.excluded["malformed lines"] += 1
@@ -118,7 +126,8 @@ def _literal(text: bytes) -> dict[str, Any] | None:
     return None
 
 
-def _trainer_rows(text: bytes, log: RawLog) -> Iterator[_Row]:
+def _trainer_rows(text: bytes, log: RawLog) -> list[_Row]:
+    rows: list[_Row] = []
     last, step = 0, b""
     for match in CONSOLE_ROW.finditer(text):
         bars = _BAR.findall(text, last, match.start())
@@ -127,7 +136,66 @@ def _trainer_rows(text: bytes, log: RawLog) -> Iterator[_Row]:
         if row is not None and "train_runtime" in row:
             log.excluded["summaries of the run"] += 1
         else:
-            yield match.start(), {"step": int(step), **row} if row and step and "step" not in row else row
+            rows.append(
+                (match.start(), {"step": int(step), **row} if row and step and "step" not in row else row)
+            )
+    if not any(row and "step" in row for _, row in rows):
+        _number_rows([row for _, row in rows if row], log)
+    return rows
+
+
+def _number_rows(rows: list[dict[str, Any]], log: RawLog) -> None:
+    """Number the rows of a console without a bar, as the bar goes to standard error.
+
+    An evaluation is of the row of training before it. Without one the rows are as they were.
+    """
+    evaluations = [all(key == "epoch" or key.startswith("eval_") for key in row) for row in rows]
+    if not any(evaluations):
+        return
+    log.notes.append("no row has a step: steps are the numbers of the rows of training, 1 the first")
+    step = 0
+    for row, is_evaluation in zip(rows, evaluations, strict=True):
+        step += not is_evaluation
+        row["step"] = step
+
+
+def _unwrapped(text: bytes) -> bytes:
+    """The text with verl's rows on one line each, where a terminal wrapped them.
+
+    >>> _unwrapped(b"step:1 - actor/ent\\nropy:0.5 - a/lr:1.0\\nnoise")
+    b'step:1 - actor/entropy:0.5 - a/lr:1.0\\nnoise'
+    """
+    lines, i = text.split(b"\n"), 0
+    unwrapped: list[bytes] = []
+    while i < len(lines):
+        further = _further_lines(lines, i) if _VERL_START.search(lines[i]) else 0
+        unwrapped.append(b"".join(line.rstrip(b"\r") for line in lines[i : i + further + 1]))
+        i += further + 1
+    return b"\n".join(unwrapped)
+
+
+def _further_lines(lines: list[bytes], i: int) -> int:
+    """How many lines a row of verl's goes on for: all as wide as the terminal, but for the last."""
+    width = len(lines[i + 1]) if i + 1 < len(lines) else 0
+    end = i
+    while end + 1 < min(len(lines), i + _MAX_WRAPPED):
+        line = lines[end + 1]
+        if not line.strip() or len(line) > width or _VERL_START.search(line):
+            break
+        end += 1
+        if len(line) < width:
+            break
+    whole = _is_verl_to_its_end(lines[i])
+    for last in range(end, i, -1):
+        joined = b"".join(line.rstrip(b"\r") for line in lines[i : last + 1])
+        if _is_verl_to_its_end(joined) and (not whole or b" - " in joined[len(lines[i]) :]):
+            return last - i
+    return 0
+
+
+def _is_verl_to_its_end(line: bytes) -> bool:
+    match = _VERL.search(line)
+    return match is not None and match.end() == len(line.rstrip())
 
 
 def _verl_rows(text: bytes, log: RawLog) -> Iterator[_Row]:
