@@ -14,6 +14,7 @@ from trimtab.traces.readers.chat import is_messages, read_messages
 from trimtab.traces.readers.coding_agents.atif import is_atif, read_atif
 from trimtab.traces.readers.coding_agents.claude_code import is_claude, read_claude
 from trimtab.traces.readers.coding_agents.codex import is_codex, read_codex
+from trimtab.traces.readers.coding_agents.codex_exec import begins_codex_exec, read_codex_exec
 from trimtab.traces.readers.coding_agents.openhands import (
     is_openhands_event,
     is_openhands_row,
@@ -77,6 +78,7 @@ FORMATS: dict[str, Format] = {
     "mini-swe-agent": Format("mini-swe-agent trajectories (.traj.json)", is_mini, read_mini),
     "claude-code": Format("Claude Code's session logs, and its stream-json output", is_claude, read_claude),
     "codex": Format("Codex CLI rollouts (rollout-*.jsonl)", is_codex, read_codex),
+    "codex-exec": Format("what `codex exec --json` prints", begins_codex_exec, read_codex_exec),
     "atif": Format("ATIF, Harbor's and terminal-bench's trajectory.json", is_atif, read_atif, by_line=True),
     "openhands": Format(
         "OpenHands evaluations (output.jsonl)", is_openhands_row, read_openhands_rows, by_line=True
