@@ -50,6 +50,10 @@ BROAD_HANDLERS = {
         "the last handler of the command: one line and exit code 2, never 1, which says alarms",
     ),
     "monitor/isolation.py": (1, "any failure of the monitor is recorded, so that training goes on"),
+    "monitor/ending/post_mortem_writer.py": (
+        1,
+        "what ended the run counts; a post-mortem that cannot be written is one line in the log",
+    ),
     "preflight/section_worker.py": (
         1,
         "a section may raise anything; its traceback is printed, and no thread is waited for",

@@ -7,11 +7,13 @@ import math
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from trimtab.alerts.alert import Alert, alert_of, one_line
 from trimtab.alerts.alert_sink import AlertSink
 from trimtab.alerts.targets import DeliveryError
 from trimtab.catalog import bound
+from trimtab.report.post_mortem import keep_post_mortem
 from trimtab.report.run_ending import ending_of
 from trimtab.report.run_incidents import incidents_at
 from trimtab.report.run_view import RunView
@@ -102,6 +104,8 @@ class RunSentry:
         age_s = time.time() - (rows[0] if rows else float(self.view.reader.header.get("created", 0.0)))
         if self.ending in _BAD_ENDS:
             self._silent_at = step
+            with suppress(OSError):  # a folder that may only be read; `trimtab postmortem` says so
+                keep_post_mortem(self.view, "reader")
             return [self._alert("opened", step, f"has ended: {self.ending}", str(ending["text"]))]
         if self.ending not in OVER and age_s > self.silence_s:
             self._silent_at = step

@@ -60,6 +60,9 @@ class PhaseClock:
         self._seconds: dict[str, float] = {}
         self._waits: set[str] = set()
         self._lock = threading.Lock()
+        self.failed_in = ""
+        """Innermost phase that the last exception left; empty when none did since `take`."""
+        self._failed_by = 0
 
     @contextmanager
     def phase(self, name: str, *, waits: bool = False, device_sync: bool = False) -> Iterator[None]:
@@ -77,14 +80,23 @@ class PhaseClock:
         mine = _Running(self, clean_name(name), waits, time.perf_counter())
         self._pause(outer, mine.since)
         _CURRENT.set(mine)
+        failed = True
         try:
             yield
+            failed = False
         finally:
+            if failed:
+                self._note_failure(mine.name, id(sys.exc_info()[1]))
             _wait_for_device(device_sync)
             now = time.perf_counter()
             self.add(mine.name, now - mine.since, waits=waits)
             self._go_on(outer, now)
             _CURRENT.set(outer)
+
+    def _note_failure(self, name: str, error: int) -> None:
+        """An exception leaves a phase; on its way out through the outer ones it keeps the innermost."""
+        if error != self._failed_by:
+            self.failed_in, self._failed_by = name, error
 
     def _pause(self, outer: _Running | None, now: float) -> None:
         with self._lock:
@@ -119,6 +131,7 @@ class PhaseClock:
         with self._lock:
             seconds, self._seconds = self._seconds, {}
             waits, self._waits = self._waits, set()
+            self.failed_in, self._failed_by = "", 0
         if not seconds:
             return {}
         return {"phases_s": seconds} | ({"waits": sorted(waits)} if waits else {})

@@ -314,4 +314,9 @@ BOUNDS: dict[str, Bound] = {
     "episode_held": Bound(0.25, "share of the step", "that passes between the end of the last episode but one and of the last, median of `episode_steps`", UNCALIBRATED),
     "episode_steps": Bound(8.0, "steps", "one slow episode is chance", UNCALIBRATED),
     "memory_ratio": Bound(1.3, "ratio", "30 % more than the median rank", UNCALIBRATED),
+    "end_memory_left": Bound(0.05, "share of the limit", "less was left at the last reading: a post-mortem of a killed process names memory first", UNCALIBRATED),
+    "end_growth": Bound(1.25, "ratio", "median of the last three steps over that of the 61 before, above which a post-mortem says that a phase or the answers grew", UNCALIBRATED),
+    "signal_grace": Bound(5.0, "seconds", "after SIGTERM in which the main thread does not come back from C; then another thread ends the process, well before the 30 s of torchrun, SLURM and Kubernetes", UNCALIBRATED),
+    "hash_small": Bound(67_108_864.0, "bytes, 64 MiB", "files of a checkpoint that are hashed beside the weights: states of scheduler, random numbers and samplers. An optimizer is larger, and its archive has checksums of its own", UNCALIBRATED),
+    "hash_wait": Bound(120.0, "seconds", "that the end of a run waits for hashes of a checkpoint: 50 GB at 0.5 GB/s", UNCALIBRATED),
 }  # fmt: skip

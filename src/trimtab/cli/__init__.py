@@ -14,6 +14,7 @@ import typer
 from trimtab._version import __version__
 from trimtab.cli import preflight_command, stress_tools_command, trace_commands, trace_data  # noqa: F401  (they add their commands)
 from trimtab.cli.audit_commands import audit_app
+from trimtab.cli.ending_commands import ending_app
 from trimtab.cli.guard_commands import guard_app
 from trimtab.cli.options import leave, pairs, show_verdict, traces_app
 from trimtab.cli.parity_command import launch_app
@@ -42,6 +43,7 @@ app.add_typer(stress_app, name="stress")
 app.add_typer(audit_app, name="audit")
 app.registered_commands.extend(launch_app.registered_commands)  # of the top level
 app.registered_commands.extend(sinks_app.registered_commands)
+app.registered_commands.extend(ending_app.registered_commands)
 
 RunFolders = Annotated[list[Path], typer.Argument(help="One or more run folders.", show_default=False)]
 
@@ -102,10 +104,12 @@ def diagnose(
 
     is_run = (path / "run.json").is_file() or holds_rows(path)
     if is_run and framework is None and format is None and not mapping:
+        from trimtab.report.post_mortem import post_mortem
         from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines, diagnosis_screen
         from trimtab.report.run_view import load_view
 
-        result = diagnosis(load_view(path, extra))
+        view = load_view(path, extra)
+        result = diagnosis(view, post_mortem(view))
         lines = diagnosis_lines if verbose else diagnosis_screen
     else:
         from trimtab.report.metric_log_diagnosis import (

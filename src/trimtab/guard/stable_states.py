@@ -16,16 +16,19 @@ from typing import Any
 
 from trimtab.errors import RunError
 from trimtab.guard.controls import Controls
-from trimtab.guard.state_files import StoredState, read_state, remove_state, write_state
+from trimtab.guard.state_files import (
+    STABLE,
+    SUSPECT,
+    StoredState,
+    read_state,
+    read_suspect,
+    remove_state,
+    write_state,
+)
 from trimtab.runs.rank_lock import RankLock
 from trimtab.safe_files import folder_path, replacing
 
 log = logging.getLogger("trimtab")
-
-STABLE = "stable"
-"""The verdict under which a state is offered; a guard's other words are "unsettled" and "incident"."""
-
-_SUSPECT = "suspect.json"
 
 
 class StateRing:
@@ -94,7 +97,7 @@ class StateRing:
             raise RunError(f"{self.folder} cannot hold stable states: {error.strerror or error}") from error
         self._states.sort(key=lambda state: state.serial)
         self._serial = max((state.serial for state in self._states), default=0)
-        self._suspect = _read_suspect(self.folder / _SUSPECT)
+        self._suspect = read_suspect(self.folder / SUSPECT)
 
     def _require_room(self, state_bytes: int) -> None:
         room = shutil.disk_usage(self.folder).free + self.num_bytes
@@ -271,20 +274,10 @@ class StateRing:
     def _store_suspect(self, suspect: list[tuple[int, int | None]]) -> None:
         self._suspect = suspect
         try:
-            with replacing(self.folder / _SUSPECT) as temporary:
+            with replacing(self.folder / SUSPECT) as temporary:
                 temporary.write_text(json.dumps(self._suspect), encoding="utf-8")
         except OSError as error:
             self._fail(f"suspect states could not be noted: {error.strerror or error}")
-
-
-def _read_suspect(path: Path) -> list[tuple[int, int | None]]:
-    try:
-        return [
-            (int(since), None if until is None else int(until))
-            for since, until in json.loads(path.read_text())
-        ]
-    except (OSError, ValueError, TypeError):
-        return []
 
 
 def _gb(count: float) -> str:

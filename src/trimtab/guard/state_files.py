@@ -22,7 +22,9 @@ from typing import Any
 import numpy as np
 
 FORMAT = 1
-MANIFEST, TRAINER, GUARD = "manifest.json", "trainer", "guard.json"
+MANIFEST, TRAINER, GUARD, SUSPECT = "manifest.json", "trainer", "guard.json", "suspect.json"
+STABLE = "stable"
+"""The verdict under which a state is offered; a guard's other words are "unsettled" and "incident"."""
 _BLOCK = 2**20
 
 
@@ -117,6 +119,37 @@ def read_state(folder: Path) -> StoredState | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return None if state.stamp() is None else state
+
+
+def stable_before(ring: Path, step: int) -> StoredState | None:
+    """Return the newest state of a ring from before a step that a guard would offer; nothing is changed.
+
+    Sizes are compared, checksums are not. None without a ring, or without such a state.
+    """
+    try:
+        folders = sorted(entry for entry in ring.iterdir() if entry.is_dir() and entry.name[0] != ".")
+    except OSError:
+        return None
+    doubted = read_suspect(ring / SUSPECT)
+    states = [state for state in map(read_state, folders) if state is not None and state.step < step]
+    fine = [
+        state for state in states
+        if state.verdict == STABLE and not any(
+            since <= state.step and (until is None or state.step <= until) for since, until in doubted
+        )
+    ]  # fmt: skip
+    return max(fine, key=lambda state: (state.step, state.serial), default=None)
+
+
+def read_suspect(path: Path) -> list[tuple[int, int | None]]:
+    """Return the spans of steps whose states are not offered; none where the file cannot be read."""
+    try:
+        return [
+            (int(since), None if until is None else int(until))
+            for since, until in json.loads(path.read_text())
+        ]
+    except (OSError, ValueError, TypeError):
+        return []
 
 
 def remove_state(folder: Path) -> None:

@@ -55,6 +55,7 @@ def open_run(
     share: Share | None = None,
     sinks: Sequence[str | Sink] | None = (),
     merge: str | MergeOptions | None = None,
+    post_mortem: bool = True,
 ) -> Run:
     """Open a run folder, new or to be resumed, for one rank's writing.
 
@@ -90,6 +91,8 @@ def open_run(
             of all ranks, some steps late, and without `share` its guard's decisions are applied by all ranks
             at a later step (docs/how-to/many-ranks.md). No step waits for a rank. None: each rank judges its
             own.
+        post_mortem: write `postmortem.json` when the run ends badly (docs/how-to/post-mortem.md). False:
+            nothing is written then, and SIGTERM is left alone.
 
     Returns:
         The run; close it, or use it as a context manager.
@@ -142,7 +145,9 @@ def open_run(
     return Run(
         writer,
         WindowSet(min_tokens, min_trajectories),
-        RunOptions(strict, state_every, token_text, requirements, added, watched, opened, merging),
+        RunOptions(
+            strict, state_every, token_text, requirements, added, watched, opened, merging, bool(post_mortem)
+        ),
     )
 
 

@@ -12,7 +12,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from trimtab.monitor.ending.post_mortem_writer import PostMortemWriter
+from trimtab.monitor.ending.termination import leave_termination, take_termination, watch_termination
 from trimtab.monitor.isolation import error_text
+from trimtab.monitor.run_identity import session_facts
 from trimtab.runs import RunWriter
 from trimtab.runs.process_record import close_process_record, open_process_record, process_path
 
@@ -59,13 +62,26 @@ class EndRecorder:
     def __init__(self, run: Run) -> None:
         self._run, self._pid = weakref.ref(run), os.getpid()
         self._file: TextIO | None = None
+        self._wanted = run.options.post_mortem
+        self._post_mortem: PostMortemWriter | None = None
         atexit.register(self._at_exit)
 
     def begin(self, writer: RunWriter) -> None:
         """Write down this process for the session that `writer` has just opened."""
         self._close_file()
         self._writer = writer
-        self._file = open_process_record(process_path(writer.folder, writer.rank, writer.session))
+        path = process_path(writer.folder, writer.rank, writer.session)
+        if self._wanted:
+            take_termination()
+        self._file = open_process_record(path, session_facts())
+        if self._wanted:
+            self._post_mortem = PostMortemWriter(writer.folder, writer.rank, writer.session)
+            watch_termination(self._post_mortem, path)
+
+    def record(self, reason: str) -> None:
+        """Write the post-mortem of a run whose end was just written for this reason, unless it ended well."""
+        if self._post_mortem is not None:
+            self._post_mortem.write(reason)
 
     def close(self) -> None:
         """The run is closed: nothing is left to be recorded."""
@@ -76,6 +92,9 @@ class EndRecorder:
         if self._file is not None:
             close_process_record(self._file)
         self._file = None
+        if self._post_mortem is not None:
+            leave_termination(self._post_mortem)
+        self._post_mortem = None
 
     def _at_exit(self) -> None:
         if os.getpid() != self._pid:  # a forked child ends nothing
@@ -88,3 +107,4 @@ class EndRecorder:
             return
         with suppress(OSError):  # the writer says in the log that it cannot write
             self._writer.end(*ending)
+        self.record(ending[0])

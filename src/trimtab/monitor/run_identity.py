@@ -6,21 +6,17 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import re
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
+from trimtab._version import __version__
+from trimtab.runs.secret_masks import masked
+
 _PACKAGES = ("torch", "transformers", "trl", "verl", "vllm", "accelerate", "peft", "numpy")
-_SECRET_NAME = re.compile(
-    r"(token|secret|passw|credential|auth|api.?key|access.?key|private.?key|_key$|^key$)", re.IGNORECASE
-)
-_SECRET_VALUE = re.compile(
-    r"^(hf_|sk-|ghp_|gho_|github_pat_|xox[abp]-|AKIA|glpat-|eyJ)|^(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9+_=-]{32,}$|://[^/@\s]+@"
-)
-_MASK = "***"
 
 
 def identity() -> dict[str, Any]:
@@ -29,35 +25,29 @@ def identity() -> dict[str, Any]:
     torch = sys.modules.get("torch")
     return {
         "command": " ".join(masked(list(getattr(sys, "orig_argv", sys.argv))[:64]))[:2000],
-        "git_commit": _git_commit(),
+        **git_state(_git_folder()),
         "host": socket.gethostname(),
-        "python": platform.python_version(),
         "platform": platform.platform(),
-        "versions": {name: _version(name) for name in _PACKAGES if name in sys.modules},
+        **_versions(),
         "cpus": os.cpu_count(),
         "accelerators": _accelerators(torch),
     }
 
 
-def masked(arguments: Sequence[str]) -> list[str]:
-    """Return command-line arguments with values that look like a token or a key replaced.
+def session_facts() -> dict[str, Any]:
+    """Return what may differ from one session of a run to the next: code and versions."""
+    return {**git_state(_git_folder()), **_versions()}
 
-    >>> masked(["train.py", "--api-key", "abc", "--hf_token=x", "--lr", "1e-6", "sk-123"])
-    ['train.py', '--api-key', '***', '--hf_token=***', '--lr', '1e-6', '***']
-    """
-    shown: list[str] = []
-    secret_next = False
-    for text in map(str, arguments):
-        name, equals, value = text.partition("=")
-        named = bool(_SECRET_NAME.search(name.lstrip("-")))
-        if secret_next and not text.startswith("--"):
-            shown.append(_MASK)
-        elif equals and (named or _SECRET_VALUE.search(value)):
-            shown.append(f"{name}={_MASK}")
-        else:
-            shown.append(_MASK if _SECRET_VALUE.search(text) else text)
-        secret_next = named and not equals and text.startswith("-")
-    return shown
+
+def _versions() -> dict[str, Any]:
+    """Return the versions of Python, of the packages that are loaded, and of the CUDA that torch was built
+    for."""
+    packages = {name: _version(name) for name in _PACKAGES if name in sys.modules}
+    cuda = getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None)
+    return {
+        "python": platform.python_version(),
+        "versions": {"trimtab": __version__, **packages, **({"cuda": str(cuda)} if cuda else {})},
+    }
 
 
 def trainer_identity(trainer: Any) -> dict[str, Any]:
@@ -92,16 +82,33 @@ def _version(name: str) -> str:
         return str(getattr(sys.modules[name], "__version__", ""))
 
 
-def _git_commit() -> str:
-    """Return the commit that is checked out where the process runs; empty where there is none."""
+def _git_folder() -> str:
+    """Return the folder of the script that runs, else the working folder: the code's, not the data's."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
-    folder = os.path.dirname(os.path.abspath(script)) if script else os.getcwd()
+    return os.path.dirname(os.path.abspath(script)) if script else os.getcwd()
+
+
+@lru_cache(8)
+def git_state(folder: str) -> dict[str, Any]:
+    """Return `git_commit`, `git_branch` and `git_dirty` (tracked files differ) of the code in a folder.
+
+    Texts are empty and `git_dirty` None without a repository, or where git does not answer in two seconds.
+    No file's content and no remote's address is read. A process asks once.
+    """
+    head = _git(folder, "rev-parse", "HEAD", "--abbrev-ref", "HEAD")
+    lines = head.stdout.split() if head is not None and head.returncode == 0 else []
+    commit, branch = lines if len(lines) == 2 else ("", "")
+    changes = _git(folder, "diff-index", "--quiet", "HEAD", "--") if commit else None
+    dirty = None if changes is None or changes.returncode not in (0, 1) else changes.returncode == 1
+    return {"git_commit": commit, "git_branch": branch, "git_dirty": dirty}
+
+
+def _git(folder: str, *arguments: str) -> subprocess.CompletedProcess[str] | None:
+    command = ["git", "--no-optional-locks", "-C", folder, *arguments]
     try:
-        command = ["git", "-C", folder, "rev-parse", "HEAD"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=2, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=2, check=False)
     except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+        return None
 
 
 def _accelerators(torch: Any) -> str:

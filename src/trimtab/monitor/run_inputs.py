@@ -23,6 +23,7 @@ from trimtab.monitor.guarding import RunGuard
 from trimtab.monitor.isolation import Isolation
 from trimtab.monitor.ranks.merging import RunMerge
 from trimtab.monitor.ranks.relay import DecisionRelay
+from trimtab.monitor.run_end import EndRecorder
 from trimtab.monitor.run_options import LATEST
 from trimtab.monitor.series_recorder import SeriesRecorder
 from trimtab.monitor.step_buffer import Intake
@@ -49,6 +50,7 @@ class RunInputs:
     _live: LiveIncidents
     _guard: RunGuard | None
     _sinks: SinkFeed
+    _ending: EndRecorder
     _detection: Detection
     latest: dict[str, float]
     _merge: RunMerge | None
@@ -127,9 +129,12 @@ class RunInputs:
     def _write_end(self, reason: str, detail: Mapping[str, Any] | None) -> None:
         """Write how the run ended and what its sinks lost, and hand that on to them."""
         counts = self._drain_sinks()
+        phase = self._intake.costs.clock.failed_in if reason == "exception" else ""
+        broken = {"phase": phase} if phase else {}
         with self.isolated("end"):
-            self.writer.end(reason, {**(detail or {}), **counts})
+            self.writer.end(reason, {**(detail or {}), **broken, **counts})
         self._drain_sinks()
+        self._ending.record(reason)
 
     def _drain_sinks(self) -> dict[str, Any]:
         """Wait for the sinks, at most until their deadline; return what the end says of them."""

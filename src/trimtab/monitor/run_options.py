@@ -50,6 +50,8 @@ class RunOptions:
     sinks: tuple[Sink, ...] = ()
     # how the readings of the job's ranks are merged while it runs; None: each rank judges its own
     merge: MergeOptions | None = None
+    # write postmortem.json when the run ends badly, also at SIGTERM
+    post_mortem: bool = True
 
     @property
     def relays_decisions(self) -> bool:

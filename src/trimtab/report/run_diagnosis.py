@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from trimtab.measure.state.log_ratios import SAME_POLICY
@@ -20,7 +21,13 @@ from trimtab.report.averages import averages_line, averages_of
 from trimtab.report.control_characters import escape_controls
 from trimtab.report.headline import verdict_payload
 from trimtab.report.ranks.machine_view import machine_line, machine_lines
-from trimtab.report.run_ending import ending_of, identity_facts, identity_line, identity_of
+from trimtab.report.run_ending import (
+    ending_of,
+    identity_facts,
+    identity_line,
+    identity_of,
+    post_mortem_head,
+)
 from trimtab.report.run_incidents import cause_line, incident_lines, incidents_of
 from trimtab.report.run_rows import last_failure, nonfinite_steps
 from trimtab.report.run_tables import (
@@ -61,9 +68,9 @@ _ARGUMENTS = (TOKENS, "metrics", "absent", REPEATED)
 """What is not observed because of how `flush` was called; shown first, with its reason."""
 
 
-def diagnosis(view: RunView) -> dict[str, Any]:
+def diagnosis(view: RunView, post_mortem: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the verdict, alarms, latest readings by slice, what was not observed and failures as JSON
-    types."""
+    types; `post_mortem` of a run that ended badly goes with them."""
     steps = view.steps
     numbers = [row["step"] for row in steps]
     verdict = verdict_payload(view.verdict, view.alarms, numbers, view.user_rules, nonfinite_steps(steps))
@@ -78,6 +85,7 @@ def diagnosis(view: RunView) -> dict[str, Any]:
         "actions": actions_table(view.actions),
         "guard_line": guard_line(view.actions, view.reader.header["config"]),
         "ending": ending_of(view.reader, steps),
+        "post_mortem": post_mortem,
         "identity": identity_of(view.reader.header["config"]),
         "identity_line": identity_line(view.reader.header["config"]),
         "ranks": len(view.reader.ranks),
@@ -129,10 +137,12 @@ def diagnosis_screen(summary: dict[str, Any]) -> list[str]:
     shown = headline_text(summary["headline"])
     damage = _damage(summary, shown)
     failures = f"MONITOR FAILED {counted(summary['num_failures'], 'time')}{_last_failure(summary)}"
+    lead = post_mortem_head(summary["post_mortem"])
     return Screen(
+        lead=lead,
         headline=summary["headline"],
         facts=[
-            *([f"run {summary['ending']['text']}"] if summary["ending"]["text"] else []),
+            *([f"run {summary['ending']['text']}"] if summary["ending"]["text"] and not lead else []),
             *([failures] if summary["num_failures"] else []),
             *([line] if (line := sink_line(summary["sinks"])) not in shown else []),
             *([line] if (line := cause_line(summary["incidents"])) else []),
@@ -211,6 +221,7 @@ def _reason(summary: dict[str, Any]) -> str:
 def diagnosis_lines(summary: dict[str, Any]) -> list[str]:
     """Return `diagnosis` in full: plain text, safe to print whatever the run holds."""
     lines = [
+        *post_mortem_head(summary["post_mortem"]),
         summary["headline"],
         f"  run {summary['ending']['text'] or 'of no rank'}",
         f"  {summary['run']}: {_reason(summary)}",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
+from trimtab.report.control_characters import escape_controls
 from trimtab.runs import RunReader
 from trimtab.runs.schema import lost_steps, lost_steps_text
 
@@ -24,13 +26,29 @@ _MAX_COMMAND = 60  # characters of the command in one line
 
 
 def ending_of(reader: RunReader, steps: Sequence[Mapping[str, Any]]) -> Json:
-    """Return `how` the run ended (a word of `_ORDER`) and `text`, a sentence; of several ranks the worst
-    one's."""
+    """Return `how` the run ended (a word of `_ORDER`), `text`, a sentence, and the `rank`: of several the
+    worst one."""
     endings = [(rank, *_of_rank(reader, rank, steps)) for rank in reader.ranks]
     if not endings:
-        return {"how": "unknown", "text": ""}
+        return {"how": "unknown", "text": "", "rank": 0}
     rank, how, text = min(endings, key=lambda one: _ORDER.index(one[1]))
-    return {"how": how, "text": f"rank {rank}: {text}" if len(endings) > 1 and how != "finished" else text}
+    shown = f"rank {rank}: {text}" if len(endings) > 1 and how != "finished" else text
+    return {"how": how, "text": shown, "rank": rank}
+
+
+def post_mortem_head(record: Mapping[str, Any] | None) -> list[str]:
+    """Return the head of a diagnosis of a run that ended badly: how, what to try first, and how to go on.
+
+    >>> post_mortem_head(None)
+    []
+    """
+    if record is None:
+        return []
+    first, last = record["try_first"][0], record["try_first"][-1]
+    lines = [f"POST-MORTEM, {record['headline']}", f"  try first: {first['do']} ({first['because']})"]
+    if last is not first:
+        lines.append(f"  then: {shlex.join(last['command']) or last['do']}")
+    return [escape_controls(line) for line in lines]
 
 
 def _of_rank(reader: RunReader, rank: int, steps: Sequence[Mapping[str, Any]]) -> tuple[str, str]:

@@ -21,7 +21,7 @@ WIDTH = 100
 """Columns of a line that does not go to a terminal."""
 _NARROWEST, _WIDEST = 60, 160
 _MAX_NAMES, _MAX_WORD = 12, 400
-_MAX_HEADLINE, _MAX_FACTS, _MAX_UNSEEN = 3, 6, 6  # lines
+_MAX_HEADLINE, _MAX_FACTS, _MAX_UNSEEN, _MAX_LEAD = 3, 6, 6, 2  # lines
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,12 @@ class Screen:
     notes: str  # the notes in one line; empty without any
     unseen: Sequence[str]  # what was not observed and what that costs
     next_command: Sequence[str]
+    lead: Sequence[str] = ()  # before the headline: how a run ended that ended badly
 
     def lines(self) -> list[str]:
         """Return at most `MAX_LINES` lines, safe to print, as wide as the screen; the command is not cut."""
-        head = _wrap(self.headline, _MAX_HEADLINE)
+        head = [line for one in self.lead for line in _wrap(one, _MAX_LEAD)]
+        head += _wrap(self.headline, _MAX_HEADLINE)
         head += [cut(f"  {fact}") for fact in self.facts[:_MAX_FACTS]]
         tail = ["", *_command(self.next_command)]
         if self.unseen:

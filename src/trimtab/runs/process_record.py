@@ -15,7 +15,7 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -32,15 +32,16 @@ def process_path(folder: Path, rank: int, session: int) -> Path:
     return folder / f"process.r{rank}.s{session}.txt"
 
 
-def open_process_record(path: Path) -> TextIO | None:
+def open_process_record(path: Path, about: Mapping[str, Any] | None = None) -> TextIO | None:
     """Write this process down and have SIGTERM noted there; None where the file cannot be written.
 
-    The latest call of a process counts, and only one made in the main thread is notified of signals.
+    `about`: what else is known of it, as its code and its versions. The latest call of a process counts, and
+    only one made in the main thread is notified of signals.
     """
     try:
         file = path.open("w", encoding="utf-8")
         head = {"pid": os.getpid(), "host": socket.gethostname(), "started": _start_of(os.getpid())}
-        file.write(json.dumps(head) + "\n")
+        file.write(json.dumps(head | {"about": dict(about or {})}) + "\n")
         file.flush()
     except OSError:
         return None
@@ -66,8 +67,8 @@ def read_process_records(folder: Path, names: Iterable[str]) -> dict[tuple[int, 
 
 
 def read_process_record(path: Path) -> Json:
-    """Return `pid`, `host`, `alive` (None: not known) and `signal_at` (empty: none came); {} where there is
-    no record."""
+    """Return `pid`, `host`, `about`, `alive` (None: not known) and `signal_at` (empty: none came); {} without
+    a record."""
     try:
         head, _, rest = path.read_text(encoding="utf-8", errors="replace").partition("\n")
         record = json.loads(head)
@@ -79,7 +80,11 @@ def read_process_record(path: Path) -> Json:
         alive = _start_of(pid) is not None and _start_of(pid) == started
     frame = _FRAME.search(rest)
     where = f"{Path(frame['file']).name}:{frame['line']} in {frame['name']}" if frame else rest.strip()[:80]
-    return {"pid": pid, "host": host, "alive": alive, "signal_at": where}
+    about = record.get("about")
+    return {
+        "pid": pid, "host": host, "alive": alive, "signal_at": where,
+        "about": about if isinstance(about, dict) else {},
+    }  # fmt: skip
 
 
 def _start_of(pid: int) -> str | None:

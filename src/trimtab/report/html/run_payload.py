@@ -13,6 +13,8 @@ from trimtab.measure.state.slice_state import Accumulator, SliceState
 from trimtab.report.alarms import alarm_payload, by_severity
 from trimtab.report.averages import averages_of
 from trimtab.report.headline import run_headline
+from trimtab.report.post_mortem import post_mortem
+from trimtab.report.post_mortem.post_mortem_page import post_mortem_view
 from trimtab.report.ranks.machine_view import machine_table
 from trimtab.report.run_ending import ending_of, identity_facts, identity_line
 from trimtab.report.run_incidents import cause_line, incidents_of
@@ -73,6 +75,7 @@ def _run(view: RunView, alarmed: Sequence[tuple[str, str]]) -> Json:
         "headline": _headline(view),
         "verdict_reason": view.verdict.reason,
         "ending": ending_of(view.reader, steps)["text"],
+        "post_mortem": post_mortem_view(post_mortem(view)),
         "cause": cause_line(incidents_of(view)),
         "identity": identity_line(view.reader.header["config"]),
         "rules_judged": list(view.evidence.judged),

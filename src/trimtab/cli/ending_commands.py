@@ -1,0 +1,49 @@
+"""`trimtab postmortem` and `trimtab resume-check`: what ended a run, and whether it can go on."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trimtab.cli.options import show_verdict
+
+ending_app = typer.Typer()
+
+
+@ending_app.command("postmortem")
+def postmortem(
+    run: Annotated[Path, typer.Argument(help="Run folder.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+) -> None:
+    """Show how a run ended and what to try first, and write postmortem.json where the process that died could
+    not (docs/how-to/post-mortem.md).
+
+    Exit code: 0 it did not end badly, 1 it ended badly, 2 bad input, still running or not known.
+    """
+    from trimtab.report.control_characters import escape_controls
+    from trimtab.report.post_mortem import POST_MORTEM, keep_post_mortem
+    from trimtab.report.post_mortem.post_mortem_text import post_mortem_lines
+    from trimtab.report.run_ending import ending_of
+    from trimtab.report.run_view import load_view
+
+    view = load_view(run)
+    record: dict[str, Any] | None
+    try:
+        record, written = keep_post_mortem(view, "reader")
+    except OSError as error:  # a folder that may only be read is shown all the same
+        from trimtab.report.post_mortem import post_mortem
+
+        record, written = post_mortem(view), False
+        print(f"trimtab: {run / POST_MORTEM} cannot be written: {error.strerror or error}", file=sys.stderr)
+    if written:
+        print(f"wrote {run / POST_MORTEM}", file=sys.stderr)
+    if record is not None:
+        show_verdict({**record, "exit_code": 1}, post_mortem_lines, as_json)
+    ending = ending_of(view.reader, view.steps)
+    over = ending["how"] in ("finished", "exited")
+    text = f"{run}: no post-mortem, as it {ending['text'] or 'has no rank'}"
+    shown = {"run": str(run), "ending": ending, "post_mortem": None, "exit_code": 0 if over else 2}
+    show_verdict(shown, lambda _: [escape_controls(text)], as_json)
