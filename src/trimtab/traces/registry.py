@@ -23,6 +23,7 @@ from trimtab.traces.readers.coding_agents.openhands import (
 )
 from trimtab.traces.readers.inspect_ai import is_inspect, read_inspect
 from trimtab.traces.readers.mapped import read_mapped
+from trimtab.traces.readers.multi_agent.ag2_events import is_ag2_event, read_ag2_events
 from trimtab.traces.readers.multi_agent.autogen_chats import (
     is_chat_message,
     is_chat_row,
@@ -95,6 +96,7 @@ FORMATS: dict[str, Format] = {
     "nemo-rl": Format("NeMo RL's train_data_step<N>.jsonl", is_nemo, read_nemo, by_line=True),
     "verl": Format("verl rollout dumps (trainer.rollout_data_dir)", is_verl, read_verl, by_line=True),
     "trl": Format("TRL completions (log_completions), Parquet", is_trl, read_trl, by_line=True),
+    "ag2": Format("AG2 1.x: event logs of a knowledge store, and evaluations", is_ag2_event, read_ag2_events),
     "autogen": Format(
         "chats of AG2 and of AutoGen's AgentChat (Magentic-One), one a record",
         is_chat_row,
