@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +22,7 @@ from trimtab.report.traces.live_diagnosis import follow_traces
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.files.lines import iter_lines
 from trimtab.traces.files.tail import GONE, REPLACED
-from trimtab.traces.follow import FOLLOWED, Follower
+from trimtab.traces.follow import FOLLOWED, SESSIONS, Follower
 from trimtab.traces.read import read_episodes
 from trimtab.traces.table.build import tabulate
 from trimtab.traces.table.types import COUNTS
@@ -178,6 +179,62 @@ def test_each_format_of_one_episode_a_line(tmp_path, name):
     path = write_lines(tmp_path / "log.jsonl", RECORDS[name])
     follower = Follower(path, ReadReport())
     assert follower.poll() == len(read_episodes([path])[0]) >= 1
+
+
+CODING_AGENTS = Path(__file__).parent / "fixtures" / "coding_agents"
+GROWING = {
+    "claude-code": [CODING_AGENTS / "claude-errors.jsonl", CODING_AGENTS / "claude-stream.jsonl"],
+    "codex": [CODING_AGENTS / "rollout-main.jsonl"],
+    "codex-exec": [CODING_AGENTS / "codex-exec.jsonl"],
+}
+
+
+def _facts(table):
+    return table.ids, {name: table.counts[name].tolist() for name in COUNTS}
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_a_session_that_grows_is_at_each_moment_the_session_read_whole(tmp_path, name):
+    for source in GROWING[name]:
+        text, path, rng = source.read_bytes(), tmp_path / source.name, random.Random(1)
+        path.write_bytes(b"")
+        follower, at, lines = Follower(path, ReadReport()), 0, 0
+        while at < len(text):
+            at += rng.choice([300, 3_000])
+            path.write_bytes(text[:at])
+            lines += follower.poll()
+            whole = path.with_suffix(".whole")
+            whole.write_bytes(text[: text.rindex(b"\n", 0, at) + 1] if b"\n" in text[:at] else b"")
+            if lines and (episodes := read_episodes([whole])[0]):
+                assert _facts(follower.table()) == _facts(tabulate(episodes))
+        _, plain = read_episodes([path])
+        assert lines == follower.report.num_lines == plain.num_lines
+        assert (follower.report.notes, follower.report.num_episodes) == (plain.notes, plain.num_episodes)
+        assert follower.poll() == 0
+
+
+def test_a_session_written_anew_is_read_alone(tmp_path):
+    path, (source, other) = tmp_path / "a.jsonl", GROWING["claude-code"]
+    path.write_bytes(source.read_bytes() + b"{oops\n")
+    follower = Follower(path, ReadReport())
+    follower.poll()
+    _replace(path, other.read_bytes())
+    assert follower.poll() == len(other.read_bytes().splitlines())
+    assert _facts(follower.table()) == _facts(tabulate(read_episodes([other])[0]))
+    assert (follower.report.num_malformed, follower.report.notes[REPLACED]) == (1, 1)
+
+
+def test_of_a_session_calls_and_lines_are_shown(tmp_path):
+    (source,) = GROWING["codex"]
+    states = []
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        states.extend(follow_traces(source, sleep=stop))
+    (state,) = states
+    assert f"1 episode, 10 calls (+{state.new} lines);" in state.lines()[0]
 
 
 def test_a_long_line_is_passed_over_whatever_its_pieces(tmp_path):

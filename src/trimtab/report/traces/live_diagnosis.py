@@ -21,17 +21,24 @@ _SHARE = 5  # the pause is at least so many times what the last diagnosis took
 
 
 class Followed:
-    """One state of the log: the diagnosis, how many episodes are new in it, how many have not ended."""
+    """One state of the log: the diagnosis, how many episodes are new in it, how many have not ended.
 
-    def __init__(self, judged: TraceDiagnosis, new: int, still_open: int, changed: bool) -> None:
-        self.judged, self.new, self.still_open, self.changed = judged, new, still_open, changed
+    Of sessions, which are judged before they end, `new` counts lines.
+    """
+
+    def __init__(self, judged: TraceDiagnosis, new: int, follower: Follower, changed: bool) -> None:
+        self.judged, self.new, self.changed = judged, new, changed
+        self.still_open, self._is_session = len(follower.open), follower.is_session
 
     def lines(self) -> list[str]:
         """A line; after it the whole diagnosis when other rules fire than before."""
         verdict = self.judged.verdict
         clock = time.strftime("%H:%M:%S")
         seen = counted(self.judged.table.num_episodes, "episode")
+        calls = counted(int(self.judged.table.counts["calls"].sum()), "call")
         count = f"{seen} (+{self.new:,}), {self.still_open:,} open"
+        if self._is_session:
+            count = f"{seen}, {calls} (+{counted(self.new, 'line')})"
         reason = "no rule fired" if verdict.word == "healthy" else verdict.reason
         line = escape_controls(f"{clock} {verdict.word.upper()}: {count}; {reason}")
         return [line, *trace_screen(trace_diagnosis(self.judged)), ""] if self.changed else [line]
@@ -57,8 +64,8 @@ def follow_traces(
     while True:
         start, new = time.perf_counter(), follower.poll()
         if new:
-            judged = diagnose_table((follower.path,), follower.table(), report, declared, start)
+            judged = diagnose_table((follower.path,), follower.table(), follower.report, declared, start)
             now = {(f.rule.name, f.measured.reading.slice) for f in judged.findings}
-            yield Followed(judged, new, len(follower.open), now != rules)
+            yield Followed(judged, new, follower, now != rules)
             rules = now
         sleep(max(every, _SHARE * (time.perf_counter() - start)))
