@@ -90,6 +90,14 @@ def test_agentchats_messages_line_by_line(tmp_path):
     assert read(write_lines(tmp_path / "b.jsonl", [limited]))[0].stop_reason == "max_turns"
 
 
+def test_what_run_stream_yields_ends_with_the_result(tmp_path):
+    whole = json.loads((LOGS / "agentchat.json").read_text(encoding="utf-8"))
+    episode, report = read(write_lines(tmp_path / "a.jsonl", [*whole["messages"], whole]))
+    expected = read(LOGS / "agentchat.json")[0]
+    assert (episode.turns, episode.stop_reason) == (expected.turns, "Text 'TERMINATE' mentioned")
+    assert report.num_malformed == 0
+
+
 def agentchat(kind, **fields):
     return {
         "source": "coder",

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.traces.make import write_lines
+from trimtab.errors import TraceError
+from trimtab.report.traces.trace_diagnosis import diagnose_traces
 from trimtab.traces.errors.attribution import fault_of
 from trimtab.traces.errors.unknown_tools import says_unknown_tool
 from trimtab.traces.read import read_episodes
@@ -125,6 +127,13 @@ def test_a_session_with_several_prompts_in_one_stream(tmp_path, second, cost):
     (episode,), _ = read_episodes([write_lines(tmp_path / "a.jsonl", rows)])
     assert (episode.tokens, episode.duration_s, episode.stop_reason) == (90, 1.0, "end_turn")
     assert episode.cost == pytest.approx(cost)
+
+
+def test_a_result_alone_says_what_to_print(tmp_path):
+    """`claude -p --output-format json` prints how it ended, and nothing of what was done."""
+    path = write_lines(tmp_path / "a.json", [streamed(4, 0.1, 4, result="Done.")])
+    with pytest.raises(TraceError, match=r"no episode .*stream-json --verbose"):
+        diagnose_traces([path])
 
 
 def test_a_limit_of_turns(tmp_path):

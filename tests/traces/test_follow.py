@@ -224,17 +224,21 @@ def test_a_session_written_anew_is_read_alone(tmp_path):
     assert (follower.report.num_malformed, follower.report.notes[REPLACED]) == (1, 1)
 
 
-def test_of_a_session_calls_and_lines_are_shown(tmp_path):
-    (source,) = GROWING["codex"]
-    states = []
+def test_of_a_session_calls_and_lines_are_shown_once_somebody_spoke(tmp_path):
+    text = GROWING["codex"][0].read_bytes()
+    path, states, rest = tmp_path / "a.jsonl", [], [text]
+    path.write_bytes(text.splitlines(keepends=True)[0].replace(b'"base_instructions"', b'"x"'))
 
-    def stop(_):
-        raise KeyboardInterrupt
+    def more(_):
+        if not rest:
+            raise KeyboardInterrupt
+        path.write_bytes(rest.pop())
 
     with pytest.raises(KeyboardInterrupt):
-        states.extend(follow_traces(source, sleep=stop))
+        states.extend(follow_traces(path, sleep=more))
     (state,) = states
     assert f"1 episode, 10 calls (+{state.new} lines);" in state.lines()[0]
+    assert any("6 calls failed: exec_command 3 of 6, apply_patch 1 of 2" in line for line in state.lines())
 
 
 def test_a_long_line_is_passed_over_whatever_its_pieces(tmp_path):

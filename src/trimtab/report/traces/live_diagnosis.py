@@ -63,8 +63,9 @@ def follow_traces(
     rules: set[tuple[str, str]] | None = None
     while True:
         start, new = time.perf_counter(), follower.poll()
-        if new:
-            judged = diagnose_table((follower.path,), follower.table(), follower.report, declared, start)
+        table = follower.table() if new else None
+        if table is not None and table.num_episodes:  # a session may begin with lines that nobody spoke
+            judged = diagnose_table((follower.path,), table, follower.report, declared, start)
             now = {(f.rule.name, f.measured.reading.slice) for f in judged.findings}
             yield Followed(judged, new, follower, now != rules)
             rules = now

@@ -24,6 +24,8 @@ def trace_screen(diagnosis: dict[str, Any]) -> list[str]:
     if num_silent := diagnosis["num_without_turns"]:
         episodes = counted(diagnosis["num_episodes"], "episode")
         bad.append(f"{num_silent:,} of {episodes} without a message of the agent's")
+    if diagnosis["verdict"] == "not judged yet":
+        bad += _failures(diagnosis["tools"])
     notes = "; ".join(noted(count, note) for note, count in diagnosis["notes"].items())
     return Screen(
         headline=diagnosis["headline"],
@@ -34,6 +36,17 @@ def trace_screen(diagnosis: dict[str, Any]) -> list[str]:
         unseen=_unseen(diagnosis["readings"]),
         next_command=("trimtab", "traces", *_next(diagnosis)),
     ).lines()
+
+
+def _failures(tools: list[dict[str, Any]]) -> list[str]:
+    """The failed calls of each tool, which no rule judges yet."""
+    failed = sum(row["failed"] for row in tools)
+    if not failed:
+        return []
+    worst = sorted((row for row in tools if row["failed"]), key=lambda row: -row["failed"])
+    named = [f"{row['tool']} {row['failed']:,} of {row['calls']:,}" for row in worst[:3]]
+    others = [f"{len(worst) - 3} other tools"] if len(worst) > 3 else []
+    return [f"{counted(failed, 'call')} failed: {', '.join([*named, *others])}"]
 
 
 def _text(finding: dict[str, Any]) -> str:

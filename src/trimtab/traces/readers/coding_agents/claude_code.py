@@ -52,6 +52,9 @@ SUMMARIES = "compactions of a context, whose summary is left out: what it sums u
 SUB_AGENTS = "runs of sub-agents, each an episode of its own"
 _BRANCHES = "messages of branches that the user rewound (Claude Code), left out"
 _COPIES = "messages that a fork of a session repeats (Claude Code), left out"
+_RESULT_ALONE = (
+    "results alone (Claude Code's --output-format json); stream-json --verbose prints what was done"
+)
 _NOT_SAID = "messages that Claude Code wrote in the agent's name (errors of the API), left out"
 
 
@@ -93,6 +96,8 @@ def read_claude(records: Iterable[Record], report: ReadReport) -> Iterator[Episo
         episode = run.episode(report)
         if episode.turns:
             yield episode
+        elif any(value.get("type") == "result" for value in run.values):
+            report.note(_RESULT_ALONE)
 
 
 def _run_of(value: Json, parents: dict[str, str]) -> str | None:

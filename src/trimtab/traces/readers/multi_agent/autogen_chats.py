@@ -36,6 +36,7 @@ _CHATS = ("chat_history", "history", "messages")
 _CONVERSATION = (
     "conversation_id", "chat_id", "session_id", "thread_id", "episode_id", "dialog_id", "run_id",
 )  # fmt: skip
+_RESULT = "results of AgentChat that repeat the chat before them, read for its stop reason"
 _MAXIMUM = re.compile(r"maximum (?:number of )?(messages|turns)", re.I)
 
 
@@ -83,10 +84,20 @@ def read_chat_rows(records: Iterable[Record], report: ReadReport) -> Iterator[Ep
 def read_chat_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """The episode of a file of messages; one for each conversation, where messages name theirs."""
     chats: dict[str | None, list[tuple[Record, dict[str, Any]]]] = {}
-    for record, value in iter_objects(records, report, is_chat_message, "no message of a chat"):
-        chats.setdefault(as_label(first_of(value, *_CONVERSATION)), []).append((record, value))
+    ends: dict[str, Any] = {}
+    for record, value in iter_objects(records, report, _is_streamed, "no message of a chat"):
+        if is_chat_message(value):
+            chats.setdefault(as_label(first_of(value, *_CONVERSATION)), []).append((record, value))
+        else:
+            report.note(_RESULT)
+            ends = {"stop_reason": value.get("stop_reason")}
     for name, messages in chats.items():
-        yield _episode([value for _, value in messages], {"id": name}, messages[0][0], report)
+        yield _episode([value for _, value in messages], {"id": name, **ends}, messages[0][0], report)
+
+
+def _is_streamed(value: Json) -> bool:
+    """AgentChat's `run_stream` ends with a result, which has all messages again."""
+    return is_chat_message(value) or is_chat_row(value)
 
 
 def _episode(messages: list[dict[str, Any]], value: Json, record: Record, report: ReadReport) -> Episode:
