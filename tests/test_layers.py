@@ -22,7 +22,7 @@ ORDER = (
     "traces/readers", "traces/readers/coding_agents", "traces/readers/multi_agent", "traces/readers/trl", "traces/readers/verifiers", "traces/table", "traces",
     "traces/export", "parity", "rewards", "rewards/audit", "rewards/environment", "tools", "tools/targets", "lab", "measure/state", "measure/sequences", "measure/tokens", "measure/policy", "measure/steps",
     "measure", "measure/traces", "distributed/stragglers", "distributed", "detect/detectors", "detect/detectors/mean_shift", "detect/rules",
-    "detect", "detect/traces", "detect/user_rules", "guard/policies", "guard", "report/ranks", "report", "report/post_mortem", "report/html", "report/terminal",
+    "detect", "detect/traces", "detect/user_rules", "guard/policies", "guard/quarantine", "guard", "report/ranks", "report", "report/post_mortem", "report/html", "report/terminal",
     "tools/stress",
     "report/tools",
     "report/traces", "report/rewards", "report/launch", "preflight", "sinks", "alerts", "monitor/ranks", "monitor/ending", "monitor", "adapters", "adapters/skyrl", "adapters/tinker", "adapters/trl/control", "adapters/trl", "adapters/verl", "cli", "training/minirl",

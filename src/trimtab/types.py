@@ -164,8 +164,9 @@ class Incident:
 
 
 Lever = Literal[
-    "lr_scale", "kl_coef", "token_is_cap", "sequence_is_cap", "clip_range", "max_lag", "tool_output_tokens"
-]
+    "lr_scale", "kl_coef", "token_is_cap", "sequence_is_cap", "clip_range", "max_lag", "tool_output_tokens",
+    "tool_broken_gradient", "tool_gradient", "tool_offer",
+]  # fmt: skip
 """What a guard may turn; `trimtab.guard.controls` gives each its unit and its neutral value."""
 
 
@@ -241,5 +242,18 @@ class Warn:
     note: str
 
 
-Action = SetLever | SkipUpdate | Rollback | Stop | Undo | Warn
+@dataclass(frozen=True)
+class QuarantineTool:
+    """Change the fraction of groups that a tool is trained on, or offered to."""
+
+    tool: str
+    lever: Lever  # `tool_broken_gradient`, `tool_gradient`: masked; `tool_offer`: no longer offered
+    before: float  # fraction of groups in [0, 1], in force until now
+    after: float  # from the next step on
+    because: Incident
+    policy: str
+    note: str = ""
+
+
+Action = SetLever | SkipUpdate | Rollback | Stop | Undo | Warn | QuarantineTool
 """What a guard does. Each names its incident, its policy and what stood before."""

@@ -34,8 +34,19 @@ LEVERS: Mapping[Lever, LeverRange] = {
     "clip_range": LeverRange("upper clip of the surrogate's ratio, as 1 + value", math.inf, -1, 0.0),
     "max_lag": LeverRange("oldest rollout that is trained on, in policy versions", math.inf, -1, 0.0),
     "tool_output_tokens": LeverRange("longest tool result in tokens", math.inf, -1, 0.0),
+    "tool_broken_gradient": LeverRange(
+        "fraction of groups whose episodes that the tool broke are trained on", 1.0, -1, 0.0
+    ),
+    "tool_gradient": LeverRange(
+        "fraction of groups whose episodes that called the tool are trained on", 1.0, -1, 0.0
+    ),
+    "tool_offer": LeverRange("fraction of groups that the tool is offered to", 1.0, -1, 0.0),
 }
-"""Every lever; its slice is `all` or one that `Controls.levers` names."""
+"""Every lever; its slice is `all` or one that `Controls.levers` names.
+
+The last three are turned for one tool, `tool/<name>`; a loop that names `all` for them takes any tool.
+`tools.admission` has what a loop needs to honour them.
+"""
 
 
 class Controls(Protocol):

@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimtab.catalog import bound
-from trimtab.guard.cause_table import open_alarms
+from trimtab.guard.cause_table import likely_cause, open_alarms
 from trimtab.guard.controls import Controls, StableStates
 from trimtab.guard.escalation import Escalation
 from trimtab.guard.lever_requests import Key, LeverRequests
 from trimtab.guard.presets import GuardOptions
+from trimtab.guard.quarantine.tool_quarantine import CAUSE, TOOL_LEVERS, ToolQuarantine
 from trimtab.guard.recovery import Lasting, Recovery, no_evidence
 from trimtab.guard.reward_record import RewardRecord
 from trimtab.guard.simulated import SimulatedControls, SimulatedStates
 from trimtab.guard.update_filter import UpdateFilter
-from trimtab.types import Action, Incident, Rollback, SetLever, SkipUpdate, Stop, Undo, Warn
+from trimtab.traces.core.tool_call import ToolCall
+from trimtab.types import Action, Incident, QuarantineTool, Rollback, SetLever, SkipUpdate, Stop, Undo, Warn
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Guard:
         self._escalation = Escalation(options, self.requests, last_stable, self._rewards)
         self._recovery = Recovery(options, self.requests)
         self._updates = UpdateFilter(options, self.requests)
+        self.quarantine = ToolQuarantine(options.policies.quarantine_tool, self.requests.levers)
         self._in_force: dict[Key, float] = {}  # what was set on this rank's controls
         self._before_step: list[Action] = []  # done before the update, and recorded after the step
         self._now = 0  # calls of `decide`
@@ -72,6 +75,10 @@ class Guard:
     def acts(self) -> bool:
         """True where actions change training; False where they are recorded alone."""
         return not self.options.observe and self.controls is not None
+
+    def note_call(self, call: ToolCall) -> None:
+        """Take a tool call of the open step, for the quarantine of tools."""
+        self.quarantine.note_call(call)
 
     def before_update(self, step: int, grad_norm: float | None, ess_frac: float | None = None) -> bool:
         """Return whether the optimizer step may be made; False: leave it out.
@@ -137,9 +144,10 @@ class Guard:
         trouble = _open_incident(incidents, self.options)
         self._note_alarms(incidents)
         actions: list[Action] = self._resume_gate(step, levels)
+        tools = self.quarantine.close(step)
         if trouble is None:
             actions += self._escalation.calm(self._now, step, levels)
-        elif not actions:
+        elif not actions and not (self.quarantine.is_active and likely_cause(trouble) == CAUSE):
             actions = self._escalation.act(self._now, step, trouble, levels)
         self._recovery.note_acted(self._now, actions)
         silent = self._now - self._quiet_since >= self.options.open_limit
@@ -152,7 +160,7 @@ class Guard:
         keep = self.states is not None and not restored and self._now % self.options.states.every == 0
         self._set_gate(restored, keep and verdict == "stable", levels)
         suspect = self._suspected(step, trouble, actions)
-        return StepPlan((*done, *actions, *relaxed, *following), verdict, keep, suspect)
+        return StepPlan((*done, *actions, *relaxed, *following, *tools), verdict, keep, suspect)
 
     def apply(self, action: Action) -> None:
         """Do what an action says on this rank; a dry run only forgets states that a rollback passes."""
@@ -163,6 +171,9 @@ class Guard:
         if isinstance(action, (SetLever, Undo)):
             self._in_force[action.lever, action.slice] = action.after
             self.controls.set(action.lever, action.slice, action.after)
+        elif isinstance(action, QuarantineTool):
+            self._in_force[action.lever, f"tool/{action.tool}"] = action.after
+            self.controls.set(action.lever, f"tool/{action.tool}", action.after)
         elif isinstance(action, Rollback) and self.states is not None:
             self.states.restore(action.to_step, self.controls)
             self._set_levers()
@@ -187,7 +198,7 @@ class Guard:
             "in_force": [[*key, value] for key, value in self._in_force.items()],
             "requests": self.requests.state_dict(), "escalation": self._escalation.state_dict(),
             "recovery": self._recovery.state_dict(), "updates": self._updates.state_dict(),
-            "rewards": self._rewards.state(),
+            "rewards": self._rewards.state(), "quarantine": self.quarantine.state_dict(),
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -201,6 +212,13 @@ class Guard:
         self._recovery.load_state_dict(state["recovery"])
         self._updates.load_state_dict(state["updates"])
         self._rewards.load(state.get("rewards", []))
+        self.quarantine.load_state_dict(state.get("quarantine", {}))
+        self.take_over_tools()
+
+    def take_over_tools(self) -> None:
+        """Put the fractions of the quarantine in force, after a resume, beside all other levers."""
+        known = {key: 1.0 for key in self._in_force if key[0] in TOOL_LEVERS}
+        self._in_force |= known | self.quarantine.fractions()
         self._set_levers()
 
     def _set_levers(self) -> None:

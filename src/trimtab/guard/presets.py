@@ -20,6 +20,7 @@ from trimtab.guard.policies.constrain_tool import ConstrainTool
 from trimtab.guard.policies.ess_scaled_step import EssScaledStep
 from trimtab.guard.policies.kl_cap import KlCap
 from trimtab.guard.policies.learning_rate_backoff import LearningRateBackoff
+from trimtab.guard.policies.quarantine_tool import ToolQuarantineOptions
 from trimtab.guard.policies.rollback import RollbackOptions
 from trimtab.guard.policies.skip_update import SkipUpdates
 from trimtab.guard.policies.stop import StopOptions
@@ -36,6 +37,7 @@ class Policies(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     tighten_corrections: TightenCorrections = TightenCorrections()
     kl_cap: KlCap = KlCap()
     constrain_tool: ConstrainTool = ConstrainTool()
+    quarantine_tool: ToolQuarantineOptions = ToolQuarantineOptions()
     skip_update: SkipUpdates = SkipUpdates()
     ess_scaled_step: EssScaledStep = EssScaledStep()
     rollback: RollbackOptions = RollbackOptions()
@@ -116,6 +118,8 @@ PRESETS: Mapping[str, GuardOptions] = {
 """`observe` records what `recommended` would do; `strict` acts at once, and stops where nothing is left."""
 
 _NAMES = tuple(Policies.__struct_fields__)
+_OWN_TIME = ("quarantine_tool", "skip_update", "ess_scaled_step", "rollback", "stop")
+"""Policies that answer no cause of the table: they act by rules of their own."""
 
 
 def guard_options(guard: str | os.PathLike[str] | GuardOptions) -> GuardOptions:
@@ -174,7 +178,7 @@ def _merged(known: dict[str, Any], given_values: Any) -> Any:
 
 def _check_causes(options: GuardOptions, source: Source) -> None:
     causes = (*POLICIES_OF_CAUSE, UNDECIDED)
-    usable = [name for name in _NAMES if name not in ("skip_update", "ess_scaled_step", "rollback", "stop")]
+    usable = [name for name in _NAMES if name not in _OWN_TIME]
     for cause, row in options.causes.items():
         if cause not in causes:
             raise source.error(("causes", cause), f"{cause!r:.40} is not a cause{close(cause, causes)}")

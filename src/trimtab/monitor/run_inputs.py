@@ -256,6 +256,8 @@ class RunInputs:
         """Record one tool call, written at the next flush; what cannot be stored is changed and counted."""
         with self.isolated("tool call"):
             self.pending_tools.append(clean_call(call, self._intake.door))
+            if self._guard is not None:
+                self._guard.guard.note_call(self.pending_tools[-1])
 
     def retokenised(self, sampled: Sequence[int], reencoded: Sequence[int]) -> None:
         """Compare a sampled sequence's ids with those its decoded text encodes to."""

@@ -8,13 +8,24 @@ from __future__ import annotations
 from typing import Any
 
 from trimtab.errors import RunError
-from trimtab.types import Action, Cause, Incident, Rollback, SetLever, SkipUpdate, Stop, Undo, Warn
+from trimtab.types import (
+    Action,
+    Cause,
+    Incident,
+    QuarantineTool,
+    Rollback,
+    SetLever,
+    SkipUpdate,
+    Stop,
+    Undo,
+    Warn,
+)
 
 Row = dict[str, Any]
 
 NAMES: dict[type, str] = {
     SetLever: "set_lever", SkipUpdate: "skip_update", Rollback: "rollback", Stop: "stop", Undo: "undo",
-    Warn: "warn",
+    Warn: "warn", QuarantineTool: "quarantine_tool",
 }  # fmt: skip
 """Kind of an action -> its name in a row."""
 _KINDS: dict[str, type] = {name: kind for kind, name in NAMES.items()}
@@ -25,6 +36,7 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     "rollback": ("to_step",),
     "stop": (),
     "warn": (),
+    "quarantine_tool": ("tool", "lever", "before", "after"),
 }
 
 
@@ -85,6 +97,9 @@ def action_text(row: Row) -> str:
     'lr_scale 1 -> 0.3'
     >>> action_text({"action": "rollback", "to_step": 60}), action_text({"action": "stop"})
     ('rollback to step 60', 'stop')
+    >>> row = {"action": "quarantine_tool", "tool": "search", "lever": "tool_broken_gradient"}
+    >>> action_text(row | {"before": 1.0, "after": 0.0})
+    'tool search: broken episodes masked, 100 % -> 0 % of groups'
     """
     name = row["action"]
     if name in ("set_lever", "undo"):
@@ -95,7 +110,22 @@ def action_text(row: Row) -> str:
         return f"skip update: gradient norm {row['grad_norm']:.3g}, bound {row['bound']:.3g}"
     if name == "rollback":
         return f"rollback to step {row['to_step']}"
+    if name == "quarantine_tool":
+        return _quarantine_text(row)
     return str(name)
+
+
+_MASKED = {
+    "tool_broken_gradient": ("broken episodes masked", "broken episodes trained on"),
+    "tool_gradient": ("episodes masked", "episodes trained on"),
+    "tool_offer": ("withheld", "offered"),
+}
+"""Lever -> what is said of a tool whose fraction falls, and of one whose fraction rises."""
+
+
+def _quarantine_text(row: Row) -> str:
+    state = _MASKED[row["lever"]][row["after"] > row["before"]]
+    return f"tool {row['tool']}: {state}, {100 * row['before']:.0f} % -> {100 * row['after']:.0f} % of groups"
 
 
 def _value(number: float) -> str:

@@ -1,0 +1,1 @@
+"""Tool quarantine: which tools fail by their environment, and whether they are back."""
