@@ -174,7 +174,10 @@ def _row(bank: Bank, cause: str, arm: str) -> str:
     runs, hits = bank.of(cause, arm), bank.saved(cause, arm)
     scores = [run["score"] for run in runs]
     numbers: list[Any] = [mean(runs, lambda run: float(np.mean(run["rewards"][-30:])))]
-    numbers += [mean(runs, lambda run: len(run["actions"])), mean(runs, lambda run: np.mean(run["masked"]))]
+    numbers += [
+        mean(runs, lambda run: len(run["actions"])),
+        mean(runs, lambda run: float(np.mean(run["masked"]))),
+    ]
     return f"{sum(hits):d} of {len(hits):d}  {np.mean(scores):.3f} ({min(scores):.3f} to {max(scores):.3f})  {numbers[0]:11.3f} {numbers[1]:9.1f} {numbers[2]:9.1f}"
 
 

@@ -68,20 +68,25 @@ def _recorded_steps(view: RunView) -> Iterator[RecordedStep]:
     from trimtab.catalog import bound
     from trimtab.guard.recorded_run import RecordedStep
     from trimtab.report.averages import averages_of
+    from trimtab.traces.core.tool_call import ToolCall, call_from_row
 
     averages = {name: dict(zip(one.step, one.value, strict=True)) for name, one in averages_of(view).items()}
     series = {}
     for name, key in _SERIES_LEVELS.items():
         if (arrays := view.step_series.get((key, "all"))) is not None:
             series[name] = dict(zip(arrays.steps.tolist(), arrays.values.tolist(), strict=True))
+    calls: dict[int, list[ToolCall]] = {}
+    for row in view.reader.rows("tools"):
+        calls.setdefault(int(row["step"]), []).append(call_from_row(row))
     for i, row in enumerate(view.steps):
         step = int(row["step"])
         levels = {key: averages[key][step] for key in _LEVELS if step in averages.get(key, {})}
         levels |= {name: values[step] for name, values in series.items() if step in values}
         levels = {name: value for name, value in levels.items() if not math.isnan(value)}
         yield RecordedStep(
-            step, averages.get("grad_norm", {}).get(step), levels, judged=i >= bound("baseline")
-        )
+            step, averages.get("grad_norm", {}).get(step), levels, judged=i >= bound("baseline"),
+            calls=calls.get(step, ()),
+        )  # fmt: skip
 
 
 def _lines(result: dict[str, Any]) -> list[str]:

@@ -18,6 +18,7 @@ from trimtab.guard.guard import Guard
 from trimtab.guard.presets import GuardOptions
 from trimtab.guard.simulated import SimulatedControls, SimulatedStates
 from trimtab.runs.action_rows import action_row
+from trimtab.traces.core.tool_call import ToolCall
 from trimtab.types import Alarm, Incident
 
 
@@ -29,6 +30,7 @@ class RecordedStep:
     grad_norm: float | None = None
     levels: Mapping[str, float] = field(default_factory=dict)
     judged: bool = True  # the detectors had a baseline
+    calls: Sequence[ToolCall] = ()  # of tools, for the quarantine
 
 
 def replay_guard(
@@ -51,6 +53,8 @@ def replay_guard(
     known: list[Alarm] = []
     incidents: list[Incident] = []
     for one in steps:
+        for call in one.calls:
+            guard.note_call(call)
         guard.before_update(one.step, one.grad_norm, one.levels.get("ess_frac"))
         now = known_at(alarms, one.step)
         if now and (now != known or one.step <= now[-1].step + bound("incident_after")):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ from trimtab.guard import Controls, Guard, GuardOptions, StableStates, StepPlan
 from trimtab.monitor.detection import Situation
 from trimtab.monitor.isolation import Isolation
 from trimtab.monitor.ranks.relay import DecisionRelay
+from trimtab.runs import RunReader, RunWriter
 from trimtab.runs.action_rows import action_from_row, action_row
+from trimtab.traces.core.tool_call import call_from_row
 from trimtab.types import Action, SkipUpdate
 
 log = logging.getLogger("trimtab")
@@ -52,15 +55,17 @@ class RunGuard:
     def __init__(
         self,
         arguments: GuardArguments,
-        rank: int,
+        writer: RunWriter,
         isolation: Isolation,
         write: Callable[[dict[str, Any]], None],
         relay: Callable[[], DecisionRelay | None] = lambda: None,
     ) -> None:
         self.guard = Guard(arguments.options, arguments.controls, arguments.states)
-        self.leads = rank == 0 or arguments.share is None
+        self.leads = writer.rank == 0 or arguments.share is None
         self._share, self._isolation, self._write = arguments.share, isolation, write
         self._relay, self._warned = relay, False
+        self._folder, self._rank, self._is_first = writer.folder, writer.rank, True
+        self._take_over_tools(math.inf)
 
     def before_update(self, step: int, grad_norm: float | None, ess_frac: float | None) -> bool:
         """Return whether the optimizer step may be made; True where the guard itself fails."""
@@ -82,6 +87,11 @@ class RunGuard:
 
         A negative `step` stands for a call of `flush` that closed no step: nothing is decided then.
         """
+        if self._is_first and step >= 0:
+            self._is_first = False
+            if self.guard.quarantine.last_step >= step:  # a checkpoint of before the last recorded step
+                self.guard.quarantine.forget()
+                self._take_over_tools(step)
         relay = self._relay()
         if relay is not None:
             return [] if step < 0 else self._relayed(relay, step, situation)
@@ -91,6 +101,21 @@ class RunGuard:
                 text = _packed(self.guard.decide(step, *situation()))
         plan, rows = self._shared(text)
         return self._carry_out(step, plan, rows)
+
+    def _take_over_tools(self, before: float) -> None:
+        """Judge the tools by the calls that this rank recorded before a step, so that a kill loses nothing.
+
+        Quarantines in force then are in force again. An older state of the guard does not replace them.
+        """
+        quarantine = self.guard.quarantine
+        if not (quarantine.options.enabled and self.leads):
+            return
+        with self._isolation.block("take over the quarantine of tools", _COST):
+            reader = RunReader(self._folder, complete=True)
+            steps = [int(row["step"]) for row in reader.rows("steps", self._rank) if row["step"] < before]
+            calls = map(call_from_row, reader.rows("tools", self._rank))
+            quarantine.replay(steps, calls)
+            self.guard.take_over_tools()
 
     def _relayed(self, relay: DecisionRelay, step: int, situation: Callable[[], Situation]) -> list[Action]:
         """Decide, where this rank leads, and do what is due at `step` on all ranks."""

@@ -67,7 +67,7 @@ class Run(RunInputs):
         self._start(writer, windows)
         self._guard = None
         if options.guard is not None:
-            of_run = writer.rank, self._isolation, self._write_action, self._relay
+            of_run = writer, self._isolation, self._write_action, self._relay
             self._guard = RunGuard(options.guard, *of_run)
 
     def _start(self, writer: RunWriter, windows: WindowSet) -> None:

@@ -7,7 +7,7 @@ those rows) and the generation (advantages as if the rows had never been sampled
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -77,7 +77,10 @@ class BrokenRows:
         trainer = self.trainer
         sync, asynchronous = trainer._sync_tool_dicts, trainer._async_tool_dicts
         trainer._sync_tool_dicts, trainer._async_tool_dicts = (
-            [{name: self._noting(row, one) for name, one in tools.items()} for row, tools in enumerate(dicts)]
+            [
+                {name: self._noting(row, name, one) for name, one in tools.items()}
+                for row, tools in enumerate(dicts)
+            ]
             for dicts in (sync, asynchronous)
         )
         try:
@@ -85,14 +88,15 @@ class BrokenRows:
         finally:
             trainer._sync_tool_dicts, trainer._async_tool_dicts = sync, asynchronous
 
-    def _noting(self, row: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _noting(self, row: int, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, with a note of the row where a failure of it breaks the episode."""
 
         def call(*args: Any, **arguments: Any) -> Any:
+            self._note_call(row, name)
             try:
                 value = function(*args, **arguments)
             except Exception as error:
-                self._note(row, error)
+                self._note(row, name, error)
                 raise
             return wait(value) if inspect.isawaitable(value) else value
 
@@ -100,24 +104,35 @@ class BrokenRows:
             try:
                 return await value
             except Exception as error:
-                self._note(row, error)
+                self._note(row, name, error)
                 raise
 
         return call
 
-    def _note(self, row: int, error: Exception) -> None:
+    def _note_call(self, row: int, name: str) -> None:
+        """Take note that a row called a tool."""
+
+    def _note(self, row: int, name: str, error: Exception) -> None:
         failure = classify(error)
         call = (
             error.call
             if isinstance(error, FailedCall)
-            else ToolCall("", blame=failure.blame, kind=failure.kind)
+            else ToolCall(name, blame=failure.blame, kind=failure.kind)
         )
         if self.exclusion.breaks(call):
-            self._broken.add(row)
+            self._note_broken(row, name)
+
+    def _note_broken(self, row: int, name: str) -> None:  # noqa: ARG002
+        """Take note that a failure of a tool broke a row."""
+        self._broken.add(row)
+
+    def _is_valid(self, row: int, fields: Mapping[str, Any]) -> bool:
+        """Return whether a row of this process may be trained on."""
+        return bool(fields.get(VALID_KEY, True)) and row not in self._broken
 
     def _calculate(self, inputs: Any, prompts: Any, *args: Any, **kwargs: Any) -> Any:
         rewards = self._inner_rewards(inputs, prompts, *args, **kwargs)
-        rows = [bool(one.get(VALID_KEY, True)) and row not in self._broken for row, one in enumerate(inputs)]
+        rows = [self._is_valid(row, one) for row, one in enumerate(inputs)]
         valid = gather(torch.tensor(rows, device=rewards.device))  # on every rank, whatever it saw
         self._valid, self._rewards = valid, rewards.detach()
         self.num_rows += valid.numel()

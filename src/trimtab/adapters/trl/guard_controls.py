@@ -20,6 +20,7 @@ from transformers import TrainerCallback
 
 from trimtab.adapters.trl.control.data_order import DataOrder
 from trimtab.adapters.trl.control.lever_ports import BufferLag, LeverPort, RolloutSource, grpo_ports
+from trimtab.adapters.trl.control.tool_ports import tool_ports
 from trimtab.adapters.trl.control.trainer_state import (
     Mode,
     load_random_state,
@@ -31,6 +32,7 @@ from trimtab.adapters.trl.control.trainer_state import (
 from trimtab.adapters.trl.control.weight_caps import WeightCaps
 from trimtab.adapters.trl.reference import sharded_by
 from trimtab.errors import RunError, UnsupportedError
+from trimtab.tools.exclusion import Exclusion
 from trimtab.types import Lever
 
 log = logging.getLogger("trimtab")
@@ -42,12 +44,14 @@ class TrlControls(TrainerCallback):
     Args:
         trainer: A GRPOTrainer or a MiniRLTrainer.
         mode: What a saved state holds. None: `lora` for a PEFT model, else `full`.
+        exclusion: Which failed calls break an episode, where a guard may quarantine tools. None: levers of
+            tools are not offered, and generation is left as it is.
 
     Raises:
         UnsupportedError: `trainer` is not a GRPOTrainer.
     """
 
-    def __init__(self, trainer: Any, mode: Mode | None = None) -> None:
+    def __init__(self, trainer: Any, mode: Mode | None = None, exclusion: Exclusion | None = None) -> None:
         if not isinstance(trainer, trl.GRPOTrainer):
             raise UnsupportedError(
                 f"a guard acts on GRPOTrainer, got {type(trainer).__name__}: use guard='observe'"
@@ -70,6 +74,7 @@ class TrlControls(TrainerCallback):
             "lr_scale": LeverPort(("all",), lambda _: self._lr_scale, self._set_lr_scale),
             **grpo_ports(trainer, self._caps, self._buffer),
             **(own_ports() if own_ports is not None else {}),
+            **({} if exclusion is None else tool_ports(trainer, exclusion)),
         }
         self.data = DataOrder(trainer)
         # transformers 5.2 clips in its loop and has no method for the norm

@@ -37,7 +37,8 @@ class GuardSession(TrainerCallback):
         self.states: RunStates | None = None
         self.run: Run | None = None
         if isinstance(trainer, trl.GRPOTrainer) or not self.options.observe:
-            self.controls = TrlControls(trainer)
+            policy = self.options.policies.quarantine_tool
+            self.controls = TrlControls(trainer, exclusion=policy.exclusion if policy.enabled else None)
         if self.controls is not None and not self.options.observe:
             if self.controls.cannot_restore:
                 log.warning("trimtab: no rollback: %s", self.controls.cannot_restore)

@@ -17,7 +17,7 @@ from trimtab.catalog import bound
 from trimtab.measure.sequences.step_aggregates import STEP_WINDOW
 from trimtab.measure.sequences.tool_use import MAX_KINDS, OTHER, ToolUse, UseCount, named
 from trimtab.measure.state.requirements import Requirements
-from trimtab.traces.core.tool_call import ToolCall
+from trimtab.traces.core.tool_call import ToolCall, call_from_row
 from trimtab.types import Reading, Status, Window
 
 MAX_TOOLS = 32
@@ -155,8 +155,7 @@ def replay_tools(
     close."""
     by_step: dict[int, list[ToolCall]] = {}
     for row in calls:
-        known = {name: row[name] for name in ToolCall.__dataclass_fields__ if name in row}
-        by_step.setdefault(int(row["step"]), []).append(ToolCall(**known))
+        by_step.setdefault(int(row["step"]), []).append(call_from_row(row))
     readings: list[Reading] = []
     for row in steps:
         episodes = row["slices"].get("all", {}).get("n_trajectories", 0)

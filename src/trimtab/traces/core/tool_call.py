@@ -50,3 +50,13 @@ def call_row(call: ToolCall) -> dict[str, Any]:
         for key, value in row.items()
         if key in _ALWAYS or key not in _PLAIN or value != _PLAIN[key]
     }
+
+
+def call_from_row(row: Mapping[str, Any]) -> ToolCall:
+    """Return the call of a stored row.
+
+    >>> call = ToolCall("search", kind="timeout", step=3)
+    >>> call_from_row(call_row(call) | {"rank": 0}).kind
+    'timeout'
+    """
+    return ToolCall(**{name: row[name] for name in ToolCall.__dataclass_fields__ if name in row})
