@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from trimtab.adapters.trl import exclude_broken
-from trimtab.adapters.trl.broken_rows import VALID_KEY, group_relative
+from trimtab.adapters.trl.control.broken_rows import VALID_KEY, group_relative
 from trimtab.errors import UnsupportedError
 from trimtab.tools import ToolFailure
 from trimtab.tools.exclusion import Exclusion

@@ -65,7 +65,7 @@ BROAD_HANDLERS = {
     "sinks/run_export.py": (1, "a tracker's library may raise anything; one line and exit code 2"),
     "sinks/sink_worker.py": (1, "a tracker's library or a user's sink may raise anything; it is counted"),
     "report/traces/token_colors.py": (1, "tokenizers raises Exception itself for a bad file"),
-    "adapters/trl/broken_rows.py": (
+    "adapters/trl/control/broken_rows.py": (
         2,
         "tools may raise anything; whose failure it was is noted, and it is raised on",
     ),

@@ -107,8 +107,9 @@ class RunGuard:
 
         Quarantines in force then are in force again. An older state of the guard does not replace them.
         """
-        quarantine = self.guard.quarantine
-        if not (quarantine.options.enabled and self.leads):
+        quarantine, relay = self.guard.quarantine, self._relay()
+        leads = self.leads if relay is None else relay.leads
+        if not (quarantine.options.enabled and leads):  # the others hear of it with the first decision
             return
         with self._isolation.block("take over the quarantine of tools", _COST):
             reader = RunReader(self._folder, complete=True)

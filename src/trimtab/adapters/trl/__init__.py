@@ -7,6 +7,6 @@ trainer.train()
 """
 
 from trimtab.adapters.trl.attach import watch
-from trimtab.adapters.trl.broken_rows import exclude_broken
+from trimtab.adapters.trl.control.broken_rows import exclude_broken
 
 __all__ = ["exclude_broken", "watch"]

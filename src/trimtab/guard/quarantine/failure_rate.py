@@ -69,8 +69,7 @@ class FailureHistory:
 class EntryTest:
     """Page's CUSUM over steps. One step counts for half of the bound at most, so that two are needed.
 
-    Steps join the history when the sum is back at zero: what is being tested is no part of what it is tested
-    against.
+    Steps join the history when the sum is back at zero: a rise that is being tested is not history.
 
     Reference:
         Page 1954, Biometrika 41; Lorden 1971: the mean time to a false entry is at least exp(bound) steps.

@@ -85,8 +85,8 @@ class ToolQuarantine:
         self._calls: list[ToolCall] = []
         self._warned: set[str] = set()
         self._again = False  # fractions were taken over, and other ranks have to hear of them
-        offered = levers()
-        if options.enabled and options.lever not in offered:
+        offered = levers() if options.enabled else {options.lever: ()}
+        if options.lever not in offered:
             names = ", ".join(offered) or "none"
             raise GuardError(
                 f"guard: quarantine_tool with mode {options.mode} needs the lever {options.lever}, which "

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from trimtab.adapters.trl.broken_rows import BrokenRows
+from trimtab.adapters.trl.control.broken_rows import BrokenRows
 from trimtab.adapters.trl.control.lever_ports import LeverPort
 from trimtab.tools.admission import ToolAdmission
 from trimtab.tools.exclusion import Exclusion
