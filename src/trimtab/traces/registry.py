@@ -35,6 +35,7 @@ from trimtab.traces.readers.otel.otlp_json import is_otlp
 from trimtab.traces.readers.otel.reader import read_otlp
 from trimtab.traces.readers.prime_rl import is_prime, read_prime
 from trimtab.traces.readers.ptt_steps.reader import is_step, read_steps
+from trimtab.traces.readers.request_log import is_request, read_requests
 from trimtab.traces.readers.swe_agent import is_mini, is_swe, read_mini, read_swe
 from trimtab.traces.readers.tau_bench import is_any_tau, read_any_tau
 from trimtab.traces.readers.trl.completions import is_trl, read_trl
@@ -107,6 +108,11 @@ FORMATS: dict[str, Format] = {
         "a chat of AG2, AgentChat, Magentic-One or OpenAI's messages, one message a record",
         is_chat_message,
         read_chat_messages,
+    ),
+    "requests": Format(
+        "requests to a model, each with its response (AutoGen's LLMCall events, proxies' logs)",
+        is_request,
+        read_requests,
     ),
     "messages": Format(
         "chat messages of OpenAI (Responses too), Anthropic, Gemini, Bedrock, LangChain, Vercel and "

@@ -62,21 +62,34 @@ def read_messages(records: Iterable[Record], report: ReadReport) -> Iterator[Epi
                 episode.extra, episode.for_training = {"preference": side.name}, True
                 yield episode
             continue
-        messages = first_of(value, *_TURNS)
-        if not isinstance(messages, list):
-            messages = [*prompt_of(value.get("prompt")), *answer_of(value.get("completion"))]
-        messages = roles_of_speakers(messages, report)
-        num_recorded = len(messages)
-        answer, stop = answer_in(value, messages, report)
-        messages = [*messages, *answer]
-        if not messages:
+        chat = chat_episode(record, value, report)
+        if chat is None:
             report.malformed(record.file, record.line, "no messages, nor prompt and completion")
-            continue
-        fields = with_names_of_ours(value, messages)
-        episode = _of_export(episode_of(record, fields, messages, report), value)
-        episode.stop_reason = stop if episode.stop_reason is None else episode.stop_reason
-        episode.for_training |= len(messages) > num_recorded  # what came back is in no record
-        yield episode
+        else:
+            yield chat
+
+
+def messages_in(value: Json, report: ReadReport) -> tuple[list[Any], list[Any], str | None]:
+    """A record's messages, those of the answer beside them, and why that one stopped."""
+    messages = first_of(value, *_TURNS)
+    if not isinstance(messages, list):
+        messages = [*prompt_of(value.get("prompt")), *answer_of(value.get("completion"))]
+    messages = roles_of_speakers(messages, report)
+    answer, stop = answer_in(value, messages, report)
+    return messages, answer, stop
+
+
+def chat_episode(record: Record, value: dict[str, Any], report: ReadReport) -> Episode | None:
+    """The episode of a record that is no preference; None of one without a message."""
+    recorded, answer, stop = messages_in(value, report)
+    messages = [*recorded, *answer]
+    if not messages:
+        return None
+    fields = with_names_of_ours(value, messages)
+    episode = _of_export(episode_of(record, fields, messages, report), value)
+    episode.stop_reason = stop if episode.stop_reason is None else episode.stop_reason
+    episode.for_training |= bool(answer)  # what came back is in no record
+    return episode
 
 
 def _of_export(episode: Episode, value: Json) -> Episode:
