@@ -131,10 +131,10 @@ class _Run:
         left = abandoned(self.values)
         spoken = [one for one in self.values if one.get("type") in _SPOKEN]
         if left:
-            report.note(_BRANCHES, sum(one.get("uuid") in left for one in spoken))
+            report.note(_BRANCHES, sum(as_label(one.get("uuid")) in left for one in spoken))
         collected = _Messages()
         for value in spoken:
-            if value.get("uuid") not in left:
+            if as_label(value.get("uuid")) not in left:
                 collected.add(value, report)
         turns = turns_of(collected.messages, report)
         calls = [call for turn in turns for call in turn.calls]

@@ -33,7 +33,11 @@ _NO_META = "rollouts of Codex without session_meta, named after their file's lin
 
 def is_codex(value: Json) -> bool:
     """Is it a line of a rollout?"""
-    return value.get("type") in _KINDS and isinstance(value.get("payload"), dict) and "timestamp" in value
+    return (
+        as_label(value.get("type")) in _KINDS
+        and isinstance(value.get("payload"), dict)
+        and "timestamp" in value
+    )
 
 
 def read_codex(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:

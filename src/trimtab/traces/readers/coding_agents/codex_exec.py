@@ -35,13 +35,13 @@ _LISTS = "to-do lists of codex exec, left out"
 
 def is_codex_exec(value: Json) -> bool:
     """Is it an event of `codex exec --json`?"""
-    kind = value.get("type")
+    kind = as_label(value.get("type")) or ""
     return (kind in _NEEDS and _NEEDS[kind] in value) or (kind in _SILENT and "payload" not in value)
 
 
 def begins_codex_exec(value: Json) -> bool:
     """Is it an event that no other program writes?"""
-    kind = value.get("type")
+    kind = as_label(value.get("type")) or ""
     return kind in _NEEDS and isinstance(value.get(_NEEDS[kind]), (dict, str)) and "payload" not in value
 
 

@@ -42,7 +42,7 @@ class Conversation:
 
 def is_event(value: Json) -> bool:
     """Is it an event of the SDK?"""
-    return value.get("kind") in KINDS and "source" in value and "id" in value
+    return as_label(value.get("kind")) in KINDS and "source" in value and "id" in value
 
 
 def conversation_of(events: Sequence[Json], leaf: str | None, report: ReadReport) -> Conversation:

@@ -26,7 +26,7 @@ _UNREAD = "messages of AgentChat of a type we do not read, kept as text"
 def is_agentchat(value: Json) -> bool:
     """Is it a message or an event?"""
     kind = value.get("type")
-    known = kind in _TYPES or (isinstance(kind, str) and kind.startswith("StructuredMessage"))
+    known = isinstance(kind, str) and (kind in _TYPES or kind.startswith("StructuredMessage"))
     return known and "source" in value and ("content" in value or "result" in value)
 
 
