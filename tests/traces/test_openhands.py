@@ -200,3 +200,16 @@ def test_a_row_that_is_cut_off(tmp_path):
     path.write_text(json.dumps(row(EVENTS)) + "\n" + json.dumps(row(EVENTS))[:999], encoding="utf-8")
     episodes, report = read_episodes([path])
     assert (len(episodes), report.num_malformed) == (1, 1)
+
+
+def test_a_command_that_fails_without_a_word_is_named_by_its_exit_code(tmp_path):
+    """Of both versions: `false` prints nothing."""
+    new = json.loads(json.dumps(EVENTS))
+    (shell,) = [one for one in new if one.get("observation", {}).get("exit_code") not in (None, 0, -1)][:1]
+    shell["observation"] |= {"content": [{"type": "text", "text": ""}], "output": ""}
+    old = json.loads(json.dumps(OLD))
+    (shell,) = [one for one in old if one.get("observation") == "run" and one.get("success") is False][:1]
+    shell |= {"content": "", "extras": {**shell["extras"], "metadata": {"exit_code": 1}}}
+    for number, events in enumerate((new, old)):
+        (episode,), _ = read_episodes([write_lines(tmp_path / f"{number}.jsonl", events)])
+        assert "Exit code 1" in [call.error for call in episode.calls]

@@ -93,11 +93,12 @@ def folder_log(folder: Path) -> tuple[str, list[Path], list[Path]]:
     if files:
         raise MetricLogError(
             f"{folder} holds several files ({', '.join(p.name for p in files[:5])}); give the one that is "
-            f"the log"
+            f"the log; agent logs are read by: trimtab traces diagnose {folder}"
         )
     raise MetricLogError(
         f"{folder} is neither a trimtab run folder (it has no run.json) nor a log we know; give a metrics "
-        "file, or a folder of TensorBoard, W&B, MLflow, trackio, rlprobe or Hugging Face Trainer"
+        "file, or a folder of TensorBoard, W&B, MLflow, trackio, rlprobe or Hugging Face Trainer; agent logs "
+        f"are read by: trimtab traces diagnose {folder}"
     )
 
 

@@ -17,7 +17,7 @@ _OF_A_TURN = ("role", "content", "action", "observation", "tool", "tool_calls", 
 
 
 def is_agent_log(path: str | os.PathLike[str]) -> bool:
-    """Are most of a file's first records episodes, or parts of them?
+    """Are half and more of a file's first records episodes, or parts of them?
 
     A file that cannot be read as JSON or Parquet is none.
 
@@ -29,7 +29,7 @@ def is_agent_log(path: str | os.PathLike[str]) -> bool:
         values = [record.value for record in records]
     except (TraceError, OSError):
         return False
-    return 2 * sum(map(_is_episode, values)) > len(values)
+    return bool(values) and 2 * sum(map(_is_episode, values)) >= len(values)
 
 
 def _is_episode(value: Any) -> bool:

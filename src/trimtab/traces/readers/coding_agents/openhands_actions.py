@@ -12,7 +12,7 @@ from typing import Any
 from trimtab.traces.core.coerce import as_int, as_label, as_list, as_object, first_of, objects_in
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.readers.coding_agents.claude_code import SUMMARIES
-from trimtab.traces.readers.coding_agents.openhands_events import Conversation, stop_of
+from trimtab.traces.readers.coding_agents.openhands_events import Conversation, stop_of, words_of_code
 from trimtab.typing import Json
 
 _WORDS = (
@@ -160,4 +160,5 @@ def _results(result: Conversation, names: dict[str, str], event: Json) -> Iterat
         kind in ("error", "user_rejected") or event.get("success") is False or extras.get("error") is True
     )
     failed = failed or code not in (None, 0, -1)
-    yield {"role": "tool", "tool_call_id": call_id, "content": content, "is_error": failed}
+    row = {"role": "tool", "tool_call_id": call_id, "content": content, "is_error": failed}
+    yield {**row, **words_of_code(failed, code, content)}

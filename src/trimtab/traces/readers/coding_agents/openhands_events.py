@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trimtab.traces.core.coerce import as_int, as_label, as_list, as_object, first_of
+from trimtab.traces.core.coerce import as_int, as_label, as_list, as_object, as_text, first_of
 from trimtab.traces.core.read_report import ReadReport
 from trimtab.traces.readers.coding_agents.claude_code import SUMMARIES
 from trimtab.typing import Json
@@ -148,7 +148,17 @@ def _result(event: Json, report: ReadReport) -> dict[str, Any]:
     content = first_of(observation, "content", "output")
     if content is None:
         report.unread_message(_NO_RESULT, observation)
-    return {**message, "content": content, "is_error": failed}
+    return {**message, "content": content, "is_error": failed, **words_of_code(failed, code, content)}
+
+
+def words_of_code(failed: bool, code: int | None, content: Any) -> dict[str, str]:
+    """The error of a command that failed and printed nothing.
+
+    >>> words_of_code(True, 1, ""), words_of_code(True, 1, "no such file")
+    ({'error': 'Exit code 1'}, {})
+    """
+    silent = failed and code not in (None, 0) and not (as_text(content) or "").strip()
+    return {"error": f"Exit code {code}"} if silent else {}
 
 
 def _add_message(result: Conversation, event: Json) -> None:
