@@ -31,11 +31,11 @@ def checks() -> str:
         }[rule.test]
         min_count = f"{TRACE_BOUNDS[rule.min_count].value:g} {TRACE_BOUNDS[rule.min_count].unit}"
         rows.append(
-            f"| `{rule.name}` | {rule.severity} | `{rule.key}` | {test} | {min_count} | {_cell(rule.what)} | {_cell(rule.reference)} |"
+            f"| `{rule.name}` | {_cell(rule.what)} | {rule.severity} | `{rule.key}` | {test} | {min_count} | {_cell(rule.reference)} |"
         )
     return "\n".join(
         [
-            "| rule | severity | reading | fires when it is | needs | what | source |",
+            "| rule | what | severity | reading | fires when it is | needs | source |",
             "|---|---|---|---|---|---|---|",
             *rows,
         ]

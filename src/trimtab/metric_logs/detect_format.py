@@ -93,7 +93,7 @@ def folder_log(folder: Path) -> tuple[str, list[Path], list[Path]]:
     if files:
         raise MetricLogError(
             f"{folder} holds several files ({', '.join(p.name for p in files[:5])}); give the one that is "
-            f"the log; agent logs are read by: trimtab traces diagnose {folder}"
+            f"the log"
         )
     raise MetricLogError(
         f"{folder} is neither a trimtab run folder (it has no run.json) nor a log we know; give a metrics "
