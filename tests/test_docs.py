@@ -112,7 +112,7 @@ def test_the_api_pages_name_objects_that_exist():
 
 def test_the_page_of_agent_log_checks_has_its_tables():
     text = (DOCS / "reference" / "agent-log-checks.md").read_text(encoding="utf-8")
-    assert "| `loops` | warning |" in text
+    assert "| `loops` | episodes go round in circles | warning |" in text
     assert "| `swe-agent` |" in text
 
 

@@ -209,3 +209,29 @@ def test_a_rollout_that_is_being_written(tmp_path):
     (episode,), report = read_episodes([path])
     assert (report.num_malformed, episode.stop_reason) == (1, None)
     assert 0 < len(episode.calls) < 10
+
+
+def test_a_rollout_before_lines_had_a_payload(tmp_path):
+    """As versions before September 2025 wrote it: the session's fields, bare items, marks of states."""
+    output = json.dumps({"output": "no", "metadata": {"exit_code": 1, "duration_seconds": 0.1}})
+    rows = [
+        {"id": "5973b6c0", "timestamp": "2025-05-07T17:24:21.597Z", "instructions": None, "git": {"commit_hash": "abc"}},
+        {"record_type": "state"}, said("user", "hi")["payload"], {"record_type": "state"},
+        {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": None},
+        {"type": "function_call", "id": "fc", "name": "shell", "arguments": '{"command": ["ls"]}', "call_id": "a"},
+        {"type": "function_call_output", "call_id": "a", "output": output}, said("assistant", "done")["payload"], {"odd": 1},
+    ]  # fmt: skip
+    (episode,), report = read_episodes([write_lines(tmp_path / "a.jsonl", rows)])
+    assert set(report.formats.values()) == {"codex"}
+    assert (episode.id, episode.extra["commit"], episode.time) == (
+        "5973b6c0",
+        "abc",
+        pytest.approx(1746638661.597),
+    )
+    assert [(call.name, call.error) for call in episode.calls] == [("shell", "no")]
+    assert [(turn.role, turn.reasoning) for turn in episode.turns] == [
+        ("user", None),
+        ("assistant", "hm"),
+        ("assistant", None),
+    ]
+    assert report.num_malformed == 1

@@ -80,7 +80,7 @@ def messages_in(value: Json, report: ReadReport) -> tuple[list[Any], list[Any], 
 
 
 def chat_episode(record: Record, value: dict[str, Any], report: ReadReport) -> Episode | None:
-    """The episode of a record that is no preference; None of one without a message."""
+    """The episode of a record without preferences; None of one without a message."""
     recorded, answer, stop = messages_in(value, report)
     messages = [*recorded, *answer]
     if not messages:

@@ -25,6 +25,11 @@ _KINDS = frozenset({
     "session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state",
     "token_usage_record", "inter_agent_communication", "inter_agent_communication_metadata",
 })  # fmt: skip
+_OLD_META = frozenset(("id", "timestamp", "instructions", "git", "cwd", "originator", "cli_version"))
+_OLD_ITEMS = (
+    "message", "reasoning", "function_call", "function_call_output", "local_shell_call", "custom_tool_call",
+    "custom_tool_call_output", "web_search_call",
+)  # fmt: skip
 _COPIES = "lines that a rollout of Codex repeats of the session it was forked from, left out"
 _ROLLED_BACK = "turns that the user rolled back (Codex), left out"
 _NESTED = "commands that a script of the agent's ran (Codex' code mode), counted as no calls"
@@ -32,7 +37,11 @@ _NO_META = "rollouts of Codex without session_meta, named after their file's lin
 
 
 def is_codex(value: Json) -> bool:
-    """Is it a line of a rollout?"""
+    """Is it a line of a rollout, or the first one of a rollout before September 2025?"""
+    return _is_line(value) or _is_old_meta(value)
+
+
+def _is_line(value: Json) -> bool:
     return (
         as_label(value.get("type")) in _KINDS
         and isinstance(value.get("payload"), dict)
@@ -40,15 +49,36 @@ def is_codex(value: Json) -> bool:
     )
 
 
+def _is_old_meta(value: Json) -> bool:
+    return value.keys() <= _OLD_META and {"id", "timestamp", "instructions"} <= value.keys()
+
+
+def _with_payload(value: Json) -> Json | None:
+    """The line as versions since September 2025 write it; None of one that is of no rollout.
+
+    Older ones begin with the session's fields, and have bare items and marks of states after them.
+    """
+    if _is_line(value):
+        return value
+    if _is_old_meta(value):
+        return {"type": "session_meta", "payload": value}
+    if value.get("record_type") == "state":
+        return {"type": "world_state", "payload": {}}
+    return {"type": "response_item", "payload": value} if value.get("type") in _OLD_ITEMS else None
+
+
 def read_codex(records: Iterable[Record], report: ReadReport) -> Iterator[Episode]:
     """An episode a rollout; sub-agents write their own.
 
     What a fork repeats and what was rolled back are left out, and counted.
     """
-    lines = [
-        _Line(record, value["type"], value["payload"], value.get("timestamp"))
-        for record, value in iter_objects(records, report, is_codex, "no line of a rollout: type and payload")
-    ]
+    lines: list[_Line] = []
+    for record, value in iter_objects(records, report):
+        modern = _with_payload(value)
+        if modern is None:
+            report.malformed(record.file, record.line, "no line of a rollout: type and payload")
+        else:
+            lines.append(_Line(record, modern["type"], modern["payload"], modern.get("timestamp")))
     if not lines:
         return
     own = _own(lines, report)
