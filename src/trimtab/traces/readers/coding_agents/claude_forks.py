@@ -64,7 +64,7 @@ def _lines(path: Path) -> Mapping[str, float]:
     return _lines_at(path, about.st_mtime_ns, about.st_size)
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=64)
 def _lines_at(path: Path, changed: int, size: int) -> Mapping[str, float]:
     del changed, size
     return dict(_uuids(path, None))
