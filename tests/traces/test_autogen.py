@@ -90,6 +90,25 @@ def test_agentchats_messages_line_by_line(tmp_path):
     assert read(write_lines(tmp_path / "b.jsonl", [limited]))[0].stop_reason == "max_turns"
 
 
+def test_a_handoff_repeats_the_result_of_its_call(tmp_path):
+    """As autogen-agentchat 0.7.5 writes a Swarm."""
+    words = "Transferred to bob, adopting the role of bob immediately."
+    rows = [
+        agentchat("TextMessage", source="user", content="go"),
+        agentchat("ToolCallRequestEvent", content=[{"id": "h", "name": "transfer_to_bob", "arguments": "{}"}]),
+        agentchat("ToolCallExecutionEvent", content=[{"call_id": "h", "name": "transfer_to_bob", "content": words, "is_error": False}]),
+        agentchat("HandoffMessage", content=words, target="bob", context=[]),
+        agentchat("HandoffMessage", content="Over to you.", target="bob", context=[]),
+    ]  # fmt: skip
+    episode, report = read(write_lines(tmp_path / "a.jsonl", rows))
+    assert [(turn.content, len(turn.calls)) for turn in episode.turns] == [
+        ("go", 0),
+        (None, 1),
+        ("Over to you.", 0),
+    ]
+    assert report.notes["messages that repeat what tools gave (AgentChat), left out"] == 1
+
+
 def test_what_run_stream_yields_ends_with_the_result(tmp_path):
     whole = json.loads((LOGS / "agentchat.json").read_text(encoding="utf-8"))
     episode, report = read(write_lines(tmp_path / "a.jsonl", [*whole["messages"], whole]))

@@ -36,6 +36,7 @@ def messages_of_agentchat(events: Sequence[Json], report: ReadReport) -> list[di
     thoughts: dict[str, str] = {}
     code: str | None = None  # the id of the call whose code was written last
     output: str | None = None  # of the code that was run last
+    results: list[Any] = []  # of the calls before
     for event in events:
         kind, source = as_label(event.get("type")) or "", as_label(event.get("source")) or ""
         usage = as_object(event.get("models_usage"))
@@ -52,6 +53,7 @@ def messages_of_agentchat(events: Sequence[Json], report: ReadReport) -> list[di
             continue
         if kind == "ToolCallExecutionEvent":
             chat += [_result(one, message) for one in objects_in(event.get("content"))]
+            results = [one.get("content") for one in objects_in(event.get("content"))]
             continue
         if kind == "CodeExecutionEvent" and code is not None:
             ran = as_object(event.get("result"))
@@ -60,7 +62,8 @@ def messages_of_agentchat(events: Sequence[Json], report: ReadReport) -> list[di
             chat.append({"role": "tool", "tool_call_id": code, "content": output, "is_error": failed})
             continue
         content = event.get("content")
-        if kind == "ToolCallSummaryMessage" or (output is not None and content == output):
+        handed_on = kind == "HandoffMessage" and content in results
+        if kind == "ToolCallSummaryMessage" or handed_on or (output is not None and content == output):
             report.note(_REPEATED)
             output = None
             continue
