@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,8 @@ PER_READING = ("values", "low", "high", "n", "reasons")
 DIGITS = 4
 
 
-def slim_run(folder: Path, whole: bool = False) -> None:
-    """Rewrite a compressed run folder: `DROPPED` kinds removed, readings of `SLICES` and rewards, step rows without costs.
+def slim_run(folder: Path, whole: bool = False, dropped: Sequence[str] = DROPPED) -> None:
+    """Rewrite a compressed run folder: kinds in `dropped` removed, readings of `SLICES` and rewards, step rows without costs.
 
     `whole`: readings and series stay as they are, so that other rules can be replayed over them.
     """
@@ -40,7 +40,7 @@ def slim_run(folder: Path, whole: bool = False) -> None:
         for path in folder.glob(pattern):
             path.unlink()
     removed: dict[str, list[int]] = {}
-    for kind in DROPPED:
+    for kind in dropped:
         for path in folder.glob(f"{kind}.*.gz"):
             removed[kind] = _rewrite(path, lambda _: None)
     for path in [] if whole else folder.glob("readings.*.gz"):

@@ -19,6 +19,7 @@ from trimtab.cli.guard_commands import guard_app
 from trimtab.cli.options import leave, pairs, show_verdict, traces_app
 from trimtab.cli.parity_command import launch_app
 from trimtab.cli.sink_commands import sinks_app
+from trimtab.cli.snapshots_command import snapshots_app
 from trimtab.cli.stress_commands import stress_app
 from trimtab.errors import TrimtabError
 from trimtab.report.control_characters import escape_controls
@@ -44,6 +45,7 @@ app.add_typer(audit_app, name="audit")
 app.registered_commands.extend(launch_app.registered_commands)  # of the top level
 app.registered_commands.extend(sinks_app.registered_commands)
 app.registered_commands.extend(ending_app.registered_commands)
+app.registered_commands.extend(snapshots_app.registered_commands)
 
 RunFolders = Annotated[list[Path], typer.Argument(help="One or more run folders.", show_default=False)]
 

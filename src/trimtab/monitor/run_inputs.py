@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ from trimtab.monitor.series_recorder import SeriesRecorder
 from trimtab.monitor.step_buffer import Intake
 from trimtab.runs import RunWriter
 from trimtab.sinks import SinkCounts, SinkFeed
+from trimtab.snapshots import Answer, SnapshotPrompt, TranscriptScores, taken_row
 from trimtab.traces.core.tool_call import ToolCall
 from trimtab.types import Alarm, Incident, Reading, TokenBatch
 
@@ -230,6 +231,27 @@ class RunInputs:
             self._step_readings += self.probes.update(step, batch)
             if self.probes.last is not None:
                 self._fed.add("lagged_drift")
+
+    def snapshot(
+        self,
+        step: int,
+        prompts: Sequence[str | SnapshotPrompt],
+        generate: Callable[[Sequence[str]], Sequence[str | Answer]],
+        score: Callable[[], TranscriptScores] | None = None,
+    ) -> None:
+        """Store how the policy behaves after `step` updates (docs/how-to/snapshots.md).
+
+        Args:
+            step: updates that the policy has seen; a second snapshot of a step replaces the first.
+            prompts: the same ones each time.
+            generate: takes the prompts' texts and returns an answer each, greedy or with a fixed seed.
+            score: returns the scores of the fixed transcripts.
+
+        Example:
+            run.snapshot(step, PROMPTS, generate=lambda texts: [agent.answer(text) for text in texts])
+        """
+        with self.isolated("take a snapshot", cost="snapshots"):
+            self.writer.write("snapshots", [taken_row(step, prompts, generate, score)])
 
     def gradients(
         self,

@@ -19,6 +19,7 @@ tools       one tool call                                              at flush
 errors      one failure inside the monitor, with its traceback         when it happens
 exemplars   the worst tokens of one slice over one closed window        when a window closes
 checkpoints the files of a checkpoint, with the hashes of its weights   when they are hashed
+snapshots   answers to fixed prompts, scores of fixed transcripts       when one is taken
 series      values of one step by series and slice, with errors         at flush
 steps       one flushed step; written last: it commits the others      at flush
 end         how the run ended: finished, exception, signal             when it ends; void when steps follow
@@ -36,12 +37,10 @@ from trimtab.errors import RunError
 
 FORMAT = 1
 KINDS = (
-    "states", "readings", "alarms", "actions", "tools", "errors", "exemplars", "checkpoints", "series",
-    "steps", "end",
+    "states", "readings", "alarms", "actions", "tools", "errors", "exemplars", "checkpoints", "snapshots",
+    "series", "steps", "end",
 )  # fmt: skip
-_NAME = re.compile(
-    r"^(states|readings|alarms|actions|tools|errors|exemplars|checkpoints|series|steps|end)\.r(\d+)\.s(\d+)\.jsonl(?:\.gz)?$"
-)
+_NAME = re.compile(rf"^({'|'.join(KINDS)})\.r(\d+)\.s(\d+)\.jsonl(?:\.gz)?$")
 FIRST_WORKER = 1_000_000
 """Ranks from here on are rollout workers outside the trainer's group; nobody waits for them."""
 CLEAN_ENDS = frozenset({"finished", "closed", "exited"})
@@ -61,6 +60,7 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "exemplars": {"step": int, "first": int, "last": int, "slice": str, "tokens": dict},
     "checkpoints": {"step": int, "time": (int, float), "path": str, "files": dict, "position": dict, "settings": dict,
                     "sampler": dict},
+    "snapshots": {"step": int, "time": (int, float), "prompts": list, "answers": list, "transcripts": (dict, type(None))},
     "series": {"step": int, "names": list, "slices": list, "numbers": str, "counts": str, "reasons": dict},
     "steps": {"step": int, "time": (int, float), "metrics": dict, "slices": dict, "columns": list, "not_observed": dict,
               "nonfinite": dict, "costs_s": dict, "failed": bool},

@@ -9,12 +9,15 @@ from typing import Any, Literal
 import transformers
 import trl
 
+from trimtab.adapters.snapshots import SnapshotOptions
+from trimtab.adapters.snapshots.snapshot_callback import SnapshotCallback
 from trimtab.adapters.trl.callback import StepCloser
 from trimtab.adapters.trl.grpo import CaptureOptions, GrpoCapture
 from trimtab.adapters.trl.guard_session import GuardSession
 from trimtab.adapters.trl.metrics_only import MetricsCapture
 from trimtab.adapters.trl.phase_timer import PhaseTimer
 from trimtab.adapters.trl.preference_trainers import DpoCapture, KtoCapture
+from trimtab.adapters.trl.reference import sharded_by
 from trimtab.errors import UnsupportedError
 from trimtab.guard import GuardOptions
 from trimtab.monitor import Run, open_run
@@ -35,6 +38,7 @@ def watch(
     update_rows: float = 0.125,
     log_readings: bool = True,
     guard: str | os.PathLike[str] | GuardOptions | None = None,
+    snapshots: int | SnapshotOptions | None = None,
     strict: bool = False,
     **open_with: Any,
 ) -> Run:
@@ -69,6 +73,9 @@ def watch(
         guard: What is done about trouble: "observe" (nothing, and it is recorded what would be),
             "recommended", "strict", or the path of a policy file (docs/how-to/guard.md). It acts on GRPO
             trainers; states to go back to are kept in `folder`/stable_states. None: no guard.
+        snapshots: Behaviour on fixed prompts every so many steps, or `SnapshotOptions` (docs/how-
+        to/snapshots.md).
+            None: no snapshots.
         strict: Raise errors of trimtab instead of recording them.
         **open_with: Arguments of `trimtab.open_run`, such as `rules`, `required_tools` or `key_arguments`.
 
@@ -77,7 +84,8 @@ def watch(
 
     Raises:
         UnsupportedError: `trainer` is not a Hugging Face trainer, is watched already, or uses the Liger loss;
-            or a guard is to act on another trainer than GRPO's.
+            or a guard is to act on another trainer than GRPO's; or snapshots are asked for and there are no
+            prompts, or the weights are split over ranks.
         RunError: `folder` cannot be used, or the stable states do not fit its disk.
         GuardError: `guard` is malformed.
 
@@ -92,6 +100,10 @@ def watch(
     if isinstance(trainer, trl.GRPOTrainer) and getattr(trainer.args, "use_liger_kernel", False):
         raise UnsupportedError(
             "use_liger_kernel computes the loss without per-token log-probabilities: switch it off to watch"
+        )
+    if snapshots is not None and (kind := sharded_by(trainer)):
+        raise UnsupportedError(
+            f"snapshots need all weights on one rank, and {kind} splits them: leave snapshots out"
         )
     config = {
         "trainer": type(trainer).__name__,
@@ -112,7 +124,7 @@ def watch(
     PhaseTimer(trainer, run)
     capture: Any = None
     if isinstance(trainer, trl.GRPOTrainer):
-        options = CaptureOptions(
+        columns = CaptureOptions(
             reference,
             reference_rows,
             reference_every,
@@ -122,7 +134,7 @@ def watch(
             retokenise_every,
             update_rows,
         )
-        capture = GrpoCapture(trainer, run, options)
+        capture = GrpoCapture(trainer, run, columns)
     elif isinstance(trainer, trl.DPOTrainer):
         capture = DpoCapture(trainer, run)
     elif isinstance(trainer, trl.KTOTrainer):
@@ -130,6 +142,9 @@ def watch(
     else:
         capture = MetricsCapture(trainer)
     StepCloser(trainer, run, capture, log_readings)
+    if snapshots is not None:
+        options = snapshots if isinstance(snapshots, SnapshotOptions) else SnapshotOptions(every=snapshots)
+        trainer.add_callback(SnapshotCallback(trainer, run, options))
     trainer.trimtab_run = run
     return run
 
