@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -27,16 +28,19 @@ from reproduce.archives import pack, unpacked
 from reproduce.snapshot_bank.judging import figures_of, judge, run_folders, table_of
 from reproduce.snapshot_bank.recording import record
 from reproduce.snapshot_bank.training import JUDGING, TUNING, train_seed
+
 from trimtab.errors import TrimtabError
 
 ROOT = Path(__file__).parents[1]
 STORE, RAW = ROOT / "reproduce" / "snapshot_bank" / "runs", ROOT / "out" / "snapshot_raw"
-QUICK_STEPS = 20
+QUICK_STEPS, QUICK_CAUSES = 10, ("healthy", "proxy_reward")
 
 
 def main() -> int:
     """Train where asked for, then print tables and figures; 2 for an error."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--run", action="store_true", help="train and record what is missing")
     parser.add_argument("--seeds", type=int, nargs="+", default=[*TUNING, *JUDGING])
     parser.add_argument("--raw", type=Path, default=RAW, help="where trained runs are kept")
@@ -46,11 +50,11 @@ def main() -> int:
     try:
         if options.quick:
             with tempfile.TemporaryDirectory() as scratch:
-                _train(Path(scratch) / "raw", [JUDGING[0]], QUICK_STEPS)
+                _train(Path(scratch) / "raw", [JUDGING[0]], steps=QUICK_STEPS, causes=QUICK_CAUSES)
                 _record(Path(scratch) / "raw", Path(scratch) / "runs")
                 return _show(Path(scratch) / "runs", options.json)
         if options.run:
-            _train(options.raw, options.seeds, None)
+            _train(options.raw, options.seeds)
             _record(options.raw, options.raw / "runs")
             _pack(options.raw / "runs", STORE)
         return _show(unpacked(STORE), options.json)
@@ -59,12 +63,12 @@ def main() -> int:
         return 2
 
 
-def _train(raw: Path, seeds: Sequence[int], steps: int | None) -> None:
+def _train(raw: Path, seeds: Sequence[int], **shorter: Any) -> None:
     import torch
 
     torch.set_num_threads(1)
     for seed in seeds:
-        for line in train_seed(raw, seed, steps) if steps else train_seed(raw, seed):
+        for line in train_seed(raw, seed, **shorter):
             print(line, file=sys.stderr, flush=True)
 
 

@@ -7,7 +7,7 @@ The held-out score is the true reward of other tasks with tools that work; the a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -41,19 +41,20 @@ MIX = Ramp.constant(0.5)
 """Fraction of tool tasks among the fixed prompts and among the held-out tasks."""
 
 
-def train_seed(raw: Path, seed: int, steps: int = STEPS) -> Iterator[str]:
+def train_seed(raw: Path, seed: int, steps: int = STEPS, causes: Sequence[str] = CAUSES) -> Iterator[str]:
     """Train what is missing of a seed; yields one line a run."""
     raw.mkdir(parents=True, exist_ok=True)
     healthy = replace(HEALTHY, steps=steps)
     onset = min(fault_step(seed), steps // 2)
     trunk = _Run("healthy", seed, Loop(start_weights(), healthy, seed), None)
-    faults = [cause for cause in CAUSES if cause in FAULTS and not _file(raw, cause, seed).exists()]
-    if faults or not _file(raw, "healthy", seed).exists():
+    faults = [cause for cause in causes if cause in FAULTS and not _file(raw, cause, seed).exists()]
+    if faults or ("healthy" in causes and not _file(raw, "healthy", seed).exists()):
         trunk.train(onset - 1)
         for cause in faults:
             yield trunk.branch(cause, replace(healthy, **FAULTS[cause]), onset).finish(raw)
-        yield trunk.finish(raw)
-    for cause in CAUSES:
+        if "healthy" in causes:
+            yield trunk.finish(raw)
+    for cause in causes:
         if cause in SLOW and not _file(raw, cause, seed).exists():
             regime = replace(SLOW[cause].collapse, steps=steps)
             yield _Run(cause, seed, Loop(start_weights(), regime, seed), None).finish(raw)

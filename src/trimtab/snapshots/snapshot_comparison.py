@@ -154,7 +154,7 @@ def _trait_rows(before: Snapshot, after: Snapshot, pairs: list[tuple[int, int]],
     for trait in TRAITS:
         b, a = first[trait.name], second[trait.name]
         known = np.isfinite(b) & np.isfinite(a)
-        if not known.any() or (trait.binary and not b[known].any() and not a[known].any()):
+        if not known.any() or (trait.name != "reward" and not b[known].any() and not a[known].any()):
             continue  # nobody observed it, or no answer of either has it
         test = mcnemar(b[known], a[known]) if trait.binary else sign_flip(a[known] - b[known])
         if trait.name == "shared_answer":  # depends on the other prompts: shown, and not tested
@@ -188,9 +188,8 @@ def _score_rows(before: TranscriptScores, after: TranscriptScores) -> Iterator[_
             if b is None or a is None:
                 continue
             known = inside & np.isfinite(b) & np.isfinite(a)
-            first, second = _by_transcript(before, b, known), _by_transcript(before, a, known)
-            if first:
-                x, y = np.array([g.mean() for g in first]), np.array([g.mean() for g in second])
+            x, y = (np.array([g.mean() for g in _by_transcript(before, v, known)]) for v in (b, a))
+            if x.size:
                 yield trait, name, "nats", float(x.mean()), float(y.mean()), sign_flip(y - x)
 
 
@@ -199,6 +198,14 @@ def _by_transcript(scores: TranscriptScores, values: Float64, known: Bool) -> li
         values[known], np.cumsum(np.bincount(scores.owner[known], minlength=len(scores.lengths)))[:-1]
     )
     return [group for group in groups if group.size]
+
+
+def mean_entropy(scores: TranscriptScores | None, name: str) -> float:
+    """Return the mean entropy of one slice over transcripts; nan where not known."""
+    if scores is None or scores.entropy is None:
+        return math.nan
+    groups = _by_transcript(scores, scores.entropy, _in_slice(scores, name) & np.isfinite(scores.entropy))
+    return float(np.mean([group.mean() for group in groups])) if groups else math.nan
 
 
 def _drift(before: TranscriptScores, after: TranscriptScores) -> Iterator[LogprobDrift]:

@@ -37,7 +37,8 @@ class SnapshotOptions:
     num_prompts: int = 24
     """How many of the training set are taken."""
     transcripts: Sequence[Messages] | Mapping[str, Any] = ()
-    """Fixed transcripts: messages, or integer arrays (B, .) by TRL's names. Empty: what the first snapshot
+    """Fixed transcripts: messages, each one of the assistant scored as a transcript of its own, or
+    integer arrays (B, .) by TRL's names. Empty: what the first snapshot
     answers."""
     max_new_tokens: int = 128
     reward: Callable[[list[str], list[str]], Sequence[float]] | None = None
@@ -117,7 +118,7 @@ def fixed_set(trainer: Any, options: SnapshotOptions) -> FixedSet:
     rows = (
         _of_arrays(transcripts)
         if isinstance(transcripts, Mapping)
-        else [template.transcript(one) for one in transcripts]
+        else [row for one in transcripts for row in template.turns(one)]
     )
     key = _digest([texts, [asdict(row) for row in rows], options.max_new_tokens])
     return FixedSet(key, prompts, tuple(tuple(template.ids(text)) for text in texts), tuple(rows))
@@ -155,43 +156,30 @@ class _Template:
         special = not self.tokenizer.bos_token or not text.startswith(self.tokenizer.bos_token)
         return list(self.tokenizer(text, add_special_tokens=special)["input_ids"])
 
-    def transcript(self, messages: Messages) -> FixedTranscript:
-        """Return a conversation as ids: what the assistant wrote is what rendering it adds behind the
-        generation prompt."""
-        text, own_spans, after, spoken = "", [], [], False
+    def turns(self, messages: Messages) -> list[FixedTranscript]:
+        """Return one transcript for each message of the assistant, behind what it would have read.
+
+        What it wrote is what rendering adds behind the generation prompt. Turns are rendered one by one, as
+        templates change earlier turns once others follow (Qwen3 drops their thoughts).
+        """
+        rows, spoken = [], False
         for i, message in enumerate(messages):
-            if message.get("role") == "tool":
-                spoken = True
+            spoken = spoken or message.get("role") == "tool"
             if message.get("role") != "assistant":
                 continue
             opened, whole = self._render(messages[:i], True), self._render(messages[: i + 1], False)
-            if not whole.startswith(opened) or not opened.startswith(text):
+            if not whole.startswith(opened):
                 raise UnsupportedError(
-                    "the chat template renders a turn differently once others follow it: "
+                    "the chat template renders an assistant's message without its generation prompt: "
                     "give transcripts as integer arrays"
                 )
-            own_spans.append((opened, whole))
-            after.append(spoken)
-            text = whole
-        if not own_spans:
+            context, written = self.ids(opened), self._plain(whole[len(opened) :])
+            own = (False,) * len(context) + (True,) * len(written)
+            after = own if spoken else (False,) * len(own)
+            rows.append(FixedTranscript((*context, *written), own, after))
+        if not rows:
             raise UnsupportedError("a transcript of snapshots has no message of the assistant")
-        return self._spans(own_spans, after)
-
-    def _spans(self, spans: Sequence[tuple[str, str]], after: Sequence[bool]) -> FixedTranscript:
-        ids: list[int] = []
-        own: list[bool] = []
-        post: list[bool] = []
-        before = ""
-        for (opened, whole), behind_tool in zip(spans, after, strict=True):
-            given_ids = (
-                self.ids(opened[len(before) :]) if before == "" else self._plain(opened[len(before) :])
-            )
-            written = self._plain(whole[len(opened) :])
-            ids += given_ids + written
-            own += [False] * len(given_ids) + [True] * len(written)
-            post += [False] * len(given_ids) + [behind_tool] * len(written)
-            before = whole
-        return FixedTranscript(tuple(ids), tuple(own), tuple(post))
+        return rows
 
     def _plain(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])

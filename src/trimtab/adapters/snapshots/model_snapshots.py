@@ -28,6 +28,9 @@ def undisturbed(model: torch.nn.Module) -> Iterator[None]:
     Args:
         model: The policy.
 
+    Returns:
+        A context.
+
     Example:
         >>> layer = torch.nn.Dropout(0.5)
         >>> with undisturbed(layer):
@@ -83,7 +86,7 @@ def model_answers(
         pad = settings.pad_token_id
         ids = torch.tensor([[pad] * (width - len(row)) + row for row in rows], device=model.device)
         mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=model.device)
-        out = model.generate(input_ids=ids, attention_mask=mask, generation_config=settings, use_cache=True)
+        out = model.generate(input_ids=ids, attention_mask=mask, generation_config=settings)
         for new in out[:, width:].tolist():
             end = next((i for i, token in enumerate(new) if token in ends), None)
             own = new if end is None else new[: end + 1]
@@ -154,6 +157,7 @@ def _greedy(model: Any, tokenizer: Any, max_new_tokens: int) -> GenerationConfig
         pad = eos[0] if isinstance(eos, list) else eos
     return GenerationConfig(
         do_sample=False,
+        use_cache=True,
         max_new_tokens=max_new_tokens,
         eos_token_id=eos,
         pad_token_id=0 if pad is None else pad,

@@ -87,8 +87,8 @@ def rewards_of(view: RunView) -> dict[int, float]:
 def alarms_behind(alarms: Sequence[Alarm], step: int) -> tuple[str, ...]:
     """Return the rules of severity warning or above that speak against a checkpoint.
 
-    A cleared alarm counts as an open one: it clears too where the level has become the run's own, and what the policy
-    learnt in between stays. After `guard_open_limit` steps neither says anything of now.
+    A cleared alarm counts as an open one: it clears too where the level has become the run's own, and what
+    the policy learnt in between stays. After `guard_open_limit` steps neither says anything of now.
     """
     limit = bound("guard_open_limit")
     rules = [one.rule for one in alarms if one.severity in _LOUD and one.since <= step <= one.step + limit]

@@ -15,7 +15,7 @@ from trimtab.report.run_view import RunView
 from trimtab.snapshots import Snapshot, compare_snapshots, read_snapshots
 from trimtab.snapshots.answer_traits import traits_of
 from trimtab.snapshots.checkpoint_advice import advise_checkpoint
-from trimtab.snapshots.snapshot_comparison import SLICES, drift_of
+from trimtab.snapshots.snapshot_comparison import SLICES, drift_of, mean_entropy
 
 Json = dict[str, Any]
 
@@ -93,16 +93,11 @@ def snapshot_section(view: RunView) -> Json | None:
 
 def _row(first: Snapshot, one: Snapshot) -> Json:
     traits = {name: _mean(values) for name, values in traits_of(one.answers).items()}
-    entropy: dict[str, float] = {}
-    if one.scores is not None and one.scores.entropy is not None:
-        for name in SLICES:
-            inside = one.scores.post_tool if name == "post_tool" else ~one.scores.post_tool
-            entropy[name] = _mean(one.scores.entropy[inside])
     return {
         "step": one.step,
         "traits": traits,
         "distinct_frac": len({answer.text.strip() for answer in one.answers}) / len(one.answers),
-        "entropy": entropy,
+        "entropy": {name: mean_entropy(one.scores, name) for name in SLICES},
         "drift": drift_of(first, one),
         "drift_p99": drift_of(first, one, 0.99),
         "seconds": one.seconds,

@@ -12,6 +12,7 @@ from trimtab.measure.sequences.aggregates import AGGREGATES
 from trimtab.measure.state.slice_state import Accumulator, SliceState
 from trimtab.report.alarms import alarm_payload, by_severity
 from trimtab.report.averages import averages_of
+from trimtab.report.behaviour.snapshot_summary import snapshot_section
 from trimtab.report.headline import run_headline
 from trimtab.report.post_mortem import post_mortem
 from trimtab.report.post_mortem.post_mortem_page import post_mortem_view
@@ -104,6 +105,7 @@ def _run(view: RunView, alarmed: Sequence[tuple[str, str]]) -> Json:
         "machine": machine_table(view.machine.summary()),
         "tools": tools_table(view.tools),
         "exemplars": exemplar_table(view.exemplars),
+        "snapshots": snapshot_section(view),
         "judged": [_judged(view, name) for name in view.slices],
     }
 
