@@ -151,7 +151,7 @@ def test_the_command_shows_and_advises(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--from", 3), "there is no snapshot of step 3; there are those of 0, 2, 4"),
+        (("--from", 3), "step 3 has no snapshot; there are those of 0, 2, 4"),
         (("--checkpoints", "9"), "step 9 is not of this run"),
         (("--checkpoints", "a,b"), "is not a list of steps"),
     ],

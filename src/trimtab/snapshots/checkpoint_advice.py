@@ -74,7 +74,7 @@ def advise_checkpoint(evidence: Sequence[CheckpointEvidence]) -> CheckpointAdvic
         The step, one sentence, its reasons, and every checkpoint with its score.
 
     Raises:
-        RunError: There is no checkpoint, or two are of one step.
+        RunError: There are no checkpoints, or two are of one step.
 
     Example:
         >>> known = ((0, 0.2, 0.0), (50, 0.7, 0.2), (100, 0.71, 0.9))
@@ -180,7 +180,7 @@ def _reasons(
     candidates: Sequence[RankedCheckpoint],
     alike: Sequence[int],
 ) -> list[str]:
-    """Return the clauses of the sentence: reward, stability, drift, what is no worse."""
+    """Return the clauses of the sentence: reward, stability, drift, what is as good."""
     row, reasons = best.evidence, []
     if math.isfinite(best.score):
         top = max((one for one in ranked if math.isfinite(one.score)), key=lambda one: one.score)

@@ -23,7 +23,7 @@ class StoredSnapshots(NamedTuple):
             if snapshot.step == step:
                 return snapshot
         steps = ", ".join(str(snapshot.step) for snapshot in self.snapshots)
-        raise RunError(f"there is no snapshot of step {step}; there are those of {steps or 'no step'}")
+        raise RunError(f"step {step} has no snapshot; there are those of {steps or 'no step'}")
 
 
 def read_snapshots(run: RunReader | str | os.PathLike[str]) -> StoredSnapshots:

@@ -109,10 +109,12 @@ def fixed_set(trainer: Any, options: SnapshotOptions) -> FixedSet:
     Raises UnsupportedError where no prompts are named and the training set has none.
     """
     template = _Template(trainer)
-    asked = list(options.prompts) or _of_dataset(getattr(trainer, "train_dataset", None), options.num_prompts)
-    texts = [template.text(prompt) for prompt in asked]
+    wanted = list(options.prompts) or _of_dataset(
+        getattr(trainer, "train_dataset", None), options.num_prompts
+    )
+    texts = [template.text(prompt) for prompt in wanted]
     prompts = tuple(
-        SnapshotPrompt(text, _after_tool(prompt)) for text, prompt in zip(texts, asked, strict=True)
+        SnapshotPrompt(text, _after_tool(prompt)) for text, prompt in zip(texts, wanted, strict=True)
     )
     transcripts = options.transcripts
     rows = (

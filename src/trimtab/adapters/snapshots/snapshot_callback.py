@@ -42,8 +42,8 @@ class SnapshotCallback(TrainerCallback):
     def __init__(self, trainer: Any, run: Run, options: SnapshotOptions) -> None:
         self.trainer, self.run, self.options = trainer, run, options
         self.folder = Path(run.writer.folder)
-        asked = fixed_set(trainer, options)
-        self.fixed: FixedSet = stored_set(self.folder, asked.key) or asked
+        wanted = fixed_set(trainer, options)
+        self.fixed: FixedSet = stored_set(self.folder, wanted.key) or wanted
         self._last = -1
         """Step of the last snapshot."""
 

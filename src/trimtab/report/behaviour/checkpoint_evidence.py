@@ -35,7 +35,7 @@ def evidence_of(
         One record a checkpoint.
 
     Raises:
-        RunError: There is no checkpoint, or a step is not of the run.
+        RunError: There are no checkpoints, or a step is not of the run.
 
     Example:
         >>> evidence_of(load_view("runs/exp1"), snapshots)  # doctest: +SKIP
