@@ -33,7 +33,11 @@ def train_all(
     The whole bank is looked at first: RunError for a damaged run in it, before anything is trained.
     """
     check_bank(bank, experiment)
-    todo = [run for run in runs if not finished(folder_of(bank, experiment, *run), experiment, steps)]
+    todo = [
+        run
+        for run in runs
+        if not finished(folder_of(bank, experiment, *run), experiment, experiment.steps_of(run[0], steps))
+    ]
     print(
         f"{len(runs) - len(todo)} runs are there, {len(todo)} to do, {jobs} at a time, in {bank}", flush=True
     )
@@ -42,7 +46,7 @@ def train_all(
     return [
         f"{arm}-s{seed}"
         for arm, seed in todo
-        if not finished(folder_of(bank, experiment, arm, seed), experiment, steps)
+        if not finished(folder_of(bank, experiment, arm, seed), experiment, experiment.steps_of(arm, steps))
     ]
 
 

@@ -52,7 +52,7 @@ def _train(experiment: Experiment, options: argparse.Namespace) -> int:
         began = time.time()
         try:
             run_one(
-                experiment, experiment.arms[arm], options.bank, seed=int(seed), steps=options.steps or experiment.steps,
+                experiment, experiment.arms[arm], options.bank, seed=int(seed), steps=experiment.steps_of(arm, options.steps),
                 supervised=options.supervised,
             )  # fmt: skip
         except Exception:
@@ -64,7 +64,7 @@ def _train(experiment: Experiment, options: argparse.Namespace) -> int:
 
 def _all(experiment: Experiment, options: argparse.Namespace) -> int:
     if options.quick:
-        arms = [name for name, arm in experiment.arms.items() if not arm.scan]
+        arms = [name for name, arm in experiment.arms.items() if not (arm.scan or arm.control)]
         with tempfile.TemporaryDirectory() as scratch:
             bank, runs = Path(scratch) / "bank", wanted(experiment, [arms[0], arms[-1]], 1)
             failed = train_all(experiment, runs, QUICK_STEPS, QUICK_SUPERVISED, bank, options.jobs)

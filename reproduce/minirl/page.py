@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reproduce.minirl.arms import EXPERIMENTS, ON, Experiment
-from reproduce.minirl.claims import Claim, off_policy, on_policy, score, shown
+from reproduce.minirl.claims import Claim, load_balancing, off_policy, on_policy, score, shown
 from reproduce.minirl.figures import CAPTION, draw
 from reproduce.minirl.reading import Outcome, collapses, load_runs, spread
 from reproduce.pilot.tables import table
@@ -62,8 +62,12 @@ def write_page(experiment: Experiment, bank: Path, page: Path) -> Figures:
 
 def claims_of(experiment: Experiment, runs: Sequence[Outcome], bank: Path) -> list[Claim]:
     """The paper's claims on this experiment."""
-    judged = [run for run in runs if not experiment.arms[run.arm].scan]
-    return on_policy(judged) if experiment is ON else off_policy(judged, load_runs(bank, ON))
+    judged = [run for run in runs if not (experiment.arms[run.arm].scan or experiment.arms[run.arm].control)]
+    return (
+        [*on_policy(judged), *load_balancing(runs)]
+        if experiment is ON
+        else off_policy(judged, load_runs(bank, ON))
+    )
 
 
 def _empty() -> str:
@@ -110,7 +114,7 @@ def _scan(experiment: Experiment, runs: Sequence[Outcome]) -> str:
         "late KL(mu, pi_old)",
     ]
     return (
-        f"Scan of learning rates with MiniRL on policy, one run each; {experiment.rate:g} was chosen.\n\n"
+        f"Scan of learning rates with MiniRL on policy, one run each of 48 steps, from an earlier cold start and with the load-balancing loss; {experiment.rate:g} was chosen.\n\n"
         + table(head, rows)
         if rows
         else ""

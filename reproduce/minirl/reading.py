@@ -61,10 +61,11 @@ class Outcome:
             highest = max(highest, mean)
         return None
 
-    def late(self, name: str) -> float:
-        """Mean over the last quarter of the steps; nan when nothing was recorded there."""
+    def late(self, name: str, end: int | None = None) -> float:
+        """Mean over the last quarter of the steps, or of the first `end`; nan when nothing was recorded there."""
+        last = end or self.steps
         steps, values = self.series[name] if name in self.series else (np.zeros(0), np.zeros(0))
-        kept = values[steps > self.steps * (1 - LATE)]
+        kept = values[(steps > last * (1 - LATE)) & (steps <= last)]
         return float(kept.mean()) if kept.size else math.nan
 
     @property
@@ -81,7 +82,12 @@ class Outcome:
     @property
     def best(self) -> float:
         """Highest held-out score."""
-        return float(self.held_out[1].max())
+        return self.best_by(self.steps)
+
+    def best_by(self, end: int) -> float:
+        """Highest held-out score of the first `end` steps."""
+        steps, values = self.held_out
+        return float(values[steps <= end].max())
 
 
 def load_runs(bank: Path, experiment: Experiment) -> list[Outcome]:

@@ -34,6 +34,9 @@ METRICS = {
     "clipped_low": "trimtab/clipped_low_frac",
     "clipped_high": "trimtab/clipped_high_frac",
     "truncated": "trimtab/truncated_frac",
+    "loss": "loss",
+    "policy_loss": "trimtab/policy_loss",
+    "aux_loss": "aux_loss",
 }
 """Series of a result -> metric of a step."""
 READINGS = {
@@ -58,6 +61,7 @@ def trainer_of(
         "max_completion_length": LONGEST, "per_device_eval_batch_size": questions * answers, "num_generations_eval": answers,
         "eval_strategy": "steps", "eval_steps": EVERY, "eval_on_start": True, "logging_steps": 1, "report_to": [],
         "save_strategy": "no", "use_cpu": True, "bf16": False, "gradient_checkpointing": False, "disable_tqdm": True,
+        "router_aux_loss_coef": 0.0,  # the paper names no such term; left out, TRL adopts the 0.01 of the model's config
     }  # fmt: skip
     prompts = -(-steps // experiment.updates) * experiment.updates * MINI_BATCH // GROUP
     return MiniRLTrainer(
@@ -91,7 +95,7 @@ def run_one(experiment: Experiment, arm: Arm, bank: Path, *, seed: int, steps: i
         folder,
         {
             "experiment": experiment.name, "arm": arm.name, "seed": seed, "steps": steps, "supervised_steps": supervised,
-            "config": {"learning_rate": experiment.rate, **arm.config}, "seconds": round(time.time() - began),
+            "config": {"learning_rate": experiment.rate, "router_aux_loss_coef": 0.0, **arm.config}, "seconds": round(time.time() - began),
             "verdict": view.verdict.word, "alarms": first_alarms(view), "held_out": held_out(trainer.state.log_history),
             "series": {**metrics_of(view), **readings_of(view)},
         },
@@ -109,7 +113,8 @@ def metrics_of(view: RunView) -> dict[str, dict[str, list[float]]]:
     found = {}
     for name, key in METRICS.items():
         rows = [(row["step"], row["metrics"][key]) for row in view.steps if key in row["metrics"]]
-        found[name] = _series(rows)
+        if rows:
+            found[name] = _series(rows)
     return found
 
 

@@ -1,14 +1,25 @@
-"""From an interval or a count of collapses to a verdict: same as the paper, not seen, opposite, undecided."""
+"""From an interval or a count of collapses to a verdict: same as the paper, not seen, opposite, undecided, cannot be judged."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from reproduce.minirl.reading import Interval
 
-__all__ = ["MARGIN", "Verdict", "both", "by_collapse", "by_sign", "no_gain", "similar", "stable"]
+__all__ = [
+    "MARGIN",
+    "Verdict",
+    "both",
+    "by_collapse",
+    "by_sign",
+    "no_gain",
+    "similar",
+    "stable",
+    "unless_common",
+]
 
-Verdict = Literal["same", "not seen", "opposite", "undecided", "no claim"]
+Verdict = Literal["same", "not seen", "opposite", "undecided", "cannot be judged", "no claim"]
 MARGIN = 0.05  # of score: a smaller difference in the paper's direction counts as none (house choice)
 
 
@@ -44,18 +55,39 @@ def by_collapse(arm: tuple[int, int], base: tuple[int, int]) -> Verdict:
     return "undecided"
 
 
-def no_gain(found: Interval, margin: float = MARGIN) -> Verdict:
-    """The paper's arm is no better. A gain that is certain is the opposite; one of `margin` that is excluded is the same."""
+def no_gain(found: Interval, base: float = 0.0, margin: float = MARGIN) -> Verdict:
+    """The paper's arm is no better. A gain that is certain is the opposite; one of `margin` that is excluded is the same.
+
+    `base`: mean score of the arm that it is compared with. A score ends at 1, so above 1 - `margin` no arm can gain that much.
+
+    >>> no_gain(Interval(-0.1, -0.2, 0.0, 4)), no_gain(Interval(-0.1, -0.2, 0.0, 4), base=0.98)
+    ('same', 'cannot be judged')
+    """
     if found.low is None or found.high is None:
         return "undecided"
     if found.low > 0:
         return "opposite"
+    if base + margin > 1:
+        return "cannot be judged"
     return "same" if found.high < margin else "undecided"
+
+
+def unless_common(own: Verdict, others: Sequence[Verdict], contrary: Verdict) -> Verdict:
+    """A verdict from "no run collapses", unless nearly every arm of the table earns it too: all the others but at most one.
+
+    A few runs without a collapse are then no evidence for the one arm of which the paper says it. Where another arm shows the contrary, collapses
+    can happen in this table, and the verdict stands.
+
+    >>> unless_common("same", ["same", "undecided", "same"], "opposite"), unless_common("same", ["same", "opposite", "same"], "opposite")
+    ('cannot be judged', 'same')
+    """
+    nearly_all = sum(other == own for other in others) >= max(1, len(others) - 1)
+    return "cannot be judged" if nearly_all and contrary not in others else own
 
 
 def both(one: Verdict, two: Verdict) -> Verdict:
     """Of a claim with two halves: its weaker half."""
-    order: tuple[Verdict, ...] = ("opposite", "not seen", "undecided", "same")
+    order: tuple[Verdict, ...] = ("opposite", "not seen", "cannot be judged", "undecided", "same")
     return min(one, two, key=order.index)
 
 

@@ -12,13 +12,13 @@ from reproduce.minirl import command
 from reproduce.minirl.arms import EXPERIMENTS, OFF, ON
 from reproduce.minirl.bank import MARK, WATCHED, finished, folder_of, state_of
 from reproduce.minirl.batch import wanted
-from reproduce.minirl.claims import off_policy, on_policy
+from reproduce.minirl.claims import load_balancing, off_policy, on_policy
 from reproduce.minirl.page import figures_of, marks_of, write_page
 from reproduce.minirl.reading import Interval, load_runs, paired, spread
 from reproduce.minirl.start import supervise
 from reproduce.minirl.task import BASE, HELD_OUT, correct, dataset, demonstration, digits_of, make_tokenizer
 from reproduce.minirl.train import run_one, trainer_of
-from reproduce.minirl.verdicts import by_collapse, by_sign, no_gain, similar, stable
+from reproduce.minirl.verdicts import by_collapse, by_sign, no_gain, similar, stable, unless_common
 from reproduce.pilot.marks import unfinished_file
 from scipy.stats import t
 
@@ -138,6 +138,11 @@ def test_verdicts_follow_the_intervals():
         "opposite",
         "undecided",
     ]
+    assert [no_gain(made(*ends), base=0.97) for ends in ((-0.1, 0.0), (0.01, 0.03))] == [
+        "cannot be judged",
+        "opposite",
+    ]
+    assert no_gain(made(-0.1, 0.0), base=0.94) == "same"
     assert by_collapse((2, 2), (0, 2)) == "undecided"
     assert by_collapse((3, 3), (1, 3)) == "undecided"
     assert [stable(found) for found in ((0, 3), (1, 3), (3, 3), (0, 2))] == [
@@ -176,6 +181,18 @@ def test_a_bank_like_the_papers_gives_the_papers_verdicts(bank):
     assert "+0.560 (+0.560 to +0.560)" in off[4].seen  # 0.62 less a tenth of 0.6
 
 
+def test_peaks_from_different_starts_are_not_compared(bank):
+    """The first held-out score at a seed is the start's: 0.3 off policy, 0.5 on policy."""
+    runs, on = load_runs(bank, OFF), load_runs(bank, ON)
+    for run in on:
+        run.held_out[1][0] = 0.5
+    claim = off_policy(runs, on)[-1]
+    assert claim.verdict == "cannot be judged"
+    assert claim.seen.endswith("difference unknown: they begin at different starts")
+    on[0].held_out[1][0] = 0.3  # one seed shares it: too few
+    assert off_policy(runs, on)[-1].verdict == "undecided"
+
+
 def test_a_bank_without_effects_gives_none(tmp_path):
     for seed in range(3):
         for arm in ("minirl", "no_is", "length_norm", "r3"):
@@ -183,13 +200,67 @@ def test_a_bank_without_effects_gives_none(tmp_path):
     runs = load_runs(tmp_path, ON)
     assert [claim.verdict for claim in on_policy(runs)] == [
         "undecided",
-        "not seen",
-        "same",
+        "cannot be judged",
+        "cannot be judged",
         "not seen",
         "not seen",
         "same",
     ]
     assert [claim.verdict for claim in on_policy([])] == ["undecided"] * 6
+
+
+def test_what_nearly_every_arm_earns_is_no_evidence_for_one(tmp_path):
+    """0 of 3 collapses of every arm but one tell nothing; where another arm collapses every time, they do."""
+    assert unless_common("same", ["same", "undecided"], "opposite") == "cannot be judged"
+    assert (
+        unless_common("same", ["same", "undecided", "undecided"], "opposite") == "same"
+    )  # two of four arms are stable
+    assert unless_common("not seen", [], "same") == "not seen"
+    clips = ("no_clip", "r2_no_clip", "clip_r2", "clip_r3", "clip")
+    for falls, expected in (
+        ({}, ["cannot be judged"] * 4),
+        ({"no_clip": (0,)}, ["cannot be judged", "undecided", "cannot be judged", "cannot be judged"]),
+        ({"no_clip": (0, 1, 2)}, ["same", "same", "not seen", "not seen"]),
+        ({"clip_r3": (0, 1, 2)}, ["opposite"] * 4),
+    ):
+        bank = tmp_path / f"bank-{len(list(tmp_path.iterdir()))}"
+        for arm in clips:
+            for seed in range(3):
+                write(bank, arm, seed, OFF, fall=25 if seed in falls.get(arm, ()) else None)
+        assert [claim.verdict for claim in off_policy(load_runs(bank, OFF))][:4] == expected
+    alone = tmp_path / "alone"
+    for seed in range(3):
+        write(alone, "length_norm", seed)
+        for arm in ("minirl", "no_is", "r3"):
+            write(alone, arm, seed, fall=25)
+    assert on_policy(load_runs(alone, ON))[2].verdict == "same"
+
+
+def test_the_routers_loss_is_shown_beside_and_judged_nowhere(bank, tmp_path, monkeypatch):
+    """-0.01 of the objective and 0.01 x 3 of the router: every logged loss is above zero, no objective is."""
+    assert load_balancing(load_runs(bank, ON)) == []
+    monkeypatch.setattr("reproduce.minirl.page.draw", lambda *args: None)
+    write_page(ON, bank, tmp_path / "without.md")
+    for seed in range(3):
+        mark = write(bank, "aux_loss", seed, reward=0.4, fall=25) / MARK
+        row = json.loads(mark.read_text())
+        parts = {"policy_loss": -0.01, "aux_loss": 3.0, "loss": 0.02}
+        row["series"] |= {name: {"step": [1, 2], "value": [value] * 2} for name, value in parts.items()}
+        mark.write_text(json.dumps({**row, "config": {"router_aux_loss_coef": 0.01}}))
+    (claim,) = load_balancing(load_runs(bank, ON))
+    assert claim.verdict == "no claim"
+    assert claim.seen.startswith(
+        "3 of 3 collapse (steps 30, 30, 30), without it 0 of 3 by step 60; reward of "
+    )
+    assert "60 steps against MiniRL at the same seeds -0.560 (-0.560 to -0.560); " in claim.seen
+    assert (
+        "mean objective -0.0100, mean of what is added +0.0300; above zero are 0 % of the objectives and 100 %"
+        in claim.seen
+    )
+    write_page(ON, bank, tmp_path / "with.md")
+    without, together = ((tmp_path / name).read_text().splitlines() for name in ("without.md", "with.md"))
+    assert without[4:14] == together[4:14]  # the claims of the paper
+    assert sum("load-balancing loss, 0.01 times" in line for line in together) == 2
 
 
 def test_the_page_is_written_between_its_marks_alone(bank, tmp_path, monkeypatch):
@@ -250,7 +321,10 @@ def test_by_default_the_bank_holds_every_run_and_the_bare_command_trains_nothing
     bank = unpacked(command.BANK)
     for experiment in EXPERIMENTS.values():
         runs = wanted(experiment, list(experiment.arms), None)
-        assert all(finished(folder_of(bank, experiment, *run), experiment, experiment.steps) for run in runs)
+        assert all(
+            finished(folder_of(bank, experiment, *run), experiment, experiment.steps_of(run[0]))
+            for run in runs
+        )
         recorded = {mark.parent for mark in (bank / experiment.name).glob(f"*/{MARK}")}
         assert {folder_of(bank, experiment, *run) for run in runs} == recorded
         with pytest.raises(RunError, match="give another --page"):
