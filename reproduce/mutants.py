@@ -1,11 +1,18 @@
-"""Mutants of the package's source: one operator, constant or condition of one line, changed."""
+"""Mutants of the package's source: one operator, constant or condition of one line, changed.
+
+Left out, because a fault there is not one of arithmetic: everything outside functions (`__all__`, tables of constants), docstrings, annotations,
+f-strings, what is raised, and calls that log. Nothing is left out because it survived.
+
+The sample is drawn by hashes of the lines' own text, so an edit changes the mutants of the edited lines and no others.
+"""
 
 from __future__ import annotations
 
 import ast
-import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
 
@@ -30,6 +37,7 @@ class Mutant:
     path: str  # below src/trimtab
     line: int
     code: str  # the line
+    occurrence: int  # number of lines of the same code above it in the file
     column: int  # of `old` in `code`, bytes
     operator: str
     old: str  # source of the expression
@@ -37,16 +45,28 @@ class Mutant:
     start: int  # byte offsets of `old` in the file
     end: int
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Values of the fields that stay the same when other lines change."""
+        return tuple(getattr(self, name) for name in IDENTITY)
 
-IDENTITY = ("path", "code", "column", "old", "new")
-"""Fields of a mutant that stay the same when lines above it change."""
+
+IDENTITY = ("path", "code", "occurrence", "column", "old", "new")
+"""Fields of a mutant that stay the same when other lines change."""
+
+_LOOSE = (ast.NamedExpr, ast.Compare, ast.BoolOp, ast.IfExp, ast.Lambda, ast.UnaryOp)
+_LOGGERS = ("log", "logger", "logging", "warnings")
 
 
 def mutants_of(source: str, path: str) -> Iterator[Mutant]:
-    """Every mutant of the code in a file's functions; annotations, f-strings and messages of errors are left out."""
+    """Every mutant of the code in a file's functions."""
     data, tree = source.encode(), ast.parse(source)
     lines = data.split(b"\n")
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    codes, seen = [line.strip().decode() for line in lines], Counter[str]()
+    occurrences = [0] * len(codes)
+    for i, code in enumerate(codes):
+        occurrences[i], seen[code] = seen[code], seen[code] + 1
 
     def span(node: ast.expr) -> tuple[int, int]:
         return starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[operator]
@@ -58,15 +78,14 @@ def mutants_of(source: str, path: str) -> Iterator[Mutant]:
     for node in _code(tree):
         for operator, new in _changes(node, text):
             first, last = span(node)
-            line = lines[node.lineno - 1]
+            at, line = node.lineno - 1, lines[node.lineno - 1]
             column = node.col_offset - (len(line) - len(line.lstrip()))
-            yield Mutant(
-                path, node.lineno, line.strip().decode(), column, operator, text(node), new, first, last
-            )
+            names = (path, node.lineno, codes[at], occurrences[at], column, operator, text(node), new)
+            yield Mutant(*names, first, last)
 
 
 def _code(tree: ast.AST) -> Iterator[ast.expr]:
-    """Expressions inside functions, without annotations, f-strings and what is raised."""
+    """Expressions inside functions, without annotations, f-strings, what is raised and what is logged."""
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
             stack: list[ast.AST] = list(function.body)
@@ -74,17 +93,31 @@ def _code(tree: ast.AST) -> Iterator[ast.expr]:
                 node = stack.pop()
                 if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.JoinedStr, ast.Raise)):
                     continue
+                if isinstance(node, ast.Call) and _logs(node):
+                    continue
                 if isinstance(node, ast.expr):
                     yield node
                 skipped = {node.annotation} if isinstance(node, ast.AnnAssign) else set()
                 stack += [child for child in ast.iter_child_nodes(node) if child not in skipped]
 
 
+def _logs(call: ast.Call) -> bool:
+    function = call.func
+    return (
+        isinstance(function, ast.Attribute)
+        and isinstance(function.value, ast.Name)
+        and function.value.id in _LOGGERS
+    )
+
+
 def _changes(node: ast.expr, text: Callable[[ast.expr], str]) -> Iterator[tuple[str, str]]:
     """Names of operators and the new source of an expression, in brackets where it could bind otherwise."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        right = node.comparators[0]
-        yield "comparison", f"({text(node.left)} {_COMPARISONS[type(node.ops[0])]} {text(right)})"
+        left, right = (
+            f"({text(side)})" if isinstance(side, _LOOSE) else text(side)
+            for side in (node.left, node.comparators[0])
+        )
+        yield "comparison", f"({left} {_COMPARISONS[type(node.ops[0])]} {right})"
     elif isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
         if not any(
             isinstance(side, ast.Constant) and isinstance(side.value, str) for side in (node.left, node.right)
@@ -110,12 +143,18 @@ def _changes(node: ast.expr, text: Callable[[ast.expr], str]) -> Iterator[tuple[
 
 
 def sample(root: Path, num: int, seed: int) -> list[Mutant]:
-    """One mutant of each of `num` random lines, in random order: any first part of the list is a random sample too."""
-    rng, lines = random.Random(seed), {}
+    """One mutant of each of `num` random lines, in random order: any first part of the list is a random sample too.
+
+    The lines are those of the smallest hashes of (seed, path, code, occurrence), and so is the mutant of a line.
+    """
+
+    def draw(*parts: object) -> str:
+        return sha256("\0".join(map(str, (seed, *parts))).encode()).hexdigest()
+
+    lines: dict[str, list[Mutant]] = {}
     for folder in FOLDERS:
         for file in sorted((root / "src/trimtab" / folder).rglob("*.py")):
             path = file.relative_to(root / "src/trimtab").as_posix()
             for mutant in mutants_of(file.read_text(), path):
-                lines.setdefault((path, mutant.line), []).append(mutant)
-    places = rng.sample(sorted(lines), min(num, len(lines)))
-    return [rng.choice(lines[place]) for place in places]
+                lines.setdefault(draw(path, mutant.code, mutant.occurrence), []).append(mutant)
+    return [min(lines[key], key=lambda one: draw(*one.identity)) for key in sorted(lines)[:num]]

@@ -6,7 +6,8 @@ process of its own with a limit of CPU seconds, so that a busy machine kills non
 Test files that name the mutated module run first, and a run ends at its first failure.
 
 Results are lines of `benchmarks/results/mutation.jsonl`; a mutant that stands there is not run again, so a run that was cut goes on. `--survivors` runs
-those alone again that survived, for tests that were added since.
+those alone again that survived, for tests that were added since. A mutant is known by its line's text, not by its number. A row of a line that has
+changed since leaves the file, and the next line of the sample takes its part. The figures are those of the sample's rows.
 
     nice -n 19 python reproduce/mutation.py --num 150     # hours on a busy core; --minutes 30 takes what half an hour allows
 """
@@ -24,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -32,16 +33,17 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from reproduce.mutants import IDENTITY, Mutant, sample
+from reproduce.mutants import IDENTITY, Mutant, mutants_of, sample
 from reproduce.options import positive
 from trimtab.errors import RunError
 
-__all__ = ["copied_tree", "figures", "files_of", "judge", "main", "run", "run_tests"]
+__all__ = ["copied_tree", "figures", "files_of", "judge", "known", "main", "run", "run_tests"]
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/mutation.jsonl"
 SEED, NUM, CPU_S, WALL_S, FIRST = 22, 150, 300, 1200, 3
 QUICK = 2
+PRELOADED = ("numpy", "scipy.stats", "pandas", "duckdb", "pytest", "torch")  # once, not in every fork
 
 
 def files_of(root: Path, path: str) -> list[str]:
@@ -173,6 +175,10 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
+def _write(file: Path, rows: Iterable[dict[str, Any]]) -> None:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Counts of the recorded mutants, and the fraction of them that was killed."""
     survived = sum(row["outcome"] == "survived" for row in rows)
@@ -180,30 +186,41 @@ def figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     return {"num_mutants": len(rows), "num_survived": survived, "killed_frac": round(killed_frac, 4)}
 
 
+def _identity(row: dict[str, Any]) -> tuple[object, ...]:
+    return tuple(row.get(name) for name in IDENTITY)
+
+
+def known(root: Path, rows: Sequence[dict[str, Any]]) -> dict[tuple[object, ...], Mutant]:
+    """Mutants of recorded rows by identity, where their line is still there."""
+    wanted = {_identity(row) for row in rows}
+    files = {str(row["path"]): root / "src/trimtab" / str(row["path"]) for row in rows}
+    mutants = [m for path, file in files.items() if file.exists() for m in mutants_of(file.read_text(), path)]
+    return {mutant.identity: mutant for mutant in mutants if mutant.identity in wanted}
+
+
 def run(asked: argparse.Namespace, results: Path) -> list[dict[str, Any]]:
-    """Run what is missing of the sample, or the survivors again, and record each result at once."""
-    rows, end = read_rows(results), time.monotonic() + 60 * asked.minutes
-    recorded = {tuple(row[name] for name in IDENTITY): i for i, row in enumerate(rows)}
+    """Run what is missing of the sample, or the survivors again, record each result at once, and return the sample's rows."""
+    end = time.monotonic() + 60 * asked.minutes
     with tempfile.TemporaryDirectory(prefix="trimtab-mutants-") as folder:
         root = copied_tree(Path(folder))
-        for mutant in sample(root, asked.num, asked.seed):
-            index = recorded.get(tuple(getattr(mutant, name) for name in IDENTITY))
-            again = index is not None and asked.survivors and rows[index]["outcome"] == "survived"
-            if (index is not None or asked.survivors) and not again:
-                continue
+        rows = read_rows(results)
+        mutants, there = sample(root, asked.num, asked.seed), known(root, rows)
+        recorded = {_identity(row): row for row in rows if _identity(row) in there}
+        if len(recorded) < len(rows):
+            print(f"{len(rows) - len(recorded)} recorded mutants are of lines that have changed: left out")
+            _write(results, recorded.values())
+        survivors = [there[key] for key, row in recorded.items() if row["outcome"] == "survived"]
+        missing = [mutant for mutant in mutants if mutant.identity not in recorded]
+        for mutant in survivors if asked.survivors else missing:
             if time.monotonic() > end:
                 break
-            row = judge(root, mutant, asked.cpu_s)
-            if index is None:
-                rows.append(row)
-            else:
-                rows[index] = row
-            results.write_text("".join(json.dumps(one) + "\n" for one in rows))
+            row = recorded[mutant.identity] = judge(root, mutant, asked.cpu_s)
+            _write(results, recorded.values())
             print(
                 f"{row['outcome']:8} {row['path']}:{row['line']} {row['old']} -> {row['new']}  {row['killed_by']}",
                 flush=True,
             )
-    return rows
+    return [recorded[mutant.identity] for mutant in mutants if mutant.identity in recorded]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -226,7 +243,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--quick", action="store_true", help=f"{QUICK} mutants, into a temporary file")
     add("--json", action="store_true", help="the last line is one JSON object of figures")
     asked = parser.parse_args(argv)
-    for name in ("numpy", "scipy.stats", "pandas", "duckdb", "pytest", "torch"):  # once, not in every fork
+    for name in PRELOADED:
         with suppress(ImportError):
             __import__(name)
     try:

@@ -212,6 +212,25 @@ def test_a_folder_of_before_has_none_and_still_loads(tmp_path):
     shutil.rmtree(folder)
 
 
+def test_the_text_of_a_row_is_that_of_the_token_and_of_what_stood_around_it():
+    batch = rich_batch()
+    states = observe(batch)["text"]
+    (row,) = exemplar_row("text", Window(0, 2), states, token_text=lambda token: f"<{token}>")
+    (bare,) = exemplar_row("text", Window(0, 2), states)
+    assert (row["first"], row["last"], row["slice"], bare["context"]) == (0, 2, "text", {})
+    assert {t[8] for ratio in EXEMPLAR_RATIOS for t in bare["tokens"][ratio]} == {None}
+    start = np.cumsum(batch.lengths) - batch.lengths
+    index = {int(e): i for i, e in enumerate(batch.episode_id)}
+    for ratio in EXEMPLAR_RATIOS:
+        assert len(row["tokens"][ratio]) == len(row["context"][ratio]) > 0
+        for token, (before, after) in zip(row["tokens"][ratio], row["context"][ratio], strict=True):
+            i, position = index[token[3]], token[4]
+            ids = batch.token_ids[start[i] : start[i] + batch.lengths[i]].tolist()
+            assert token[8] == f"<{ids[position]}>"
+            assert before == "".join(f"<{n}>" for n in ids[max(0, position - 8) : position])
+            assert after == "".join(f"<{n}>" for n in ids[position + 1 : position + 9])
+
+
 def test_damaged_rows_are_left_out():
     row = {
         "step": 0,

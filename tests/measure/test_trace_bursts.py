@@ -278,8 +278,9 @@ def test_no_failure_and_nothing_but_failures_are_no_burst(fails):
 
 
 def test_nothing_to_judge():
-    assert found([Episode(id="e")])["traces/burst_excess"].reading.status == "not observed"
-    assert found(_log([1] * 5, range(5)))["traces/burst_excess"].reading.status == "not observed"
+    for log in ([Episode(id="e")], _log([1] * 5, range(5))):
+        reading = found(log)["traces/burst_excess"].reading
+        assert (reading.status, reading.n_tokens) == ("not observed", 0)
 
 
 @pytest.mark.parametrize("worse", [False, True])

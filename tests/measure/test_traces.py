@@ -86,7 +86,8 @@ def test_shares_of_a_small_log():
     }  # fmt: skip
     assert {key: found[key].reading.value for key in expected} == pytest.approx(expected)
     assert found["traces/neglected", "all"].text == "c never called"
-    assert found["traces/schema_error_frac", "all"].reading.status == "not observed"
+    unchecked = found["traces/schema_error_frac", "all"].reading
+    assert (unchecked.status, unchecked.n_tokens) == ("not observed", 0)
     assert (
         found["traces/disagree_frac", "all"].reading.reason
         == "needs episodes with both a reward and a success"

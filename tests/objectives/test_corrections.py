@@ -55,6 +55,13 @@ def test_icepop_masks_both_sides():
     assert icepop(raw, torch.ones(1, 5)).keep.tolist() == [[False, True, True, True, False]]
 
 
+@pytest.mark.parametrize("function", [mis, icepop])
+def test_a_ratio_on_a_bound_is_inside(function):
+    raw = torch.tensor([[0.0, -0.1, 0.1]])
+    assert function(raw, torch.ones(1, 3), low=1.0, high=1.2).keep.tolist() == [[True, False, True]]
+    assert function(raw, torch.ones(1, 3), low=0.5, high=1.0).keep.tolist() == [[True, True, False]]
+
+
 def test_the_length_trap_of_sequence_ratios():
     raw = torch.full((1, 100), math.log(1.1))
     assert ratio_at(raw, torch.ones(1, 100), "sequence")[0, 0].item() == pytest.approx(13_780, rel=1e-3)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from trimtab.errors import RunError
-from trimtab.runs import RunReader, RunWriter, state_block
+from trimtab.runs import RunReader, RunWriter, compress_run, state_block
 
 STEP = {"metrics": {"loss": 0.1}, "slices": {}, "columns": [], "nonfinite": {}}
 
@@ -34,6 +34,20 @@ def test_nan_and_infinities_survive_the_round_trip_and_open_elsewhere(tmp_path):
     in_pandas = pd.read_json(tmp_path / "run" / "steps.r0.s0.jsonl", lines=True)["value"].tolist()
     for found in (back, in_duckdb, in_pandas):
         assert [repr(float(v)) for v in found] == [repr(v) for v in values]
+
+
+def test_a_compressed_run_reads_the_same(tmp_path):
+    folder = tmp_path / "run"
+    write(folder, range(50))
+    names = {path.name for path in folder.iterdir()}
+    rows, size = RunReader(folder).rows("steps"), sum(path.stat().st_size for path in folder.iterdir())
+    saved = compress_run(folder)
+    assert {path.name for path in folder.iterdir()} == {
+        name + ".gz" if name.endswith(".jsonl") else name for name in names
+    }
+    assert saved == size - sum(path.stat().st_size for path in folder.iterdir())
+    assert RunReader(folder).rows("steps") == rows
+    assert compress_run(folder) == 0
 
 
 def test_a_resume_appends_and_supersedes_and_never_truncates(tmp_path):

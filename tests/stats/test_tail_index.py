@@ -56,6 +56,8 @@ def test_hill_has_an_answer_for_every_odd_tail():
     assert math.isnan(zeros.hill)
     assert "only 4 tail values above 0" in zeros.reason
     assert hill([3.0, 2.5, 2.0, 1.5, 1.0, 0.5], 25).tail_size == 5
+    assert hill([3.0, 2.5, 2.0, 1.5, 1.0], 25).reason == "only 5 tail values above 0, an estimate needs 6"
+    assert hill_sweep(0).tolist() == []
     for bad in ([1.0, 2.0], [math.nan], [math.inf], [1.0] * 50):
         with pytest.raises(SummaryError):
             hill(bad, 40)

@@ -103,6 +103,24 @@ def test_a_whole_series_at_once_gives_the_answers_of_the_stream(sign, lenient) -
     assert stream.num_skipped == whole.num_skipped == np.isnan(x).sum()
 
 
+@pytest.mark.parametrize("seed", [51, 95, 213])
+def test_a_whole_series_that_starts_far_from_its_trend_gives_the_answers_of_the_stream(seed) -> None:
+    """Values count from the first one, so level and slope of the reference lie far from zero, with opposite signs."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(60, 160))
+    change, t = int(rng.integers(30, n - 20)), np.arange(n)
+    level = rng.choice([-1, 1]) * rng.uniform(2, 8)
+    slope = -6 * level / change * rng.uniform(0.3, 1.5)
+    x = rng.normal(size=n) * rng.uniform(0.2, 1) + level + slope * (t - change / 2)
+    x[change:] += rng.normal() * 6 - slope * (t[change:] - change) * rng.uniform(0, 1.2)
+    x[0] = 0
+    for sign in (1, -1, 0):
+        stream, whole = (MeanShift(arl=200.0, sign=sign) for _ in range(2))
+        one = [(t, stream.update(t, v)) for t, v in enumerate(x.tolist())]
+        one = [(t, d.fired, d.since) for t, d in one if d.fired or d.cleared]
+        assert one == [(t, d.fired, d.since) for t, d in whole.scan(list(range(n)), x.tolist())]
+
+
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.8])
 @pytest.mark.parametrize("tails", [0.0, 3.0])
 def test_false_alarms_of_a_change_stay_within_the_budget(phi, tails) -> None:
@@ -346,6 +364,13 @@ def test_history_tells_movement_from_rest() -> None:
     flat = History(array("q", range(100)), array("d", [0.5] * 100))
     assert not flat.settled(99), "it has not risen"
     assert math.isnan(moved([1.0], [2.0, 3.0]))
+
+
+def test_twelve_values_are_the_fewest_that_are_halved() -> None:
+    values = [0.5, 0.7, 0.4, 0.6, 0.5, 0.8, 0.3, 0.6, 2.0, 2.2, 1.9, 2.1]
+    history = History(array("q", range(12)), array("d", values))
+    assert history.moved(4, 11) == moved(values[:8], values[8:]) > 1.5
+    assert math.isnan(history.moved(4, 10)), "of eleven the last three stand against eight"
 
 
 def test_a_log_and_a_stream_agree_on_what_is_settled_beyond_what_the_stream_holds() -> None:
