@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import trimtab
-from trimtab.detect.step_readings import of_series
+from trimtab.detect.reading_columns import standard_error
+from trimtab.detect.rules.step_rules import STEP_RULES
+from trimtab.detect.step_readings import of_series, step_columns
+from trimtab.measure.steps.series_history import SeriesArrays
 from trimtab.report.run_diagnosis import diagnosis
 from trimtab.report.run_view import load_view
 
@@ -85,6 +91,22 @@ def test_the_evidence_names_the_series_and_the_verdict_the_slice(tmp_path) -> No
     assert {reading.reference for reading in readings} == {"mismatch/p95"}
     assert all(reading.low < reading.value < reading.high for reading in readings)
     assert any(row["rule"] == "total_high" for row in diagnosis(view)["alarms"])
+
+
+@pytest.mark.parametrize("name", ["total_high", "sequence_ess_fall"])
+def test_standard_errors_of_a_column_are_those_of_its_readings(name) -> None:
+    """In closed form too: an error of a logarithm is that of the value over the value."""
+    rule = next(rule for rule in STEP_RULES if rule.name == name)
+    values, errors = np.array([0.2, 0.5, 0.4, 0.0]), np.array([0.02, 0.01, 0.2, 0.1])
+    of_series = SeriesArrays(np.arange(4), values, errors, np.full(4, 900), np.full(4, 64))
+    (column,) = step_columns({(rule.key.removeprefix("step/"), "post_tool"): of_series}, range(4))
+    found = column.errors(rule)
+    assert found == pytest.approx(
+        [standard_error(rule, column.reading(i)) for i in range(4)], rel=1e-9, nan_ok=True
+    )
+    log = column.errors(replace(rule, transform="log", floor=0.0))
+    assert log == pytest.approx([0.1, 0.02, 0.5, math.nan], rel=1e-9, nan_ok=True)
+    assert column.errors(replace(rule, transform="identity")) == errors.tolist()
 
 
 def test_steps_of_too_few_trajectories_are_left_out_and_counted(tmp_path) -> None:

@@ -115,6 +115,14 @@ def test_the_margins_are_the_spread_of_repeated_experiments():
     assert ratio == pytest.approx(np.full(6, 1.0), abs=0.35)  # the GPD shape of |x| is the narrow one: 0.68
 
 
+def test_each_side_of_a_signed_stream_is_resampled_as_if_it_were_alone():
+    x, ids = clustered(np.random.default_rng(9), 0.3)
+    signed = tail_replicates(*summaries(x, ids))
+    low, high = (tail_replicates(*summaries(x[side], ids[side])[:2]) for side in (x <= 0, x > 0))
+    assert low.groups == high.groups == signed.groups == 50
+    np.testing.assert_allclose(signed.factors, np.hstack([low.factors, high.factors]))
+
+
 def test_a_burst_in_one_trajectory_widens_the_interval():
     rng = np.random.default_rng(6)
     x, ids = clustered(rng, 0.0)

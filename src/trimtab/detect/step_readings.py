@@ -107,7 +107,7 @@ class StepColumn(ReadingColumn):
         with np.errstate(divide="ignore", invalid="ignore"):
             width = np.exp(1.96 * np.minimum(self.series.errors / self.values, _WIDEST))
             high, low = np.log(self.values * width + rule.floor), np.log(self.values / width + rule.floor)
-        return list(np.where(self.values > 0, (high - low) / (2 * 1.96), math.nan).tolist())
+            return list(np.where(self.values > 0, (high - low) / (2 * 1.96), math.nan).tolist())
 
 
 def step_columns(series: Mapping[tuple[str, str], SeriesArrays], steps: Collection[int]) -> list[StepColumn]:

@@ -10,6 +10,7 @@ import torch
 
 from tests.objectives.routing_replay.families import (
     EXPERTS,
+    OWN,
     families,
     forced_choice,
     tiny_family,
@@ -62,6 +63,19 @@ def logits_and_gradients(model, replay, ids):
     logits = model(input_ids=ids, use_cache=False).logits
     logits.float().logsumexp(-1).sum().backward()
     return logits.detach(), [next(r.module.parameters()).grad.clone() for r in replay.routers]
+
+
+def test_layers_that_look_experts_up_by_token_are_refused_as_the_page_says(monkeypatch):
+    if not PINNED:
+        pytest.skip(f"transformers {transformers.__version__} is not the version of the page")
+    monkeypatch.setitem(OWN, "deepseek_v4", {"mlp_layer_types": ["hash_moe", "moe"]})
+    default = transformers.DeepseekV4Config().mlp_layer_types
+    assert default[:4] == ["hash_moe"] * 3 + ["moe"]
+    with pytest.raises(UnsupportedError) as refused:
+        RoutingReplay(tiny_family("deepseek_v4"))
+    reason = str(refused.value).partition(" is a ")[2].partition(" (")[0]
+    assert reason.startswith("DeepseekV4HashRouter, ")
+    assert f"`{reason}`" in " ".join((ROOT / "docs/reference/routers.md").read_text().split())
 
 
 @pytest.mark.parametrize("family", sorted(PAGE))

@@ -63,10 +63,3 @@ def tail_ratio(text: SliceState, post_tool: SliceState, what: str = "drift") -> 
             post_tool.summaries[f"{what}/clusters"], text.summaries[f"{what}/clusters"], q
         )
         yield Value(f"tail_ratio/{label}", value, above.count, value * low, value * high)
-
-
-def log_ratio_se(value: Value) -> float:
-    """Standard error of log(value) read off its 95 % interval; nan without one."""
-    if not (value.low > 0 and value.high > 0):
-        return math.nan
-    return (math.log(value.high) - math.log(value.low)) / (2 * 1.96)
