@@ -10,7 +10,7 @@ import pytest
 import trimtab
 from trimtab.catalog import bound
 from trimtab.detect.incidents import incidents, onsets
-from trimtab.detect.movement import Levels, movements
+from trimtab.detect.movement import QUANTITIES, Levels, Movement, movements
 from trimtab.report.run_diagnosis import diagnosis, diagnosis_lines, diagnosis_screen
 from trimtab.report.run_view import load_view
 from trimtab.types import Alarm, Reading, Window
@@ -104,6 +104,20 @@ def test_a_cause_needs_evidence_and_a_quantity_that_was_not_seen_is_none() -> No
     assert incidents([alarm("kl_high", 30)])[0].causes == ()
     causes = incidents([alarm("tool_failures", 30), alarm("proxy_rise", 32)])[0].causes
     assert {cause.name for cause in causes} == {"tools or environment", "a proxy of the reward is learnt"}
+
+
+def test_what_points_to_another_cause_of_mismatch_speaks_against_each() -> None:
+    own = {
+        "the engines disagree": "", "another sampling temperature": "temperature", "log-probabilities shifted by a token": "shifted",
+        "text encoded again": "sparse", "a rank with old weights": "rank_mismatch",
+    }  # fmt: skip
+    names = {"lag", "results", "shifted", "temperature", "rank_mismatch", "sparse"}
+    moved = {name: Movement(0.01, 5.0) for name in (*names, "mismatch", "mismatch_bulk")}
+    (incident,) = incidents([alarm("total_high", 30)], {30: moved})
+    causes = {cause.name: cause for cause in incident.causes}
+    for name, quantity in own.items():
+        against = {words.partition(" rose")[0] for words in causes[name].evidence_against}
+        assert against == {QUANTITIES[other].words for other in names - {quantity}}, name
 
 
 @pytest.mark.parametrize(("fault", "cause"), [(60, "stale rollouts"), (2, "the engines disagree")])

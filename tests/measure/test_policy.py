@@ -339,6 +339,17 @@ def test_matrix_retrieval_and_information_by_hand():
     assert found.information == pytest.approx(np.mean(inner))
 
 
+def test_retrieval_says_chance_or_why_there_is_none():
+    level, own = np.linspace(-3, -1, 12).reshape(3, 4), np.arange(3)
+    seen = {v.key: (v.n, v.reason) for v, _ in Distinguish().update(level, own)}
+    assert seen["distinguish/retrieval_accuracy"] == (3, "chance 0.25, 4 prompts")
+    assert seen["distinguish/mutual_information"] == (3, "")
+    none = {v.key: (v.n, v.reason) for v, _ in Distinguish().update(np.full((3, 4), math.nan), own)}
+    assert set(none.values()) == {(0, "no response has finite scores")}
+    excluded = [counts for _, counts in Distinguish().update(np.full((3, 4), math.nan), own)]
+    assert excluded == [{"distinguish: score not finite": 3}] * len(excluded)
+
+
 def test_a_collapsed_template_gives_chance_and_none_and_perfect_responses_give_log_p():
     level = np.repeat(np.linspace(-3, -1, 12)[:, None], 4, axis=1)
     same = distinguish(level, np.arange(12) % 4)

@@ -168,6 +168,7 @@ def test_the_bonus_and_its_controller():
     other.load_state_dict(control.state_dict())
     assert [other.update(h) for h in (0.4, 0.6)] == [control.update(h) for h in (0.4, 0.6)]
     assert EntropyTarget(target=0.5, rate=0.01, highest=0.1, start=0.05).coefficient == 0.05
+    assert EntropyTarget(target=0.5, rate=0.01, highest=0.1, start=0.05).update(0.5) == 0.0  # on target: off
     for bad in ({"target": -1.0}, {"rate": 0.0}, {"start": 1.0}, {"target": NAN}):
         with pytest.raises(ObjectiveError):
             EntropyTarget(**{"target": 0.5, "rate": 0.01, "highest": 0.1, **bad})

@@ -11,6 +11,7 @@ import pytest
 
 from trimtab.errors import RunError
 from trimtab.runs import RunReader, RunWriter, compress_run, state_block
+from trimtab.runs.sink_losses import sink_line
 
 STEP = {"metrics": {"loss": 0.1}, "slices": {}, "columns": [], "nonfinite": {}}
 
@@ -157,3 +158,16 @@ def test_the_end_of_a_run_is_recorded_and_void_when_steps_follow(tmp_path):
     writer.close()
     end = RunReader(folder).end(0)
     assert (end["reason"], end["step"], end["num_steps"]) == ("closed", 1, 2)
+
+
+def test_what_a_sink_lost_is_a_sentence_with_its_last_failure():
+    lost = {"dropped": 2, "failed": 1, "refused": 0, "stuck_s": 0.0, "failure": "x" * 200}
+    full = {**lost, "refused": 1, "stuck_s": 12.4, "failure": ""}
+    assert (
+        sink_line({"a": lost})
+        == f"Sink a lacks 3 steps, last failure: {'x' * 120} (the run folder has them)."
+    )
+    assert sink_line({"a": full}).startswith(
+        "Sink a lacks 3 steps and 1 number it cannot hold, hanging for 12 s ("
+    )
+    assert sink_line({}) == ""

@@ -8,9 +8,11 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy import stats
 
 from trimtab.errors import SummaryError
 from trimtab.stats import ClusterTail, ratio_interval
+from trimtab.stats.histograms.bootstrap import factors
 
 
 def tail_of(x: npt.ArrayLike, ids: npt.ArrayLike) -> ClusterTail:
@@ -129,3 +131,15 @@ def test_ids_of_any_integer_type_fall_in_the_same_cluster(kind: type, clusters: 
     want.update(np.ones(200, dtype=np.float32), ids=ids)
     got.update(np.ones(200, dtype=np.float32), ids=ids.astype(kind))
     assert got == want
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_few_trajectories_widen_the_interval_as_student_s_t_does(level: float) -> None:
+    """Against numpy's quantile and scipy's t over normal quantile; the correction is of first order in 1/groups."""
+    logs = np.append(0.5, 0.5 + np.random.default_rng(4).normal(size=500))
+    logs[7] = math.nan
+    tails = ((1 - level) / 2, (1 + level) / 2)
+    for groups in (20, 60, 1000):
+        ratio = stats.t.ppf(tails[1], groups - 1) / stats.norm.ppf(tails[1])
+        expected = np.nanquantile(logs[1:] - 0.5, tails) * math.sqrt(groups / (groups - 1)) * ratio
+        assert np.log(factors(logs, groups, level)) == pytest.approx(expected, rel=0.01)

@@ -168,3 +168,9 @@ def test_bad_tails_are_refused() -> None:
     x = np.sort(log_weights("normal 1", 50))[::-1]
     x[-5:] = -np.inf
     assert math.isfinite(pareto_khat(x, 50).khat)
+
+
+@pytest.mark.parametrize("values", [[], [0.0]])
+def test_a_tail_without_values_has_size_zero(values: list[float]) -> None:
+    assert pareto_khat(values, 30).tail_size == 0
+    assert pareto_khat(values, 30).reason.startswith("0 tail values, a fit needs")

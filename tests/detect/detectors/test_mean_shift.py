@@ -136,6 +136,30 @@ def test_false_alarms_of_a_change_stay_within_the_budget(phi, tails) -> None:
     assert count <= 60, "the budget itself: measured far below, in fact"
 
 
+def test_values_are_clipped_at_four_robust_deviations() -> None:
+    """Of the MAD, of the mean deviation where more than half of the values are one, and of the smallest movement."""
+    detector = MeanShift(min_effect=0.0, min_frac=0.0)
+    for spread, mean in ((0.5, 7.0), (3.0, 0.1)):
+        assert detector.clip_limit(1.0, spread, mean, FLOATS) == pytest.approx(4 * 1.4826 * spread)
+    assert detector.clip_limit(1.0, 0.0, 0.2, FLOATS) == pytest.approx(4 * 1.2533 * 0.2)
+    wide = MeanShift(min_effect=10.0, min_frac=2.0)
+    assert wide.clip_limit(1.0, 0.5, 0.2, FLOATS) == 20.0
+    assert wide.clip_limit(-30.0, 0.5, 0.2, FLOATS) == 120.0
+    both = detector.clip_limit(np.ones(2), np.array([0.5, 0.0]), np.array([7.0, 0.2]), ARRAYS)
+    assert both == pytest.approx([4 * 1.4826 * 0.5, 4 * 1.2533 * 0.2])
+
+
+def test_a_detector_of_both_directions_has_half_the_budget_in_each() -> None:
+    rng = np.random.default_rng(15)
+    x = rng.normal(size=300) + 1.2 * (np.arange(300) >= 200)
+    both, up = MeanShift(arl=1e4, sign=0), MeanShift(arl=2e4, sign=1)
+    (t, one), (s, two) = (
+        next((t, d) for t, v in enumerate(x) if (d := m.update(t, v)).fired) for m in (both, up)
+    )
+    assert t == s >= 200
+    assert one.bound == pytest.approx(two.bound, rel=1e-12)
+
+
 @pytest.mark.parametrize("phi", [0.0, 0.5])
 def test_a_change_of_three_deviations_is_found_within_fifty_steps(phi) -> None:
     delays = []
@@ -298,6 +322,17 @@ def test_false_alarms_and_delay_of_the_sums(make, phi) -> None:
         delays.append(late[0] if late else 999)
     assert false / (60 * 260) <= 3.0 / 500.0, "a baseline of 40 values costs up to a factor of three"
     assert np.median(delays) <= 15
+
+
+def test_a_sum_that_clears_starts_again_from_nothing() -> None:
+    rng = np.random.default_rng(16)
+    x = 0.1 * rng.normal(size=400) + 3.0 * ((np.arange(400) >= 200) & (np.arange(400) < 210))
+    detector, cleared = Cusum(arl=1e4), 0
+    for t, value in enumerate(x.tolist()):
+        if detector.update(t, value).cleared:
+            cleared += 1
+            assert detector.total == 0.0
+    assert cleared == 1
 
 
 def test_the_e_process_keeps_its_run_length_whatever_the_tails() -> None:

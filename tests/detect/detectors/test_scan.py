@@ -260,3 +260,25 @@ def test_a_joint_reading_scanned_is_the_stream(apart) -> None:
     assert whole.num_clipped == (10 if not apart else pytest.approx(10, abs=2))
     assert CompositeReading(members).scan({("a", "all"): series["a", "all"]})[0].size == 0
     assert CompositeReading(members).scan({})[0].size == 0
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 10])
+@pytest.mark.parametrize("name", SCANNERS)
+def test_a_series_about_as_long_as_the_baseline(name, size):
+    stream, whole, values = SCANNERS[name](), SCANNERS[name](), np.linspace(1.0, 2.0, 10)[:size]
+    one = [
+        (t, d.fired, d.cleared)
+        for t, v in enumerate(values.tolist())
+        if (d := stream.update(t, v)).fired or d.cleared
+    ]
+    assert [(t, d.fired, d.cleared) for t, d in whole.scan(np.arange(size), values)] == one
+    assert whole.update(size, 5.0) == stream.update(size, 5.0)
+    for attribute in ("skipped", "count"):
+        assert getattr(whole, attribute, 0) == getattr(stream, attribute, 0), attribute
+
+
+def test_an_excursion_is_not_ready_before_its_first_window():
+    detector = Excursion(sign=1, factor=3.0, warmup=3, window=5)
+    ready = [detector.update(t, 1.0).ready for t in range(20)]
+    assert not any(ready[:8])  # the first window has nothing to be compared with
+    assert all(ready[8:])

@@ -202,7 +202,7 @@ class MeanShift(Scanner):
         return on.maximum(min_limit, 2.0 * self.min_frac * abs(middle))
 
     def _push(self, value: float) -> None:
-        t, x = len(self._x), 0.0
+        t = len(self._x)
         self._base = value if t == 0 and math.isnan(self._base) else self._base
         x = value - self._base
         self._x.append(x)
