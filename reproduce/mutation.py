@@ -7,7 +7,7 @@ Test files that name the mutated module run first, and a run ends at its first f
 
 Results are lines of `benchmarks/results/mutation.jsonl`; a mutant that stands there is not run again, so a run that was cut goes on. `--survivors` runs
 those alone again that survived, for tests that were added since. A mutant is known by its line's text, not by its number. A row of a line that has
-changed since leaves the file, and the next line of the sample takes its part. The figures are those of the sample's rows.
+changed since leaves the file, and the next line of the sample takes its part. The figures are those of the sample's rows. `equivalent` in a row is a proof, by hand, that no test can tell the mutant.
 
     nice -n 19 python reproduce/mutation.py --num 150     # hours on a busy core; --minutes 30 takes what half an hour allows
 """
@@ -180,10 +180,17 @@ def _write(file: Path, rows: Iterable[dict[str, Any]]) -> None:
 
 
 def figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Counts of the recorded mutants, and the fraction of them that was killed."""
+    """Counts of the recorded mutants, and the fraction killed: of all, and of those not proven equivalent."""
     survived = sum(row["outcome"] == "survived" for row in rows)
-    killed_frac = (len(rows) - survived) / len(rows) if rows else float("nan")
-    return {"num_mutants": len(rows), "num_survived": survived, "killed_frac": round(killed_frac, 4)}
+    equivalent = sum(row["outcome"] == "survived" and bool(row.get("equivalent")) for row in rows)
+    killed, nan = len(rows) - survived, float("nan")
+    return {
+        "num_mutants": len(rows),
+        "num_survived": survived,
+        "num_equivalent": equivalent,
+        "killed_frac": round(killed / len(rows) if rows else nan, 4),
+        "killed_frac_without_equivalent": round(killed / (len(rows) - equivalent) if killed else nan, 4),
+    }
 
 
 def _identity(row: dict[str, Any]) -> tuple[object, ...]:
@@ -209,7 +216,11 @@ def run(asked: argparse.Namespace, results: Path) -> list[dict[str, Any]]:
         if len(recorded) < len(rows):
             print(f"{len(rows) - len(recorded)} recorded mutants are of lines that have changed: left out")
             _write(results, recorded.values())
-        survivors = [there[key] for key, row in recorded.items() if row["outcome"] == "survived"]
+        survivors = [
+            there[key]
+            for key, row in recorded.items()
+            if row["outcome"] == "survived" and not row.get("equivalent")
+        ]
         missing = [mutant for mutant in mutants if mutant.identity not in recorded]
         for mutant in survivors if asked.survivors else missing:
             if time.monotonic() > end:
@@ -260,7 +271,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(
         json.dumps({"figures": answer})
         if asked.json
-        else f"{answer['num_mutants']} mutants, {answer['num_survived']} survived: {answer['killed_frac']:.1%} killed"
+        else f"{answer['num_mutants']} mutants, {answer['num_survived']} survived ({answer['num_equivalent']} equivalent): "
+        f"{answer['killed_frac']:.1%} killed, {answer['killed_frac_without_equivalent']:.1%} without the equivalent"
     )
     return 0
 

@@ -13,6 +13,7 @@ from trimtab.objectives.batch_size_invariance import batch_size_rules
 from trimtab.objectives.decoupled import decoupled_kl, decoupled_ppo
 from trimtab.objectives.ppo import ppo_clip
 from trimtab.objectives.weights.weight_average import WeightAverage, trainable
+from trimtab.objectives.weights.weight_shards import exchanged
 
 NAN = float("nan")
 
@@ -297,6 +298,11 @@ def test_refusals():
         WeightAverage([("p", torch.nn.Parameter(torch.empty(2, device="meta")))])
     with pytest.raises(UnsupportedError, match="is empty here"):
         WeightAverage([("p", torch.nn.Parameter(torch.empty(0)))])
+
+    part = torch.nn.Parameter(torch.ones(2))
+    part.placements = ("shard",)  # what is_sharded asks of a DTensor
+    with pytest.raises(ObjectiveError, match="pass the model"), exchanged({"p": part}, {"p": torch.zeros(2)}):
+        pass
 
     class FlatParameter(torch.nn.Parameter):
         pass

@@ -100,7 +100,9 @@ def test_the_whole_sample_is_run_recorded_and_not_run_again(tree, capsys):
     assert [m.line for m in sample(tree, 1, seed=0)] == [m.line for m in sample(tree, 2, seed=0)][:1]
     assert mutation.main(["--json", "--seed", "0"]) == 0
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])["figures"]
-    assert figures == {"num_mutants": 2, "num_survived": 1, "killed_frac": 0.5}
+    assert figures == {
+        "num_mutants": 2, "num_survived": 1, "num_equivalent": 0, "killed_frac": 0.5, "killed_frac_without_equivalent": 0.5,
+    }  # fmt: skip
     rows = mutation.read_rows(tree / "mutation.jsonl")
     assert {row["line"]: row["killed_by"] for row in rows} == {
         10: "",
@@ -117,6 +119,21 @@ def test_the_whole_sample_is_run_recorded_and_not_run_again(tree, capsys):
         file.write("\n\nimport pytest\n\ndef test_raises():\n    assert clipped(0, False) == 1 and clipped(2, False) == 3\n    assert clipped(9) == 3\n    with pytest.raises(ValueError, match='ab'):\n        clipped(3, False)\n")  # fmt: skip
     mutation.main(["--json", "--seed", "0", "--survivors"])
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["figures"]["num_survived"] == 0
+
+
+def test_a_proven_equivalent_is_counted_apart_and_not_run_again(tree, capsys):
+    rows = [{**asdict(m), "outcome": "survived"} for m in sample(tree, 2, seed=0)]
+    rows[0]["equivalent"] = "never read"
+    assert mutation.figures([*rows, {"outcome": "killed"}, {"outcome": "killed"}]) == {
+        "num_mutants": 4, "num_survived": 2, "num_equivalent": 1, "killed_frac": 0.5,
+        "killed_frac_without_equivalent": 0.6667,
+    }  # fmt: skip
+    rows[1]["outcome"] = "killed"
+    (tree / "mutation.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    mutation.main(["--seed", "0", "--survivors"])
+    assert capsys.readouterr().out == (
+        "2 mutants, 1 survived (1 equivalent): 50.0% killed, 100.0% without the equivalent\n"
+    )
 
 
 def test_a_row_of_a_line_that_has_changed_leaves_the_file(tree, capsys):

@@ -243,3 +243,18 @@ def test_sizes_stay_within_their_budget() -> None:
     x = np.random.default_rng(0).lognormal(-6.0, 1.0, 1_000) * np.tile([-1, 1], 500)
     assert len(sketch_of(x).to_bytes()) <= 600
     assert len(sketch_of([]).to_bytes()) <= 80
+
+
+EARLIER = (
+    "54534c53019a388adf78da63e1d2e761fdc82ab0887d117b032318b0303003492646460630f8620fa1ff4269410730256000a21bb28e"
+    "88826807dd2a0d10bd20fd2533885678fdc11b2c6fe6bb1cccffd5f812aaffc17e087d01caff00a5051c00d62f1760"
+)
+"""A sketch of two rows, written on 23 November 2026: 1, -0.5, nan and 0.75; 0.25, 4, nan, nan, inf and -inf."""
+
+
+def test_bytes_that_were_written_earlier_read_the_same() -> None:
+    sketch = LogSketch.from_bytes(bytes.fromhex(EARLIER))
+    rows = [sketch.select([row]) for row in (0, 1)]
+    assert [(r.count, r.num_nan, r.num_posinf, r.num_neginf, r.min, r.max) for r in rows] == [
+        (3, 1, 0, 0, -0.5, 1.0), (2, 2, 1, 1, 0.25, 4.0),
+    ]  # fmt: skip
