@@ -90,6 +90,41 @@ def test_agentchats_messages_line_by_line(tmp_path):
     assert read(write_lines(tmp_path / "b.jsonl", [limited]))[0].stop_reason == "max_turns"
 
 
+def test_code_that_ran_well_counts_too(tmp_path):
+    """AgentChat 0.7.5's CodeExecutorAgent reports a failure, and of code that ran well prints the output alone."""
+
+    def chat(runner):
+        return [
+            agentchat("TextMessage", source="user", content="divide"),
+            agentchat("TextMessage", content="```python\nprint(1/0)\n```"),
+            agentchat("TextMessage", source=runner, content="The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\nZeroDivisionError"),
+            agentchat("TextMessage", content="```sh\necho hi\n```"), agentchat("TextMessage", source=runner, content="hi\n"),
+            agentchat("TextMessage", source=runner, content="No code blocks found in the thread."), agentchat("TextMessage", content="fine"),
+        ]  # fmt: skip
+
+    for runner, first in (("Bob", 1), ("code_executor", 1), ("ComputerTerminal", 3)):
+        rows = chat(runner)
+        episode, _ = read(write_lines(tmp_path / "a.jsonl", [rows[0], *rows[first:]]))
+        results = [("print(1/0)", "ZeroDivisionError"), ("echo hi", "")][first // 2 :]
+        assert [(call.arguments["code"], call.error) for call in episode.calls] == results
+        assert [turn.content for turn in episode.turns][-2:] == [
+            "No code blocks found in the thread.",
+            "fine",
+        ]
+
+
+def test_who_ran_code_may_speak_too(tmp_path):
+    """AG2's reports each run, so other words of the same speaker are none."""
+    chat = [
+        {"role": "assistant", "name": "code_executor", "content": "The task."}, {"role": "user", "name": "coder", "content": "```sh\nls\n```"},
+        {"role": "assistant", "name": "code_executor", "content": "exitcode: 0 (execution succeeded)\nCode output: a"},
+        {"role": "user", "name": "coder", "content": "```sh\nrm x\n```"}, {"role": "assistant", "name": "code_executor", "content": "Stop."},
+    ]  # fmt: skip
+    episode, _ = read(write_lines(tmp_path / "a.jsonl", [{"chat_history": chat}]))
+    assert [call.arguments["code"] for call in episode.calls] == ["ls"]
+    assert episode.turns[-1].content == "Stop."
+
+
 def test_a_handoff_repeats_the_result_of_its_call(tmp_path):
     """As autogen-agentchat 0.7.5 writes a Swarm."""
     words = "Transferred to bob, adopting the role of bob immediately."

@@ -20,6 +20,9 @@ _RAN = re.compile(
     r"\AThe script ran(?:,| but)[^\n]{0,80}(?:POSIX|Unix) exit code(?: was)?:? (-?\d+)\)?[^\n]*\n?"
     r"(?:Its output was:\n)?"
 )
+_EXECUTOR = re.compile(
+    r"(?:\w*[_ -])?(?:code[_ -]?)?exec(?:utor)?(?:[_ -]\w*)?|computer[_ -]?terminal|\w*codeexecutor\w*", re.I
+)
 _BY_NAME = "chats whose roles are the speakers' names: all but the first message and humans' are the agent's"
 _NOT_AGENTS = frozenset(("tool", "function", "system", "developer"))
 CODE = "code"
@@ -73,18 +76,21 @@ def with_code_results(messages: Sequence[Json]) -> list[dict[str, Any]]:
     """
     changed: list[dict[str, Any]] = []
     author: dict[str, Any] | None = None  # of code that was not run yet
+    executors = _executors(messages)
     for message in messages:
         content = message.get("content")
         text = content if isinstance(content, str) else ""
         ran = _RAN.match(text)
-        if ran is not None and author is not None:
+        by_executor = isinstance(content, str) and as_label(message.get("name")) in executors
+        if (ran is not None or by_executor) and author is not None:
             call_id = f"code{len(changed)}"
             code = "\n".join(_FENCE.findall(author["content"]))
             call = {"id": call_id, "function": {"name": CODE, "arguments": {"code": code}}}
             author["tool_calls"] = [*as_list(author.get("tool_calls")), call]
-            failed = int(ran[1] or ran[2]) != 0
+            failed = ran is not None and int(ran[1] or ran[2]) != 0
             result = {"role": "tool", "tool_call_id": call_id, "content": text, "is_error": failed}
-            changed.append({**result, "error": text[ran.end() :].strip() or text} if failed else result)
+            words = text[ran.end() :].strip() or text if ran is not None else text
+            changed.append({**result, "error": words} if failed else result)
             author = None
             continue
         copy = dict(message)
@@ -92,6 +98,23 @@ def with_code_results(messages: Sequence[Json]) -> list[dict[str, Any]]:
             author = copy
         changed.append(copy)
     return changed
+
+
+def _executors(messages: Sequence[Json]) -> set[str]:
+    """Who runs the others' code, by a report of his or by his name.
+
+    AgentChat's prints the output alone where the code ran well. AG2's always reports, so what else it says is
+    no report.
+    """
+    names: set[str] = set()
+    for message in messages:
+        name, content = as_label(message.get("name")) or "", message.get("content")
+        ran = _RAN.match(content) if isinstance(content, str) else None
+        if ran is not None and ran[1] is not None:
+            return set()
+        if name and not is_human(name) and (ran is not None or _EXECUTOR.fullmatch(name)):
+            names.add(name)
+    return names
 
 
 def by_name(message: Json, first: bool) -> str:
