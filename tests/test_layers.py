@@ -17,7 +17,7 @@ from tests.house.tree import SOURCE, modules, parse, relative
 ORDER = (
     "_moved", "_version", "catalog", "errors", "safe_files", "typing", "user_code", "stats/histograms",
     "stats/summaries", "stats", "types", "capture", "metric_logs/formats", "metric_logs/frameworks",
-    "metric_logs", "objectives/routing_replay", "objectives/weights", "objectives", "runs", "traces/core", "traces/errors",
+    "metric_logs", "objectives/routing_replay", "objectives/weights", "objectives", "runs/checkpoints", "runs", "traces/core", "traces/errors",
     "traces/files", "traces/messages", "traces/native", "traces/readers/otel", "traces/readers/ptt_steps",
     "traces/readers", "traces/readers/coding_agents", "traces/readers/multi_agent", "traces/readers/trl", "traces/readers/verifiers", "traces/table", "traces",
     "traces/export", "snapshots", "parity", "rewards", "rewards/audit", "rewards/environment", "tools", "tools/targets", "lab", "measure/state", "measure/sequences", "measure/tokens", "measure/policy", "measure/steps",
@@ -25,7 +25,7 @@ ORDER = (
     "detect", "detect/traces", "detect/user_rules", "guard/policies", "guard/quarantine", "guard", "report/ranks", "report", "report/post_mortem", "report/behaviour", "report/html", "report/terminal",
     "tools/stress",
     "report/tools",
-    "report/traces", "report/rewards", "report/launch", "preflight", "sinks", "alerts", "monitor/ranks", "monitor/ending", "monitor", "adapters", "adapters/snapshots", "adapters/skyrl", "adapters/tinker", "adapters/trl/control", "adapters/trl", "adapters/verl", "cli", "training/minirl",
+    "report/traces", "report/rewards", "report/launch", "preflight", "preflight/resume", "sinks", "alerts", "monitor/ranks", "monitor/ending", "monitor", "adapters", "adapters/snapshots", "adapters/skyrl", "adapters/tinker", "adapters/trl/control", "adapters/trl", "adapters/verl", "cli", "training/minirl",
     "training", "training/llamacpp",
 )  # fmt: skip
 FLOORS = (

@@ -47,3 +47,40 @@ def postmortem(
     text = f"{run}: no post-mortem, as it {ending['text'] or 'has no rank'}"
     shown = {"run": str(run), "ending": ending, "post_mortem": None, "exit_code": 0 if over else 2}
     show_verdict(shown, lambda _: [escape_controls(text)], as_json)
+
+
+@ending_app.command("resume-check")
+def resume(
+    run: Annotated[Path, typer.Argument(help="Run folder.", show_default=False)],
+    checkpoint: Annotated[
+        Path, typer.Argument(help="Folder of the checkpoint to resume from.", show_default=False)
+    ],
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Settings of the resume, YAML or JSON; compared with those at the save."),
+    ] = None,
+    sampler_step: Annotated[
+        int | None, typer.Option(help="Step whose weights the inference engine has now.", min=0)
+    ] = None,
+    sampler_hash: Annotated[
+        str, typer.Option(help="SHA-256 of the weights that the engine has loaded.", metavar="HEX")
+    ] = "",
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Checks whose difference is wanted, as versions,configuration; repeatable.", metavar="CHECKS"
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+) -> None:
+    """Compare a checkpoint with its run before a resume: step, data, configuration, versions, weights, files,
+    sampler (docs/how-to/resume-check.md).
+
+    Exit code: 0 go, 1 no-go, 2 bad input or undecided.
+    """
+    from trimtab.preflight.resume import ResumeOptions, resume_check
+    from trimtab.preflight.resume.resume_verdict import resume_lines
+
+    names = tuple(name.strip() for text in accept or () for name in text.split(",") if name.strip())
+    result = resume_check(run, checkpoint, ResumeOptions(config, sampler_step, sampler_hash, names))
+    show_verdict(result, resume_lines, as_json)

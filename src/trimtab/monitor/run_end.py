@@ -12,6 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from trimtab.monitor.ending.checkpoint_recorder import CheckpointRecorder
 from trimtab.monitor.ending.post_mortem_writer import PostMortemWriter
 from trimtab.monitor.ending.termination import leave_termination, take_termination, watch_termination
 from trimtab.monitor.isolation import error_text
@@ -64,6 +65,7 @@ class EndRecorder:
         self._file: TextIO | None = None
         self._wanted = run.options.post_mortem
         self._post_mortem: PostMortemWriter | None = None
+        self.checkpoints = CheckpointRecorder(lambda row: self._writer.write("checkpoints", [row]))
         atexit.register(self._at_exit)
 
     def begin(self, writer: RunWriter) -> None:

@@ -19,6 +19,7 @@ from trimtab.measure.state.values import step_readings
 from trimtab.measure.steps.series_history import SeriesHistory
 from trimtab.monitor.batch_measurement import Measuring
 from trimtab.monitor.detection import Detection
+from trimtab.monitor.ending.checkpoint_recorder import CheckpointInputs
 from trimtab.monitor.guarding import RunGuard
 from trimtab.monitor.isolation import Isolation
 from trimtab.monitor.ranks.merging import RunMerge
@@ -34,7 +35,7 @@ from trimtab.traces.core.tool_call import ToolCall
 from trimtab.types import Alarm, Incident, Reading, TokenBatch
 
 
-class RunInputs:
+class RunInputs(CheckpointInputs):
     """The methods of `Run` that take something in for the open step, and where they put it."""
 
     pipeline: Pipeline
@@ -123,6 +124,8 @@ class RunInputs:
 
     def _feed_sinks(self, step: int) -> None:
         """Hand the rows of a step to the sinks, which never waits for them."""
+        with self.isolated("record a checkpoint", "checkpoints"):
+            self._ending.checkpoints.collect()
         if self._sinks.is_active and step >= 0:
             with self.isolated("feed the sinks", "sinks"):
                 self._sinks.step(step, self.incidents)
@@ -132,6 +135,8 @@ class RunInputs:
         counts = self._drain_sinks()
         phase = self._intake.costs.clock.failed_in if reason == "exception" else ""
         broken = {"phase": phase} if phase else {}
+        with self.isolated("record a checkpoint", "checkpoints"):
+            self._ending.checkpoints.close()
         with self.isolated("end"):
             self.writer.end(reason, {**(detail or {}), **broken, **counts})
         self._drain_sinks()

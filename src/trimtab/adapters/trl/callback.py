@@ -15,6 +15,12 @@ from typing import Any, Protocol
 import trl
 from transformers import TrainerCallback
 
+from trimtab.adapters.trl.control.checkpoint_facts import (
+    checkpoint_folder,
+    data_position,
+    sampler_position,
+    training_settings,
+)
 from trimtab.adapters.trl.preference_trainers import chance_loss
 from trimtab.monitor import Run
 from trimtab.monitor.run_end import end_of
@@ -76,6 +82,20 @@ class StepCloser(TrainerCallback):
             if self.capture is not None:
                 self.capture.begin()
         self.started, self.loss_before = time.perf_counter(), 0.0
+
+    def on_save(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """Record the checkpoint that was just saved; one rank does, for all of them."""
+        if not state.is_world_process_zero:
+            return
+        with self.run.isolated("record a checkpoint", "checkpoints"):
+            trainer = self.trainer
+            self.run.checkpoint(
+                int(state.global_step),
+                checkpoint_folder(trainer),
+                data_position(trainer),
+                training_settings(trainer),
+                sampler_position(trainer),
+            )
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
         """Record that the run finished; it stays open for a second `train()`."""

@@ -89,7 +89,7 @@ def post_mortem(view: RunView) -> Json | None:
         "readings": _readings(view, averages),
         "memory": memory_lines(rows),
         "worst_tokens": _worst_tokens(view),
-        "checkpoints": [_checkpoint(row) for row in checkpoints[-_MAX_CHECKPOINTS:]],
+        "checkpoints": _checkpoints(checkpoints),
         **about,
         "configuration": masked_settings({k: v for k, v in config.items() if k not in _NOT_SETTINGS}),
         "gaps": list(view.integrity.gaps),
@@ -176,8 +176,11 @@ def _worst_tokens(view: RunView) -> list[Json]:
     return [{name: row[name] for name in fields} for row in ordered[:_MAX_TOKENS]]
 
 
-def _checkpoint(row: Mapping[str, Any]) -> Json:
-    return {"step": row["step"], "path": row["path"], "time": row["time"]}
+def _checkpoints(rows: list[Json]) -> list[Json]:
+    """The last checkpoints, each once: its row with hashes follows the one without."""
+    last = {(row["step"], row["path"]): row for row in rows}
+    names = ("step", "path", "time", "weights")
+    return [{name: row.get(name, "") for name in names} for row in [*last.values()][-_MAX_CHECKPOINTS:]]
 
 
 def _shown(value: Any) -> Any:

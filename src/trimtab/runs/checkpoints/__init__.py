@@ -1,0 +1,1 @@
+"""Checkpoints on disk: their files, and the hashes of their weights. Nothing is unpickled."""
