@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support import cli, running
+from trimtab.alerts.run_sentry import RunSentry
 from trimtab.report.post_mortem import POST_MORTEM, read_post_mortem
 from trimtab.report.run_view import load_view
 
@@ -21,19 +23,28 @@ CHILDREN = r"""
 import ctypes, json, math, os, signal, sys, time, traceback
 import numpy as np
 import trimtab, trimtab.report.run_view, trimtab.report.post_mortem
+from trimtab.guard.simulated import SimulatedControls
 from tests.support import make_batch
+
+class NoLevers(SimulatedControls):
+    def levers(self):
+        return {}
 
 def write(folder, how):
     rng = np.random.default_rng(0)
     config = {"lr": 1e-6, "hub_token": "hf_abcdefghijkl", "max_tokens": 512, "nested": {"password": 7}}
-    words = lambda token: f"<b>{token}\x1b[31m"
+    words = lambda token: f"<i>{token}\x1b[31m"
     options = dict(config=config, token_text=words, min_tokens=500, min_trajectories=2, strict=True)
+    if how == "stop":  # a guard whose trainer has no lever, and no state to go back to
+        options |= dict(guard="strict", controls=NoLevers())
     with trimtab.open_run(folder, **options) as run:
         for step in range(8):
             ids = rng.integers(0, 99, (8, 90))
             run.observe(make_batch(rng, sequences=8, step=step, token_ids=ids))
-            bad = how == "nan" and step > 5
+            bad = how in ("nan", "stop") and step > 5
             run.flush(step, {"reward": 0.5, "loss": math.nan if bad else 1.0}, duration_s=1.0)
+            if how == "stop" and options["controls"].stopped:
+                break
         if how == "phase":
             with run.phase("rollout"):
                 raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB for https://me:pw@host")
@@ -142,7 +153,7 @@ def test_a_crash_leaves_a_record_of_what_was_and_what_to_try(life):
     assert "left from phase rollout" in first["because"]
     assert {"reward", "loss"} <= {one["name"] for one in record["readings"]}
     assert record["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert record["worst_tokens"][0]["text"].startswith("<b>")
+    assert record["worst_tokens"][0]["text"].startswith("<i>")
     text = (child.folder / POST_MORTEM).read_text()
     assert not [secret for secret in ("abcdefghijkl", "pw@host", "\\u001b") if secret in text]
 
@@ -153,14 +164,15 @@ def test_a_crash_leaves_a_record_of_what_was_and_what_to_try(life):
         ("raise", "exception", "read the error"),
         ("memory", "out of memory", "lower what the step holds"),
         ("nan", "not finite", "read the worst tokens"),
+        ("stop", "stopped by the guard", "find the cause before resuming"),
     ],
 )
 def test_each_end_has_its_kind_and_its_first_advice(life, how, kind, first):
     child = life(how)
-    assert child.end() == (0 if how == "nan" else 1)
+    assert child.end() == (0 if how in ("nan", "stop") else 1)
     assert child.record["ending"]["kind"] == kind
     assert child.record["try_first"][0]["do"].startswith(first)
-    assert child.record["last_stable"]["step"] == (5 if how == "nan" else 7)
+    assert child.record["last_stable"]["step"] == (5 if how in ("nan", "stop") else 7)
     shown = cli("postmortem", child.folder)
     assert shown.returncode == 1
     assert shown.stdout.startswith("POST-MORTEM of")
@@ -213,6 +225,16 @@ def test_kill_9_is_composed_by_the_reader(life):
     assert cli("postmortem", child.folder).stderr == ""  # the file that is there says so already
 
 
+def test_the_sentry_of_alerts_composes_it_too(life):
+    child = life("wait")
+    child.until("ready")
+    child.end(signal.SIGKILL)
+    sentry = RunSentry(child.folder, [])
+    sentry.check()
+    assert sentry.is_over
+    assert (child.record["written_by"], child.record["ending"]["kind"]) == ("reader", "killed")
+
+
 def test_kill_9_while_it_is_written_leaves_the_old_record(life):
     child = life("slow")
     old = '{"trimtab_post_mortem": 1, "run_id": "of before"}'
@@ -248,8 +270,8 @@ def test_the_page_and_the_diagnosis_open_with_it(life, tmp_path):
     page = (tmp_path / "page.html").read_text()
     head = page[page.index('id="post-mortem"') : page.index('class="verdicts')]
     assert "What to try first" in head
-    assert "&lt;b&gt;" in head
-    assert "<b>9" not in head
+    assert "<b>&lt;i&gt;" in re.sub(r"<bdi>|</bdi>", "", head)
+    assert "<i>" not in head
     assert "\x1b" not in page
 
 
