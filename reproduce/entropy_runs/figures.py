@@ -15,9 +15,11 @@ from reproduce.minirl.reading import Interval, spread
 from reproduce.pilot.tables import table
 from trimtab.errors import RunError
 
-__all__ = ["SEEDS", "STEPS", "figures_of", "read_records", "table_of"]
+__all__ = ["CORE", "SEEDS", "STEPS", "figures_of", "read_records", "table_of"]
 
-SEEDS, STEPS, EVERY = range(5), 60, 10
+SEEDS, STEPS, EVERY = range(4), 60, 10
+CORE = ("baseline", "bonus", "tasks", "both")
+"""Arms of which every seed is recorded; of the others those that the clock allowed."""
 LATE = 0.5  # of a run's steps
 Record = dict[str, Any]
 SERIES = ("reward", "entropy", "silent_frac", "clipped_high_frac", "bonus")
