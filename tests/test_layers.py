@@ -17,7 +17,7 @@ from tests.house.tree import SOURCE, modules, parse, relative
 ORDER = (
     "_moved", "_version", "catalog", "errors", "safe_files", "typing", "user_code", "stats/histograms",
     "stats/summaries", "stats", "types", "capture", "metric_logs/formats", "metric_logs/frameworks",
-    "metric_logs", "objectives/routing_replay", "objectives/weights", "objectives", "runs/checkpoints", "runs", "traces/core", "traces/errors",
+    "metric_logs", "curriculum", "objectives/routing_replay", "objectives/weights", "objectives", "runs/checkpoints", "runs", "traces/core", "traces/errors",
     "traces/files", "traces/messages", "traces/native", "traces/readers/otel", "traces/readers/ptt_steps",
     "traces/readers", "traces/readers/coding_agents", "traces/readers/multi_agent", "traces/readers/trl", "traces/readers/verifiers", "traces/table", "traces",
     "traces/export", "snapshots", "parity", "rewards", "rewards/audit", "rewards/environment", "tools", "tools/targets", "lab", "measure/state", "measure/sequences", "measure/tokens", "measure/policy", "measure/steps",
@@ -30,7 +30,7 @@ ORDER = (
 )  # fmt: skip
 FLOORS = (
     ("errors", "_version", "_moved", "typing", "types", "stats", "catalog", "safe_files", "user_code"),
-    ("capture", "runs", "metric_logs", "traces", "objectives", "tools", "rewards", "parity"),
+    ("capture", "curriculum", "runs", "metric_logs", "traces", "objectives", "tools", "rewards", "parity"),
     ("measure", "lab", "snapshots"),
     ("distributed",),
     ("detect",),

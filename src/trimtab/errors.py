@@ -2,6 +2,7 @@
 
     TrimtabError              base; the command line prints it as one line and exits with code 2
     ├── BatchError            a TokenBatch that cannot be right: names the field, the shapes and what to do
+    ├── CurriculumError       tasks, options or a saved state of a curriculum that cannot be right
     ├── GuardError            a guard's options that cannot be right: an unknown policy, a cap out of range, a full disk
     ├── RunError              a run folder that is not one, cannot be read, or comes from a newer trimtab
     ├── MetricLogError    a metrics log of some trainer that cannot be found, recognised or read
@@ -30,6 +31,10 @@ class TrimtabError(Exception):
 class BatchError(TrimtabError, ValueError):
     """A batch of tokens is malformed: mismatched shapes, a mask that is not boolean, a log-probability above
     zero."""
+
+
+class CurriculumError(TrimtabError, ValueError):
+    """Tasks, options, outcomes or the saved state of a curriculum are malformed, or belong to another one."""
 
 
 class GuardError(TrimtabError):

@@ -8,5 +8,6 @@ trainer.train()
 
 from trimtab.adapters.trl.attach import watch
 from trimtab.adapters.trl.control.broken_rows import exclude_broken
+from trimtab.adapters.trl.control.task_outcomes import curriculum
 
-__all__ = ["exclude_broken", "watch"]
+__all__ = ["curriculum", "exclude_broken", "watch"]

@@ -20,6 +20,7 @@ from transformers import TrainerCallback
 
 from trimtab.adapters.trl.control.data_order import DataOrder
 from trimtab.adapters.trl.control.lever_ports import BufferLag, LeverPort, RolloutSource, grpo_ports
+from trimtab.adapters.trl.control.task_outcomes import restore_tasks, task_state
 from trimtab.adapters.trl.control.tool_ports import tool_ports
 from trimtab.adapters.trl.control.trainer_state import (
     Mode,
@@ -185,6 +186,7 @@ class TrlControls(TrainerCallback):
             "epoch": float(trainer.state.epoch or 0.0),
             "micro_step": int(trainer._step),
             "data": self.data.position,
+            "tasks": task_state(trainer),
             "buffer": None if self._at_boundary else _plain(trainer._buffered_inputs),
         }
         save_state(trainer, folder, self.mode, position)
@@ -200,6 +202,7 @@ class TrlControls(TrainerCallback):
                 "to_step": position["step"],
                 "seed": seed,
                 "data_then": position["data"],
+                "tasks": position.get("tasks", ""),
             }
         )
 
@@ -209,6 +212,8 @@ class TrlControls(TrainerCallback):
         On rank 0 a part of `restore`; on the others all of it that is not taken from rank 0.
         """
         trainer = self.trainer
+        record = dict(record)
+        restore_tasks(trainer, record.pop("tasks", ""), draws=False)
         trainer._buffered_inputs = None
         left_out = self.data.go_on()
         trainer._step += -trainer._step % self._generate_every
@@ -230,6 +235,7 @@ class TrlControls(TrainerCallback):
         device = trainer.accelerator.device
         trainer._buffered_inputs = _on_device(position["buffer"], device)
         self._synchronise_sampler()
+        restore_tasks(trainer, position.get("tasks", ""), draws=True)
         self.data.go_to(position["data"])
         load_random_state(folder)
 

@@ -14,6 +14,8 @@ from typing import Any
 
 from accelerate import skip_first_batches
 
+from trimtab.adapters.trl.control.task_sampler import TaskSampler
+
 
 class DataOrder:
     """Counts the batches that are drawn; replaces the stream after `go_to`."""
@@ -55,7 +57,8 @@ class DataOrder:
         self.epoch, self.batches, self._skip = position["epoch"], position["batches"], 0
         self._loader = self.trainer.get_train_dataloader()
         sampler = getattr(self._loader.batch_sampler, "batch_sampler", self._loader.batch_sampler)
-        for _ in range(self.epoch):
+        epochs = 0 if isinstance(sampler.sampler, TaskSampler) else self.epoch  # that one begins where it was
+        for _ in range(epochs):
             deque(iter(sampler.sampler), maxlen=0)  # the sampler's generator moves on once an epoch
         rest = iter(skip_first_batches(self._loader, self.batches))
         # an iterator takes random numbers when it begins: the caller sets them after this
