@@ -37,7 +37,7 @@ STORE, PAGE = ROOT / "reproduce" / "curriculum_bank" / "runs.jsonl", ROOT / "doc
 WARM = ROOT / "out" / "curriculum" / "warm_start.pt"
 TUNING_SEEDS, TEST_SEEDS = range(100, 120), range(400, 408)
 ARM_NAMES = ("uniform", "dynamic", "curriculum")
-QUICK_ROLLOUTS, QUICK_STEPS = 256, 2
+QUICK_ROLLOUTS, QUICK_STEPS = 96, 1
 
 
 def main() -> int:
@@ -72,7 +72,11 @@ def _train(store: Path, seeds: list[int], warm: Path, *, quick: bool) -> None:
     if set(seeds) & set(TEST_SEEDS) and not _registered():
         raise RunError(f"{PAGE.name} is not committed: the test's seeds are not trained before it is")
     done = {(record["arm"], record["seed"]) for record in load_records(store)}
-    settings = Settings(rollouts=QUICK_ROLLOUTS, evaluate_early=64, evaluate_late=32) if quick else Settings()
+    settings = (
+        Settings(rollouts=QUICK_ROLLOUTS, groups=2, group_size=4, evaluate_early=32, evaluate_late=8)
+        if quick
+        else Settings()
+    )
     start = warm_start(warm, QUICK_STEPS if quick else STEPS)
     for seed in seeds:
         for arm in ARM_NAMES:

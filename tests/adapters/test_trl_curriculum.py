@@ -98,7 +98,13 @@ def test_groups_are_those_drawn_and_a_resume_draws_the_same(tmp_path):
 
 def test_a_guard_saves_it_with_its_states(tmp_path):
     """`resume` repeats the draws; `restore` takes back the outcomes alone."""
-    trainer, scores = trainer_of(tmp_path, max_steps=5, steps_per_generation=2, per_device_train_batch_size=4)
+    trainer, scores = trainer_of(
+        tmp_path,
+        max_steps=5,
+        steps_per_generation=2,
+        per_device_train_batch_size=4,
+        remove_unused_columns=True,
+    )
     tasks = curriculum(trainer)
     controls = TrlControls(trainer)
     saved: dict[str, Any] = {}

@@ -89,6 +89,10 @@ def test_a_failed_task_is_due_after_growing_intervals():
         curriculum.update([task] * 8, [1, 0] * 4 if task else [0] * 8)
     visits = []
     for batch in range(80):
+        if batch == 2:  # what is due is saved
+            state = json.loads(json.dumps(curriculum.state_dict()))
+            curriculum = Curriculum(40, options=options)
+            curriculum.load_state_dict(state)
         curriculum.num_draws = 1  # the slot of failures
         if curriculum.draw(1) == [0]:
             visits.append(batch)
@@ -154,7 +158,8 @@ def test_a_saved_curriculum_draws_on_bit_for_bit(tmp_path, stop):
     tasks = [f"task {number}" for number in range(13)]
 
     def fresh() -> Curriculum:
-        return Curriculum(tasks, strata=[number % 4 for number in range(13)], seed=5)
+        options = CurriculumOptions(revisit_after=1, floor_every=3)
+        return Curriculum(tasks, strata=[number % 4 for number in range(13)], seed=5, options=options)
 
     def on(curriculum: Curriculum, seed: int, batches: int) -> list[object]:
         rng, drawn = np.random.default_rng(seed), []

@@ -121,15 +121,16 @@ class TaskOutcomes(TrainerCallback):
 
     def _dataloader(self) -> Any:
         """Return TRL's data loader over rows that say which task they are."""
-        trainer = self.trainer
-        rows = trainer.train_dataset
+        trainer, args = self.trainer, self.trainer.args
+        rows, removes = trainer.train_dataset, args.remove_unused_columns
         if hasattr(rows, "column_names"):
             rows = trainer._remove_unused_columns(rows, description="Training")
         plain, trainer.train_dataset = trainer.train_dataset, TaskRows(rows)
+        args.remove_unused_columns = False  # that is done, and would remove the task
         try:
             return self._inner_dataloader()
         finally:
-            trainer.train_dataset = plain
+            trainer.train_dataset, args.remove_unused_columns = plain, removes
 
     def _save(self, *args: Any, **kwargs: Any) -> Any:
         """Put the state into the one that transformers writes beside the weights."""
@@ -160,13 +161,16 @@ class TaskOutcomes(TrainerCallback):
         rows = gather_object(local)
         weights = self.trainer.reward_weights.double().cpu()
         totals = torch.where(scores.isnan().all(dim=1), math.nan, (scores * weights).nansum(dim=1)).tolist()
-        known = [(row, total) for row, total in zip(rows, totals, strict=True) if row[0] >= 0]
+        if any(row[0] < 0 for row in rows):
+            raise UnsupportedError(
+                "rows do not say which task they are: leave get_train_dataloader to TRL, or sample by hand"
+            )
         before = (self.tasks.waste.num_groups, self.tasks.waste.num_wasted)
         self.tasks.update(
-            [row[0] for row, _ in known],
-            [total for _, total in known],
-            tail=[row[2] for row, _ in known],
-            tool=[row[1] for row, _ in known],
+            [row[0] for row in rows],
+            totals,
+            tail=[row[2] for row in rows],
+            tool=[row[1] for row in rows],
         )
         groups = self.tasks.waste.num_groups - before[0]
         wasted = (self.tasks.waste.num_wasted - before[1]) / groups if groups else math.nan
