@@ -73,7 +73,7 @@ def _train(store: Path, seeds: list[int], warm: Path, *, quick: bool) -> None:
         raise RunError(f"{PAGE.name} is not committed: the test's seeds are not trained before it is")
     done = {(record["arm"], record["seed"]) for record in load_records(store)}
     settings = (
-        Settings(rollouts=QUICK_ROLLOUTS, groups=2, group_size=4, evaluate_early=32, evaluate_late=8)
+        Settings(rollouts=QUICK_ROLLOUTS, groups=2, group_size=4, evaluate_early=64, evaluate_late=16)
         if quick
         else Settings()
     )

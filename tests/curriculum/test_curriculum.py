@@ -54,7 +54,7 @@ def test_intermediate_tasks_come_first():
 
 def test_weights_are_the_mean_of_p_times_1_minus_p():
     """Against a sum over a grid of p, with the prior's mean as the success rate of all tasks, shrunk by one."""
-    curriculum = Curriculum(2, options=CurriculumOptions(half_life=1e12))
+    curriculum = Curriculum(2, options=CurriculumOptions(half_life=1e12, sharpness=1.0))
     curriculum.update([0] * 8 + [1] * 2, [1, 1, 0, 0, 0, 0, 0, 0, 1, 0])
     overall = 3.5 / 11
     prior = (3 + overall) / 11
