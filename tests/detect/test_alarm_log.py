@@ -36,6 +36,14 @@ def test_after_a_rule_on_averages_nothing_is_hidden():
     assert not fire(alarm_log, RULE).hidden
 
 
+def test_an_alarm_began_with_the_window_whose_step_it_rests_on():
+    """The reading of step 9 closed a window that began at step 4; of another slice it says nothing."""
+    for where, since in ((RULE.slice, 4), ("other", 9)):
+        alarm_log = AlarmLog(RULES, lambda: (0, 0))
+        alarm_log.observe(Reading(RULE.key, 9, Window(4, 9), where, 1.0, 600, 30))
+        assert fire(alarm_log, RULE).since == since
+
+
 def series(**changes):
     """A flat run of reward, gradients, tool failures; `changes`: name -> factor from step 200 of 400 on."""
     rng = np.random.default_rng(4)

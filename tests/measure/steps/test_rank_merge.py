@@ -83,3 +83,10 @@ def test_ranks_have_names_where_they_are_few() -> None:
 def test_the_norm_of_the_gradient_is_one_number() -> None:
     parts = [series(gradient__norm=(2.0, 0.1, 1, 1)), series(gradient__norm=(3.0, 0.2, 1, 1))]
     assert merge_ranks(parts).get("gradient/norm") == (2.0, 0.1, 2, 2)
+
+
+def test_one_rank_alone_is_its_own_series() -> None:
+    one = np.array([[0.5]])
+    alone = StepSeries(4, ("loss",), ("all",), one, one / 10, np.array([[8]]), np.array([[2]]))
+    assert merge_ranks([alone]) is alone
+    assert merge_ranks([alone], ranks=(3,)) is alone
