@@ -190,7 +190,9 @@ def _reasons(
         else:
             reasons.append(f"{text}, where the highest is {top.score:.3g} at step {top.evidence.step}")
     else:
-        reasons.append("no reward is known, so it is the last one without an alarm")
+        reasons.append(
+            "no reward is known, so this is only the last one without an alarm: compare its behaviour first"
+        )
     left_out = [one for one in ranked if one not in candidates]
     if left_out:
         rules = list(dict.fromkeys(rule for one in left_out for rule in one.evidence.alarms))
