@@ -28,7 +28,7 @@ def parity(
         str, typer.Argument(metavar="EVAL", help="Evaluation: the same.", show_default=False)
     ],
     train_traces: Annotated[
-        str | None, typer.Option(help="Agent logs of training, beside its settings.", metavar="LOGS")
+        str | None, typer.Option(help="Agent logs of training, besides its settings.", metavar="LOGS")
     ] = None,
     eval_traces: Annotated[
         str | None, typer.Option(help="Agent logs of evaluation on the same tasks.", metavar="LOGS")

@@ -62,7 +62,7 @@ def export_logs(
     error_pattern: ErrorPatterns = None,
     as_json: Annotated[bool, typer.Option("--json", help="The data card as one JSON object.")] = False,
 ) -> None:
-    """Write training data in TRL's conversational formats with tool calls, and a data card beside it."""
+    """Write training data in TRL's conversational formats with tool calls, and a data card with it."""
     from trimtab.report.terminal.progress import reading_bar
     from trimtab.traces.export import ExportOptions, export
     from trimtab.traces.export.data_card import card_text

@@ -1,4 +1,4 @@
-"""Effective sample size (Kish) of raw weights, a token and a sequence, and the per-token spread beside it.
+"""Effective sample size (Kish) of raw weights, a token and a sequence, and the per-token spread.
 
 The mistake it prevents: an ESS of clamped weights, whose floor makes the alarm unreachable, and a sequence
 ESS read without its length: for iid N(., s^2) log-ratios it is exp(-T s^2), so a fixed threshold is a length

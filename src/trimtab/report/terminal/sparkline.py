@@ -1,4 +1,4 @@
-"""A line of block characters, and numbers short enough to stand beside it."""
+"""A line of block characters, and numbers short enough to stand next to it."""
 
 from __future__ import annotations
 

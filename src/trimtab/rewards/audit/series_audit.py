@@ -130,7 +130,7 @@ def _part_rows(rises: Mapping[str, Rise | None]) -> list[dict[str, Any]]:
 
 
 def _part_evidence(reward: Rise | None, parts: Sequence[dict[str, Any]], confirmed: bool) -> list[str]:
-    """Which part carries the rise, and which stand still beside it."""
+    """Which part carries the rise, and which stand still."""
     if reward is None or not parts:
         return []
     first = parts[0]

@@ -150,7 +150,7 @@ def _usages(state: Json) -> list[Json]:
 
 
 def _success(value: Json, task: str, file: str, report: ReadReport) -> bool | None:
-    """What the row says of its test, or else the report beside it."""
+    """What the row says of its test, or else the report next to it."""
     result = as_object(value.get("test_result"))
     for holder in (as_object(value.get("report")), as_object(result.get("report")), result):
         flag = next((holder[name] for name in _RESOLVED if isinstance(holder.get(name), bool)), None)
