@@ -22,7 +22,7 @@ __all__ = ["PAGE", "Bank", "false_entries", "figures_of", "load_records", "regis
 
 PAGE = Path("docs") / "quarantine-test.md"
 Figures = dict[str, float | int | None]
-NULL_RATES, NULL_STEPS, NULL_TOOLS, NULL_EPISODES = (0.0, 0.01, 0.05, 0.2), 2_000, 4, 12
+NULL_RATES, NULL_STEPS, NULL_TOOLS, NULL_EPISODES = (0.0, 0.01, 0.05, 0.2), 1_000, 4, 12
 """The null: tools whose failures do not change, shown for so many steps with so many episodes a step."""
 OVERDISPERSION = 8.0
 """Of the bursty null: the step's rate is drawn from a beta distribution of this precision."""

@@ -145,9 +145,14 @@ def test_probation_ends_wrongly_once_in_a_hundred_times_at_most() -> None:
 def test_the_last_tool_is_masked_and_never_withheld() -> None:
     options = ToolQuarantineOptions(enabled=True, mode="withhold")
     levers = {OFFERS: ("all",), MASKS: ("all",)}
+    quarantine = ToolQuarantine(options, lambda: levers)
     actions = judged(24, "a", "b", rate=0.9, quarantine=ToolQuarantine(options, lambda: levers))
     assert [(one.tool, one.lever) for _, one in actions] == [("a", OFFERS), ("b", MASKS)]
     assert "b is the last tool that is offered: it is masked, not withheld" in actions[1][1].note
+    for step in range(30):  # names that a model made up are not tools, and do not stand for one
+        quarantine.note_call(ToolCall(f"serch{step}", error="unknown tool", blame="policy"))
+    actions = judged(24, "a", "b", rate=0.9, quarantine=quarantine)
+    assert [(one.tool, one.lever) for _, one in actions] == [("a", OFFERS), ("b", MASKS)]
     alone = judged(60, "a", rate=0.9, quarantine=ToolQuarantine(options, lambda: {OFFERS: ("all",)}))
     assert [type(one) for _, one in alone] == [Warn]
     other = judged(

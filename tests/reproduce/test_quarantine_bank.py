@@ -16,9 +16,10 @@ from reproduce.quarantine_bank.arms import ARMS, CAUSES, Steps, train_seed
 from reproduce.quarantine_bank.figures import Bank, false_entries, figures_of, table_of
 from reproduce.quarantine_bank.tool_loop import TOOLS, ToolLoop, calls_of
 
+from trimtab.lab.ramp import Ramp
 from trimtab.lab.tasks import TaskMix, parse_task
 
-BROKEN = replace(HEALTHY, tool_failures=0.5)
+BROKEN = replace(HEALTHY, tool_failures=0.5, alpha=Ramp.constant(1.0))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -53,13 +54,15 @@ def test_with_every_fraction_at_one_it_trains_as_the_lever_loop_does(start):
 
 def test_masked_rows_change_nothing_and_leave_no_vote(start):
     """With broken episodes out, the update is that of the oracle; with all tools out, fewer rows are trained on."""
-    masked, oracle, called = (start.branch(BROKEN) for _ in range(3))
+    masked, oracle, called, plain = (start.branch(BROKEN) for _ in range(4))
     oracle.excludes = True
     for tool in TOOLS:
         masked.admission.set("tool_broken_gradient", f"tool/{tool}", 0.0)
         called.admission.set("tool_gradient", f"tool/{tool}", 0.0)
     one, two, three = masked.play_step(), oracle.play_step(), called.play_step()
     assert torch.equal(weights(masked), weights(oracle))
+    assert plain.play_step().masked == 0
+    assert not torch.equal(weights(masked), weights(plain))
     broken = {call.episode_id for call in one.calls if call.blame and call.name in TOOLS}
     assert one.masked == len(broken) > 0
     assert two.masked >= one.masked  # it leaves calls of unknown names out too

@@ -163,9 +163,15 @@ class ToolQuarantine:
         return None, f"{wanted} cannot be turned for tool/{name}, only for {', '.join(offered[wanted])}"
 
     def _others_are_offered(self, name: str, slices: Iterable[str]) -> bool:
-        known = {*self.tools, *(one.removeprefix("tool/") for one in slices if one.startswith("tool/"))}
+        """Return whether another tool is offered: one that the trainer names, or else one that is in use.
+
+        A name that a model made up is not a tool, though calls of it are counted.
+        """
+        declared = {one.removeprefix("tool/") for one in slices if one.startswith("tool/")}
+        used = {other for other, state in self.tools.items() if state.history.is_enough}
         return any(
-            other != name and self.tools.get(other, ToolState()).lever != "tool_offer" for other in known
+            other != name and self.tools.get(other, ToolState()).lever != "tool_offer"
+            for other in declared or used
         )
 
     def fractions(self) -> dict[tuple[Lever, str], float]:
