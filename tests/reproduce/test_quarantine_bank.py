@@ -13,7 +13,8 @@ from reproduce.collapse_bank.regimes import HEALTHY
 from reproduce.collapse_bank.training import start_weights
 from reproduce.guard_bank.lever_loop import LeverLoop
 from reproduce.quarantine_bank.arms import ARMS, CAUSES, Steps, train_seed
-from reproduce.quarantine_bank.figures import Bank, false_entries, figures_of, table_of
+from reproduce.quarantine_bank.figures import Bank, false_entries, figures_of, load_records, table_of
+from reproduce.quarantine_bank.figures import test_records as of_test
 from reproduce.quarantine_bank.tool_loop import TOOLS, ToolLoop, calls_of
 
 from trimtab.lab.ramp import Ramp
@@ -119,6 +120,21 @@ def test_saved_is_nine_tenths_of_the_policies_that_met_no_fault():
     assert (figures["entry_delay_median"], figures["healthy_touched_frac"]) == (4.0, 0.0)
     assert "tool_fault       mask      2 of 2" in table_of(bank)
     assert figures_of(Bank(rows[:-1]))["test_seeds"] == 1  # a seed that lacks an arm does not count
+
+
+def test_the_page_says_what_the_recordings_hold():
+    bank = Bank(of_test(load_records(command.STORE)))
+    page = (command.ROOT / "docs" / "quarantine-test.md").read_text()
+    assert len(bank.seeds) >= 4
+    for cause in CAUSES:
+        for arm in ARMS[cause]:
+            runs, hits = bank.of(cause, arm), bank.saved(cause, arm)
+            scores = ", ".join(f"{run['score']:.2f}" for run in runs)
+            mean = f"{np.mean([run['score'] for run in runs]):.2f}"
+            well = f"{sum(bank.hits(cause, arm))} of {len(runs)}"
+            assert (
+                f"| `{cause}` | `{arm}` | {sum(hits)} of {len(hits)} | {well} | {mean} | {scores} |" in page
+            )
 
 
 def test_bursts_are_what_makes_false_entries():
