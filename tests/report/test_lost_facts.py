@@ -10,6 +10,8 @@ import pytest
 
 import trimtab
 from tests.support import cli, make_batch
+from trimtab.report.html.run_page import render_html
+from trimtab.report.html.run_payload import build_payload
 from trimtab.report.run_view import load_view
 
 
@@ -103,3 +105,19 @@ def test_rows_that_list_nothing_lack_what_their_columns_lack(tmp_path):
         row["not_observed"] = {}
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert "mismatch" in load_view(folder).unobserved.never
+
+
+def test_secrets_of_a_configuration_are_not_on_the_page(tmp_path):
+    """The page is what people send around."""
+    config = {
+        "wandb_api_key": "abc123",
+        "a": {"password": "hunter2"},
+        "url": "https://u:pass9@host/x",
+        "lr": 1e-6,
+    }
+    with trimtab.open_run(tmp_path / "run", config=config) as run:
+        run.flush(0, {"reward": 0.5})
+    page = render_html(build_payload([load_view(tmp_path / "run")]))
+    assert not [secret for secret in ("abc123", "hunter2", "pass9") if secret in page]
+    assert "https://***@host/x" in page
+    assert "1e-06" in page

@@ -28,6 +28,7 @@ from trimtab.report.run_tables import (
     tools_table,
 )
 from trimtab.report.run_view import RunView
+from trimtab.runs.secret_masks import masked_settings
 from trimtab.runs.sink_losses import sink_line, sink_losses
 from trimtab.traces.core.plural import counted
 from trimtab.types import Reading, Window
@@ -145,9 +146,11 @@ def _facts(view: RunView) -> list[list[str]]:
     if view.user_rules:
         facts.append(["user rules", ", ".join(rule.name for rule in view.user_rules)])
     config = header.get("config", {})
-    shown = sorted((key, value) for key, value in config.items() if key not in ("rules", "identity", "guard"))
+    settings = masked_settings(
+        {key: config[key] for key in config if key not in ("rules", "identity", "guard")}
+    )
     facts += identity_facts(config.get("identity"))
-    facts += [[str(key), str(value)] for key, value in shown]
+    facts += [[key, str(settings[key])] for key in sorted(settings)]
     return facts
 
 
