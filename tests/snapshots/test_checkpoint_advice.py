@@ -71,8 +71,44 @@ def test_without_any_reward_the_last_calm_one_is_kept():
     assert "no reward is known" in advice.sentence
 
 
+def test_fewer_checkpoints_to_choose_from_do_not_change_what_is_known_of_them():
+    """Two neighbours alone would be averaged with themselves, and seem far apart."""
+    rng = np.random.default_rng(0)
+    prompts = [np.clip(rng.normal(level, 0.3, 40), 0, 1) for level in (0.2, 0.5, 0.6, 0.61, 0.61)]
+    rows = run_of([math.nan] * 5, [0.0, 0.1, 0.12, 0.13, 0.5], prompts=prompts)
+    every, some = advise_checkpoint(rows), advise_checkpoint(rows, among=[20, 30])
+    assert some.ranked == every.ranked
+    assert some.step in (20, 30)
+    assert set(some.alike) == {20, 30} - {some.step}
+    assert "40" not in some.sentence
+
+
+def test_a_checkpoint_without_a_snapshot_keeps_the_rewards_of_the_others_and_pays_for_drift():
+    prompts = [[0.1 * i, 0.1 * i + 0.2, 0.3] for i in range(4)]
+    rows = run_of([0.1, 0.2, 0.3, 0.4], [0.0, 0.1, 0.2, 0.3], prompts=prompts)
+    between = CheckpointEvidence(25, 0.35, 0.01)
+    without, mixed = advise_checkpoint(rows), advise_checkpoint([*rows, between])
+    by_step = {one.evidence.step: one for one in mixed.ranked}
+    assert [by_step[one.evidence.step].score for one in without.ranked] == pytest.approx(
+        [one.score for one in without.ranked]
+    )
+    assert by_step[25].utility < by_step[25].score - by_step[25].score_se
+
+
+def test_one_checkpoint_alone_has_the_error_of_its_prompts():
+    alone = advise_checkpoint([CheckpointEvidence(5, prompt_rewards=(0.0, 1.0, 1.0, 0.0))])
+    assert alone.ranked[0].score_se == pytest.approx(np.std([0, 1, 1, 0], ddof=1) / 2)
+    never_differs = [
+        CheckpointEvidence(5, prompt_rewards=(0.5, 0.5)),
+        CheckpointEvidence(6, prompt_rewards=(0.5, 0.5)),
+    ]
+    assert "±" not in advise_checkpoint(never_differs).sentence
+
+
 def test_bad_input_is_one_line():
     with pytest.raises(RunError, match="needs at least one"):
         advise_checkpoint([])
     with pytest.raises(RunError, match="each of a step of its own"):
         advise_checkpoint([CheckpointEvidence(3), CheckpointEvidence(3)])
+    with pytest.raises(RunError, match="needs at least one"):
+        advise_checkpoint([CheckpointEvidence(3)], among=[4])

@@ -11,7 +11,7 @@ that costs much drift is what reward hacking looks like.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,9 @@ import numpy as np
 from trimtab.catalog import bound
 from trimtab.errors import RunError
 from trimtab.typing import Float64
+
+_LEAST_ERROR = 1e-6
+"""Standard error that a source has at least; the score of rewards that never differ."""
 
 
 @dataclass(frozen=True)
@@ -59,22 +62,25 @@ class CheckpointAdvice:
     sentence: str
     reasons: tuple[str, ...]
     ranked: tuple[RankedCheckpoint, ...]
-    """All checkpoints in the order of steps."""
+    """All of the evidence in the order of steps."""
     alike: tuple[int, ...]
     """Steps whose score is within two standard errors of the advised one's; none of them is clearly worse."""
 
 
-def advise_checkpoint(evidence: Sequence[CheckpointEvidence]) -> CheckpointAdvice:
+def advise_checkpoint(
+    evidence: Sequence[CheckpointEvidence], among: Collection[int] | None = None
+) -> CheckpointAdvice:
     """Say which checkpoint to keep.
 
     Args:
         evidence: One record a checkpoint, of different steps.
+        among: Steps to choose from; the others count for scores and the price of drift alone. None: all.
 
     Returns:
         The step, one sentence, its reasons, and every checkpoint with its score.
 
     Raises:
-        RunError: There are no checkpoints, or two are of one step.
+        RunError: There are no checkpoints to choose from, or two are of one step.
 
     Example:
         >>> known = ((0, 0.2, 0.0), (50, 0.7, 0.2), (100, 0.71, 0.9))
@@ -83,9 +89,11 @@ def advise_checkpoint(evidence: Sequence[CheckpointEvidence]) -> CheckpointAdvic
         50
     """
     rows = sorted(evidence, key=lambda row: row.step)
-    if not rows or len({row.step for row in rows}) < len(rows):
+    wanted = {row.step for row in rows if among is None or row.step in among}
+    if not wanted or len({row.step for row in rows}) < len(rows):
         raise RunError("advice on checkpoints needs at least one, each of a step of its own")
-    ranked = _ranked(rows)
+    everywhere = _ranked(rows)
+    ranked = [one for one in everywhere if one.evidence.step in wanted]
     calm = [one for one in ranked if not one.evidence.alarms]
     fewest = min(len(one.evidence.alarms) for one in ranked)
     candidates = calm or [one for one in ranked if len(one.evidence.alarms) == fewest]
@@ -96,17 +104,22 @@ def advise_checkpoint(evidence: Sequence[CheckpointEvidence]) -> CheckpointAdvic
         if one is not best and abs(one.score - best.score) <= 2 * math.hypot(one.score_se, best.score_se)
     )  # fmt: skip
     reasons = tuple(_reasons(best, ranked, candidates, alike))
-    return CheckpointAdvice(best.evidence.step, _sentence(best, reasons), reasons, tuple(ranked), alike)
+    return CheckpointAdvice(best.evidence.step, _sentence(best, reasons), reasons, tuple(everywhere), alike)
 
 
 def _ranked(rows: Sequence[CheckpointEvidence]) -> list[RankedCheckpoint]:
     scores, errors = _scores(rows)
     price = _price(rows, scores)
-    ranked = []
-    for row, score, error in zip(rows, scores.tolist(), errors.tolist(), strict=True):
-        cost = price * row.drift if math.isfinite(row.drift) else 0.0
-        ranked.append(RankedCheckpoint(row, score, error, score - error - cost))
-    return ranked
+    utilities = scores - errors - price * _drift_everywhere(rows)
+    columns = zip(rows, scores.tolist(), errors.tolist(), utilities.tolist(), strict=True)
+    return [RankedCheckpoint(*column) for column in columns]
+
+
+def _drift_everywhere(rows: Sequence[CheckpointEvidence]) -> Float64:
+    """Return the drift of each checkpoint; one without a snapshot pays what lies between its neighbours'."""
+    drift, steps = np.array([row.drift for row in rows]), np.array([row.step for row in rows])
+    known = np.isfinite(drift)
+    return np.interp(steps, steps[known], drift[known]) if known.any() else np.zeros(len(rows))
 
 
 def _scores(rows: Sequence[CheckpointEvidence]) -> tuple[Float64, Float64]:
@@ -120,7 +133,7 @@ def _scores(rows: Sequence[CheckpointEvidence]) -> tuple[Float64, Float64]:
     total, weight = np.zeros(len(rows)), np.zeros(len(rows))
     for mean, error in sources:
         known = np.isfinite(mean)
-        precision = np.where(known, 1.0 / np.maximum(error, 1e-6) ** 2, 0.0)
+        precision = np.where(known, 1.0 / np.maximum(error, _LEAST_ERROR) ** 2, 0.0)
         total += np.where(known, precision * (mean - np.nanmean(mean[centre])), 0.0)
         weight += precision
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -136,17 +149,20 @@ def _prompt_source(rows: Sequence[CheckpointEvidence]) -> tuple[Float64, Float64
 
     The same prompts everywhere, so the error is of what is left after each prompt's own mean.
     """
-    sizes = {len(row.prompt_rewards) for row in rows}
-    if sizes == {0} or len(sizes) > 1:
+    known = np.array([len(row.prompt_rewards) > 0 for row in rows])
+    if len({len(row.prompt_rewards) for row in rows} - {0}) != 1:
         return None
-    table = np.array([row.prompt_rewards for row in rows], np.float64)
+    table = np.array([row.prompt_rewards for row in rows if row.prompt_rewards], np.float64)
     table = table[:, np.isfinite(table).all(axis=0)]
     if table.shape[1] < 2:
         return None
     padded = np.concatenate([table[:1], table, table[-1:]])
     smooth = (padded[:-2] + 2 * padded[1:-1] + padded[2:]) / 4
-    left = smooth - smooth.mean(axis=0)
-    return smooth.mean(axis=1), left.std(axis=1, ddof=1) / math.sqrt(table.shape[1])
+    left = smooth - smooth.mean(axis=0) if len(table) > 1 else smooth  # one alone has nothing to pair with
+    mean, error = np.full(len(rows), math.nan), np.full(len(rows), math.nan)
+    mean[known] = smooth.mean(axis=1)
+    error[known] = left.std(axis=1, ddof=1) / math.sqrt(table.shape[1])
+    return mean, error
 
 
 def _training_source(rows: Sequence[CheckpointEvidence]) -> tuple[Float64, Float64] | None:
@@ -184,7 +200,9 @@ def _reasons(
     row, reasons = best.evidence, []
     if math.isfinite(best.score):
         top = max((one for one in ranked if math.isfinite(one.score)), key=lambda one: one.score)
-        text = f"reward {best.score:.3g} ± {best.score_se:.2g}"
+        text = f"reward {best.score:.3g}" + (
+            f" ± {best.score_se:.2g}" if best.score_se > 2 * _LEAST_ERROR else ""
+        )
         if top is best:
             reasons.append(f"{text}, the highest")
         else:

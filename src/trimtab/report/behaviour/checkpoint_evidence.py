@@ -96,10 +96,10 @@ def alarms_behind(alarms: Sequence[Alarm], step: int) -> tuple[str, ...]:
 
 
 def _compared(snapshots: Sequence[Snapshot], wanted: Sequence[int]) -> dict[int, tuple[float, ...]]:
-    """Return the rewards of the prompts that all wanted snapshots have, in one order; empty where one has
-    none."""
+    """Return the rewards of the prompts that all wanted snapshots have, in one order; nothing for a
+    step without a snapshot."""
     mine = [snapshot for snapshot in snapshots if snapshot.step in set(wanted)]
-    if len(mine) < len(wanted) or not mine:
+    if not mine:
         return {}
     common = [key for key in dict.fromkeys(mine[0].keys) if all(key in set(one.keys) for one in mine)]
     table = {}
