@@ -222,9 +222,38 @@ def test_a_state_that_does_not_fit_changes_nothing():
         (lambda: Curriculum(3).update([7], [1.0]), "7 is not a task"),
         (lambda: Curriculum(3).update([1], [1.0, 0.0]), "got 1, 2, 2 and 2"),
         (lambda: Curriculum(3).update([1], [1.0], tail=[-1.0]), "at least 0"),
+        (lambda: Curriculum(2).update([0, 0], [[1.0], [0.0]]), "one row"),
+        (lambda: Curriculum([("a", 1)]), "whole number or a text, not"),
+        (lambda: Curriculum(3, seed=-1), "seed is a whole number of at least 0, not -1"),
         (lambda: CurriculumOptions(floor_every=1), "floor_every must be at least 2"),
+        (lambda: CurriculumOptions(floor_every=2.5), "and whole, got"),
+        (lambda: CurriculumOptions(sharpness=float("inf")), "and finite, got"),
     ],
 )
 def test_bad_input_is_one_line(build, message):
     with pytest.raises(CurriculumError, match=message):
         build()
+
+
+def test_an_infinite_tail_is_refused_before_it_spoils_weights_and_save(tmp_path):
+    curriculum = Curriculum(3, seed=1)
+    with pytest.raises(CurriculumError, match="at least 0 and finite"):
+        curriculum.update([0, 1, 2], [1, 0, 1], tail=[0.1, float("inf"), float("inf")])
+    assert np.isfinite(curriculum.weights()).all()
+    curriculum.save(tmp_path / "state.json")
+
+
+def test_ids_and_seed_of_numpy_are_saved_and_loaded(tmp_path):
+    curriculum, again = Curriculum(np.arange(4), seed=np.int64(3)), Curriculum(4, seed=3)
+    curriculum.draw(2)
+    curriculum.save(tmp_path / "state.json")
+    again.load(tmp_path / "state.json")
+    assert again.draw(2) == curriculum.draw(2)
+
+
+def test_a_state_whose_numbers_overflow_changes_nothing():
+    curriculum = Curriculum(3, seed=1)
+    state = curriculum.state_dict()
+    with pytest.raises(CurriculumError, match="is not whole"):
+        curriculum.load_state_dict({**state, "num_draws": float("inf")})
+    assert curriculum.state_dict() == state

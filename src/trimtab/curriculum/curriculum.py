@@ -14,7 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.curriculum.curriculum_options import CurriculumOptions, stratum_numbers
+from trimtab.curriculum.curriculum_options import (
+    CurriculumOptions,
+    stratum_numbers,
+    task_ids_of,
+    whole_number,
+)
 from trimtab.curriculum.group_waste import WasteCounts
 from trimtab.curriculum.revisits import Revisits
 from trimtab.curriculum.state_file import read_state, write_state
@@ -39,7 +44,7 @@ class Curriculum:
         options: How draws are divided and how fast outcomes fade.
 
     Raises:
-        CurriculumError: no tasks, an id twice, or another number of labels.
+        CurriculumError: no tasks, an id twice or of another type, or another number of labels.
 
     Example:
         >>> curriculum = Curriculum(["add", "sort", "prove"], seed=1)
@@ -61,8 +66,8 @@ class Curriculum:
         seed: int = 0,
         options: CurriculumOptions | None = None,
     ) -> None:
-        self.tasks: list[int | str] = list(range(tasks)) if isinstance(tasks, int) else list(tasks)
-        self.options, self.seed = options or CurriculumOptions(), seed
+        self.tasks, self.seed = task_ids_of(tasks), whole_number(seed, "seed")
+        self.options = options or CurriculumOptions()
         self._index = {task: index for index, task in enumerate(self.tasks)}
         if not self.tasks or len(self._index) != len(self.tasks):
             raise CurriculumError("a curriculum needs at least one task, and every id once")
@@ -149,7 +154,7 @@ class Curriculum:
             tool: Name of the tool each rollout used last, (B,), "" for none.
 
         Raises:
-            CurriculumError: an unknown task, unequal lengths, or a tail below 0.
+            CurriculumError: an unknown task, unequal lengths, or a tail that is below 0 or infinite.
 
         Example:
             >>> curriculum = Curriculum(2)
@@ -165,8 +170,10 @@ class Curriculum:
                 f"task_ids, rewards, tail and tool have one entry a rollout; got {len(task_ids)}, "
                 f"{values.size}, {tails.size} and {len(tools)}"
             )
-        if bool((tails < 0).any()):
-            raise CurriculumError("a tail is at least 0; give its size, not its logarithm")
+        if values.ndim != 1 or bool((tails < 0).any() or np.isinf(tails).any()):
+            raise CurriculumError(
+                "rewards are one row, and a tail is at least 0 and finite; nan where it is not known"
+            )
         groups: dict[int, list[int]] = {}
         for row, task in enumerate(task_ids):
             groups.setdefault(self._row_of(task), []).append(row)
@@ -219,7 +226,7 @@ class Curriculum:
                 )
         try:
             self._restore(state)
-        except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             self._restore(expected)
             raise CurriculumError(f"the curriculum's state is not whole: {error!r}") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,15 +34,38 @@ class CurriculumOptions:
 
     def __post_init__(self) -> None:
         rules = (
-            (self.floor_every >= 2, "floor_every must be at least 2"),
+            (
+                isinstance(self.floor_every, int) and self.floor_every >= 2,
+                "floor_every must be at least 2, and whole",
+            ),
             (self.half_life > 0, "half_life must be above 0"),
-            (self.sharpness >= 0, "sharpness must be at least 0"),
+            (0 <= self.sharpness < math.inf, "sharpness must be at least 0, and finite"),
             (self.revisit_after >= 1, "revisit_after must be at least 1"),
             (math.isfinite(self.success), "success must be a finite reward"),
         )
         for holds, message in rules:
             if not holds:
                 raise CurriculumError(f"curriculum: {message}, got {self}")
+
+
+def whole_number(value: object, name: str) -> int:
+    """Return a number of at least 0 as an int, NumPy's too. Raises CurriculumError for anything else."""
+    if isinstance(value, (int, np.integer)) and value >= 0:
+        return int(value)
+    raise CurriculumError(f"{name} is a whole number of at least 0, not {value!r}")
+
+
+def task_ids_of(tasks: int | np.integer[Any] | Sequence[int | str]) -> list[int | str]:
+    """Return the ids of the tasks, each a type that JSON keeps: what is saved must be the same when read."""
+    if isinstance(tasks, (int, np.integer)):
+        return list(range(int(tasks)))
+    ids: list[int | str] = []
+    for task in tasks:
+        number: object = task
+        if not isinstance(number, (int, str, np.integer)):
+            raise CurriculumError(f"a task's id is a whole number or a text, not {task!r}")
+        ids.append(int(number) if isinstance(number, np.integer) else task)
+    return ids
 
 
 def stratum_numbers(strata: Sequence[int | str] | None, num_tasks: int) -> NDArray[np.int64]:

@@ -38,7 +38,7 @@ def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise CurriculumError(
             f"{target} cannot be read: {error.strerror or error}; name the file that a curriculum saved"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CurriculumError(f"{target} is not a curriculum's state: {error}") from error
     if not isinstance(state, dict):
         raise CurriculumError(f"{target} is not a curriculum's state: it holds {type(state).__name__}")
