@@ -44,7 +44,7 @@ def postmortem(
         show_verdict({**record, "exit_code": 1}, post_mortem_lines, as_json)
     ending = ending_of(view.reader, view.steps)
     over = ending["how"] in ("finished", "exited")
-    text = f"{run}: no post-mortem, as it {ending['text'] or 'has no rank'}"
+    text = f"{run}: no post-mortem: {ending['text'] or 'it has no rank'}"
     shown = {"run": str(run), "ending": ending, "post_mortem": None, "exit_code": 0 if over else 2}
     show_verdict(shown, lambda _: [escape_controls(text)], as_json)
 
