@@ -72,6 +72,22 @@ def test_a_failing_generate_is_recorded_and_training_goes_on(tmp_path):
     assert ["1 prompts has 0 answers" in errors[0], "returned int" in errors[1]] == [True, True]
 
 
+def test_snapshots_that_failed_are_named_by_the_command_and_the_page(tmp_path):
+    with trimtab.open_run(tmp_path / "run") as run:
+        run.snapshot(0, ["a", "b"], lambda texts: list(texts))
+        run.flush(0, {"reward": 0.5})
+        run.snapshot(1, ["a", "b"], lambda _: ["one"])
+        run.flush(1, {"reward": 0.5})
+    with trimtab.open_run(tmp_path / "none") as run:
+        run.snapshot(0, ["a", "b"], lambda _: ["one"])
+        run.flush(0, {"reward": 0.5})
+    words = "taking one failed at least 1 time, last after step 0: RunError: a snapshot of 2 prompts has 1"
+    assert f"missing: {words}" in command(tmp_path / "run").output
+    assert words in render_html(build_payload([load_view(tmp_path / "run")]))
+    assert "taking one failed at least 1 time" in str(command(tmp_path / "none").exception)
+    assert "taking one failed at least 1 time" in render_html(build_payload([load_view(tmp_path / "none")]))
+
+
 def test_global_random_numbers_are_put_back(tmp_path):
     np.random.seed(3)  # noqa: NPY002 (the user's global state)
     expected = np.random.random(2)  # noqa: NPY002

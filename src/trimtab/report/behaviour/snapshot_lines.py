@@ -34,7 +34,7 @@ def snapshot_lines(summary: Json) -> list[str]:
     lines = [
         f"{summary['run']}: {counted(len(rows), 'snapshot')}, steps {rows[0]['step']} to {rows[-1]['step']}; "
         f"{counted(summary['num_prompts'], 'prompt')}, {counted(summary['num_transcripts'], 'transcript')}",
-        *(f"  not read: {problem}" for problem in summary["problems"]),
+        *(f"  missing: {problem}" for problem in summary["problems"]),
         "",
         "".join(name.rjust(width) if width else f"  {name}" for name, width in _COLUMNS).rstrip(),
     ]

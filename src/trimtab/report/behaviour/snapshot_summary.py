@@ -16,6 +16,7 @@ from trimtab.snapshots import Snapshot, compare_snapshots, read_snapshots
 from trimtab.snapshots.answer_traits import traits_of
 from trimtab.snapshots.checkpoint_advice import advise_checkpoint
 from trimtab.snapshots.snapshot_comparison import SLICES, drift_of, mean_entropy
+from trimtab.traces.core.plural import counted
 
 Json = dict[str, Any]
 
@@ -45,13 +46,14 @@ def snapshot_summary(
         400
     """
     stored = read_snapshots(view.reader)
+    problems = [*stored.problems, *_failures(view)]
     if not stored.snapshots:
-        lost = f"; {stored.problems[0]}" if stored.problems else ""
+        lost = f"; {problems[0]}" if problems else ""
         raise RunError(f"{view.folder} has no snapshots: take them (docs/how-to/snapshots.md){lost}")
     first = stored.snapshots[0] if before is None else stored.at(before)
     second = stored.snapshots[-1] if after is None else stored.at(after)
-    evidence = evidence_of(view, stored.snapshots, checkpoints)
-    advice = advise_checkpoint(evidence)
+    steps = None if checkpoints is None else [*(one.step for one in stored.snapshots), *checkpoints]
+    advice = advise_checkpoint(evidence_of(view, stored.snapshots, steps), checkpoints)
     ranked = {one.evidence.step: one for one in advice.ranked}
     rows = [_row(stored.snapshots[0], one) for one in stored.snapshots]
     for row in rows:
@@ -74,21 +76,32 @@ def snapshot_summary(
                 {**asdict(one.evidence), "prompt_rewards": len(one.evidence.prompt_rewards),
                  "score": one.score, "score_se": one.score_se, "utility": one.utility}
                 for one in advice.ranked
+                if checkpoints is None or one.evidence.step in checkpoints
             ],
         },
-        "problems": list(stored.problems),
+        "problems": problems,
         "exit_code": 0,
     }  # fmt: skip
 
 
 def snapshot_section(view: RunView) -> Json | None:
     """Return the summary for the page of a run; None for a run without snapshots."""
-    if not view.reader.rows("snapshots"):
+    if not view.reader.rows("snapshots") and not _failures(view):
         return None
     try:
         return snapshot_summary(view)
     except RunError as error:
         return {"problems": [str(error)], "snapshots": [], "comparison": None, "advice": None}
+
+
+def _failures(view: RunView) -> list[str]:
+    """Return one line on the snapshots that could not be taken, if any: the record names each fault."""
+    failed = [row for row in view.errors if row.get("where") == "take a snapshot"]
+    if not failed:
+        return []
+    last = failed[-1]
+    times = counted(len(failed), "time")
+    return [f"taking one failed at least {times}, last after step {last['step']}: {last['error']}"]
 
 
 def _row(first: Snapshot, one: Snapshot) -> Json:
