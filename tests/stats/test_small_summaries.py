@@ -1,4 +1,4 @@
-"""LogMoments, Moments and TopK: closed forms, numpy as the oracle, edges."""
+"""LogMoments, Moments, TopK and CategoryCounts: closed forms, numpy as the oracle, edges."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.stats.distributions import MAKERS, stream
 from trimtab.errors import SummaryError
-from trimtab.stats import LogMoments, Moments, TopK
+from trimtab.stats import CategoryCounts, LogMoments, Moments, TopK
 
 
 def log_moments(x: object) -> LogMoments:
@@ -106,3 +106,15 @@ def test_top_k_refuses_what_it_cannot_answer() -> None:
         TopK(k=0)
     with pytest.raises(SummaryError, match="row 2"):
         TopK(rows=2).update([1.0], [2])
+
+
+def test_categories_are_counted_in_their_own_rows() -> None:
+    rng = np.random.default_rng(3)
+    codes, rows = rng.integers(0, 4, 500), rng.integers(0, 3, 500)
+    counts = CategoryCounts(3, 4)
+    counts.update(codes, rows)
+    for row in range(3):
+        assert counts.select([row]).counts().tolist() == np.bincount(codes[rows == row], minlength=4).tolist()
+    alone = CategoryCounts(1, 4)
+    alone.update(codes)
+    assert alone.counts().tolist() == np.bincount(codes, minlength=4).tolist()
