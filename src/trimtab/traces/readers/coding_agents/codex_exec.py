@@ -31,6 +31,8 @@ _WARNINGS = "warnings of codex exec, left out"
 _NO_RESULT = "calls of which codex exec prints no result, answered by their status"
 _NOTHING = "threads of codex exec without an item, left out"
 _LISTS = "to-do lists of codex exec, left out"
+_TEXTS = ("agent_message", "plan", "reasoning")
+_NO_TEXT = "messages of codex exec without a text"
 
 
 def is_codex_exec(value: Json) -> bool:
@@ -99,6 +101,9 @@ class _Thread:
             self._call(item, call, ended)
         elif not ended:
             return
+        elif kind in _TEXTS and not isinstance(item.get("text"), str):
+            self.report.unread_message(_NO_TEXT, item)
+            self._part({"type": "text", "text": text})
         elif kind in ("agent_message", "plan"):
             self._part({"type": "text", "text": text})
         elif kind == "reasoning":

@@ -40,6 +40,7 @@ _SILENT = frozenset((
     "TaskProgress", "TaskCompleted",
 ))  # fmt: skip
 _RESULTS = ("ToolResultEvent", "ToolErrorEvent", "ToolNotFoundEvent")
+_NO_CONTENT = "answers of AG2 without a content"
 _UNKNOWN = "events of AG2 of a kind we do not read, left out"
 
 
@@ -143,6 +144,9 @@ class _Stream:
 
     def _response(self, data: Json, time: Any) -> None:
         calls = objects_in(as_object(data.get("tool_calls")).get("calls"))
+        message = data.get("message", data)  # None, with a key, where it answers by calls alone
+        if message is not None and "content" not in as_object(message):
+            self.report.unread_message(_NO_CONTENT, as_object(message))
         self._answer = {
             "role": "assistant",
             "content": as_object(data.get("message")).get("content"),
