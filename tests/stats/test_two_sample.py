@@ -64,6 +64,11 @@ def test_design_effect_of_a_random_intercept_is_one_plus_its_intraclass_correlat
     assert design_effect(np.stack((independent, m - independent), axis=1)) == pytest.approx(1.0, abs=0.06)
 
 
+def test_design_effect_of_two_opposite_clusters():
+    """All of 10 tokens below, all of 10 above: the variance between two clusters has one degree of freedom."""
+    assert design_effect(np.array([[10, 0], [0, 10]])) == pytest.approx(20.0)
+
+
 def test_empty_and_single_clusters():
     empty, some = np.zeros(3, np.int64), np.array([1, 0, 2])
     assert math.isnan(ks_distance(empty, some))
