@@ -101,6 +101,14 @@ def test_counts_in_words_have_separators():
     assert one.text == "2,000 of 2,000 calls, in 50 episodes: 2,000 x HTTP 503 (2,000 by the tool), by text"
 
 
+def test_a_tool_that_does_not_exist_has_no_share_of_failures():
+    error = "Error: no tool named 'gogle' found"
+    made_up = Call(name="gogle", result=error, error=error)
+    found = readings([episode(made_up, Call(name="a", result="x"), id=str(i)) for i in range(30)])
+    assert math.isnan(found["tools/failure_frac", "tool/gogle"].reading.value)
+    assert found["tools/failure_frac", "tool/a"].reading.value == 0.0
+
+
 def test_reward_against_success():
     pairs = [(1.0, True), (0.9, True), (0.0, True), (0.95, False), (0.2, False), (0.0, False), (None, True)]
     found = readings([Episode(id=str(i), reward=r, success=s) for i, (r, s) in enumerate(pairs)])
