@@ -215,7 +215,6 @@ AGENTS = {
     "openhands-events": [{**_EVENT, "kind": "MessageEvent", "llm_message": m} for m in ({"speaker": "assistant"}, {"role": "assistant", "contentt": "hm"}, {"role": "assistant", "content": {"weird": 1}})],
     "openhands": [{"instance_id": "i", "history": [{**_EVENT, "kind": "ObservationEvent", "tool_call_id": "c", "observation": o}]} for o in ({"contentt": "hm"}, {"x": 1}, {})],
     "codex-exec": [{"type": "item.completed", "item": {"id": "i", "type": "agent_message", **m}} for m in ({"textt": "hm"}, {"text": {"weird": 1}})],
-    "requests": [{"messages": [{"role": "user", "content": "a"}], **m} for m in ({"response": {"textt": "hm"}}, {"response": {"role": "assistant", "content": {"weird": 1}}}, {"choices": [{"weird": "x"}]})],
     "ag2": [{"type": "ag2.events.ModelResponse", "data": m} for m in ({"messagee": "hm"}, {"message": {"contentt": "hm"}}, {"message": {"content": {"weird": 1}}})],
 }  # fmt: skip
 """Of formats of which a row is no episode, or has no role: a message that nobody can read."""
@@ -229,7 +228,7 @@ def test_what_agents_logs_say_under_no_name_we_know_is_counted(tmp_path, name, r
 
 
 def test_every_format_is_tried():
-    others = {"steps", "swe-agent", "verl", "prime-rl", "nemo-rl", *AGENTS, "autogen-messages"}
+    others = {"steps", "swe-agent", "verl", "prime-rl", "nemo-rl", *AGENTS, "autogen-messages", "requests"}
     assert {name.split()[0] for name in ROWS} - {"tau2", "preferences"} | others == set(FORMATS)
 
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from trimtab.traces.core.coerce import as_label, as_object, objects_in
+from trimtab.traces.core.coerce import as_label
 from trimtab.traces.core.episode import Episode
 from trimtab.traces.core.read_report import ReadReport, Record
 from trimtab.traces.files.json_records import iter_objects
@@ -24,7 +24,6 @@ MAX_OPEN = 2_000
 """Conversations that may still go on; of more the oldest is taken for ended."""
 _REPEATED = "requests to a model that a later one goes on with, read once"
 _OTHERS = "records between requests to a model, left out"
-_NO_ANSWER = "responses to requests that hold no message we know"
 
 
 def is_request(value: Json) -> bool:
@@ -59,15 +58,8 @@ def _episodes(requests: list[tuple[Record, dict[str, Any]]], report: ReadReport)
         episode = chat_episode(record, value, report)
         if episode is None:
             report.malformed(record.file, record.line, "no messages")
-            continue
-        if not messages_in(value, ReadReport())[1]:
-            report.unread_message(_NO_ANSWER, _keys_of_response(value))
-        yield episode
-
-
-def _keys_of_response(value: Json) -> Iterable[str]:
-    choices = objects_in(value.get("choices"))
-    return (choices[0] if choices else as_object(value.get("response"))).keys()
+        else:
+            yield episode
 
 
 def _digests(value: Json) -> tuple[list[int], int]:
